@@ -1,0 +1,105 @@
+"""The asyncpg driver, the default: the fastest way to read rows into Python."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import asyncpg
+
+from journal.drivers.base import BaseDatabase, BaseSession
+from journal.drivers.failures import translated
+from journal.drivers.session import OwnedSession, Row
+from journal.settings import ConnectionSettings
+
+_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+
+
+class AsyncpgSession(BaseSession):
+    """A session over an asyncpg connection."""
+
+    errors = _ERRORS
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open, also a failed one."""
+        return not self.connection.is_closed() and self.connection.is_in_transaction()
+
+    async def _control(self, sql: str) -> None:
+        await self.connection.execute(sql)
+
+    async def execute(self, sql: str, *args: Any) -> int:
+        self._check(sql)
+        status: str = await self._run(self.connection.execute(sql, *args))
+        count = status.rsplit(" ", 1)[-1]
+        return int(count) if count.isdecimal() else 0
+
+    async def executemany(self, sql: str, args: Sequence[Sequence[Any]]) -> None:
+        self._check(sql)
+        await self._run(self.connection.executemany(sql, args))
+
+    async def fetch(self, sql: str, *args: Any) -> Sequence[Row]:
+        self._check(sql)
+        return cast("Sequence[Row]", await self._run(self.connection.fetch(sql, *args)))
+
+    async def fetchrow(self, sql: str, *args: Any) -> Row | None:
+        self._check(sql)
+        return cast("Row | None", await self._run(self.connection.fetchrow(sql, *args)))
+
+    async def fetchval(self, sql: str, *args: Any) -> Any:
+        self._check(sql)
+        return await self._run(self.connection.fetchval(sql, *args))
+
+    async def copy_rows(self, table: tuple[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        schema, name = table
+        copy = self.connection.copy_records_to_table
+        await self._run(copy(name, schema_name=schema, columns=list(columns), records=rows))
+
+
+class AsyncpgDatabase(BaseDatabase):
+    """A pool of asyncpg connections."""
+
+    errors = _ERRORS
+
+    @classmethod
+    async def connect(cls, dsn: str, settings: ConnectionSettings) -> AsyncpgDatabase:
+        """Open the pool; raises DatabaseUnavailable when no connection can be had."""
+        with translated(*_ERRORS, ValueError):
+            pool = await asyncpg.create_pool(
+                dsn,
+                min_size=1,
+                max_size=settings.max_connections,
+                timeout=settings.connect_timeout.total_seconds(),
+                statement_cache_size=0 if settings.pgbouncer else 200,
+                server_settings={"application_name": settings.application_name, "timezone": "UTC"},
+            )
+        return cls(pool, dsn, settings)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[OwnedSession]:
+        with translated(*_ERRORS):
+            connection = await self._acquire()
+        try:
+            yield AsyncpgSession(connection)
+        finally:
+            with translated(*_ERRORS):
+                await self._pool.release(connection)
+
+    async def _acquire(self) -> Any:
+        try:
+            return await self._pool.acquire(timeout=self._settings.pool_timeout.total_seconds())
+        except TimeoutError as error:
+            raise self._pool_is_full() from error
+
+    async def _listen(self, channel: str, heard: Callable[[], None]) -> None:
+        lost = asyncio.Event()
+        connection = await asyncpg.connect(self._dsn, timeout=self._settings.connect_timeout.total_seconds())
+        try:
+            connection.add_termination_listener(lambda _: lost.set())
+            await connection.add_listener(channel, lambda *_: heard())
+            heard()  # what was appended while nobody listened
+            await lost.wait()
+        finally:
+            connection.terminate()

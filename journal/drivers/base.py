@@ -1,0 +1,135 @@
+"""What the sessions of all drivers share: recording failures, refusing transaction control, savepoints."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+from journal.drivers.failures import translate
+from journal.drivers.session import OwnedSession, Session
+from journal.errors import DatabaseError, ProjectionsError
+from journal.settings import ConnectionSettings
+
+T = TypeVar("T")
+
+_TRANSACTION_CONTROL = re.compile(
+    r"\s*(begin|start\s+transaction|commit|end|rollback(?!\s+to)|abort|prepare\s+transaction)\b", re.IGNORECASE
+)
+
+
+class BaseSession(ABC):
+    """A session over one driver connection; see :class:`journal.Session` for the methods."""
+
+    errors: tuple[type[BaseException], ...]
+    """What the driver raises when a statement or the connection fails."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.failure: DatabaseError | None = None
+
+    @property
+    @abstractmethod
+    def in_transaction(self) -> bool: ...
+
+    @abstractmethod
+    async def _control(self, sql: str) -> None:
+        """Run a statement without arguments, as the driver does it fastest."""
+
+    @staticmethod
+    def _check(sql: str) -> None:
+        if _TRANSACTION_CONTROL.match(sql):
+            raise DatabaseError(
+                f"{sql.split()[0].upper()} is not for this session: the library begins and ends its transaction; "
+                "use session.savepoint() to undo a part"
+            )
+
+    async def _run(self, call: Awaitable[T]) -> T:
+        try:
+            return await call
+        except self.errors as error:
+            translated = translate(error)
+            if isinstance(translated, DatabaseError):
+                self.failure = translated
+            raise translated from error
+
+    async def begin(self) -> None:
+        self.failure = None
+        await self._run(self._control("BEGIN"))
+
+    async def commit(self) -> None:
+        await self._run(self._control("COMMIT"))
+
+    async def rollback(self) -> None:
+        self.failure = None
+        if self.in_transaction:
+            # A connection that can not even roll back is lost, and the database has rolled back by itself.
+            with suppress(ProjectionsError):
+                await self._run(self._control("ROLLBACK"))
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        before = self.failure
+        await self._run(self._control("SAVEPOINT projections_savepoint"))
+        try:
+            yield
+        except BaseException:
+            await self._run(self._control("ROLLBACK TO SAVEPOINT projections_savepoint"))
+            await self._run(self._control("RELEASE SAVEPOINT projections_savepoint"))
+            self.failure = before
+            raise
+        await self._run(self._control("RELEASE SAVEPOINT projections_savepoint"))
+
+
+class BaseDatabase(ABC):
+    """A pool over one driver; see :class:`journal.Database` for the methods."""
+
+    errors: tuple[type[BaseException], ...]
+
+    def __init__(self, pool: Any, dsn: str, settings: ConnectionSettings) -> None:
+        self._pool = pool
+        self._dsn = dsn
+        self._settings = settings
+
+    @abstractmethod
+    def session(self) -> AbstractAsyncContextManager[OwnedSession]: ...
+
+    @abstractmethod
+    async def _listen(self, channel: str, heard: Callable[[], None]) -> None:
+        """Listen on a connection of its own until that is lost."""
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        async with self.session() as session:
+            await session.begin()
+            try:
+                yield session
+            except BaseException:
+                await session.rollback()
+                raise
+            await session.commit()
+
+    @asynccontextmanager
+    async def listen(self, channel: str, heard: Callable[[], None]) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._keep_listening(channel, heard))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _keep_listening(self, channel: str, heard: Callable[[], None]) -> None:
+        while True:
+            with suppress(*self.errors):
+                await self._listen(channel, heard)
+            await asyncio.sleep(self._settings.listen_retry.total_seconds())
+
+    def _pool_is_full(self) -> TimeoutError:
+        size, wait = self._settings.max_connections, self._settings.pool_timeout.total_seconds()
+        return TimeoutError(f"all {size} connections of the pool were in use for {wait:g} s: raise max_connections")
+
+    async def close(self) -> None:
+        await self._pool.close()

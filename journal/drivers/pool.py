@@ -1,0 +1,33 @@
+"""Opening a pool with the driver that the settings name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from journal.drivers.asyncpg import AsyncpgDatabase
+from journal.drivers.psycopg import PsycopgDatabase
+from journal.drivers.session import Database
+from journal.settings import ConnectionSettings
+
+_DRIVERS = {"asyncpg": AsyncpgDatabase, "psycopg": PsycopgDatabase}
+
+
+@asynccontextmanager
+async def connect(dsn: str, settings: ConnectionSettings | None = None) -> AsyncIterator[Database]:
+    """
+    Open a pool of connections for the length of the block.
+
+    Args:
+        dsn: A PostgreSQL URL or, with psycopg, also a keyword string.
+        settings: Driver, sizes and timeouts.
+
+    Raises:
+        journal.DatabaseUnavailable: No connection can be had; the message hides the password.
+    """
+    settings = settings or ConnectionSettings()
+    database = await _DRIVERS[settings.driver].connect(dsn, settings)
+    try:
+        yield database
+    finally:
+        await database.close()

@@ -1,0 +1,120 @@
+"""The psycopg driver, chosen by ``ConnectionSettings(driver="psycopg")``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import psycopg
+import psycopg_pool
+from psycopg import sql as pgsql
+from psycopg.pq import TransactionStatus
+from psycopg.rows import dict_row, tuple_row
+
+from journal.drivers.base import BaseDatabase, BaseSession
+from journal.drivers.failures import translated
+from journal.drivers.session import OwnedSession, Row
+from journal.settings import ConnectionSettings
+
+_ERRORS = (psycopg.Error, OSError, TimeoutError)
+
+
+class PsycopgSession(BaseSession):
+    """A session over a psycopg connection; its raw cursors take ``$1`` placeholders as asyncpg does."""
+
+    errors = _ERRORS
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open, also a failed one."""
+        return not self.connection.closed and self.connection.info.transaction_status != TransactionStatus.IDLE
+
+    async def _control(self, sql: str) -> None:
+        await self.connection.execute(sql)
+
+    async def _cursor(self, sql: str, args: Sequence[Any], row_factory: Any = dict_row) -> Any:
+        self._check(sql)
+        cursor = psycopg.AsyncRawCursor(self.connection, row_factory=row_factory)
+        await self._run(cursor.execute(sql.encode(), args or None))
+        return cursor
+
+    async def execute(self, sql: str, *args: Any) -> int:
+        cursor = await self._cursor(sql, args)
+        return max(cursor.rowcount, 0)
+
+    async def executemany(self, sql: str, args: Sequence[Sequence[Any]]) -> None:
+        self._check(sql)
+        await self._run(psycopg.AsyncRawCursor(self.connection).executemany(sql.encode(), args))
+
+    async def fetch(self, sql: str, *args: Any) -> Sequence[Row]:
+        cursor = await self._cursor(sql, args)
+        return cast("Sequence[Row]", await self._run(cursor.fetchall()))
+
+    async def fetchrow(self, sql: str, *args: Any) -> Row | None:
+        cursor = await self._cursor(sql, args)
+        return cast("Row | None", await self._run(cursor.fetchone()))
+
+    async def fetchval(self, sql: str, *args: Any) -> Any:
+        cursor = await self._cursor(sql, args, tuple_row)
+        row = await self._run(cursor.fetchone())
+        return None if row is None else row[0]
+
+    async def copy_rows(self, table: tuple[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        statement = pgsql.SQL("COPY {} ({}) FROM STDIN").format(
+            pgsql.Identifier(*table), pgsql.SQL(", ").join(map(pgsql.Identifier, columns))
+        )
+        await self._run(self._copy(statement, rows))
+
+    async def _copy(self, statement: pgsql.Composed, rows: Sequence[Sequence[Any]]) -> None:
+        async with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
+            for row in rows:
+                await copy.write_row(row)
+
+
+class PsycopgDatabase(BaseDatabase):
+    """A pool of psycopg connections."""
+
+    errors = _ERRORS
+
+    @classmethod
+    async def connect(cls, dsn: str, settings: ConnectionSettings) -> PsycopgDatabase:
+        """Open the pool; raises DatabaseUnavailable when no connection can be had."""
+        timeout = settings.connect_timeout.total_seconds()
+        arguments: dict[str, Any] = {
+            "application_name": settings.application_name,
+            "options": "-c timezone=UTC",
+            "autocommit": True,
+            "connect_timeout": max(2, round(timeout)),
+            "prepare_threshold": None if settings.pgbouncer else 5,
+        }
+        with translated(*_ERRORS):
+            # The pool hides why a first connection fails: a connection of our own says it.
+            await (await psycopg.AsyncConnection.connect(dsn, **arguments)).close()
+            pool = psycopg_pool.AsyncConnectionPool(
+                dsn, min_size=1, max_size=settings.max_connections, kwargs=arguments, open=False
+            )
+            await pool.open(wait=True, timeout=timeout)
+        return cls(pool, dsn, settings)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[OwnedSession]:
+        with translated(*_ERRORS):
+            connection = await self._acquire()
+        try:
+            yield PsycopgSession(connection)
+        finally:
+            await self._pool.putconn(connection)
+
+    async def _acquire(self) -> Any:
+        try:
+            return await self._pool.getconn(timeout=self._settings.pool_timeout.total_seconds())
+        except psycopg_pool.PoolTimeout as error:
+            raise self._pool_is_full() from error
+
+    async def _listen(self, channel: str, heard: Callable[[], None]) -> None:
+        async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True) as connection:
+            await connection.execute(pgsql.SQL("LISTEN {}").format(pgsql.Identifier(channel)))
+            heard()  # what was appended while nobody listened
+            async for _ in connection.notifies():
+                heard()

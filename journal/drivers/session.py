@@ -1,0 +1,107 @@
+"""
+What the library asks of a database: a session, a pool of them, and notifications.
+
+SQL uses ``$1`` placeholders with every driver. Times are aware datetimes, arrays are lists,
+and JSON comes as text: the journal's functions return ``text`` for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeAlias
+
+from journal.errors import DatabaseError
+
+Row: TypeAlias = Mapping[str, Any]
+"""One row of a result: ``row["column"]``; iterating ``row.values()`` keeps the column order."""
+
+
+class Session(Protocol):
+    """
+    One connection, and the transaction that is open on it.
+
+    Every method raises :class:`journal.DatabaseError` (or one of its kinds) when the database refuses;
+    the driver's own error is its ``__cause__``.
+    """
+
+    async def execute(self, sql: str, *args: Any) -> int:
+        """Run one statement; returns the number of rows it touched."""
+        ...
+
+    async def executemany(self, sql: str, args: Sequence[Sequence[Any]]) -> None:
+        """Run one statement for each tuple of arguments, in one round trip where the driver can."""
+        ...
+
+    async def fetch(self, sql: str, *args: Any) -> Sequence[Row]:
+        """Run a query; returns all rows."""
+        ...
+
+    async def fetchrow(self, sql: str, *args: Any) -> Row | None:
+        """Run a query; returns its first row, or None."""
+        ...
+
+    async def fetchval(self, sql: str, *args: Any) -> Any:
+        """Run a query; returns the first column of its first row, or None."""
+        ...
+
+    async def copy_rows(self, table: tuple[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Load rows with ``COPY`` into ``(schema, table)``: the fastest way in."""
+        ...
+
+    def savepoint(self) -> AbstractAsyncContextManager[None]:
+        """Undo only what happens inside when the block raises; the error goes on to the caller."""
+        ...
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open, also one that an error has already spoiled."""
+        ...
+
+    @property
+    def connection(self) -> Any:
+        """The driver's own connection, for what this interface does not offer."""
+        ...
+
+
+class OwnedSession(Session, Protocol):
+    """A session whose transactions are begun and ended by the library, not by the code it is lent to."""
+
+    failure: DatabaseError | None
+    """The last error since ``begin`` that no savepoint undid: such a transaction can not commit."""
+
+    async def begin(self) -> None:
+        """Open a transaction (READ COMMITTED, read-write)."""
+        ...
+
+    async def commit(self) -> None:
+        """Commit. When the connection breaks here, the outcome is unknown and must be read back."""
+        ...
+
+    async def rollback(self) -> None:
+        """Roll back; does nothing when no transaction is open or the connection is gone."""
+        ...
+
+
+class Database(Protocol):
+    """A pool of sessions on one database; :func:`journal.connect` makes one."""
+
+    def session(self) -> AbstractAsyncContextManager[OwnedSession]:
+        """Lend a session; outside ``begin`` every statement commits by itself."""
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Session]:
+        """Lend a session with an open transaction: commits at the end, rolls back on an error."""
+        ...
+
+    def listen(self, channel: str, heard: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        """
+        Call ``heard()`` for every notification on ``channel`` while the block runs.
+
+        Uses a connection of its own. Losing it is not an error: notifications are hints, polling is the truth.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close all connections. Closing twice is allowed."""
+        ...

@@ -1,0 +1,101 @@
+"""
+Errors of the journal and of everything above it.
+
+    ProjectionsError
+    ├── InvalidEvent              what is to be appended can not be stored
+    ├── AppendConflict            expected_seq_nr is not the source's seq_nr
+    ├── EventIdConflict           the event_id was used for other content
+    ├── UnknownEventType          no model is registered for a stored event
+    ├── InvalidPayload            a stored payload does not fit its model
+    ├── DatabaseError             the database refused or broke a statement
+    │   ├── DatabaseUnavailable   no connection, or it was lost
+    │   ├── MissingPrivilege      a grant is missing
+    │   └── ReadOnlyDatabase      a standby, or default_transaction_read_only
+    └── SchemaError               the schema is missing, older or newer than this library
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AppendConflict",
+    "DatabaseError",
+    "DatabaseUnavailable",
+    "EventIdConflict",
+    "InvalidEvent",
+    "InvalidPayload",
+    "MissingPrivilege",
+    "ProjectionsError",
+    "ReadOnlyDatabase",
+    "SchemaError",
+    "UnknownEventType",
+]
+
+
+class ProjectionsError(Exception):
+    """Root of all errors that this library raises on purpose."""
+
+
+class InvalidEvent(ProjectionsError, ValueError):
+    """An event that can not be stored as it is."""
+
+
+class AppendConflict(ProjectionsError):
+    """
+    Another writer was first: the source does not stand where the caller expected it.
+
+    Args:
+        source_id: The source appended to.
+        expected: What the caller passed as ``expected_seq_nr``.
+        found: Where the source stands.
+    """
+
+    def __init__(self, source_id: str, expected: int, found: int) -> None:
+        super().__init__(
+            f"source {source_id!r} is at seq_nr {found}, expected {expected}: "
+            "read the source again and decide anew"
+        )
+        self.source_id = source_id
+        self.expected = expected
+        self.found = found
+
+
+class EventIdConflict(ProjectionsError):
+    """An event_id that is already stored was appended again with other content."""
+
+
+class UnknownEventType(ProjectionsError):
+    """A stored event type has no payload model where one is needed."""
+
+
+class InvalidPayload(ProjectionsError):
+    """A stored payload does not fit the model of its event type."""
+
+
+class DatabaseError(ProjectionsError):
+    """
+    The database refused a statement.
+
+    Args:
+        message: What the database said.
+        sqlstate: Its five-character code, when it sent one.
+    """
+
+    def __init__(self, message: str, *, sqlstate: str | None = None) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+class DatabaseUnavailable(DatabaseError):
+    """No connection to the database could be had, or it was lost."""
+
+
+class MissingPrivilege(DatabaseError):
+    """The connected role lacks a grant."""
+
+
+class ReadOnlyDatabase(DatabaseError):
+    """The database takes no writes: a standby, or a read-only session."""
+
+
+class SchemaError(ProjectionsError):
+    """The schema ``projections`` is missing, or of another version than this library."""
