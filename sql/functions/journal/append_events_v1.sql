@@ -1,0 +1,134 @@
+-- Appends events of any number of sources, inside the caller's transaction; returns one row for each, in order.
+--
+-- Arrays run in parallel, an element for each event. Of p_versions, p_metadata, p_tags (array literals) and
+-- p_event_ids an element, or the whole array, may be NULL. An event whose id is stored already is not appended again:
+-- its first result is returned. p_expected_source_ids and p_expected_seq_nrs say where sources must stand before.
+--
+-- Raises PJ001 when a source stands elsewhere, PJ002 when an event_id was used for other content, PJ003 when an
+-- event can not be stored.
+CREATE OR REPLACE FUNCTION projections.append_events_v1(
+    p_source_ids text[],
+    p_entity_types text[],
+    p_event_types text[],
+    p_payloads text[],
+    p_versions smallint[] DEFAULT NULL,
+    p_metadata text[] DEFAULT NULL,
+    p_tags text[] DEFAULT NULL,
+    p_event_ids uuid[] DEFAULT NULL,
+    p_expected_source_ids text[] DEFAULT '{}',
+    p_expected_seq_nrs bigint[] DEFAULT '{}'
+)
+RETURNS TABLE (source_id text, seq_nr bigint, db_timestamp timestamptz, event_id uuid)
+LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+DECLARE
+    _stored_ordinals bigint[];
+    _stored_seq_nrs bigint[];
+    _stored_timestamps timestamptz[];
+    _source_ids text[];
+    _seq_nrs bigint[];
+    _timestamps timestamptz[];
+    _slices smallint[];
+    _counts bigint[];
+    _wrong record;
+BEGIN
+    -- Before the clock is read: whoever does not see this lock knows that our timestamps are later (docs/decisions).
+    LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE;
+
+    IF EXISTS (SELECT FROM unnest(p_event_ids) AS i (id) WHERE i.id IS NOT NULL) THEN
+        PERFORM projections.lock_sources_v1(p_source_ids, p_entity_types);
+        SELECT array_agg(s.ordinal), array_agg(s.seq_nr), array_agg(s.db_timestamp)
+        INTO _stored_ordinals, _stored_seq_nrs, _stored_timestamps
+        FROM projections.stored_events_v1(
+            p_source_ids, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids
+        ) AS s;
+    END IF;
+
+    -- Locks the sources' rows in one order, reserves their numbers, and reads the clock under the lock.
+    WITH input AS (
+        SELECT i.source_id, min(i.entity_type) AS entity_type, count(*) AS events, k.slice
+        FROM unnest(p_source_ids, p_entity_types) WITH ORDINALITY AS i (source_id, entity_type, ordinal)
+        LEFT JOIN projections.sources AS k ON i.source_id = k.source_id
+        WHERE _stored_ordinals IS NULL OR i.ordinal <> ALL(_stored_ordinals)
+        GROUP BY i.source_id, k.slice
+        ORDER BY i.source_id COLLATE "C"
+    ), reserved AS (
+        INSERT INTO projections.sources AS s (source_id, entity_type, slice, seq_nr, db_timestamp)
+        SELECT
+            i.source_id, i.entity_type, coalesce(i.slice, projections.slice_of_v1(i.source_id)), i.events,
+            clock_timestamp() + (i.events - 1) * interval '1 microsecond'
+        FROM input AS i
+        ON CONFLICT (source_id) DO UPDATE SET
+            seq_nr = s.seq_nr + excluded.seq_nr,
+            db_timestamp = greatest(clock_timestamp(), s.db_timestamp + interval '1 microsecond')
+                + (excluded.seq_nr - 1) * interval '1 microsecond'
+        RETURNING s.source_id, s.seq_nr, s.db_timestamp, s.slice, s.entity_type
+    )
+    SELECT
+        array_agg(r.source_id), array_agg(r.seq_nr), array_agg(r.db_timestamp), array_agg(r.slice),
+        array_agg(i.events)
+    INTO _source_ids, _seq_nrs, _timestamps, _slices, _counts
+    FROM reserved AS r INNER JOIN input AS i ON r.source_id = i.source_id;
+
+    SELECT x.source_id, x.expected, r.seq_nr - r.events AS found INTO _wrong
+    FROM unnest(p_expected_source_ids, p_expected_seq_nrs) AS x (source_id, expected)
+    INNER JOIN unnest(_source_ids, _seq_nrs, _counts) AS r (source_id, seq_nr, events) ON x.source_id = r.source_id
+    WHERE r.seq_nr - r.events <> x.expected
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'source % is at seq_nr %, expected %', quote_literal(_wrong.source_id), _wrong.found, _wrong.expected
+        USING ERRCODE = 'PJ001', DETAIL = json_build_object(
+            'source_id', _wrong.source_id, 'expected', _wrong.expected, 'found', _wrong.found
+        );
+    END IF;
+
+    SELECT i.source_id, i.entity_type, s.entity_type AS stored INTO _wrong
+    FROM unnest(p_source_ids, p_entity_types) AS i (source_id, entity_type)
+    INNER JOIN projections.sources AS s ON i.source_id = s.source_id
+    WHERE i.entity_type IS DISTINCT FROM s.entity_type
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'source % is of entity type %, not %',
+            quote_literal(_wrong.source_id), quote_literal(_wrong.stored), quote_nullable(_wrong.entity_type)
+        USING ERRCODE = 'PJ003', HINT = 'Ids are unique over all entity types: put the type into them.';
+    END IF;
+
+    RETURN QUERY
+    WITH stamped AS MATERIALIZED (
+        SELECT
+            i.ordinal, i.source_id, i.entity_type, i.event_type, i.version, i.payload, i.metadata, i.tags, i.event_id, r.slice,
+            r.seq_nr - r.events + i.place AS seq_nr,
+            r.db_timestamp - (r.events - i.place) * interval '1 microsecond' AS db_timestamp
+        FROM (
+            SELECT i.*, row_number() OVER (PARTITION BY i.source_id ORDER BY i.ordinal) AS place
+            FROM unnest(
+                p_source_ids, p_entity_types, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids
+            ) WITH ORDINALITY AS i (
+                source_id, entity_type, event_type, version, payload, metadata, tags, event_id, ordinal
+            )
+            WHERE _stored_ordinals IS NULL OR i.ordinal <> ALL(_stored_ordinals)
+        ) AS i
+        INNER JOIN unnest(_source_ids, _seq_nrs, _timestamps, _slices, _counts)
+        AS r (source_id, seq_nr, db_timestamp, slice, events) ON i.source_id = r.source_id
+    ), identified AS MATERIALIZED (
+        SELECT s.*, coalesce(s.event_id, projections.uuid7_v1(s.db_timestamp)) AS id FROM stamped AS s
+    ), inserted AS (
+        INSERT INTO projections.events (
+            db_timestamp, seq_nr, event_id, slice, version, source_id, entity_type, event_type, payload, metadata, tags
+        )
+        SELECT
+            n.db_timestamp, n.seq_nr, n.id, n.slice, coalesce(n.version, 1), n.source_id, n.entity_type, n.event_type,
+            projections.checked_json_v1(n.payload), projections.checked_json_v1(n.metadata), n.tags::text[]
+        FROM identified AS n
+    )
+    SELECT result.source_id, result.seq_nr, result.db_timestamp, result.id
+    FROM (
+        SELECT n.ordinal, n.source_id, n.seq_nr, n.db_timestamp, n.id FROM identified AS n
+        UNION ALL
+        SELECT o.ordinal, p_source_ids[o.ordinal], o.seq_nr, o.db_timestamp, p_event_ids[o.ordinal]
+        FROM unnest(_stored_ordinals, _stored_seq_nrs, _stored_timestamps) AS o (ordinal, seq_nr, db_timestamp)
+    ) AS result
+    ORDER BY result.ordinal;
+END;
+$$;

@@ -1,0 +1,36 @@
+-- The event of an id, or no row. A UUIDv7 is first looked for where its time says, then everywhere.
+CREATE OR REPLACE FUNCTION projections.find_event_v1(p_event_id uuid)
+RETURNS TABLE (
+    source_id text,
+    seq_nr bigint,
+    db_timestamp timestamptz,
+    slice smallint,
+    event_id uuid,
+    entity_type text,
+    event_type text,
+    version smallint,
+    payload text,
+    metadata text,
+    tags text[]
+)
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+    _since timestamptz := projections.uuid7_time_v1(p_event_id) - interval '1 day';
+BEGIN
+    IF _since IS NOT NULL THEN
+        RETURN QUERY SELECT
+        e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
+        e.payload::text, e.metadata::text, e.tags
+        FROM projections.events AS e WHERE e.event_id = p_event_id AND e.db_timestamp >= _since;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+    END IF;
+    RETURN QUERY SELECT
+        e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
+        e.payload::text, e.metadata::text, e.tags
+    FROM projections.events AS e WHERE e.event_id = p_event_id;
+END;
+$$;

@@ -1,0 +1,28 @@
+-- The events of given keys, in the order of the log; the timestamps tell which partitions hold them.
+CREATE OR REPLACE FUNCTION projections.load_events_v1(
+    p_source_ids text[], p_seq_nrs bigint[], p_timestamps timestamptz[]
+)
+RETURNS TABLE (
+    source_id text,
+    seq_nr bigint,
+    db_timestamp timestamptz,
+    slice smallint,
+    event_id uuid,
+    entity_type text,
+    event_type text,
+    version smallint,
+    payload text,
+    metadata text,
+    tags text[]
+)
+LANGUAGE sql
+STABLE
+AS $$
+    SELECT
+        e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
+        e.payload::text, e.metadata::text, e.tags
+    FROM unnest(p_source_ids, p_seq_nrs, p_timestamps) AS k (source_id, seq_nr, db_timestamp)
+    INNER JOIN projections.events AS e
+        ON k.source_id = e.source_id AND k.seq_nr = e.seq_nr AND k.db_timestamp = e.db_timestamp
+    ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr
+$$;

@@ -1,0 +1,42 @@
+-- A page of a slice range's events after a position, in the order (db_timestamp, slice, source_id, seq_nr).
+-- The first condition on db_timestamp says nothing new: it is there because partitions are pruned by it alone.
+CREATE OR REPLACE FUNCTION projections.read_events_by_slices_v1(
+    p_entity_type text,
+    p_min_slice integer,
+    p_max_slice integer,
+    p_after_timestamp timestamptz,
+    p_after_slice integer,
+    p_after_source_id text,
+    p_after_seq_nr bigint,
+    p_until timestamptz,
+    p_limit integer
+)
+RETURNS TABLE (
+    source_id text,
+    seq_nr bigint,
+    db_timestamp timestamptz,
+    slice smallint,
+    event_id uuid,
+    entity_type text,
+    event_type text,
+    version smallint,
+    payload text,
+    metadata text,
+    tags text[]
+)
+LANGUAGE sql
+STABLE
+AS $$
+    SELECT
+        e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
+        e.payload::text, e.metadata::text, e.tags
+    FROM projections.events AS e
+    WHERE e.entity_type = p_entity_type
+    AND e.db_timestamp >= p_after_timestamp
+    AND e.db_timestamp <= p_until
+    AND (e.db_timestamp, e.slice, e.source_id, e.seq_nr)
+        > (p_after_timestamp, p_after_slice::smallint, p_after_source_id, p_after_seq_nr)
+    AND e.slice BETWEEN p_min_slice AND p_max_slice
+    ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
+    LIMIT p_limit
+$$;

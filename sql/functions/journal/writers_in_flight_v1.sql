@@ -1,0 +1,17 @@
+-- Who holds the append lock, and since when: what holds the settled horizon back. For people; needs no privilege
+-- beyond what pg_stat_activity shows (pg_read_all_stats for other roles' details).
+CREATE OR REPLACE FUNCTION projections.writers_in_flight_v1()
+RETURNS TABLE (pid integer, application_name text, started_at timestamptz, age interval)
+LANGUAGE sql
+STABLE
+AS $$
+    SELECT l.pid, a.application_name, a.xact_start, clock_timestamp() - a.xact_start
+    FROM pg_catalog.pg_locks AS l
+    LEFT JOIN pg_catalog.pg_stat_activity AS a ON l.pid = a.pid
+    WHERE l.locktype = 'relation'
+    AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database())
+    AND l.relation = 'projections.sources'::regclass
+    AND l.mode = 'RowExclusiveLock'
+    AND l.granted
+    ORDER BY a.xact_start
+$$;

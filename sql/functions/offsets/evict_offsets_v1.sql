@@ -1,0 +1,40 @@
+-- Deletes offsets that no reader can need any more, one page of sources; returns the last source of the page, or NULL
+-- at the end. The bound is the oldest horizon of all ranges, less the retention: every event before it was
+-- handled, also after ranges are merged. Parked sources stay.
+CREATE OR REPLACE FUNCTION projections.evict_offsets_v1(
+    p_projection_id integer, p_retention interval, p_after_source_id text, p_limit integer DEFAULT 10000
+)
+RETURNS text
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    _bound timestamptz;
+    _last text;
+BEGIN
+    -- An import compares its times with evicted_before: one of the two waits for the other.
+    LOCK TABLE projections.imports IN ROW EXCLUSIVE MODE;
+    UPDATE projections.projections AS p
+    SET evicted_before = greatest(
+        p.evicted_before,
+        (SELECT min(r.horizon) FROM projections.projection_ranges AS r WHERE r.projection_id = p.projection_id) - p_retention
+    )
+    WHERE p.projection_id = p_projection_id
+    RETURNING p.evicted_before INTO _bound;
+
+    SELECT max(page.source_id) INTO _last FROM (
+        SELECT o.source_id FROM projections.source_offsets AS o
+        WHERE o.projection_id = p_projection_id AND o.source_id > p_after_source_id
+        ORDER BY o.source_id LIMIT p_limit
+    ) AS page;
+
+    DELETE FROM projections.source_offsets AS o
+    WHERE o.projection_id = p_projection_id
+    AND o.source_id > p_after_source_id AND o.source_id <= _last
+    AND o.db_timestamp < _bound
+    AND NOT EXISTS (
+        SELECT FROM projections.parked_sources AS k
+        WHERE k.projection_id = o.projection_id AND k.source_id = o.source_id
+    );
+    RETURN _last;
+END;
+$$;

@@ -1,0 +1,23 @@
+-- Makes a projection known, with one range over all slices; a known one is returned as it is.
+-- Raises PJ020 when the name is taken by a projection of another entity type.
+CREATE OR REPLACE FUNCTION projections.register_projection_v1(p_name text, p_entity_type text)
+RETURNS integer
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    _known record;
+BEGIN
+    INSERT INTO projections.projections (name, entity_type) VALUES (p_name, p_entity_type)
+    ON CONFLICT (name) DO NOTHING;
+    SELECT p.projection_id, p.entity_type INTO _known FROM projections.projections AS p WHERE p.name = p_name FOR UPDATE;
+    IF _known.entity_type <> p_entity_type THEN
+        RAISE EXCEPTION 'projection % reads entity type %, not %',
+            quote_literal(p_name), quote_literal(_known.entity_type), quote_literal(p_entity_type)
+        USING ERRCODE = 'PJ020', HINT = 'Give it another name: its offsets belong to the other type.';
+    END IF;
+    INSERT INTO projections.projection_ranges (projection_id, min_slice, max_slice)
+    SELECT _known.projection_id, 0, 1023
+    WHERE NOT EXISTS (SELECT FROM projections.projection_ranges AS r WHERE r.projection_id = _known.projection_id);
+    RETURN _known.projection_id;
+END;
+$$;

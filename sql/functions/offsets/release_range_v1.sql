@@ -1,0 +1,8 @@
+-- Gives a range back, so that the next claim need not wait for the lease to end.
+CREATE OR REPLACE FUNCTION projections.release_range_v1(p_projection_id integer, p_min_slice integer, p_epoch bigint)
+RETURNS void
+LANGUAGE sql
+AS $$
+    UPDATE projections.projection_ranges AS r SET owner = NULL, lease_until = NULL
+    WHERE r.projection_id = p_projection_id AND r.min_slice = p_min_slice AND r.epoch = p_epoch
+$$;

@@ -1,0 +1,46 @@
+-- Stores what a batch has handled, in the transaction of its effects.
+--
+-- Raises PJ010 when the range is no longer held with this epoch, PJ011 when a source was already at or past its
+-- number, PJ012 when this is not the transaction that the batch began: each rolls the effects back.
+CREATE OR REPLACE FUNCTION projections.save_offsets_v1(
+    p_projection_id integer,
+    p_min_slice integer,
+    p_epoch bigint,
+    p_batch text,
+    p_horizon timestamptz,
+    p_import_id bigint,
+    p_source_ids text[],
+    p_slices smallint[],
+    p_seq_nrs bigint[],
+    p_timestamps timestamptz[]
+)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    _saved bigint;
+BEGIN
+    IF current_setting('projections.batch', TRUE) IS DISTINCT FROM p_batch THEN
+        RAISE EXCEPTION 'the handler ended the transaction of its batch' USING ERRCODE = 'PJ012';
+    END IF;
+    UPDATE projections.projection_ranges AS r
+    SET
+        horizon = p_horizon, import_id = p_import_id,
+        handled_at = CASE WHEN cardinality(p_source_ids) > 0 THEN clock_timestamp() ELSE r.handled_at END
+    WHERE r.projection_id = p_projection_id AND r.min_slice = p_min_slice AND r.epoch = p_epoch;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the slice range from % is no longer held with epoch %', p_min_slice, p_epoch USING ERRCODE = 'PJ010';
+    END IF;
+    INSERT INTO projections.source_offsets AS o (projection_id, source_id, slice, seq_nr, db_timestamp)
+    SELECT p_projection_id, s.source_id, s.slice, s.seq_nr, s.db_timestamp
+    FROM unnest(p_source_ids, p_slices, p_seq_nrs, p_timestamps) AS s (source_id, slice, seq_nr, db_timestamp)
+    ON CONFLICT (projection_id, source_id) DO UPDATE
+    SET slice = excluded.slice, seq_nr = excluded.seq_nr, db_timestamp = excluded.db_timestamp
+    WHERE o.seq_nr < excluded.seq_nr;
+    GET DIAGNOSTICS _saved = ROW_COUNT;
+    IF _saved <> cardinality(p_source_ids) THEN
+        RAISE EXCEPTION '% of % sources were already past this batch', cardinality(p_source_ids) - _saved, cardinality(p_source_ids)
+        USING ERRCODE = 'PJ011';
+    END IF;
+END;
+$$;

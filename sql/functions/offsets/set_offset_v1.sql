@@ -1,0 +1,15 @@
+-- Makes a projection start at a time: events from then on are handled (again), older ones never. Forgets where
+-- sources stood and what was parked, and takes the ranges from their owners, who start anew.
+CREATE OR REPLACE FUNCTION projections.set_offset_v1(p_projection_id integer, p_from timestamptz)
+RETURNS void
+LANGUAGE sql
+AS $$
+    UPDATE projections.projection_ranges AS r
+    SET
+        epoch = r.epoch + 1, owner = NULL, lease_until = NULL, horizon = p_from, handled_at = NULL,
+        import_id = coalesce((SELECT max(i.import_id) FROM projections.imports AS i), 0)
+    WHERE r.projection_id = p_projection_id;
+    DELETE FROM projections.source_offsets AS o WHERE o.projection_id = p_projection_id;
+    DELETE FROM projections.parked_sources AS k WHERE k.projection_id = p_projection_id;
+    UPDATE projections.projections AS p SET evicted_before = p_from WHERE p.projection_id = p_projection_id;
+$$;

@@ -1,0 +1,30 @@
+-- Cuts the slices of a projection anew, keeping its progress: a range made of parts starts at the oldest horizon among
+-- them, and the offsets by source drop what the others had done. Every owner loses its claim.
+CREATE OR REPLACE FUNCTION projections.set_ranges_v1(p_projection_id integer, p_min_slices integer[])
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    PERFORM FROM projections.projections AS p WHERE p.projection_id = p_projection_id FOR UPDATE;
+    PERFORM FROM projections.projection_ranges AS r WHERE r.projection_id = p_projection_id ORDER BY r.min_slice FOR UPDATE;
+    IF p_min_slices = ARRAY(
+        SELECT r.min_slice::integer FROM projections.projection_ranges AS r
+        WHERE r.projection_id = p_projection_id ORDER BY r.min_slice
+    ) THEN
+        RETURN;
+    END IF;
+    WITH old AS (
+        DELETE FROM projections.projection_ranges AS r WHERE r.projection_id = p_projection_id RETURNING r.*
+    ), wanted AS (
+        SELECT w.min_slice, coalesce(lead(w.min_slice) OVER (ORDER BY w.min_slice), 1024) - 1 AS max_slice
+        FROM unnest(p_min_slices) AS w (min_slice)
+    ), cut AS (
+        SELECT
+            w.min_slice, w.max_slice, max(o.epoch) OVER () + 1 AS epoch, o.horizon, o.import_id, o.handled_at
+        FROM wanted AS w INNER JOIN old AS o ON w.min_slice <= o.max_slice AND o.min_slice <= w.max_slice
+    )
+    INSERT INTO projections.projection_ranges (projection_id, min_slice, max_slice, epoch, horizon, import_id, handled_at)
+    SELECT p_projection_id, c.min_slice, c.max_slice, min(c.epoch), min(c.horizon), min(c.import_id), max(c.handled_at)
+    FROM cut AS c GROUP BY c.min_slice, c.max_slice;
+END;
+$$;

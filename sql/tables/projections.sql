@@ -1,0 +1,10 @@
+CREATE TABLE IF NOT EXISTS projections.projections (
+    projection_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text NOT NULL UNIQUE,
+    entity_type text NOT NULL,
+    paused boolean NOT NULL DEFAULT FALSE,
+    -- Offsets of sources whose last handled event is older than this may be gone: such an event counts as handled.
+    evicted_before timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT name_has_1_to_255_characters CHECK (char_length(name) BETWEEN 1 AND 255)
+);

@@ -1,0 +1,16 @@
+-- Where each source stands. Appending locks its row: that makes numbers gapless and timestamps strictly increasing
+-- although the log is partitioned. ROW EXCLUSIVE on this table, held to the end of a transaction, is how readers
+-- know that an append is in flight, so nothing but the append and import functions may write here.
+CREATE TABLE IF NOT EXISTS projections.sources (
+    source_id text COLLATE "C" PRIMARY KEY,
+    entity_type text NOT NULL,
+    slice smallint NOT NULL,
+    seq_nr bigint NOT NULL,
+    db_timestamp timestamptz NOT NULL,
+    CONSTRAINT source_id_has_1_to_255_characters CHECK (char_length(source_id) BETWEEN 1 AND 255),
+    CONSTRAINT entity_type_has_1_to_255_characters CHECK (char_length(entity_type) BETWEEN 1 AND 255)
+) WITH (
+    -- No index covers what an append changes: with room on the page the update stays there (HOT).
+    fillfactor = 70,
+    autovacuum_vacuum_scale_factor = 0.05
+);
