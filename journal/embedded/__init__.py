@@ -1,0 +1,25 @@
+"""A PostgreSQL for people who have none: started on demand, shared by processes, out of reach of the network.
+
+:func:`database_dsn` is the way in: it takes the DSN it is given, else ``PROJECTIONS_DSN``,
+and only then starts an :class:`EmbeddedServer`.
+"""
+
+from journal.embedded.binaries import PROVIDERS, Binaries, find_binaries
+from journal.embedded.dsn import DSN_VARIABLE, DsnError, check_dsn, database_dsn
+from journal.embedded.failure import EmbeddedServerError
+from journal.embedded.places import HOME_VARIABLE, default_root
+from journal.embedded.server import EmbeddedServer
+
+__all__ = [
+    "DSN_VARIABLE",
+    "HOME_VARIABLE",
+    "PROVIDERS",
+    "Binaries",
+    "DsnError",
+    "EmbeddedServer",
+    "EmbeddedServerError",
+    "check_dsn",
+    "database_dsn",
+    "default_root",
+    "find_binaries",
+]

@@ -1,0 +1,97 @@
+"""Which database to use: the one that is named, else one that starts by itself."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+from journal.embedded.server import EmbeddedServer
+from journal.errors import ProjectionsError
+
+__all__ = ["DSN_VARIABLE", "DsnError", "check_dsn", "database_dsn"]
+
+DSN_VARIABLE = "PROJECTIONS_DSN"
+"""Environment variable: the database to use when none is named."""
+
+_FORM = "postgresql://user:password@host:5432/database"
+_KEYWORDS = re.compile(r"\s*(\w+\s*=\s*('(\\.|[^'\\])*'|(\\.|[^\s'\\])*)(\s+|$))+")
+
+
+class DsnError(ProjectionsError, ValueError):
+    """A DSN that can not be read; the message never quotes it, for it may hold a password."""
+
+
+@contextmanager
+def database_dsn(explicit: str | None = None) -> Iterator[str]:
+    """The DSN of the database to use, for the length of the block.
+
+    In this order: ``explicit``, the environment variable ``PROJECTIONS_DSN``, and an embedded server, which
+    starts when it is not running yet, and stops when its last user, of all processes, leaves the block.
+
+    Args:
+        explicit: A DSN that the user named, or None.
+
+    Raises:
+        DsnError: The DSN that was named can not be read.
+        EmbeddedServerError: The embedded server is needed and can not be had.
+    """
+    if explicit is not None:
+        yield check_dsn(explicit, "the DSN")
+    elif named := os.environ.get(DSN_VARIABLE):
+        yield check_dsn(named, DSN_VARIABLE)
+    else:
+        with EmbeddedServer.for_user() as dsn:
+            yield dsn
+
+
+def check_dsn(dsn: str, name: str = "the DSN") -> str:
+    """Return the DSN when it has the form of one: a PostgreSQL URL or a libpq keyword string.
+
+    Args:
+        dsn: What the user gave.
+        name: What to call it in the message.
+
+    Raises:
+        DsnError: It has neither form.
+    """
+    if reason := _fault(dsn):
+        # Without the cause: a parser's own message may quote the password.
+        raise DsnError(f"{name} {reason}; it looks like {_FORM}") from None
+    return dsn
+
+
+def _fault(dsn: str) -> str | None:
+    if not dsn.strip():
+        return "is empty"
+    if "\0" in dsn:
+        return "holds a NUL character"
+    if dsn.startswith(("postgresql://", "postgres://")):
+        return _fault_of_url(dsn)
+    if "://" not in dsn and _KEYWORDS.fullmatch(dsn):
+        return None
+    return "does not begin with postgresql://"
+
+
+def _fault_of_url(dsn: str) -> str | None:
+    authority = re.split(r"[/?#]", dsn.split("://", 1)[1], maxsplit=1)[0]
+    if re.search(r"\s", dsn):
+        return "holds white space (write %20)"
+    if authority.count("@") > 1:
+        return "holds more than one @ (write %40 inside a password)"
+    try:
+        ports = [
+            host.rpartition(":")[2] for host in authority.rpartition("@")[2].split(",") if _has_port(host)
+        ]
+        urlsplit(dsn)
+    except ValueError:
+        return "can not be read as a URL"
+    if any(not port.isdecimal() or not 0 < int(port) < 2**16 for port in ports):
+        return "has a port that is not a number (write %2F, %3F and %23 for /, ? and # in a password)"
+    return None
+
+
+def _has_port(host: str) -> bool:
+    return re.search(r":[^\]]*$", host) is not None
