@@ -1,0 +1,86 @@
+"""The journal: events as they are stored, appended and read."""
+
+from journal.backtracking import (
+    Backtracking,
+    IntervalBacktracking,
+    Poll,
+    ReadEvents,
+    ReadKeys,
+    WriterLockBacktracking,
+    WritersPoll,
+)
+from journal.drivers import Database, OwnedSession, Row, Session, connect, hide_password
+from journal.errors import (
+    AppendConflict,
+    DatabaseError,
+    DatabaseUnavailable,
+    EventIdConflict,
+    InvalidEvent,
+    InvalidPayload,
+    MissingPrivilege,
+    ProjectionsError,
+    ReadOnlyDatabase,
+    SchemaError,
+    UnknownEventType,
+)
+from journal.events import BEGINNING, Appended, Event, EventEnvelope, Origin, Position, RawJson
+from journal.payload import decode, event_type, event_type_of
+from journal.polling import Notifier, PollPacing, WritersPoller
+from journal.reader import Key, SliceReader, current_events, find_event, latest_seq_nr, read_source
+from journal.settings import ConnectionSettings
+from journal.slices import ALL_SLICES, NUMBER_OF_SLICES, SliceRange, slice_of, slice_ranges
+from journal.writer import append, append_sync
+
+__all__ = [
+    "ALL_SLICES",
+    "BEGINNING",
+    "NUMBER_OF_SLICES",
+    "AppendConflict",
+    "Appended",
+    "Backtracking",
+    "ConnectionSettings",
+    "Database",
+    "DatabaseError",
+    "DatabaseUnavailable",
+    "Event",
+    "EventEnvelope",
+    "EventIdConflict",
+    "IntervalBacktracking",
+    "InvalidEvent",
+    "InvalidPayload",
+    "Key",
+    "MissingPrivilege",
+    "Notifier",
+    "Origin",
+    "OwnedSession",
+    "Poll",
+    "PollPacing",
+    "Position",
+    "ProjectionsError",
+    "RawJson",
+    "ReadEvents",
+    "ReadKeys",
+    "ReadOnlyDatabase",
+    "Row",
+    "SchemaError",
+    "Session",
+    "SliceRange",
+    "SliceReader",
+    "UnknownEventType",
+    "WriterLockBacktracking",
+    "WritersPoll",
+    "WritersPoller",
+    "append",
+    "append_sync",
+    "connect",
+    "current_events",
+    "decode",
+    "event_type",
+    "event_type_of",
+    "find_event",
+    "hide_password",
+    "latest_seq_nr",
+    "read_source",
+    "slice_of",
+    "slice_ranges",
+]

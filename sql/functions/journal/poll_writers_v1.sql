@@ -1,9 +1,19 @@
--- What is in flight, in one statement: the database's time, then the transactions that hold the append lock, and the
--- imports since a known one. Call it outside a transaction, and read events only in later statements:
--- the time must be older than the list, and the list older than what is read.
+-- What is in flight, in one statement: the database's time, then the transactions that hold the append lock, the imports
+-- since a known one, and of some entity types the newest event after a time. Call it outside a transaction, and read
+-- events only in later statements: the time must be older than the list, and the list older than what is read.
+-- (So newest_events is a hint for who has nothing to do, never a reason to move on.)
 -- A holder without a process is a prepared transaction; it is marked by a leading 'p'.
-CREATE OR REPLACE FUNCTION projections.poll_writers_v1(p_after_import_id bigint)
-RETURNS TABLE (polled_at timestamptz, holders text[], import_id bigint, imported_from timestamptz, imported_type text)
+CREATE OR REPLACE FUNCTION projections.poll_writers_v1(
+    p_after_import_id bigint, p_entity_types text[], p_after timestamptz[]
+)
+RETURNS TABLE (
+    polled_at timestamptz,
+    holders text[],
+    import_ids bigint[],
+    import_types text[],
+    imported_from timestamptz[],
+    newest_events timestamptz[]
+)
 LANGUAGE sql
 VOLATILE
 AS $$
@@ -18,8 +28,20 @@ AS $$
             AND l.mode = 'RowExclusiveLock'
             AND l.granted
         ),
-        i.import_id, i.from_timestamp, i.entity_type
-    FROM (SELECT) AS always
-    LEFT JOIN projections.imports AS i ON i.import_id > p_after_import_id
-    ORDER BY i.import_id
+        i.ids, i.types, i.since,
+        ARRAY(
+            SELECT newest.db_timestamp
+            FROM unnest(p_entity_types, p_after) AS t (entity_type, after)
+            LEFT JOIN LATERAL (
+                SELECT e.db_timestamp FROM projections.events AS e
+                WHERE e.entity_type = t.entity_type AND e.db_timestamp > t.after
+                ORDER BY e.entity_type DESC, e.db_timestamp DESC LIMIT 1
+            ) AS newest ON TRUE
+        )
+    FROM (
+        SELECT
+            coalesce(array_agg(i.import_id), '{}') AS ids, coalesce(array_agg(i.entity_type), '{}') AS types,
+            coalesce(array_agg(i.from_timestamp), '{}') AS since
+        FROM projections.imports AS i WHERE i.import_id > p_after_import_id
+    ) AS i
 $$;

@@ -1,0 +1,295 @@
+"""
+How a reader of slices loses no late commit: pure state machines, no I/O.
+
+A timestamp is taken before its transaction commits, so an event may appear behind the reader's position. A state
+machine says what to read next and is told what was found; ``horizon`` is the time before which nothing can appear
+any more, and everything has been read: where a restart begins.
+
+docs/decisions/backtracking.md has the argument and the measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, TypeAlias
+
+from journal.events import Position
+
+_INSTANT = timedelta(microseconds=1)
+_END_OF_TIME = datetime(9998, 12, 31, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class WritersPoll:
+    """
+    What one look at the database told, taken in one statement.
+
+    Args:
+        polled_at: The database's time, from before the list of holders was made.
+        holders: Transactions that hold the append lock; a leading ``p`` marks one without a process (prepared).
+        imports: Imports of history since the poll before: the time of their oldest event, by number.
+    """
+
+    polled_at: datetime
+    holders: frozenset[str] = frozenset()
+    imports: Mapping[int, datetime] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Look at the writers, then tell :meth:`Backtracking.polled`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadKeys:
+    """Read a page of keys behind the position, then tell :meth:`Backtracking.keys_read`."""
+
+    after: Position
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEvents:
+    """Read a page of events, then tell :meth:`Backtracking.events_read`."""
+
+    after: Position
+    until: datetime
+
+
+Step: TypeAlias = Poll | ReadKeys | ReadEvents
+
+
+class Backtracking(Protocol):
+    """What to read next, so that nothing is lost."""
+
+    @property
+    def horizon(self) -> datetime:
+        """No event before this time can appear any more, and all of them have been read."""
+        ...
+
+    @property
+    def position(self) -> Position:
+        """The last event read in the order of the log."""
+        ...
+
+    def next_step(self) -> Step:
+        """What to do now."""
+        ...
+
+    def polled(self, poll: WritersPoll) -> None:
+        """Take in a poll; reads that follow must be later statements than it."""
+        ...
+
+    def unchanged(self, poll: WritersPoll) -> bool:
+        """Whether a poll that also saw no event after the position changes nothing: it may be passed over."""
+        ...
+
+    def keys_read(self, last: Position | None, *, full: bool) -> None:
+        """Take in a page of keys: its last place, and whether more may follow."""
+        ...
+
+    def events_read(self, last: Position | None, *, full: bool) -> None:
+        """Take in a page of events: its last place, and whether more may follow."""
+        ...
+
+
+class _Window:
+    """Time behind the position that has to be read again, from a place to a time, page by page."""
+
+    def __init__(self, start: datetime, until: datetime) -> None:
+        self.after = Position.before(start)
+        self.until = until
+
+
+class WriterLockBacktracking:
+    """
+    Backtracking that knows which transactions are in flight, by the lock that every append takes first.
+
+    An event that is not visible after a poll belongs to a transaction that the poll saw, or to one that took the lock,
+    and so read the clock, after it. A transaction that a poll is the first to see did not hold the lock at the poll
+    before: its timestamps are not older than that. So when one ends, reading again from its lower bound finds all of
+    its events, and when none ends, from the time of the poll before: a short transaction can begin and end unseen.
+
+    Args:
+        start: The stored horizon.
+        margin: Taken off every bound, for small steps of the clock.
+        import_id: The last import that ``start`` accounts for.
+    """
+
+    def __init__(self, start: datetime, *, margin: timedelta = timedelta(milliseconds=20), import_id: int = 0) -> None:
+        self._margin = margin
+        self._polled_at = start
+        self._bounds: dict[str, datetime] = {}
+        self._poll: WritersPoll | None = None
+        self._window: _Window | None = None
+        self._forward = False
+        self._at_end = False
+        self._position = Position.before(start - margin)
+        self.import_id = import_id
+
+    @property
+    def position(self) -> Position:
+        return self._position
+
+    @property
+    def horizon(self) -> datetime:
+        settled = min([self._polled_at, *self._bounds.values()])
+        return settled if self._at_end else min(settled, self._position.db_timestamp)
+
+    def next_step(self) -> Step:
+        if self._window is not None:
+            return ReadKeys(self._window.after, self._window.until)
+        if self._forward:
+            return ReadEvents(self._position, _END_OF_TIME)
+        return Poll()
+
+    def unchanged(self, poll: WritersPoll) -> bool:
+        return (
+            self._at_end
+            and self._position.db_timestamp < self._polled_at - self._margin
+            and poll.polled_at >= self._polled_at
+            and poll.holders.issuperset(self._bounds)
+            and not any(number > self.import_id for number in poll.imports)
+        )
+
+    def polled(self, poll: WritersPoll) -> None:
+        if poll.polled_at < self._polled_at:
+            self._clock_went_back(poll.polled_at)
+        for number, oldest in poll.imports.items():
+            if number > self.import_id:
+                # As if a writer of that time had just ended; the horizon goes back until it has been read again.
+                self._bounds[f"import {number}"] = oldest
+                self.import_id = number
+        gone = [bound for holder, bound in self._bounds.items() if holder not in poll.holders]
+        start = min([self._polled_at, *gone]) - self._margin
+        self._poll = poll
+        if start <= self._position.db_timestamp:
+            self._window = _Window(start, self._position.db_timestamp)
+        else:
+            self._window_is_read()
+
+    def _clock_went_back(self, now: datetime) -> None:
+        """Events to come may be stamped before what was read: everything since then is read again."""
+        self._position = min(self._position, Position.before(now - self._margin))
+        self._polled_at = now
+        self._bounds = {holder: min(bound, now) for holder, bound in self._bounds.items()}
+
+    def keys_read(self, last: Position | None, *, full: bool) -> None:
+        if self._window is not None and full and last is not None:
+            self._window.after = last
+        else:
+            self._window_is_read()
+
+    def _window_is_read(self) -> None:
+        """Only now may the poll count: a window that is cut short has not found everything."""
+        if self._poll is not None:
+            gone = [bound for holder, bound in self._bounds.items() if holder not in self._poll.holders]
+            # A transaction that is prepared changes its name: the new one may be any that has just gone.
+            unknown = min([self._polled_at, *gone])
+            self._bounds = {
+                holder: self._bounds.get(holder, unknown if holder.startswith("p") else self._polled_at)
+                for holder in self._poll.holders
+            }
+            self._polled_at = self._poll.polled_at
+        self._poll = self._window = None
+        self._forward = True
+        self._at_end = False
+
+    def events_read(self, last: Position | None, *, full: bool) -> None:
+        if last is not None:
+            self._position = max(self._position, last)
+        # Behind the last poll all is settled but what the bounds know: no need to poll before the next page.
+        self._forward = full and self._position.db_timestamp < self._polled_at - self._margin
+        if not full:
+            self._at_end = True
+            # Nothing visible lies between here and that poll: the next page need not start so far back.
+            caught_up = Position.before(self._polled_at - self._margin - _INSTANT)
+            self._position = max(self._position, caught_up)
+
+
+class IntervalBacktracking:
+    """
+    Backtracking where the database can not tell what is in flight: replicas, Yugabyte, Cockroach.
+
+    Reads what is older than ``behind``, and reads everything once more when it is ``late_by`` old. A transaction that
+    commits more than ``late_by`` after its timestamp was taken is missed: nothing here can know of it. (Pekko's rule;
+    its window and triggers are replaced by one moving second reader, and its horizon is that reader's place.)
+
+    Args:
+        start: The stored horizon.
+        behind: How far the first reading stays behind the database's time: covers small clock differences.
+        late_by: How much later than its timestamp a commit may become visible.
+        every: How often the second reader runs.
+        import_id: The last import that ``start`` accounts for.
+    """
+
+    def __init__(
+        self,
+        start: datetime,
+        *,
+        behind: timedelta = timedelta(milliseconds=100),
+        late_by: timedelta = timedelta(seconds=10),
+        every: timedelta = timedelta(seconds=1),
+        import_id: int = 0,
+    ) -> None:
+        self._behind = behind
+        self._late_by = late_by
+        self._every = every
+        self._position = Position.before(start)
+        self._second = Position.before(start)
+        self._now = start
+        self._second_run_at = start
+        self._until: datetime | None = None
+        self._forward = False
+        self.import_id = import_id
+
+    @property
+    def position(self) -> Position:
+        return self._position
+
+    @property
+    def horizon(self) -> datetime:
+        return self._second.db_timestamp
+
+    def next_step(self) -> Step:
+        if self._until is not None:
+            return ReadKeys(self._second, self._until)
+        if self._forward:
+            return ReadEvents(self._position, self._now - self._behind)
+        return Poll()
+
+    def unchanged(self, poll: WritersPoll) -> bool:
+        return False
+
+    def polled(self, poll: WritersPoll) -> None:
+        for number, oldest in poll.imports.items():
+            if number > self.import_id:
+                self._second = min(self._second, Position.before(oldest))
+                self.import_id = number
+        self._now = poll.polled_at
+        settled = min(self._position.db_timestamp, self._now - self._late_by)
+        if self._second.db_timestamp < settled and self._now - self._second_run_at >= self._every:
+            self._until, self._second_run_at = settled, self._now
+        self._forward = True
+
+    def keys_read(self, last: Position | None, *, full: bool) -> None:
+        if full and last is not None:
+            self._second = last
+        elif self._until is not None:
+            # Everything up to and including this time has been read again.
+            self._second, self._until = max(self._second, last or self._second, Position.before(self._until)), None
+
+    def events_read(self, last: Position | None, *, full: bool) -> None:
+        before = self._position
+        if last is not None:
+            self._position = max(self._position, last)
+        self._forward = full
+        if not full:
+            self._position = max(self._position, Position.before(self._now - self._behind))
+        if self._second >= before:
+            # What was old enough when it was read first need not be read again: catching up costs one reading.
+            old_enough = Position.before(self._now - self._late_by)
+            self._second = max(self._second, min(self._position, old_enough))
+

@@ -1,0 +1,14 @@
+"""Names in SQL text, quoted so that any name is safe in it."""
+
+from __future__ import annotations
+
+from psycopg import sql as pgsql
+
+
+def quote(*parts: str) -> str:
+    """Quote a name for SQL text: ``quote("a", 'b"c')`` is ``"a"."b""c"``.
+
+    Args:
+        parts: A name, preceded by the names that qualify it.
+    """
+    return pgsql.Identifier(*parts).as_string(None)

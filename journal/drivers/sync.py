@@ -1,0 +1,44 @@
+"""A plain synchronous connection, for the command line and the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from journal.drivers.failures import translated
+from journal.errors import DatabaseUnavailable
+
+_CONNECT_TIMEOUT_SECONDS = 10
+
+
+@contextmanager
+def connect_sync(
+    dsn: str, *, application_name: str = "slice-projections"
+) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    """Connect for the length of the block, which is one transaction: commits at its end, rolls back on an error.
+
+    Args:
+        dsn: A PostgreSQL URL or a libpq keyword string.
+        application_name: Shown in ``pg_stat_activity``.
+
+    Raises:
+        DatabaseError: Also for what psycopg raises inside the block; see :func:`journal.drivers.translate`.
+    """
+    with translated(psycopg.Error, OSError), _open(dsn, application_name) as connection:
+        yield connection
+
+
+def _open(dsn: str, application_name: str) -> psycopg.Connection[tuple[Any, ...]]:
+    try:
+        connection = psycopg.connect(
+            dsn, connect_timeout=_CONNECT_TIMEOUT_SECONDS, application_name=application_name
+        )
+    except psycopg.ProgrammingError:
+        # The parser's message may quote the password, so it is not kept as the cause either.
+        raise DatabaseUnavailable("no connection to the database: the DSN can not be read") from None
+    # What another connection has committed meanwhile must be seen, whatever the database's default is.
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    return connection

@@ -1,0 +1,113 @@
+"""Events: what a writer gives, what an append answers, what a reader gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from pydantic_core import from_json
+
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+"""Before every event: where a reader of everything starts."""
+
+
+class Position(NamedTuple):
+    """A place in the order in which slices are read; a source's events are in ``seq_nr`` order in it."""
+
+    db_timestamp: datetime
+    slice: int
+    source_id: str
+    seq_nr: int
+
+    @classmethod
+    def before(cls, timestamp: datetime) -> Position:
+        """The place before all events of a time."""
+        return cls(timestamp, -1, "", 0)
+
+
+class Origin(Enum):
+    """How a reader came to an event."""
+
+    QUERY = "query"
+    BACKTRACKING = "backtracking"
+    """Found behind the position: it was committed after later ones had been read."""
+    GAP = "gap"
+    """Loaded by its source because a later event of that source was seen first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """
+    A fact to append.
+
+    Args:
+        source_id: The stream it belongs to, 1 to 255 characters, unique over all entity types.
+        payload: A pydantic model, or anything that pydantic can turn into JSON; :class:`RawJson` keeps text as it is.
+        entity_type: The kind of the source; a projection reads one kind.
+        event_type: Name of the event; by default the one registered for the payload's class.
+        version: Version of the payload; by default the one registered for the payload's class.
+        tags: Labels that are stored and returned beside the event.
+        metadata: Anything about the event that is not part of it: who, from where, why.
+        event_id: Makes the append idempotent: appending the same id again returns the first result.
+            By default the database makes a UUIDv7.
+    """
+
+    source_id: str
+    payload: Any
+    entity_type: str
+    event_type: str | None = None
+    version: int | None = None
+    tags: Sequence[str] = ()
+    metadata: Mapping[str, Any] | None = None
+    event_id: UUID | None = None
+
+
+class RawJson(str):
+    """JSON text that is stored byte by byte as it was written: key order, spaces, number text."""
+
+    __slots__ = ()
+
+
+class Appended(NamedTuple):
+    """Where an event was stored."""
+
+    source_id: str
+    seq_nr: int
+    db_timestamp: datetime
+    event_id: UUID
+
+
+class EventEnvelope(NamedTuple):
+    """A stored event as a reader gets it. ``payload_json`` and ``metadata_json`` are the text as written."""
+
+    source_id: str
+    seq_nr: int
+    db_timestamp: datetime
+    slice: int
+    event_id: UUID
+    entity_type: str
+    event_type: str
+    version: int
+    payload_json: str
+    metadata_json: str | None
+    tags: list[str] | None
+    origin: Origin = Origin.QUERY
+
+    @property
+    def position(self) -> Position:
+        """Its place in the order of the log."""
+        return Position(self.db_timestamp, self.slice, self.source_id, self.seq_nr)
+
+    @property
+    def payload(self) -> Any:
+        """The payload as plain Python values."""
+        return from_json(self.payload_json)
+
+    @property
+    def metadata(self) -> Any:
+        """The metadata as plain Python values; empty when there is none."""
+        return from_json(self.metadata_json) if self.metadata_json else {}

@@ -1,0 +1,190 @@
+"""
+Payloads: pydantic models to JSON text and back, with older versions lifted to the newest.
+
+Every check that PostgreSQL would make in the middle of an append is made here before it, naming the value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from journal.errors import InvalidEvent, InvalidPayload
+from journal.events import EventEnvelope, RawJson
+
+MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
+"""A page of events is held in memory: what is larger belongs elsewhere, with a reference in the event."""
+
+Model = TypeVar("Model", bound=BaseModel)
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class EventType(NamedTuple):
+    """The name and version under which a model's events are stored, and how older versions become it."""
+
+    name: str
+    version: int
+    upcast: Mapping[int, Upcaster]
+
+
+def event_type(
+    name: str | None = None, *, version: int = 1, upcast: Mapping[int, Upcaster] | None = None
+) -> Callable[[type[Model]], type[Model]]:
+    """
+    Say under which name and version events of a model are stored.
+
+    Without this decorator the name is the class's and the version is 1.
+
+    Args:
+        name: The stored name; by default the class's.
+        version: Raise it when the payload's shape changes, and keep ``upcast`` functions for the old ones.
+        upcast: For each older version, a function from its payload to the payload of the next version.
+
+    Raises:
+        ValueError: A version is below 1, or an older version has no function.
+    """
+    steps = dict(upcast or {})
+    if not 1 <= version <= 32767:  # noqa: PLR2004 - a smallint column
+        raise ValueError(f"version must be 1 to 32767, not {version}")
+    if missing := sorted(set(range(1, version)) - set(steps)):
+        raise ValueError(f"version {version} needs an upcast function from version {missing[0]}: upcast={{{missing[0]}: …}}")
+
+    def register(model: type[Model]) -> type[Model]:
+        model.__event_type__ = EventType(name or model.__name__, version, steps)  # type: ignore[attr-defined]
+        return model
+
+    return register
+
+
+def event_type_of(model: type[BaseModel]) -> EventType:
+    """The name and version of a model's events."""
+    declared = model.__dict__.get("__event_type__")  # not inherited: a subclass is another event
+    return declared if isinstance(declared, EventType) else EventType(model.__name__, 1, {})
+
+
+def encode(value: Any, what: str) -> str:
+    """
+    JSON text of a payload or of metadata.
+
+    Args:
+        value: A pydantic model, RawJson, or anything that pydantic can serialise.
+        what: Names the value in errors, e.g. ``payload of source 'a'``.
+
+    Raises:
+        InvalidEvent: It is not JSON, holds what JSON or PostgreSQL can not (NaN, infinities, numbers beyond a
+            float, NUL, half a surrogate pair), or is larger than 16 MiB.
+    """
+    try:
+        text = str(value) if isinstance(value, RawJson) else to_json(value, inf_nan_mode="constants").decode()
+        size = len(text.encode()) if isinstance(value, RawJson) else len(text)
+        if isinstance(value, RawJson) or _suspicious(text):
+            json.loads(text, parse_constant=_refuse_constant, parse_float=_checked_float, object_pairs_hook=_checked_pairs)
+            _check_strings(from_json(text))
+        if isinstance(value, BaseModel) and "null" in text and "ser_json_inf_nan" not in value.model_config:
+            _check_finite(value.model_dump())  # pydantic writes NaN as null unless the model says otherwise
+    except (ValueError, RecursionError, PydanticSerializationError) as error:
+        raise InvalidEvent(f"{what} is not JSON: {str(error)[:200]}") from error
+    if size > MAX_PAYLOAD_BYTES:
+        raise InvalidEvent(
+            f"{what} has {size:,} bytes, more than {MAX_PAYLOAD_BYTES:,}: store it elsewhere and append a reference"
+        )
+    return text
+
+
+def _suspicious(text: str) -> bool:
+    return "\\u0000" in text or "NaN" in text or "Infinity" in text
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number; use null or a string")
+
+
+def _checked_float(text: str) -> float:
+    if math.isinf(number := float(text)):
+        raise ValueError(f"number {text} is beyond what a float holds; use a string")
+    return number
+
+
+def _checked_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    for name, _ in pairs:
+        check_text(name, "a key")
+    return dict(pairs)
+
+
+def _check_strings(value: Any) -> None:
+    if isinstance(value, str):
+        check_text(value, "a string")
+    elif isinstance(value, list):
+        for item in value:
+            _check_strings(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _check_strings(item)
+
+
+def _check_finite(value: Any) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is no JSON number; use null or a string")
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple | set):
+        for item in value:
+            _check_finite(item)
+
+
+def check_text(text: str, what: str) -> None:
+    """
+    Check that PostgreSQL can store a string.
+
+    Raises:
+        InvalidEvent: It holds NUL or half a surrogate pair.
+    """
+    if "\0" in text:
+        raise InvalidEvent(f"{what} holds the character NUL, which PostgreSQL can not store: {text[:40]!r}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidEvent(f"{what} holds half of a surrogate pair at {error.start}: {text[:40]!r}") from error
+
+
+def decode(model: type[Model], envelope: EventEnvelope) -> Model:
+    """
+    The payload of a stored event as its model, lifted from an older version where it has one.
+
+    Raises:
+        InvalidPayload: It does not fit; the error names event type, source, seq_nr and field.
+    """
+    current = event_type_of(model)
+    try:
+        if envelope.version == current.version:
+            return model.model_validate_json(envelope.payload_json)
+        return _decode_older(model, current, envelope)
+    except ValidationError as error:
+        fields = "; ".join(
+            f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}" for e in error.errors(include_input=False)[:3]
+        )
+        raise InvalidPayload(f"{_named(envelope)} does not fit {model.__name__}: {fields}") from None
+
+
+def _decode_older(model: type[Model], current: EventType, envelope: EventEnvelope) -> Model:
+    if envelope.version > current.version:
+        raise InvalidPayload(
+            f"{_named(envelope)} was written as version {envelope.version}; this program knows {model.__name__} "
+            f"up to version {current.version}: deploy the newer one"
+        )
+    payload = from_json(envelope.payload_json)
+    for version in range(envelope.version, current.version):
+        try:
+            payload = current.upcast[version](payload)
+        except Exception as error:
+            raise InvalidPayload(f"{_named(envelope)}: upcast from version {version} failed: {error!r}") from error
+    return model.model_validate_json(to_json(payload))
+
+
+def _named(envelope: EventEnvelope) -> str:
+    return f"event {envelope.event_type!r} of source {envelope.source_id!r}, seq_nr {envelope.seq_nr},"

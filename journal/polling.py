@@ -1,0 +1,174 @@
+"""
+One poll of the writers for all ranges of a process: quick while something happens, slow while nothing does.
+
+A range that has used one poll waits for the next; those in between it may leave out (journal/backtracking.py says why
+that is safe). A notification ends the wait at once; a lost one costs latency, nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from journal.backtracking import WritersPoll
+from journal.drivers import Database
+
+CHANNEL = "projections_appended"
+
+_POLL = "SELECT * FROM projections.poll_writers_v1($1, $2, $3)"
+_NOTIFY = "SELECT projections.notify_appended_v1()"
+
+
+@dataclass(frozen=True, slots=True)
+class PollPacing:
+    """
+    How often the database is asked for news.
+
+    Args:
+        shortest: Pause between polls while events arrive: a floor of the latency without notifications.
+        longest: Pause when nothing arrives; the pause doubles until it is reached.
+    """
+
+    shortest: timedelta = timedelta(milliseconds=10)
+    longest: timedelta = timedelta(milliseconds=100)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A poll as one range sees it: the n-th, and the newest event of its entity type after its place, if any."""
+
+    number: int
+    poll: WritersPoll
+    newest: datetime | None
+
+
+class WritersPoller:
+    """
+    Polls the writers for every range that asks.
+
+    Args:
+        database: Where to poll; must be the primary for what the lock tells.
+        pacing: How often.
+    """
+
+    def __init__(self, database: Database, pacing: PollPacing | None = None) -> None:
+        self._database = database
+        self._pacing = pacing or PollPacing()
+        self._places: dict[object, tuple[str, datetime, int]] = {}
+        self._one_at_a_time = asyncio.Lock()
+        self._woken = asyncio.Event()
+        self._number = 0
+        self._pause = self._pacing.shortest.total_seconds()
+        self._polled_at = 0.0
+        self._row: tuple[WritersPoll, dict[int, str], dict[str, datetime | None]] | None = None
+
+    @property
+    def number(self) -> int:
+        """Number of the last poll; 0 before the first."""
+        return self._number
+
+    def wake(self) -> None:
+        """Poll at once: something was appended."""
+        self._woken.set()
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Wake by notifications while the block runs."""
+        async with self._database.listen(CHANNEL, self.wake):
+            yield
+
+    async def look(self, who: object, entity_type: str, place: datetime, after: int, import_id: int) -> Look:
+        """
+        The first poll later than number ``after``; waits for it as the pacing says.
+
+        Args:
+            who: The asking range.
+            entity_type: What it reads.
+            place: The time it has read up to.
+            after: Number of the last look it has used; 0 for none.
+            import_id: The last import it accounts for.
+        """
+        self._places[who] = (entity_type, place, import_id)
+        async with self._one_at_a_time:
+            if self._number <= after or self._row is None:
+                await self._wait()
+                await self._poll()
+        assert self._row is not None  # noqa: S101 - set by _poll
+        poll, import_types, newest = self._row
+        imports = {n: t for n, t in poll.imports.items() if n > import_id and import_types[n] == entity_type}
+        return Look(self._number, WritersPoll(poll.polled_at, poll.holders, imports), newest.get(entity_type))
+
+    def forget(self, who: object) -> None:
+        """A range has stopped: its place no longer matters."""
+        self._places.pop(who, None)
+
+    async def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        remaining = self._polled_at + self._pause - loop.time()
+        if remaining > 0:
+            try:
+                await asyncio.wait_for(self._woken.wait(), remaining)
+            except TimeoutError:
+                self._pause = min(self._pause * 2, self._pacing.longest.total_seconds())
+            else:
+                self._pause = self._pacing.shortest.total_seconds()
+        self._woken.clear()
+
+    async def _poll(self) -> None:
+        places: dict[str, datetime] = {}
+        for entity_type, place, _ in self._places.values():
+            places[entity_type] = min(place, places.get(entity_type, place))
+        import_id = min(known for _, _, known in self._places.values())
+        async with self._database.session() as session:
+            row = await session.fetchrow(_POLL, import_id, list(places), list(places.values()))
+        assert row is not None  # noqa: S101 - the function returns one row
+        imports = dict(zip(row["import_ids"], row["imported_from"], strict=True))
+        newest = dict(zip(places, row["newest_events"], strict=True))
+        types = dict(zip(row["import_ids"], row["import_types"], strict=True))
+        self._row = WritersPoll(row["polled_at"], frozenset(row["holders"]), imports), types, newest
+        self._number += 1
+        self._polled_at = asyncio.get_running_loop().time()
+        if any(newest.values()):
+            self._pause = self._pacing.shortest.total_seconds()
+
+
+class Notifier:
+    """
+    Wakes readers after appends, at most once in a few milliseconds: for writers that want their events seen at once.
+
+    Never call it inside the appending transaction: NOTIFY takes a lock of the whole database at commit.
+
+    Args:
+        database: Where to notify.
+        interval: Shortest time between two notifications; appends in between share the next one.
+    """
+
+    def __init__(self, database: Database, interval: timedelta = timedelta(milliseconds=5)) -> None:
+        self._database = database
+        self._interval = interval.total_seconds()
+        self._task: asyncio.Task[None] | None = None
+        self._again = False
+        self._sent_at = 0.0
+
+    def appended(self) -> None:
+        """Say that something was committed; returns at once."""
+        self._again = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._send())
+
+    async def _send(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._again:
+            if (remaining := self._sent_at + self._interval - loop.time()) > 0:
+                await asyncio.sleep(remaining)
+            self._again, self._sent_at = False, loop.time()
+            async with self._database.session() as session:
+                await session.execute(_NOTIFY)
+
+    async def close(self) -> None:
+        """Wait until the last notification is sent."""
+        if self._task is not None:
+            await self._task

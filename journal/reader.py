@@ -1,0 +1,148 @@
+"""Reading the journal: one source, one event, or a range of slices page by page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from journal.drivers import Database, Row, Session
+from journal.events import BEGINNING, EventEnvelope, Origin, Position
+from journal.slices import ALL_SLICES, SliceRange
+
+PAGE_SIZE = 1000
+_LATEST = 2**63 - 1
+
+_SOURCE = "SELECT * FROM projections.read_source_v1($1, $2, $3, $4, $5)"
+_FIND = "SELECT * FROM projections.find_event_v1($1)"
+_LATEST_SEQ_NR = "SELECT seq_nr FROM projections.sources WHERE source_id = $1"
+_EVENTS = "SELECT * FROM projections.read_events_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_KEYS = "SELECT * FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_LOAD = "SELECT * FROM projections.load_events_v1($1, $2, $3)"
+_PREDECESSORS = "SELECT * FROM projections.predecessors_v1($1, $2)"
+_NOW = "SELECT clock_timestamp()"
+
+
+class Key(NamedTuple):
+    """Names an event, and says where in the log it stands."""
+
+    source_id: str
+    seq_nr: int
+    db_timestamp: datetime
+    slice: int
+
+
+def _envelopes(rows: Sequence[Row], origin: Origin = Origin.QUERY) -> list[EventEnvelope]:
+    return [EventEnvelope(*row.values(), origin) for row in rows]
+
+
+async def read_source(
+    session: Session, source_id: str, *, first: int = 1, last: int | None = None, backwards: bool = False
+) -> AsyncIterator[EventEnvelope]:
+    """
+    Events of one source, a page at a time.
+
+    Args:
+        session: Where to read; every page is a query of its own.
+        source_id: The source; an unknown one has no events.
+        first: Lowest ``seq_nr``.
+        last: Highest ``seq_nr``; by default the latest.
+        backwards: Begin with the highest.
+    """
+    low, high = first, _LATEST if last is None else last
+    while low <= high:
+        page = _envelopes(await session.fetch(_SOURCE, source_id, low, high, backwards, PAGE_SIZE))
+        for envelope in page:
+            yield envelope
+        if len(page) < PAGE_SIZE:
+            return
+        if backwards:
+            high = page[-1].seq_nr - 1
+        else:
+            low = page[-1].seq_nr + 1
+
+
+async def latest_seq_nr(session: Session, source_id: str) -> int:
+    """Number of a source's latest event; 0 when it has none."""
+    return int(await session.fetchval(_LATEST_SEQ_NR, source_id) or 0)
+
+
+async def find_event(session: Session, event_id: UUID) -> EventEnvelope | None:
+    """The event of an id, or None. Looking up a UUIDv7 spares the partitions before its time."""
+    rows = await session.fetch(_FIND, event_id)
+    return _envelopes(rows)[0] if rows else None
+
+
+async def current_events(
+    database: Database,
+    entity_type: str,
+    slices: SliceRange = ALL_SLICES,
+    *,
+    start: datetime = BEGINNING,
+) -> AsyncIterator[EventEnvelope]:
+    """
+    Events of a range of slices that are in the log now, in the order of time; ends with the last.
+
+    Events whose transaction has not committed yet are not among them; :func:`offsets.live_events` waits for those.
+
+    Args:
+        database: Where to read.
+        entity_type: The kind of sources.
+        slices: Range of slices.
+        start: Leave out events before this time.
+    """
+    async with database.session() as session:
+        until = await session.fetchval(_NOW)
+        reader = SliceReader(entity_type, slices)
+        position, page = Position.before(start), [None]
+        while page:
+            page = await reader.events(session, position, until)
+            for envelope in page:
+                yield envelope
+            if page:
+                position = page[-1].position
+
+
+class SliceReader:
+    """
+    The queries that read a range of slices; a page starts after a position and holds at most ``page_size`` rows.
+
+    Args:
+        entity_type: The kind of sources to read.
+        slices: The range.
+        page_size: Rows of a page: what a batch holds, and what bounds the memory.
+    """
+
+    def __init__(self, entity_type: str, slices: SliceRange, page_size: int = PAGE_SIZE) -> None:
+        self.entity_type = entity_type
+        self.slices = slices
+        self.page_size = page_size
+
+    async def events(self, session: Session, after: Position, until: datetime) -> list[EventEnvelope]:
+        """The next events, up to and including the time ``until``."""
+        return _envelopes(await session.fetch(_EVENTS, self.entity_type, *self.slices, *after, until, self.page_size))
+
+    async def keys(self, session: Session, after: Position, until: datetime) -> list[Key]:
+        """The keys of the next events, without their payload: what backtracking compares."""
+        rows = await session.fetch(_KEYS, self.entity_type, *self.slices, *after, until, self.page_size)
+        return [Key(*row.values()) for row in rows]
+
+    async def load(self, session: Session, keys: Sequence[Key]) -> list[EventEnvelope]:
+        """The events of keys, in the order of the log."""
+        if not keys:
+            return []
+        columns = [[key[i] for key in keys] for i in range(3)]
+        return _envelopes(await session.fetch(_LOAD, *columns), Origin.BACKTRACKING)
+
+    async def missing(self, session: Session, source_id: str, first: int, last: int) -> list[EventEnvelope]:
+        """Events of a source that a gap leaves out, as far as they are visible."""
+        return [
+            envelope._replace(origin=Origin.GAP)
+            async for envelope in read_source(session, source_id, first=first, last=last)
+        ]
+
+    async def predecessors(self, session: Session, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], datetime]:
+        """When the event before each (source_id, seq_nr) was written; nothing for one that was deleted."""
+        rows = await session.fetch(_PREDECESSORS, [k[0] for k in keys], [k[1] for k in keys])
+        return {(row["source_id"], row["seq_nr"]): row["db_timestamp"] for row in rows}

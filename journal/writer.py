@@ -1,0 +1,133 @@
+"""
+Appending, inside the caller's own transaction, whichever driver holds it.
+
+The work is done by ``projections.append_events_v1``; here events become its parallel arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from journal.drivers import fetch_on, fetch_on_sync
+from journal.errors import InvalidEvent
+from journal.events import Appended, Event
+from journal.payload import check_text, encode, event_type_of
+
+MAX_NAME_LENGTH = 255
+
+_APPEND = """
+SELECT source_id, seq_nr, db_timestamp, event_id FROM projections.append_events_v1(
+    CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS text[]), CAST($5 AS smallint[]),
+    CAST($6 AS text[]), CAST($7 AS text[]), CAST($8 AS uuid[]), CAST($9 AS text[]), CAST($10 AS bigint[]))
+"""
+
+
+async def append(
+    connection: Any, events: Sequence[Event], *, expected_seq_nr: int | Mapping[str, int] | None = None
+) -> list[Appended]:
+    """
+    Append events of any number of sources; they commit with the caller's transaction, or not at all.
+
+    Args:
+        connection: A :class:`journal.Session`, an asyncpg connection, a psycopg ``AsyncConnection``, or an
+            SQLAlchemy ``AsyncConnection`` or ``AsyncSession``, on which the caller has begun a transaction.
+        events: In the order in which they happened; events of one source get consecutive numbers.
+        expected_seq_nr: Where the source must stand before (0 for a new one), or a mapping from source id to it.
+
+    Returns:
+        One :class:`Appended` for each event, in their order. For an ``event_id`` that is stored already, the
+        first result.
+
+    Raises:
+        InvalidEvent: An event can not be stored; nothing was sent.
+        AppendConflict: A source does not stand where expected. The transaction must be rolled back.
+        EventIdConflict: An ``event_id`` was used for other content.
+    """
+    if not events:
+        return []
+    rows = await fetch_on(connection, _APPEND, _arguments(events, expected_seq_nr))
+    return [Appended(*row) for row in rows]
+
+
+def append_sync(
+    connection: Any, events: Sequence[Event], *, expected_seq_nr: int | Mapping[str, int] | None = None
+) -> list[Appended]:
+    """
+    Append from a synchronous connection: psycopg's ``Connection``, or SQLAlchemy's ``Connection`` or ``Session``.
+
+    Arguments, result and errors are those of :func:`append`.
+    """
+    if not events:
+        return []
+    rows = fetch_on_sync(connection, _APPEND, _arguments(events, expected_seq_nr))
+    return [Appended(*row) for row in rows]
+
+
+def _arguments(events: Sequence[Event], expected_seq_nr: int | Mapping[str, int] | None) -> tuple[list[Any], ...]:
+    columns = zip(*map(_row, events), strict=True)
+    expected = _expected(events, expected_seq_nr)
+    return (*map(list, columns), list(expected), list(expected.values()))
+
+
+def _row(event: Event) -> tuple[Any, ...]:
+    named = f"source {event.source_id[:80]!r}"
+    check_name(event.source_id, "source_id")
+    check_name(event.entity_type, f"entity_type of {named}")
+    declared = event_type_of(type(event.payload)) if isinstance(event.payload, BaseModel) else None
+    event_type = event.event_type or (declared.name if declared else None)
+    if event_type is None:
+        raise InvalidEvent(f"an event of {named} has no event_type: a payload that is no model does not tell it")
+    check_name(event_type, f"event_type of {named}")
+    return (
+        event.source_id,
+        event.entity_type,
+        event_type,
+        encode(event.payload, f"payload of {named}"),
+        event.version or (declared.version if declared else 1),
+        encode(event.metadata, f"metadata of {named}") if event.metadata is not None else None,
+        array_literal(event.tags, f"a tag of {named}") if event.tags else None,
+        str(event.event_id) if event.event_id else None,
+    )
+
+
+def check_name(name: str, what: str) -> None:
+    """
+    Check an id or a name that is stored with an event.
+
+    Raises:
+        InvalidEvent: It is no string, empty, longer than 255 characters, or holds what PostgreSQL can not store.
+    """
+    if not isinstance(name, str):
+        raise InvalidEvent(f"{what} must be a string, not {type(name).__name__}")
+    if not 1 <= len(name) <= MAX_NAME_LENGTH:
+        raise InvalidEvent(f"{what} must have 1 to {MAX_NAME_LENGTH} characters, it has {len(name):,}: {name[:40]!r}")
+    check_text(name, what)
+
+
+def array_literal(items: Sequence[str], what: str) -> str:
+    """A PostgreSQL array literal: lists of lists of different lengths can not be sent as an array."""
+    if isinstance(items, str):
+        raise InvalidEvent(f"{what}: tags must be a list of strings, not one string")
+    for item in items:
+        check_name(item, what)
+    quoted = (item.replace("\\", "\\\\").replace('"', '\\"') for item in items)
+    return "{" + ",".join(f'"{item}"' for item in quoted) + "}"
+
+
+def _expected(events: Sequence[Event], expected: int | Mapping[str, int] | None) -> dict[str, int]:
+    if expected is None:
+        return {}
+    sources = {event.source_id for event in events}
+    if isinstance(expected, int):
+        if len(sources) > 1:
+            raise InvalidEvent(f"expected_seq_nr {expected} for {len(sources)} sources: pass a mapping by source_id")
+        expected = dict.fromkeys(sources, expected)
+    for source_id, seq_nr in expected.items():
+        if source_id not in sources:
+            raise InvalidEvent(f"expected_seq_nr names source {source_id!r}, but no event of it is appended")
+        if seq_nr < 0:
+            raise InvalidEvent(f"expected_seq_nr of source {source_id!r} is {seq_nr}: a new source stands at 0")
+    return dict(expected)

@@ -1,0 +1,43 @@
+"""
+Errors of offsets.
+
+    ProjectionsError
+    ├── RangeLost               another worker has claimed the slice range
+    ├── OffsetOvertaken         a source was already past the batch
+    ├── TransactionEnded        a handler ended the transaction of its batch
+    └── WrongEntityType         the projection's name belongs to another entity type
+"""
+
+from __future__ import annotations
+
+from journal import DatabaseError, ProjectionsError
+
+
+class RangeLost(ProjectionsError):
+    """Another worker holds the slice range with a newer epoch: nothing of this batch was committed."""
+
+
+class OffsetOvertaken(ProjectionsError):
+    """A source was already at or past an event of the batch: nothing of it was committed."""
+
+
+class TransactionEnded(ProjectionsError):
+    """A handler committed or rolled back by itself, so its effects and its offset can not commit together."""
+
+
+class WrongEntityType(ProjectionsError):
+    """A projection of this name reads another entity type."""
+
+
+_BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {
+    "PJ010": RangeLost,
+    "PJ011": OffsetOvertaken,
+    "PJ012": TransactionEnded,
+    "PJ020": WrongEntityType,
+}
+
+
+def from_database(error: DatabaseError) -> ProjectionsError:
+    """The error that a function of the schema raised by its own code; others stay as they are."""
+    kind = _BY_SQLSTATE.get(error.sqlstate)
+    return kind(str(error)) if kind else error

@@ -1,0 +1,119 @@
+"""Looking at and moving the offset of a projection, from outside of the workers that run it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from journal import BEGINNING, ProjectionsError, Session
+from offsets.store import RangeStatus, read_ranges
+
+_FIND = "SELECT projection_id, entity_type, paused, evicted_before FROM projections.projections WHERE name = $1"
+_NAMES = "SELECT name FROM projections.projections ORDER BY name"
+_SET_PAUSED = "UPDATE projections.projections SET paused = $2 WHERE name = $1"
+_SET_OFFSET = "SELECT projections.set_offset_v1($1, $2)"
+_PARKED = """
+SELECT k.source_id, k.seq_nr, k.event_type, k.error, k.attempts, k.parked_at, k.decision
+FROM projections.parked_sources AS k WHERE k.projection_id = $1 ORDER BY k.parked_at, k.source_id
+"""
+_DECIDE = """
+UPDATE projections.parked_sources SET decision = $3
+WHERE projection_id = $1 AND (source_id = $2 OR $2 IS NULL) AND decision = 'waiting'
+"""
+
+
+class UnknownProjection(ProjectionsError):
+    """No projection of this name has run on this database."""
+
+
+class ProjectionStatus(NamedTuple):
+    """A projection as the database has it."""
+
+    projection_id: int
+    name: str
+    entity_type: str
+    paused: bool
+    evicted_before: datetime
+    ranges: list[RangeStatus]
+
+
+class ParkedSource(NamedTuple):
+    """A source that waits because its event ``seq_nr`` could not be handled."""
+
+    source_id: str
+    seq_nr: int
+    event_type: str
+    error: str
+    attempts: int
+    parked_at: datetime
+    decision: str
+
+
+async def names(session: Session) -> list[str]:
+    """The projections that have run on this database."""
+    return [row["name"] for row in await session.fetch(_NAMES)]
+
+
+async def status(session: Session, name: str) -> ProjectionStatus:
+    """
+    Where a projection stands.
+
+    Raises:
+        UnknownProjection: None of this name has run; the error lists those that have.
+    """
+    row = await session.fetchrow(_FIND, name)
+    if row is None:
+        known = ", ".join(await names(session)) or "none"
+        raise UnknownProjection(f"no projection {name!r} has run on this database; known: {known}")
+    ranges = await read_ranges(session, row["projection_id"])
+    return ProjectionStatus(row["projection_id"], name, row["entity_type"], row["paused"], row["evicted_before"], ranges)
+
+
+async def set_paused(session: Session, name: str, *, paused: bool) -> None:
+    """Pause or resume; workers take it in with their next heartbeat, about a second later."""
+    await status(session, name)
+    await session.execute(_SET_PAUSED, name, paused)
+
+
+async def set_offset(session: Session, name: str, start: datetime) -> None:
+    """
+    Make a projection start at a time: events from then on are handled (again), older ones never.
+
+    Its read model is not touched. Running workers lose their claims and begin anew.
+
+    Raises:
+        UnknownProjection: None of this name has run.
+        ValueError: The time has no zone.
+    """
+    if start.tzinfo is None:
+        raise ValueError(f"the time {start} has no zone: write it with one, e.g. {start.replace(tzinfo=UTC).isoformat()}")
+    found = await status(session, name)
+    await session.execute(_SET_OFFSET, found.projection_id, max(start, BEGINNING))
+
+
+async def clear_offset(session: Session, name: str) -> None:
+    """Make a projection start at the beginning; see :func:`set_offset`."""
+    await set_offset(session, name, BEGINNING)
+
+
+async def parked(session: Session, name: str) -> list[ParkedSource]:
+    """The sources that wait, oldest first."""
+    found = await status(session, name)
+    return [ParkedSource(*row.values()) for row in await session.fetch(_PARKED, found.projection_id)]
+
+
+async def decide_parked(session: Session, name: str, source_id: str | None, decision: str) -> int:
+    """
+    Have parked sources go on; workers do it with their next heartbeat.
+
+    Args:
+        session: Where.
+        name: The projection.
+        source_id: The source; None for all that wait.
+        decision: ``retry`` handles the event again, ``drop`` goes on after it.
+
+    Returns:
+        How many sources it concerns.
+    """
+    found = await status(session, name)
+    return await session.execute(_DECIDE, found.projection_id, source_id, decision)

@@ -1,0 +1,115 @@
+"""
+What a range knows of its sources: pure, and bounded by the cache it is given.
+
+The number of a source's last handled event decides about every event that is read, however often and in whatever
+order: the next one is accepted, those up to it are duplicates, and a later one leaves a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import Enum
+
+from cachetools import LRUCache
+
+
+class Verdict(Enum):
+    """What is to become of an event that was read."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    GAP = "gap"
+    """Events of its source before it have not been handled."""
+    UNKNOWN_SOURCE = "unknown source"
+    """No offset of its source: handled and evicted, or never handled? The event before it tells."""
+    PARKED = "parked"
+    """Its source waits for a decision."""
+
+
+_ABSENT = -1
+
+
+class OffsetState:
+    """
+    The last handled ``seq_nr`` of sources; moves only when a transaction has committed.
+
+    Args:
+        cache_size: Sources kept in memory; the database knows the others.
+        evicted_before: Events before this time count as handled where the source has no offset.
+        parked: Sources that wait, with the number that they wait at.
+    """
+
+    def __init__(self, cache_size: int, evicted_before: datetime, parked: Mapping[str, int] | None = None) -> None:
+        self._known: LRUCache[str, int] = LRUCache(cache_size)
+        self.evicted_before = evicted_before
+        self.parked = dict(parked or {})
+
+    def unknown(self, source_ids: Iterable[str]) -> list[str]:
+        """Those sources that must be looked up in the database before a verdict."""
+        known = self._known
+        return [source_id for source_id in source_ids if source_id not in known]
+
+    def loaded(self, source_ids: Iterable[str], stored: Mapping[str, int]) -> None:
+        """Take in what the database holds of sources that were looked up."""
+        for source_id in source_ids:
+            self._known[source_id] = stored.get(source_id, _ABSENT)
+
+    def committed(self, seq_nrs: Mapping[str, int]) -> None:
+        """Take in the last events of a batch; only after its transaction has committed."""
+        known = self._known
+        for source_id, seq_nr in seq_nrs.items():
+            known[source_id] = seq_nr
+
+    def forget(self, source_ids: Iterable[str]) -> None:
+        """Look these up again: what became of their last batch is not known."""
+        for source_id in source_ids:
+            self._known.pop(source_id, None)
+
+    def batch(self, source_ids: Iterable[str]) -> Batch:
+        """Begin a batch over sources that have all been looked up."""
+        return Batch(self, {source_id: self._known[source_id] for source_id in source_ids})
+
+
+class Batch:
+    """
+    Verdicts for the events of one batch: an accepted event counts as handled for those that follow.
+
+    Args:
+        state: The state that the batch starts from; it does not change.
+        known: The last handled numbers of the batch's sources.
+    """
+
+    def __init__(self, state: OffsetState, known: dict[str, int]) -> None:
+        self._state = state
+        self._known = known
+
+    def known(self, source_id: str) -> int:
+        """The last handled number, 0 where there is none."""
+        return max(self._known[source_id], 0)
+
+    def validate(self, source_id: str, seq_nr: int) -> Verdict:
+        """The verdict on an event; it is not accepted by that."""
+        known = self._known[source_id]
+        if seq_nr == known + 1 or (known == _ABSENT and seq_nr == 1):
+            return Verdict.PARKED if self._state.parked and source_id in self._state.parked else Verdict.ACCEPTED
+        if seq_nr <= known:
+            return Verdict.DUPLICATE
+        if source_id in self._state.parked:
+            return Verdict.PARKED
+        return Verdict.UNKNOWN_SOURCE if known == _ABSENT else Verdict.GAP
+
+    def validate_unknown(self, predecessor: datetime | None) -> Verdict:
+        """
+        The verdict on an event whose source has no offset, by the time of the event before it.
+
+        Everything before the eviction bound was handled, so the offset of such a source may be gone. A later
+        predecessor would have an offset if it had been handled. One that was deleted can not be waited for.
+        """
+        if predecessor is None or predecessor < self._state.evicted_before:
+            return Verdict.ACCEPTED
+        return Verdict.GAP
+
+    def accept(self, source_id: str, seq_nr: int) -> None:
+        """Count an event as handled for the rest of the batch."""
+        self._known[source_id] = seq_nr
