@@ -1,5 +1,7 @@
--- The order in which objects are made: the one place that states it. psql reads it as it is, from this folder;
+-- The order in which objects are made: the one place that states it. `psql -1 -f install.sql` reads it as it is;
 -- `projections schema print` prints the same as one file.
+\set ON_ERROR_STOP on
+\ir guard.sql
 \ir schema.sql
 \ir roles.sql
 \ir tables/schema_versions.sql
@@ -41,3 +43,8 @@
 \ir functions/offsets/evict_offsets_v1.sql
 \ir functions/offsets/set_offset_v1.sql
 \ir functions/offsets/park_source_v1.sql
+\ir versions.sql
+\ir privileges/public.sql
+\ir privileges/projections_reader.sql
+\ir privileges/projections_writer.sql
+\ir privileges/projections_worker.sql

@@ -1,3 +1,10 @@
 -- Everything of this library lives in one schema, so that it can be granted, dumped and dropped as a whole.
-CREATE SCHEMA IF NOT EXISTS projections;
-COMMENT ON SCHEMA projections IS 'slice-projections: journal, offsets and their functions';
+-- An existing one is left alone: CREATE SCHEMA IF NOT EXISTS asks for rights on the database even then.
+DO $$
+BEGIN
+    IF to_regnamespace('projections') IS NULL THEN
+        CREATE SCHEMA projections;
+        COMMENT ON SCHEMA projections IS 'slice-projections: journal, offsets and their functions';
+    END IF;
+END;
+$$;

@@ -18,7 +18,7 @@ _CONNECT_TIMEOUT_SECONDS = 10
 def connect_sync(
     dsn: str, *, application_name: str = "slice-projections"
 ) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-    """Connect for the length of the block, which is one transaction: commits at its end, rolls back on an error.
+    """Connect for the length of the block, which is one transaction: it commits at the end.
 
     Args:
         dsn: A PostgreSQL URL or a libpq keyword string.

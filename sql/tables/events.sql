@@ -22,10 +22,17 @@ CREATE TABLE IF NOT EXISTS projections.events (
 
 -- Walks one entity type in time order and checks the slice inside the index, so a batch costs the same however much
 -- lies behind it; the last two columns make the order total, so that a page may end between equal timestamps.
-CREATE INDEX IF NOT EXISTS events_by_time_idx
-ON projections.events (entity_type, db_timestamp, slice, source_id, seq_nr);
-
-CREATE INDEX IF NOT EXISTS events_event_id_idx ON projections.events (event_id);
+-- Asks before: CREATE INDEX IF NOT EXISTS takes its lock first, and a reinstall would wait for every open append.
+DO $$
+BEGIN
+    IF to_regclass('projections.events_by_time_idx') IS NULL THEN
+        CREATE INDEX events_by_time_idx ON projections.events (entity_type, db_timestamp, slice, source_id, seq_nr);
+    END IF;
+    IF to_regclass('projections.events_event_id_idx') IS NULL THEN
+        CREATE INDEX events_event_id_idx ON projections.events (event_id);
+    END IF;
+END;
+$$;
 
 -- Takes what no other partition takes: a missed maintenance run never stops a writer.
 CREATE TABLE IF NOT EXISTS projections.events_default PARTITION OF projections.events DEFAULT;

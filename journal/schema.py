@@ -1,0 +1,264 @@
+"""Installs, upgrades, checks and removes the schema ``projections``.
+
+The SQL is in plain files that psql reads as they are (``sql/install.sql``): nothing is made here that
+they do not say.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from journal.catalogue import compare, read_catalogue
+from journal.drivers.session import Session
+from journal.drivers.sync import connect_sync
+from journal.errors import DatabaseError, MissingPrivilege, SchemaError
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg.errors import Diagnostic
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "check_version",
+    "install",
+    "installed_version",
+    "script",
+    "sql_root",
+    "uninstall",
+    "upgrade",
+    "verify",
+]
+
+_GUARD_REFUSED = "PJ030"
+_MIGRATION = re.compile(r"(\d{4})_\w+\.sql")
+_INCLUDE = re.compile(r"^\\ir (\S+)$", re.MULTILINE)
+_PSQL_LINE = re.compile(r"^\\.*$", re.MULTILINE)
+# Where the schema's name is one, and not a word: before a dot, after SCHEMA, or a literal of its own.
+_NAME = re.compile(r"\bprojections(?=\.)|(?<=SCHEMA )projections\b|(?<=')projections(?=')")
+_NOT_INSTALLED = "the schema projections is not installed in this database: run `projections schema install`"
+
+# A migration that waits for a table makes every writer wait behind it.
+_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '10s'"
+
+
+def sql_root() -> Path:
+    """The folder of the SQL files: inside the installed package, or ``sql/`` of a checkout."""
+    packaged = Path(__file__).parent / "_sql_files"
+    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "sql"
+
+
+def _migrations(root: Path) -> dict[int, Path]:
+    found = ((_MIGRATION.fullmatch(path.name), path) for path in (root / "migrations").iterdir())
+    return dict(sorted((int(match[1]), path) for match, path in found if match))
+
+
+SCHEMA_VERSION: Final = max(_migrations(sql_root()))
+"""The schema that this library works with: the highest number of a migration."""
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _included(root: Path) -> list[str]:
+    """The files of install.sql, in their order."""
+    return _INCLUDE.findall(_read(root / "install.sql"))
+
+
+def _join(root: Path, names: list[str]) -> str:
+    return "\n".join(f"-- {name}\n{_read(root / name)}" for name in names)
+
+
+def script(root: Path | None = None) -> str:
+    """The whole installation as one text for ``psql -1 -f``.
+
+    Other tools can run it too, in one transaction, without its one line that begins with a backslash.
+
+    Args:
+        root: Another folder of SQL files than :func:`sql_root`.
+    """
+    folder = root or sql_root()
+    return _INCLUDE.sub(lambda match: _join(folder, [match[1]]), _read(folder / "install.sql"))
+
+
+def install(dsn: str, *, root: Path | None = None) -> list[str]:
+    """Create the schema; where the same version exists, make its functions, views and grants as new.
+
+    Args:
+        dsn: The database; its role becomes the owner.
+        root: Another folder of SQL files than :func:`sql_root`.
+
+    Returns:
+        What the database remarked, such as roles that could not be created.
+
+    Raises:
+        SchemaError: Another version is installed, or the database can not hold the schema.
+        DatabaseError: The database refused.
+    """
+    with _connected(dsn) as connection:
+        return _run(connection, script(root))
+
+
+def upgrade(dsn: str, *, root: Path | None = None) -> list[str]:
+    """Bring an installed schema to this library's version, in one transaction.
+
+    Waits up to 10 seconds for each lock on a table, then gives up with nothing changed.
+
+    Args:
+        dsn: The database, connected to as the owner of the schema.
+        root: Another folder of SQL files than :func:`sql_root`.
+
+    Returns:
+        What the database remarked.
+
+    Raises:
+        SchemaError: Nothing is installed, or a newer version is.
+        DatabaseError: The database refused, or a lock could not be had in time.
+    """
+    with _connected(dsn) as connection:
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext('slice-projections'), hashtext('schema'))")
+        version = _version(connection)
+        if version is None:
+            raise SchemaError(_NOT_INSTALLED)
+        connection.execute(_LOCK_TIMEOUT)
+        return _run(connection, _upgrade_script(root or sql_root(), version))
+
+
+def _upgrade_script(root: Path, version: int) -> str:
+    """The migrations after a version, then all that is made as new each time: everything except tables."""
+    record = "INSERT INTO projections.schema_versions (version) VALUES ({});\n"
+    pending = [
+        f"-- {path.name}\n{_read(path)}\n{record.format(number)}"
+        for number, path in _migrations(root).items()
+        if number > version
+    ]
+    renewed = [name for name in _included(root) if not name.startswith("tables/")]
+    return "\n".join([*pending, _join(root, renewed)])
+
+
+def uninstall(dsn: str) -> None:
+    """Drop the schema with all events and offsets, and whatever depends on it.
+
+    The roles stay: they are the server's.
+
+    Args:
+        dsn: The database, connected to as the owner of the schema.
+
+    Raises:
+        DatabaseError: The database refused, or something was still using the tables after 10 seconds.
+    """
+    with _connected(dsn) as connection:
+        connection.execute(_LOCK_TIMEOUT)
+        connection.execute("DROP SCHEMA IF EXISTS projections CASCADE")
+
+
+def installed_version(dsn: str) -> int | None:
+    """The version of the schema in a database, None where it is not installed."""
+    with _connected(dsn) as connection:
+        return _version(connection)
+
+
+async def check_version(session: Session) -> None:
+    """Refuse to work on another schema than this library's.
+
+    Args:
+        session: A session on the database.
+
+    Raises:
+        SchemaError: The schema is missing, older or newer; the message says what to run.
+    """
+    exists = await session.fetchval("SELECT to_regclass('projections.schema_versions') IS NOT NULL")
+    found = await session.fetchval("SELECT max(version) FROM projections.schema_versions") if exists else None
+    if found is None:
+        raise SchemaError(_NOT_INSTALLED)
+    if found != SCHEMA_VERSION:
+        raise SchemaError(_other_version(found, SCHEMA_VERSION))
+
+
+def _other_version(found: int, wanted: int) -> str:
+    if found > wanted:
+        relation, remedy = "newer", "upgrade the library"
+    else:
+        relation, remedy = "older", "run `projections schema upgrade`"
+    return f"this database has schema version {found}, {relation} than this library's {wanted}: {remedy}"
+
+
+@contextmanager
+def _connected(dsn: str) -> Iterator[Connection[tuple[Any, ...]]]:
+    """A connection on which a refusal by guard.sql is a SchemaError."""
+    try:
+        with connect_sync(dsn) as connection:
+            yield connection
+    except DatabaseError as error:
+        if error.sqlstate != _GUARD_REFUSED:
+            raise
+        raise SchemaError(str(error)) from error
+
+
+def _run(connection: Connection[tuple[Any, ...]], text: str) -> list[str]:
+    """Run many statements; returns the remarks of our own files, not PostgreSQL's "already exists"."""
+    remarks: list[str] = []
+
+    def note(diagnostic: Diagnostic) -> None:
+        if diagnostic.sqlstate == "00000" and diagnostic.message_primary:
+            remarks.append(diagnostic.message_primary)
+
+    connection.add_notice_handler(note)
+    connection.execute(_PSQL_LINE.sub("", text).encode())
+    return remarks
+
+
+def _version(connection: Connection[tuple[Any, ...]]) -> int | None:
+    if _value(connection, "SELECT to_regclass('projections.schema_versions')") is None:
+        return None
+    return _value(connection, "SELECT max(version) FROM projections.schema_versions")  # type: ignore[no-any-return]
+
+
+def _value(connection: Connection[tuple[Any, ...]], query: str) -> Any:
+    row = connection.execute(query.encode()).fetchone()
+    return row[0] if row else None
+
+
+def verify(dsn: str, *, root: Path | None = None) -> list[str]:
+    """Compare a database's schema with this library's, thing by thing.
+
+    The library's is built beside it, under another name, in a transaction that is rolled back:
+    nothing is locked or changed. That needs a primary, and the privilege CREATE on the database.
+
+    Args:
+        dsn: The database.
+        root: Another folder of SQL files than :func:`sql_root`.
+
+    Returns:
+        A line for each difference; empty when there is none.
+
+    Raises:
+        MissingPrivilege: The role may not create a schema in this database.
+        DatabaseError: The database refused.
+    """
+    folder = root or sql_root()
+    with _connected(dsn) as connection:
+        version, latest = _version(connection), max(_migrations(folder))
+        if version is None:
+            return [_NOT_INSTALLED]
+        if version != latest:
+            return [_other_version(version, latest)]
+        return compare(read_catalogue(connection, folder), _expected(connection, folder))
+
+
+def _expected(connection: Connection[tuple[Any, ...]], root: Path) -> dict[str, str]:
+    """The catalogue of a fresh install, made under another name and rolled back."""
+    name = f"projections_verify_{secrets.token_hex(4)}"
+    names = [path for path in _included(root) if path == "schema.sql" or "/" in path]
+    if not _value(connection, "SELECT has_database_privilege(current_database(), 'CREATE')"):
+        raise MissingPrivilege(
+            "verify builds the schema once more, and rolls that back: it needs CREATE on this database"
+        )
+    with connection.transaction(force_rollback=True):
+        _run(connection, _NAME.sub(name, _join(root, names)))
+        return read_catalogue(connection, root, schema=name)

@@ -1,0 +1,29 @@
+-- Reads everything, changes nothing: dashboards, reports, Spark.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = 'projections_reader') THEN
+        RAISE NOTICE 'role projections_reader does not exist: nothing was granted to it';
+        RETURN;
+    END IF;
+    GRANT USAGE ON SCHEMA projections TO projections_reader;
+    GRANT SELECT ON
+        projections.schema_versions, projections.sources, projections.events, projections.events_default,
+        projections.imports, projections.projections, projections.projection_ranges,
+        projections.source_offsets, projections.parked_sources, projections.partitions
+    TO projections_reader;
+    GRANT EXECUTE ON FUNCTION
+        projections.slice_of_v1,
+        projections.uuid7_time_v1,
+        projections.read_events_by_slices_v1,
+        projections.read_keys_by_slices_v1,
+        projections.load_events_v1,
+        projections.read_source_v1,
+        projections.find_event_v1,
+        projections.predecessors_v1,
+        projections.poll_writers_v1,
+        projections.writers_in_flight_v1,
+        projections.read_offsets_v1,
+        projections.missing_partitions_v1
+    TO projections_reader;
+END;
+$$;

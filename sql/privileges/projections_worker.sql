@@ -1,0 +1,49 @@
+-- Runs projections: reads everything, and writes where they stand. A handler that appends needs projections_writer too.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = 'projections_worker') THEN
+        RAISE NOTICE 'role projections_worker does not exist: nothing was granted to it';
+        RETURN;
+    END IF;
+    GRANT USAGE ON SCHEMA projections TO projections_worker;
+    GRANT SELECT ON
+        projections.schema_versions, projections.sources, projections.events, projections.events_default,
+        projections.imports, projections.projections, projections.projection_ranges,
+        projections.source_offsets, projections.parked_sources, projections.partitions
+    TO projections_worker;
+    GRANT INSERT, UPDATE ON
+        projections.projections
+    TO projections_worker;
+    GRANT INSERT, UPDATE, DELETE ON
+        projections.projection_ranges, projections.source_offsets, projections.parked_sources
+    TO projections_worker;
+    -- Nothing is ever updated here: evicting offsets locks this table, and LOCK TABLE asks for UPDATE.
+    GRANT UPDATE ON
+        projections.imports
+    TO projections_worker;
+    GRANT EXECUTE ON FUNCTION
+        projections.slice_of_v1,
+        projections.uuid7_time_v1,
+        projections.read_events_by_slices_v1,
+        projections.read_keys_by_slices_v1,
+        projections.load_events_v1,
+        projections.read_source_v1,
+        projections.find_event_v1,
+        projections.predecessors_v1,
+        projections.poll_writers_v1,
+        projections.writers_in_flight_v1,
+        projections.read_offsets_v1,
+        projections.missing_partitions_v1,
+        projections.notify_appended_v1,
+        projections.register_projection_v1,
+        projections.set_ranges_v1,
+        projections.claim_range_v1,
+        projections.renew_ranges_v1,
+        projections.release_range_v1,
+        projections.save_offsets_v1,
+        projections.evict_offsets_v1,
+        projections.set_offset_v1,
+        projections.park_source_v1
+    TO projections_worker;
+END;
+$$;

@@ -1,0 +1,43 @@
+-- Appends, imports and reads events. It can not change or delete what is written, nor touch offsets.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = 'projections_writer') THEN
+        RAISE NOTICE 'role projections_writer does not exist: nothing was granted to it';
+        RETURN;
+    END IF;
+    GRANT USAGE ON SCHEMA projections TO projections_writer;
+    GRANT SELECT ON
+        projections.schema_versions, projections.projections
+    TO projections_writer;
+    GRANT SELECT, INSERT ON
+        projections.events
+    TO projections_writer;
+    GRANT SELECT, INSERT, UPDATE ON
+        projections.sources
+    TO projections_writer;
+    -- Nothing is ever updated here: LOCK TABLE asks for UPDATE (before PostgreSQL 16 for any lock of a writer).
+    GRANT SELECT, INSERT, UPDATE ON
+        projections.imports
+    TO projections_writer;
+    GRANT EXECUTE ON FUNCTION
+        projections.slice_of_v1,
+        projections.uuid7_time_v1,
+        projections.read_events_by_slices_v1,
+        projections.read_keys_by_slices_v1,
+        projections.load_events_v1,
+        projections.read_source_v1,
+        projections.find_event_v1,
+        projections.predecessors_v1,
+        projections.poll_writers_v1,
+        projections.writers_in_flight_v1,
+        projections.uuid7_v1,
+        projections.checked_json_v1,
+        projections.lock_sources_v1,
+        projections.stored_events_v1,
+        projections.append_events_v1,
+        projections.append_event_v1,
+        projections.import_events_v1,
+        projections.notify_appended_v1
+    TO projections_writer;
+END;
+$$;
