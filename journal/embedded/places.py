@@ -214,7 +214,7 @@ def remove_leftovers(root: Path) -> None:
 def remove_root(root: Path) -> None:
     """Delete the root directory, and a socket directory outside of it."""
     # Renamed first: who waits for the lock in here then sees at once that it is gone.
-    doomed = Path(tempfile.mkdtemp(prefix=f"{root.name}.removed-", dir=root.parent))
+    doomed = Path(tempfile.mkdtemp(prefix=f".removed-{root.name}-", dir=root.parent))
     root.rename(doomed)
     if outside := _recorded_socket_directory(doomed):
         shutil.rmtree(outside, ignore_errors=True)
