@@ -10,10 +10,12 @@ import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from journal.catalogue import compare, read_catalogue
+from journal.drivers.identifiers import quote
 from journal.drivers.session import Session
 from journal.drivers.sync import connect_sync
 from journal.errors import DatabaseError, MissingPrivilege, SchemaError
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Contents",
     "check_version",
+    "contents",
     "install",
     "installed_version",
     "script",
@@ -59,6 +63,16 @@ def _migrations(root: Path) -> dict[int, Path]:
 
 SCHEMA_VERSION: Final = max(_migrations(sql_root()))
 """The schema that this library works with: the highest number of a migration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What is in the schema, and what would go with it."""
+
+    rows: dict[str, int]
+    """The number of rows of each table; those of partitions count for their table."""
+    dependents: list[str]
+    """Views, constraints and functions outside the schema that depend on it."""
 
 
 def _read(path: Path) -> str:
@@ -139,6 +153,30 @@ def _upgrade_script(root: Path, version: int) -> str:
     ]
     renewed = [name for name in _included(root) if not name.startswith("tables/")]
     return "\n".join([*pending, _join(root, renewed)])
+
+
+def contents(dsn: str) -> Contents:
+    """What :func:`uninstall` would drop.
+
+    Args:
+        dsn: The database.
+
+    Raises:
+        SchemaError: The schema is not installed.
+        DatabaseError: The database refused.
+    """
+    with _connected(dsn) as connection:
+        if _value(connection, "SELECT to_regnamespace('projections')") is None:
+            raise SchemaError(_NOT_INSTALLED)
+        found = connection.execute((sql_root() / "contents.sql").read_bytes()).fetchall()
+        return Contents(
+            rows={
+                name: _value(connection, f"SELECT count(*) FROM {quote('projections', name)}")
+                for name, is_table in found
+                if is_table
+            },
+            dependents=[name for name, is_table in found if not is_table],
+        )
 
 
 def uninstall(dsn: str) -> None:

@@ -1,6 +1,6 @@
 -- Runs first: refuses where this script must not run. The number in it is this script's version, stated here alone;
 -- it equals the highest number in migrations/.
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET LOCAL transaction_isolation = 'read committed';
 
 DO $$
 DECLARE
