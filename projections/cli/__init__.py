@@ -1,0 +1,43 @@
+"""The command ``projections``.
+
+A command is a module of this package and a line in ``_COMMANDS``; it is imported when it runs.
+"""
+
+from __future__ import annotations
+
+import click
+
+from projections.cli.group import CommandGroup, LazyCommand
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "schema": LazyCommand("projections.cli.schema:schema", "Install, upgrade and check the database schema."),
+}
+
+
+@click.group(
+    cls=CommandGroup,
+    lazy=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(package_name="slice-projections", prog_name="projections")
+def main() -> None:
+    """Exactly-once projections over an event journal in PostgreSQL.
+
+    Applications append events to a journal; projections read them in slices and write read models.
+
+    \b
+    Begin with
+      projections schema install     make the schema in your database
+      projections schema verify      compare it with what this version needs
+
+    The database is the one that --dsn names, else PROJECTIONS_DSN. With neither, a PostgreSQL of your own
+    starts when a command needs it, keeps its data in your user data folder, and is not on the network.
+
+    \b
+    Exit codes
+      0  done
+      1  refused, failed, or differences were found; the reason is on stderr
+      2  the command line itself is wrong
+    """  # noqa: D301 - click reads the escape

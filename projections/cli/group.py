@@ -1,0 +1,74 @@
+"""What all commands share: modules loaded when they are used, and errors shown as one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+from journal.drivers import hide_password
+from journal.errors import ProjectionsError
+
+__all__ = ["CommandGroup", "LazyCommand"]
+
+
+class LazyCommand(NamedTuple):
+    """A command in a module of its own, imported when it runs."""
+
+    path: str
+    """``"package.module:attribute"``"""
+    summary: str
+    """Its line in the list of commands."""
+
+    def load(self) -> click.Command:
+        """Import the module; returns its command."""
+        module, attribute = self.path.split(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)  # noqa: S101 - a mistake of ours, not of the user
+        return command
+
+
+class _Failure(click.ClickException):
+    """An error of this library on the command line: ``error: ...`` on stderr, exit code 1."""
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"error: {self.format_message()}", err=True, file=file)
+
+
+class CommandGroup(click.Group):
+    """A group whose commands are loaded when they are used, and fail with one line instead of a traceback.
+
+    Args:
+        lazy: Its commands by their names, in the order of the help.
+        arguments: Those of :class:`click.Group`.
+    """
+
+    def __init__(self, *, lazy: Mapping[str, LazyCommand] | None = None, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._lazy = dict(lazy or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, in the order of the help."""
+        return [*self._lazy, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name, or None."""
+        lazy = self._lazy.get(cmd_name)
+        return lazy.load() if lazy else super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        if not self._lazy:
+            super().format_commands(ctx, formatter)
+            return
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in self._lazy.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except ProjectionsError as error:
+            raise _Failure(hide_password(" ".join(str(error).split()))) from error

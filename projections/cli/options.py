@@ -1,0 +1,25 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+__all__ = ["dsn_option", "echo_json", "json_option"]
+
+# Not read from the environment here: journal.embedded does, and its messages say where a wrong one came from.
+dsn_option = click.option(
+    "--dsn",
+    metavar="DSN",
+    help="The database, such as postgresql://user@host/name. "
+    "Default: PROJECTIONS_DSN, else the embedded server, started when it is needed.",
+)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def echo_json(**values: Any) -> None:
+    """Print one JSON object on a line."""
+    click.echo(json.dumps(values, ensure_ascii=False))
