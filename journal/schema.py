@@ -266,7 +266,7 @@ def verify(dsn: str, *, root: Path | None = None) -> list[str]:
     """Compare a database's schema with this library's, thing by thing.
 
     The library's is built beside it, under another name, in a transaction that is rolled back:
-    nothing is locked or changed. That needs a primary, and the privilege CREATE on the database.
+    nothing changes, and no writer waits. That needs a primary, and the privilege CREATE on the database.
 
     Args:
         dsn: The database.

@@ -71,8 +71,8 @@ def verify(context: click.Context, dsn: str | None, as_json: bool) -> None:
 
     Exit code 1 when they differ.
 
-    Builds the schema a second time under another name and rolls it back. This locks and changes nothing, but
-    needs CREATE on the database.
+    Builds the schema a second time under another name and rolls it back: nothing changes and no writer waits,
+    but it needs CREATE on the database.
     """
     with database_dsn(dsn) as database:
         differences = journal_schema.verify(database)

@@ -1,0 +1,178 @@
+"""`projections schema ...` as a user runs it: a process, its output, its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from journal import schema
+from journal.drivers.sync import connect_sync
+from projections.cli import main
+from projections.cli.group import CommandGroup, LazyCommand
+
+COMMAND = [sys.executable, "-m", "projections.cli"]
+NOT_INSTALLED = (
+    "error: the schema projections is not installed in this database: run `projections schema install`\n"
+)
+
+
+def projections(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    quiet: dict[str, Any] = {"capture_output": True, "stdin": subprocess.DEVNULL}
+    return subprocess.run([*COMMAND, *arguments], text=True, check=False, **quiet, **options)
+
+
+def run(dsn: str, statement: str) -> None:
+    with connect_sync(dsn) as connection:
+        connection.execute(statement.encode())
+
+
+def answer(dsn: str, text: str) -> tuple[int, str]:
+    """Run uninstall on a terminal and type an answer."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, "schema", "uninstall", "--dsn", dsn], stdin=theirs, stdout=subprocess.PIPE, text=True
+    ) as process:
+        os.write(ours, text.encode())
+        output, _ = process.communicate()
+    os.close(ours)
+    os.close(theirs)
+    return process.returncode, output
+
+
+def test_install_then_verify(empty_dsn: str) -> None:
+    installed = projections("schema", "install", "--dsn", empty_dsn)
+    verified = projections("schema", "verify", "--dsn", empty_dsn)
+
+    assert (installed.returncode, installed.stdout, installed.stderr) == (
+        0,
+        "schema version 1 is installed\n",
+        "",
+    )
+    assert (verified.returncode, verified.stdout) == (0, "schema version 1: no differences\n")
+
+
+def test_the_database_is_taken_from_the_environment(empty_dsn: str) -> None:
+    result = projections("schema", "install", "--json", env={**os.environ, "PROJECTIONS_DSN": empty_dsn})
+
+    assert json.loads(result.stdout) == {"version": schema.SCHEMA_VERSION, "remarks": []}
+
+
+def test_upgrade_says_what_was_there(dsn: str) -> None:
+    result = projections("schema", "upgrade", "--dsn", dsn, "--json")
+
+    assert json.loads(result.stdout) == {"before": 1, "version": schema.SCHEMA_VERSION, "remarks": []}
+
+
+def test_verify_lists_differences_and_fails(dsn: str) -> None:
+    run(dsn, "DROP INDEX projections.events_event_id_idx")
+
+    text = projections("schema", "verify", "--dsn", dsn)
+    report = projections("schema", "verify", "--dsn", dsn, "--json")
+
+    assert text.returncode == report.returncode == 1
+    assert "missing: index projections.events_event_id_idx" in text.stdout.splitlines()
+    assert json.loads(report.stdout) == {
+        "version": schema.SCHEMA_VERSION,
+        "library_version": schema.SCHEMA_VERSION,
+        "differences": text.stdout.splitlines(),
+    }
+
+
+def test_print_needs_no_database() -> None:
+    result = projections("schema", "print", env={**os.environ, "PROJECTIONS_DSN": "nonsense"})
+
+    assert (result.returncode, result.stdout) == (0, schema.script())
+
+
+def test_uninstall_lists_and_refuses_without_a_terminal(dsn: str) -> None:
+    result = projections("schema", "uninstall", "--dsn", dsn)
+
+    assert result.returncode == 1
+    assert "  table projections.events: 0 rows\n" in result.stdout
+    assert result.stderr == "error: nobody is here to ask: pass --yes\n"
+    assert schema.installed_version(dsn) is not None
+
+
+def test_uninstall_drops_when_told_to(dsn: str) -> None:
+    result = projections("schema", "uninstall", "--dsn", dsn, "--yes")
+
+    assert result.returncode == 0
+    assert schema.installed_version(dsn) is None
+
+
+@pytest.mark.parametrize(("typed", "code", "left"), [("n\n", 1, True), ("\n", 1, True), ("y\n", 0, False)])
+def test_uninstall_asks_on_a_terminal(dsn: str, typed: str, code: int, left: bool) -> None:
+    assert answer(dsn, typed)[0] == code
+    assert (schema.installed_version(dsn) is not None) is left
+
+
+@pytest.mark.parametrize("command", [["upgrade"], ["uninstall", "--yes"]])
+def test_what_needs_a_schema_is_one_clear_line(empty_dsn: str, command: list[str]) -> None:
+    result = projections("schema", *command, "--dsn", empty_dsn)
+
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", NOT_INSTALLED)
+
+
+def test_a_newer_schema_is_one_clear_line(dsn: str) -> None:
+    run(dsn, "INSERT INTO projections.schema_versions (version) VALUES (999)")
+
+    result = projections("schema", "install", "--dsn", dsn)
+
+    assert result.returncode == 1
+    assert result.stderr == (
+        "error: this database has schema version 999, newer than this library's "
+        f"{schema.SCHEMA_VERSION}: upgrade the library\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "postgresql://u:s3cret@/x?host={}",
+        "host=/nowhere password='s3cret' user=u",
+        "u:s3cret",
+        "postgres://u:s3cret@h:p/x",
+    ],
+)
+def test_no_connection_is_one_line_without_the_password(tmp_path: Path, wrong: str) -> None:
+    result = projections("schema", "verify", "--dsn", wrong.format(tmp_path))
+
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert "s3cret" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["schema", "nonsense"], ["schema", "verify", "--nonsense"]]
+)
+def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
+    assert projections(*arguments).returncode == 2
+
+
+def test_help_lists_every_command_and_its_exit_codes() -> None:
+    result = CliRunner().invoke(main, ["--help"])
+
+    assert result.exit_code == 0
+    assert "  schema " in result.output
+    assert "Exit codes" in result.output
+
+
+def test_every_listed_command_loads() -> None:
+    assert isinstance(main, CommandGroup)
+    for name in main.list_commands(None):  # type: ignore[arg-type]
+        assert CliRunner().invoke(main, [name, "--help"]).exit_code == 0
+
+
+def test_help_imports_no_command() -> None:
+    group = CommandGroup(name="x", lazy={"later": LazyCommand("not.there:command", "Comes later.")})
+
+    assert "later  Comes later." in CliRunner().invoke(group, ["--help"]).output

@@ -1,0 +1,124 @@
+"""Every function of the schema runs, finds what it names, and is as volatile as its file says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from journal.schema import sql_root
+
+FILES = {path.stem: path.read_text() for path in sorted((sql_root() / "functions").glob("*/*.sql"))}
+VOLATILITY = {"IMMUTABLE": "i", "STABLE": "s", "VOLATILE": "v"}
+
+# One call of each, in an order in which each finds something to do.
+CALLS = {
+    "slice_of_v1": "SELECT projections.slice_of_v1('a')",
+    "uuid7_v1": "SELECT projections.uuid7_v1(now())",
+    "uuid7_time_v1": "SELECT projections.uuid7_time_v1(projections.uuid7_v1(now()))",
+    "checked_json_v1": r"SELECT projections.checked_json_v1('{\"a\": \"\u00e9\"}')".replace('\\"', '"'),
+    "lock_sources_v1": "SELECT projections.lock_sources_v1('{a}', '{plane}')",
+    "append_event_v1": "SELECT projections.append_event_v1('a', 'plane', 'Landed', '{}', "
+    "p_expected_seq_nr => 0)",
+    "append_events_v1": "SELECT projections.append_events_v1('{a,b}', '{plane,plane}', '{L,L}', '{1,2}', "
+    "p_event_ids => ARRAY[projections.uuid7_v1(now()), NULL])",
+    "stored_events_v1": "SELECT projections.stored_events_v1("
+    "'{a}', '{Landed}', '{1}', '{\"{}\"}', '{NULL}', '{NULL}', "
+    "ARRAY(SELECT event_id FROM projections.events WHERE source_id = 'a' AND seq_nr = 1))",
+    "read_events_by_slices_v1": "SELECT projections.read_events_by_slices_v1('plane', 0, 1023, "
+    "'1970-01-01Z', -1, '', 0, 'infinity', 10)",
+    "read_keys_by_slices_v1": "SELECT projections.read_keys_by_slices_v1('plane', 0, 1023, "
+    "'1970-01-01Z', -1, '', 0, 'infinity', 10)",
+    "load_events_v1": "SELECT projections.load_events_v1(array_agg(source_id), array_agg(seq_nr), "
+    "array_agg(db_timestamp)) FROM projections.events",
+    "read_source_v1": "SELECT projections.read_source_v1('a', 1, 9, b, 10) "
+    "FROM (VALUES (true), (false)) AS v (b)",
+    "find_event_v1": "SELECT projections.find_event_v1(event_id) FROM projections.events",
+    "predecessors_v1": "SELECT projections.predecessors_v1('{a}', '{2}')",
+    "poll_writers_v1": "SELECT projections.poll_writers_v1(0, '{plane}', ARRAY[now()])",
+    "writers_in_flight_v1": "SELECT projections.writers_in_flight_v1()",
+    "notify_appended_v1": "SELECT projections.notify_appended_v1()",
+    "import_events_v1": "SELECT projections.import_events_v1()",
+    "missing_partitions_v1": "SELECT projections.missing_partitions_v1()",
+    "create_partition_v1": "SELECT projections.create_partition_v1(now() + '1 day', now() + '2 days')",
+    "register_projection_v1": "SELECT projections.register_projection_v1('delays', 'plane')",
+    "set_ranges_v1": "SELECT projections.set_ranges_v1(1, '{0,512}')",
+    "claim_range_v1": "SELECT projections.claim_range_v1(1, 0, 'worker', '10 s')",
+    "renew_ranges_v1": "SELECT projections.renew_ranges_v1(1, 'worker', '10 s')",
+    "save_offsets_v1": "SELECT projections.save_offsets_v1(1, 0, "
+    "(SELECT epoch FROM projections.projection_ranges WHERE min_slice = 0), "
+    "'batch', now(), 0, '{a}', '{97}', '{1}', ARRAY[now()])",
+    "read_offsets_v1": "SELECT projections.read_offsets_v1(1, '{a}')",
+    "park_source_v1": "SELECT projections.park_source_v1(1, 'a', 97, 2, 'Landed', 'why', 1)",
+    "evict_offsets_v1": "SELECT projections.evict_offsets_v1(1, '1 day', '')",
+    "release_range_v1": "SELECT projections.release_range_v1(1, 0, 2)",
+    "set_offset_v1": "SELECT projections.set_offset_v1(1, now())",
+}
+
+STAGED = """
+CREATE TEMPORARY TABLE projections_import (
+    source_id text, entity_type text, event_type text, payload text, metadata text, tags text,
+    version smallint, seq_nr bigint, db_timestamp timestamptz, event_id uuid
+)
+"""
+
+
+@pytest.fixture
+def connection(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(dsn) as connection:
+        yield connection
+
+
+def declared_volatility(text: str) -> str:
+    head = text.partition("AS $$")[0].partition("LANGUAGE")[2]
+    return next((VOLATILITY[word] for word in head.split() if word in VOLATILITY), "v")
+
+
+def test_every_file_is_one_function_that_bears_its_name(connection: psycopg.Connection[Any]) -> None:
+    found = connection.execute(
+        "SELECT proname FROM pg_proc WHERE pronamespace = 'projections'::regnamespace ORDER BY 1"
+    ).fetchall()
+
+    assert [name for (name,) in found] == sorted(FILES)
+    for name, text in FILES.items():
+        assert re.findall(r"^CREATE OR REPLACE FUNCTION (\S+)\(", text, re.MULTILINE) == [
+            f"projections.{name}"
+        ]
+
+
+def test_functions_are_as_volatile_as_their_files_say(connection: psycopg.Connection[Any]) -> None:
+    found = dict(
+        connection.execute(
+            "SELECT proname, provolatile FROM pg_proc WHERE pronamespace = 'projections'::regnamespace"
+        ).fetchall()
+    )
+
+    assert found == {name: declared_volatility(text) for name, text in FILES.items()}
+
+
+def test_the_calls_below_are_of_every_function() -> None:
+    assert sorted(CALLS) == sorted(FILES)
+
+
+def test_every_function_runs_without_a_search_path(connection: psycopg.Connection[Any]) -> None:
+    connection.execute(
+        "SELECT set_config('search_path', '', false), set_config('projections.batch', 'batch', false)"
+    )
+    connection.execute(STAGED)
+    connection.execute(
+        "INSERT INTO pg_temp.projections_import VALUES "
+        "('old', 'plane', 'Landed', '{}', NULL, '{x}', 1, 1, '2020-01-01Z', NULL)"
+    )
+
+    for name, call in CALLS.items():
+        assert connection.execute(call.encode()).description is not None, name
+
+
+def test_bodies_name_tables_with_their_schema() -> None:
+    tables = "sources|events|imports|projections|projection_ranges|source_offsets|parked_sources|partitions"
+    unqualified = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+(?:{tables})\b(?!\.)")
+
+    assert {name for name, text in FILES.items() if unqualified.search(text)} == set()
