@@ -14,7 +14,19 @@ from offsets.management import (
     status,
 )
 from offsets.state import Batch, OffsetState, Verdict
-from offsets.store import Claim, OffsetStore, Parked, RangeStatus, claim, evict, read_ranges, register, renew, set_ranges
+from offsets.store import (
+    Claim,
+    OffsetStore,
+    Parked,
+    RangeStatus,
+    Renewed,
+    claim,
+    evict,
+    read_ranges,
+    register,
+    renew,
+    set_ranges,
+)
 
 __all__ = [
     "Batch",
@@ -27,6 +39,7 @@ __all__ = [
     "ProjectionStatus",
     "RangeLost",
     "RangeStatus",
+    "Renewed",
     "TransactionEnded",
     "UnknownProjection",
     "Verdict",

@@ -35,7 +35,7 @@ class OffsetState:
     The last handled ``seq_nr`` of sources; moves only when a transaction has committed.
 
     Args:
-        cache_size: Sources kept in memory; the database knows the others.
+        cache_size: Sources kept in memory, at least those of one batch; the database knows the others.
         evicted_before: Events before this time count as handled where the source has no offset.
         parked: Sources that wait, with the number that they wait at.
     """
@@ -47,8 +47,8 @@ class OffsetState:
 
     def unknown(self, source_ids: Iterable[str]) -> list[str]:
         """Those sources that must be looked up in the database before a verdict."""
-        known = self._known
-        return [source_id for source_id in source_ids if source_id not in known]
+        get = self._known.get  # counts as a use: what a batch needs must not make room for what it looks up
+        return [source_id for source_id in source_ids if get(source_id) is None]
 
     def loaded(self, source_ids: Iterable[str], stored: Mapping[str, int]) -> None:
         """Take in what the database holds of sources that were looked up."""
@@ -88,9 +88,11 @@ class Batch:
         """The last handled number, 0 where there is none."""
         return max(self._known[source_id], 0)
 
-    def validate(self, source_id: str, seq_nr: int) -> Verdict:
+    def validate(self, source_id: str, seq_nr: int, db_timestamp: datetime) -> Verdict:
         """The verdict on an event; it is not accepted by that."""
         known = self._known[source_id]
+        if known == _ABSENT and db_timestamp < self._state.evicted_before:
+            return Verdict.DUPLICATE  # handled, and its offset is gone; also a first event
         if seq_nr == known + 1 or (known == _ABSENT and seq_nr == 1):
             return Verdict.PARKED if self._state.parked and source_id in self._state.parked else Verdict.ACCEPTED
         if seq_nr <= known:

@@ -15,7 +15,6 @@ _SET_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
 _CLAIM = "SELECT * FROM projections.claim_range_v1($1, $2, $3, $4, $5)"
 _RENEW = "SELECT * FROM projections.renew_ranges_v1($1, $2, $3)"
 _RELEASE = "SELECT projections.release_range_v1($1, $2, $3)"
-_BEGIN_BATCH = "SELECT set_config('projections.batch', $1, TRUE)"
 _SAVE = "SELECT projections.save_offsets_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _READ = "SELECT source_id, seq_nr FROM projections.read_offsets_v1($1, $2)"
 _EVICT = "SELECT projections.evict_offsets_v1($1, $2, $3)"
@@ -114,10 +113,21 @@ async def claim(
     return Claim(projection_id, slices, row["epoch"], row["horizon"], row["import_id"])
 
 
-async def renew(session: Session, projection_id: int, owner: str, lease: timedelta) -> tuple[dict[int, int], bool]:
-    """Prolong all leases of an owner; returns its epochs by ``min_slice``, and whether the projection is paused."""
+class Renewed(NamedTuple):
+    """What a heartbeat learns."""
+
+    held: dict[int, int]
+    """Epochs of the ranges that are still held, by their first slice."""
+    paused: bool
+    decided: bool
+    """Whether somebody has decided about a parked source."""
+
+
+async def renew(session: Session, projection_id: int, owner: str, lease: timedelta) -> Renewed:
+    """Prolong all leases of an owner on a projection."""
     rows = await session.fetch(_RENEW, projection_id, owner, lease)
-    return {row["min_slice"]: row["epoch"] for row in rows}, any(row["paused"] for row in rows)
+    held = {row["min_slice"]: row["epoch"] for row in rows}
+    return Renewed(held, any(row["paused"] for row in rows), any(row["decided"] for row in rows))
 
 
 async def evict(session: Session, projection_id: int, retention: timedelta) -> None:
@@ -148,10 +158,6 @@ class OffsetStore:
         rows = await session.fetch(_READ, self.claim.projection_id, list(source_ids))
         return {row["source_id"]: row["seq_nr"] for row in rows}
 
-    async def begin_in_tx(self, session: Session, batch: str) -> None:
-        """Mark the transaction of a batch, so that saving notices when a handler has ended it."""
-        await session.fetchval(_BEGIN_BATCH, batch)
-
     async def save_in_tx(
         self, session: Session, batch: str, horizon: datetime, import_id: int, last: Mapping[str, EventEnvelope]
     ) -> None:
@@ -159,8 +165,8 @@ class OffsetStore:
         Store a batch's progress in the transaction of its effects.
 
         Args:
-            session: The transaction that :meth:`begin_in_tx` marked.
-            batch: The mark.
+            session: The transaction of the batch.
+            batch: The mark that it was begun with.
             horizon: Where a restart would begin.
             import_id: The last import that the horizon accounts for.
             last: The last handled event of each source.

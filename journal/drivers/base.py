@@ -56,9 +56,9 @@ class BaseSession(ABC):
                 self.failure = translated
             raise translated from error
 
-    async def begin(self) -> None:
+    async def begin(self, mark: str | None = None) -> None:
         self.failure = None
-        await self._run(self._control("BEGIN"))
+        await self._run(self._control(f"BEGIN; SET LOCAL projections.batch = '{int(mark, 16):x}'" if mark else "BEGIN"))
 
     async def commit(self) -> None:
         await self._run(self._control("COMMIT"))

@@ -25,7 +25,7 @@ _CONFLICT, _EVENT_ID_CONFLICT, _INVALID_EVENT = "PJ001", "PJ002", "PJ003"
 
 _MISSING_OBJECT = {"3F000", "42P01", "42883"}  # schema, table, function
 _UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300", "25P03"}
-_PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@|(password\s*=\s*)('[^']*'|\S+)", re.IGNORECASE)
+_PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*@|(password\s*=\s*)('[^']*'|\S+)", re.IGNORECASE)
 
 
 

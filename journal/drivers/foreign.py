@@ -37,8 +37,11 @@ async def fetch_on(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple
             return [tuple(row.values()) for row in await connection.fetch(sql, *args)]
         if kind == "psycopg.AsyncConnection":
             import psycopg  # noqa: PLC0415 - one of several drivers
+            from psycopg.rows import tuple_row  # noqa: PLC0415 - the connection may make other rows
 
-            cursor = await psycopg.AsyncRawCursor(connection).execute(sql.encode(), args)
+            cursor = await psycopg.AsyncRawCursor(connection, row_factory=tuple_row).execute(
+                sql.encode(), args
+            )
             return list(await cursor.fetchall())
         if kind in {"sqlalchemy.AsyncConnection", "sqlalchemy.AsyncSession"}:
             return _tuples(await connection.execute(*_as_text(sql, args)))
@@ -51,8 +54,9 @@ def fetch_on_sync(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple[
     with translated(Exception):
         if kind == "psycopg.Connection":
             import psycopg  # noqa: PLC0415 - one of several drivers
+            from psycopg.rows import tuple_row  # noqa: PLC0415 - the connection may make other rows
 
-            return psycopg.RawCursor(connection).execute(sql.encode(), args).fetchall()
+            return psycopg.RawCursor(connection, row_factory=tuple_row).execute(sql.encode(), args).fetchall()
         if kind in {"sqlalchemy.Connection", "sqlalchemy.Session"}:
             return _tuples(connection.execute(*_as_text(sql, args)))
     raise _unknown(connection, "psycopg's or SQLAlchemy's synchronous connection")

@@ -70,8 +70,8 @@ class OwnedSession(Session, Protocol):
     failure: DatabaseError | None
     """The last error since ``begin`` that no savepoint undid: such a transaction can not commit."""
 
-    async def begin(self) -> None:
-        """Open a transaction (READ COMMITTED, read-write)."""
+    async def begin(self, mark: str | None = None) -> None:
+        """Open a transaction; a mark (hexadecimal) lets the database see whether it is still the same one."""
         ...
 
     async def commit(self) -> None:

@@ -1,0 +1,98 @@
+"""Which events of a page are to be handled: the offsets' verdicts, with what they need from the database."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from journal import EventEnvelope, Key, Session, SliceReader
+from offsets import Batch, OffsetState, OffsetStore, Verdict
+from projections.errors import describe
+
+log = logging.getLogger("projections")
+
+
+class Acceptance:
+    """
+    Decides about events that were read.
+
+    Args:
+        name: The projection, for messages.
+        reader: Loads what a gap leaves out.
+        store: Looks up offsets that are not in memory.
+        state: What is in memory.
+        exact: Whether an event is visible only when those before it are (a primary): what a gap then leaves out and
+            can not be loaded was deleted. Otherwise it may still come.
+    """
+
+    def __init__(
+        self, name: str, reader: SliceReader, store: OffsetStore, state: OffsetState, *, exact: bool = True
+    ) -> None:
+        self._name = name
+        self._reader = reader
+        self._store = store
+        self._state = state
+        self._exact = exact
+
+    async def accept(self, session: Session, page: Sequence[EventEnvelope]) -> list[EventEnvelope]:
+        """The events of a page that are to be handled, in order, each after what was missing before it."""
+        batch = await self._batch(session, {envelope.source_id for envelope in page})
+        gaps = await self._unknown_gaps(session, batch, page)
+        accepted: list[EventEnvelope] = []
+        validate, accept = batch.validate, batch.accept
+        for envelope in page:
+            source_id, seq_nr = envelope.source_id, envelope.seq_nr
+            verdict = validate(source_id, seq_nr)
+            if verdict is Verdict.UNKNOWN_SOURCE:
+                verdict = Verdict.GAP if (source_id, seq_nr) in gaps else Verdict.ACCEPTED
+            if verdict is Verdict.GAP:
+                missing = await self._fill(session, envelope, batch.known(source_id))
+                if missing is None:
+                    continue  # it comes again when the missing ones can be seen
+                accepted += missing
+                verdict = Verdict.ACCEPTED
+            if verdict is Verdict.ACCEPTED:
+                accept(source_id, seq_nr)
+                accepted.append(envelope)
+        return accepted
+
+    async def unhandled(self, session: Session, keys: Sequence[Key]) -> list[Key]:
+        """Of keys, those whose events have not been handled and do not wait."""
+        if not keys:
+            return []
+        batch = await self._batch(session, {key.source_id for key in keys})
+        return [k for k in keys if batch.validate(k.source_id, k.seq_nr) not in {Verdict.DUPLICATE, Verdict.PARKED}]
+
+    async def _batch(self, session: Session, source_ids: set[str]) -> Batch:
+        if unknown := self._state.unknown(source_ids):
+            self._state.loaded(unknown, await self._store.read(session, unknown))
+        return self._state.batch(source_ids)
+
+    async def _unknown_gaps(
+        self, session: Session, batch: Batch, page: Sequence[EventEnvelope]
+    ) -> set[tuple[str, int]]:
+        """Of sources without an offset, those whose event before the page's first was never handled."""
+        firsts: dict[str, int] = {}
+        for envelope in page:
+            firsts.setdefault(envelope.source_id, envelope.seq_nr)
+        unknown = [key for key in firsts.items() if batch.validate(*key) is Verdict.UNKNOWN_SOURCE]
+        if not unknown:
+            return set()
+        predecessors = await self._reader.predecessors(session, unknown)
+        return {key for key in unknown if batch.validate_unknown(predecessors.get(key)) is Verdict.GAP}
+
+    async def _fill(self, session: Session, envelope: EventEnvelope, known: int) -> list[EventEnvelope] | None:
+        """What a gap leaves out, as far as it was not handled and evicted; None when it is to be waited for."""
+        missing = await self._reader.missing(session, envelope.source_id, known + 1, envelope.seq_nr - 1)
+        if known == 0:
+            missing = [m for m in missing if m.db_timestamp >= self._state.evicted_before]
+        expected = envelope.seq_nr - known - 1
+        if known and len(missing) < expected:
+            if not self._exact:
+                return None
+            log.error(
+                "%d events before %s were deleted before projection %r handled them",
+                expected - len(missing), describe(envelope), self._name,
+                extra={"action": "events_deleted", "projection": self._name},
+            )  # fmt: skip
+        return missing

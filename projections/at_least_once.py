@@ -1,0 +1,121 @@
+"""Handling for effects outside the database: the offset is stored after them, sources are handled concurrently."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from journal import Database, EventEnvelope, OwnedSession
+from projections.errors import HandlerFailed, ProjectionFailed
+from projections.handlers import AtLeastOnce, Kind
+from projections.pipeline import Pipeline, nothing
+from projections.recovery import GiveUp
+
+
+class AtLeastOncePipeline(Pipeline):
+    """
+    Handles events, each in its source's order, and stores offsets after their effects.
+
+    A handler's session is no batch's transaction: each of its statements commits by itself.
+
+    Args:
+        parts: As for :class:`projections.pipeline.Pipeline`.
+        database: Lends the handlers' sessions.
+        delivery: When to store offsets, and how many sources to handle at a time.
+    """
+
+    def __init__(self, *parts: Any, database: Database, delivery: AtLeastOnce) -> None:
+        super().__init__(*parts)
+        self._database = database
+        self._delivery = delivery
+        self._done: dict[str, EventEnvelope] = {}
+
+    async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        """Handle accepted events; see :meth:`Pipeline.handle`."""
+        size = self._delivery.after
+        for start in range(0, len(envelopes), size):
+            chunk = [e for e in envelopes[start : start + size] if e.source_id not in self._state.parked]
+            await self._handle_chunk(session, chunk)
+
+    async def _handle_chunk(self, session: OwnedSession, chunk: Sequence[EventEnvelope]) -> None:
+        work = asyncio.create_task(self._work(chunk))
+        try:
+            while not work.done():
+                await asyncio.wait([work], timeout=self._delivery.within.total_seconds())
+                await self._save_done(session)
+        finally:
+            if not work.done():
+                work.cancel()
+                with suppress(asyncio.CancelledError):
+                    await work
+        work.result()
+
+    async def _save_done(self, session: OwnedSession) -> None:
+        """Store what has been handled since the last time."""
+        done, self._done = self._done, {}
+        if done:
+            await self._in_transaction(session, list(done.values()), nothing)
+            self._observer.handled(self._projection.name, self._store.claim.slices, list(done.values()))
+
+    async def _work(self, chunk: Sequence[EventEnvelope]) -> None:
+        places = asyncio.Semaphore(self._delivery.concurrency)
+        if self._projection.kind is Kind.GROUP:
+            chains = [list(chunk)] if chunk else []
+        else:
+            by_source: dict[str, list[EventEnvelope]] = {}
+            for envelope in chunk:
+                by_source.setdefault(envelope.source_id, []).append(envelope)
+            chains = list(by_source.values())
+        # All chains end before one's failure is raised: what they did is stored, not repeated.
+        ended = await asyncio.gather(*(self._chain(places, chain) for chain in chains), return_exceptions=True)
+        for result in ended:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _chain(self, places: asyncio.Semaphore, chain: Sequence[EventEnvelope]) -> None:
+        async with places, self._database.session() as session:
+            if self._projection.kind is Kind.GROUP:
+                await self._attempts(session, chain)
+                return
+            for envelope in chain:
+                if not await self._attempts(session, [envelope]):
+                    return
+
+    async def _attempts(self, session: OwnedSession, events: Sequence[EventEnvelope]) -> bool:
+        """Handle events together, as recovery says; False when their source is parked."""
+        recovery, first = self._projection.recovery, events[0]
+        for attempt in range(1, recovery.retries + 2):
+            try:
+                await self._dispatcher.handle(session, events)
+            except HandlerFailed as failure:
+                self._report(first, failure, attempt)
+                if attempt <= recovery.retries:
+                    await self._pause(recovery.backoff.delay(attempt).total_seconds())
+                else:
+                    return await self._give_up_on(session, events, failure, attempt)
+            else:
+                self._done.update({e.source_id: e for e in events})
+                return True
+        return False
+
+    async def _give_up_on(
+        self, session: OwnedSession, events: Sequence[EventEnvelope], failure: HandlerFailed, attempts: int
+    ) -> bool:
+        if len(events) > 1:  # a list whose halves are tried apart, until the event that fails stands alone
+            middle = len(events) // 2
+            ended = [await self._attempts(session, half) for half in (events[:middle], events[middle:])]
+            return all(ended)
+        envelope = events[0]
+        match self._projection.recovery.give_up:
+            case GiveUp.FAIL:
+                raise ProjectionFailed(f"projection {self._projection.name!r}: {failure}") from failure
+            case GiveUp.SKIP:
+                self._done[envelope.source_id] = envelope  # counts as handled, or it would block its source
+                self._log_skipped(envelope, failure)
+                return True
+            case GiveUp.PARK:
+                if envelope.source_id not in self._state.parked:
+                    await self._park_and_tell(session, envelope, failure, attempts)
+                return False

@@ -1,0 +1,39 @@
+"""
+Errors of running projections.
+
+    ProjectionsError
+    ├── InvalidHandler      a projection class is not declared as it must be
+    ├── HandlerFailed       a handler raised; names the event
+    └── ProjectionFailed    recovery gave up; the range restarts from its stored offset
+"""
+
+from __future__ import annotations
+
+from journal import EventEnvelope, ProjectionsError
+
+
+class InvalidHandler(ProjectionsError, TypeError):
+    """A projection class, or a method of it, is not declared as it must be."""
+
+
+class HandlerFailed(ProjectionsError):
+    """
+    A handler could not handle an event, or a batch could not be written.
+
+    Args:
+        message: What went wrong.
+        index: Which event of the batch; None when only the batch as a whole is known to fail.
+    """
+
+    def __init__(self, message: str, index: int | None = None) -> None:
+        super().__init__(message)
+        self.index = index
+
+
+class ProjectionFailed(ProjectionsError):
+    """An event could not be handled and its recovery says to stop: nothing after it was handled."""
+
+
+def describe(envelope: EventEnvelope) -> str:
+    """An event, for messages."""
+    return f"event {envelope.event_type!r} of source {envelope.source_id!r}, seq_nr {envelope.seq_nr}"

@@ -1,0 +1,74 @@
+"""Reports a handler that holds the event loop: everything else in the process waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from journal import EventEnvelope
+from projections.errors import describe
+
+log = logging.getLogger("projections")
+
+
+class LoopMonitor:
+    """
+    A thread that notices when the event loop has stopped turning, and says what was being handled.
+
+    Args:
+        blocked_after: Report when the loop has not turned for so long.
+    """
+
+    def __init__(self, blocked_after: timedelta) -> None:
+        self._limit = blocked_after.total_seconds()
+        self._turned_at = time.monotonic()
+        self._handling: EventEnvelope | None = None
+        self._stop = threading.Event()
+        self.blocked = 0
+        """How often a blocked loop has been reported."""
+
+    @contextmanager
+    def handling(self, envelope: EventEnvelope) -> Iterator[None]:
+        """Name what is being handled in the meantime."""
+        self._handling = envelope
+        try:
+            yield
+        finally:
+            self._handling = None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch the running event loop."""
+        turning = asyncio.get_running_loop().create_task(self._turn())
+        thread = threading.Thread(target=self._watch, name="projections-loop-monitor", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            turning.cancel()
+            thread.join()
+
+    async def _turn(self) -> None:
+        while True:
+            self._turned_at = time.monotonic()
+            await asyncio.sleep(self._limit / 4)
+
+    def _watch(self) -> None:
+        reported = 0.0
+        while not self._stop.wait(self._limit / 4):
+            since = self._turned_at
+            if since != reported and time.monotonic() - since > self._limit:
+                reported = since
+                self.blocked += 1
+                envelope = self._handling
+                what = f"while handling {describe(envelope)}" if envelope else "outside of handlers"
+                log.warning(
+                    "the event loop has been blocked for more than %g s, %s: a handler must await, or use a thread",
+                    self._limit, what, extra={"action": "loop_blocked"},
+                )  # fmt: skip

@@ -1,0 +1,216 @@
+"""
+From events that were read to effects that are committed: one batch of one range.
+
+Invariant: what a range remembers moves only after COMMIT, and a batch commits its effects, its offsets and the check of
+its fence together or not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+
+from journal import DatabaseError, DatabaseUnavailable, EventEnvelope, OwnedSession
+from offsets import OffsetOvertaken, OffsetState, OffsetStore, RangeLost, TransactionEnded
+from projections.dispatch import Dispatcher
+from projections.errors import HandlerFailed, ProjectionFailed, describe
+from projections.handlers import Projection
+from projections.observer import StatusObserver
+from projections.recovery import GiveUp
+
+log = logging.getLogger("projections")
+
+# Errors that say nothing of the event at hand: the range restarts, or gives up its claim.
+NOT_THE_EVENT = (DatabaseUnavailable, RangeLost, OffsetOvertaken, TransactionEnded, ProjectionFailed)
+
+_CONFLICTS = {"40001", "40P01"}  # serialization failure, deadlock: the same transaction may well pass the next time
+_CONFLICT_RETRIES = 10
+
+
+class Pipeline:
+    """
+    Handles batches of one range, exactly once.
+
+    Args:
+        projection: What to run.
+        dispatcher: Calls its handlers.
+        store: Its offsets.
+        state: What the range knows of its sources.
+        observer: Is told.
+        progress: The horizon and the last import, as they are to be stored now.
+        pause: Waits between attempts; ends early when the range is to stop.
+    """
+
+    def __init__(
+        self,
+        projection: Projection,
+        dispatcher: Dispatcher,
+        store: OffsetStore,
+        state: OffsetState,
+        observer: StatusObserver,
+        progress: Callable[[], tuple[datetime, int]],
+        pause: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._projection = projection
+        self._dispatcher = dispatcher
+        self._store = store
+        self._state = state
+        self._observer = observer
+        self._progress = progress
+        self._pause = pause
+
+    async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        """
+        Handle accepted events and store their offsets; an event that fails is set apart, and recovery decides.
+
+        Raises:
+            ProjectionFailed: Recovery says to stop.
+            RangeLost, OffsetOvertaken, TransactionEnded, DatabaseUnavailable: Not the event's fault.
+        """
+        todo = [list(envelopes)]
+        while todo:
+            batch = [e for e in todo.pop() if e.source_id not in self._state.parked]
+            if not batch:
+                continue
+            try:
+                await self._commit(session, batch)
+            except HandlerFailed as failure:
+                if len(batch) == 1:
+                    await self._recover(session, batch[0], failure)
+                else:
+                    todo.extend(reversed(_around(batch, failure.index)))
+
+    async def save_progress(self, session: OwnedSession) -> None:
+        """Store the horizon alone."""
+        await self._in_transaction(session, [], nothing)
+
+    async def skip(self, session: OwnedSession, envelope: EventEnvelope, *, unpark: bool = False) -> None:
+        """Count an event as handled without handling it: an event that is dropped must not block its source."""
+
+        async def forget_parked() -> None:
+            if unpark:
+                await self._store.unpark_in_tx(session, envelope.source_id)
+
+        await self._in_transaction(session, [envelope], forget_parked)
+
+    async def resume(self, session: OwnedSession, envelope: EventEnvelope) -> None:
+        """Handle the event that a source was parked at, and let the source go on."""
+
+        async def work() -> None:
+            await self._store.unpark_in_tx(session, envelope.source_id)
+            await self._dispatcher.handle(session, [envelope])
+
+        await self._in_transaction(session, [envelope], work)
+
+    async def _commit(self, session: OwnedSession, batch: Sequence[EventEnvelope]) -> None:
+        await self._in_transaction(session, batch, lambda: self._dispatcher.handle(session, batch))
+        self._observer.handled(self._projection.name, self._store.claim.slices, batch)
+
+    async def _in_transaction(
+        self, session: OwnedSession, handled: Sequence[EventEnvelope], work: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Run work and store offsets in one transaction; only then the state moves."""
+        last = {envelope.source_id: envelope for envelope in handled}
+        for attempt in range(1, _CONFLICT_RETRIES + 1):
+            try:
+                await self._try(session, last, work)
+                break
+            except DatabaseError as error:
+                if error.sqlstate not in _CONFLICTS or attempt == _CONFLICT_RETRIES:
+                    if isinstance(error, NOT_THE_EVENT):
+                        raise
+                    raise HandlerFailed(f"the batch could not be written: {error}") from error
+                log.info("conflict", extra={"action": "conflict", "projection": self._projection.name, "attempt": attempt})
+                await self._pause(0.01 * attempt)
+        self._state.committed({source_id: envelope.seq_nr for source_id, envelope in last.items()})
+
+    async def _try(
+        self, session: OwnedSession, last: dict[str, EventEnvelope], work: Callable[[], Awaitable[None]]
+    ) -> None:
+        mark = secrets.token_hex(8)
+        horizon, import_id = self._progress()
+        try:
+            await session.begin(mark)
+            await work()
+            await self._store.save_in_tx(session, mark, horizon, import_id, last)
+            await session.commit()
+        except BaseException:
+            # After a COMMIT that broke, the outcome is unknown: the range restarts and reads it back.
+            await session.rollback()
+            raise
+
+    async def _recover(self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed) -> None:
+        recovery = self._projection.recovery
+        for attempt in range(1, recovery.retries + 2):
+            self._report(envelope, failure, attempt)
+            if attempt > recovery.retries:
+                break
+            await self._pause(recovery.backoff.delay(attempt).total_seconds())
+            try:
+                await self._commit(session, [envelope])
+            except HandlerFailed as again:
+                failure = again
+            else:
+                return
+        await self._give_up(session, envelope, failure, recovery.retries + 1)
+
+    async def _give_up(
+        self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed, attempts: int
+    ) -> None:
+        match self._projection.recovery.give_up:
+            case GiveUp.FAIL:
+                raise ProjectionFailed(f"projection {self._projection.name!r}: {failure}") from failure
+            case GiveUp.SKIP:
+                await self.skip(session, envelope)
+                self._log_skipped(envelope, failure)
+            case GiveUp.PARK:
+                await self._park_and_tell(session, envelope, failure, attempts)
+
+    def _log_skipped(self, envelope: EventEnvelope, failure: HandlerFailed) -> None:
+        log.error("skipped %s: %s", describe(envelope), failure, extra=self._details("skipped", envelope))
+        self._observer.skipped(self._projection.name, envelope, failure)
+
+    async def _park_and_tell(
+        self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed, attempts: int
+    ) -> None:
+        await self.park(session, envelope, failure, attempts)
+        log.error("parked %s: %s", describe(envelope), failure, extra=self._details("parked", envelope))
+        self._observer.parked(self._projection.name, envelope, failure)
+
+    def _details(self, action: str, envelope: EventEnvelope) -> dict[str, object]:
+        return {
+            "action": action,
+            "projection": self._projection.name,
+            "source_id": envelope.source_id,
+            "seq_nr": envelope.seq_nr,
+        }
+
+    async def park(self, session: OwnedSession, envelope: EventEnvelope, failure: Exception, attempts: int) -> None:
+        """Set a source aside, and remember it once that is committed."""
+
+        async def work() -> None:
+            await self._store.park_in_tx(session, envelope, str(failure)[:2000], attempts)
+
+        await self._in_transaction(session, [], work)
+        self._state.parked[envelope.source_id] = envelope.seq_nr
+
+    def _report(self, envelope: EventEnvelope, failure: HandlerFailed, attempt: int) -> None:
+        log.warning(
+            "attempt %d at %s failed: %s", attempt, describe(envelope), failure,
+            extra={"action": "handler_failed", "projection": self._projection.name, "attempt": attempt},
+        )  # fmt: skip
+        self._observer.error(self._projection.name, envelope, failure.__cause__ or failure, attempt)
+
+
+async def nothing() -> None:
+    """No effects: only progress is stored."""
+
+
+def _around(batch: list[EventEnvelope], index: int | None) -> list[list[EventEnvelope]]:
+    """The parts before, at and after the event that failed; halves, when only the whole is known to fail."""
+    if index is None:
+        middle = len(batch) // 2
+        return [batch[:middle], batch[middle:]]
+    return [part for part in (batch[:index], [batch[index]], batch[index + 1 :]) if part]

@@ -1,0 +1,56 @@
+"""Settings of running projections: every field with its unit, its default, and what it trades."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from journal import PollPacing
+from projections.recovery import Backoff
+
+
+class RunSettings(BaseModel):
+    """How projections run in a process."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    backtracking: Literal["writer-lock", "interval"] = "writer-lock"
+    """writer-lock loses no late commit and needs the primary; interval is for replicas and may miss very late ones."""
+
+    late_by: timedelta = timedelta(seconds=10)
+    """For interval backtracking: how much later than its timestamp a commit may become visible."""
+
+    clock_margin: timedelta = timedelta(milliseconds=20)
+    """For writer-lock backtracking: how far the database's clock may step back unnoticed. Read again on every poll."""
+
+    pacing: PollPacing = PollPacing()
+    """How often the database is asked for news: latency against queries."""
+
+    listen: bool = True
+    """Wake on notifications too. Needs a connection of its own, and none through PgBouncer."""
+
+    cache_size: int = Field(default=65_536, ge=1)
+    """Sources of a range whose offset is kept in memory, about 200 bytes each; others are looked up for each batch."""
+
+    lease: timedelta = timedelta(seconds=10)
+    """How long a crashed process keeps others from its ranges. Safety does not depend on it."""
+
+    heartbeat: timedelta = timedelta(seconds=1)
+    """How often leases are prolonged, and pause, resume and decisions about parked sources are noticed."""
+
+    retention: timedelta = Field(default=timedelta(days=1), ge=timedelta(minutes=1))
+    """How long offsets of sources outlive the settled horizon: the table's size against how far an import may reach."""
+
+    evict_every: timedelta = timedelta(minutes=10)
+    """How often offsets that nothing needs any more are deleted."""
+
+    save_horizon_every: timedelta = timedelta(seconds=5)
+    """How often the horizon is stored while no event comes: what a restart reads again."""
+
+    restart: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
+    """Pauses before a failed range starts again."""
+
+    blocked_after: timedelta = timedelta(seconds=1)
+    """A handler that holds the event loop longer than this is reported."""

@@ -1,0 +1,220 @@
+"""
+One range of slices of one projection: reads what is due, and hands it to the pipeline.
+
+The loop is thin: what to read next is decided by the backtracking's state machine, what becomes of an event by the
+offsets' verdict, and what happens to it by the pipeline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from journal import (
+    EventEnvelope,
+    IntervalBacktracking,
+    Key,
+    OwnedSession,
+    Poll,
+    ReadEvents,
+    ReadKeys,
+    SliceReader,
+    WriterLockBacktracking,
+    read_source,
+)
+from journal.backtracking import Step
+from offsets import Claim, OffsetState, OffsetStore, Parked
+from projections.acceptance import Acceptance
+from projections.at_least_once import AtLeastOncePipeline
+from projections.dispatch import Dispatcher
+from projections.errors import HandlerFailed
+from projections.handlers import AtLeastOnce, Kind, Projection
+from projections.pipeline import Pipeline
+from projections.process import Process
+from projections.settings import RunSettings
+
+_REFRESH = timedelta(seconds=1)
+
+
+class RangeRunner:
+    """
+    Runs a projection on a claimed range until it is stopped.
+
+    Args:
+        projection: What to run.
+        claim: The range.
+        process: What all ranges of the process share.
+    """
+
+    def __init__(self, projection: Projection, claim: Claim, process: Process) -> None:
+        self.projection = projection
+        self.claim = claim
+        self._process = process
+        self._settings = process.settings
+        self._reader = SliceReader(projection.entity_type, claim.slices, projection.batch_size)
+        self._store = OffsetStore(claim)
+        self._backtracking = _backtracking(claim, process.settings)
+        self._look = process.poller.number
+        self._used_poll_at = claim.horizon
+        self._saved_at = 0.0
+        self._saved_horizon = claim.horizon
+        self._stopping = asyncio.Event()
+        self._running = asyncio.Event()
+        self._running.set()
+        self._decisions = True
+
+    @property
+    def horizon(self) -> datetime:
+        """Everything before this time is handled."""
+        return self._backtracking.horizon
+
+    def stop(self) -> None:
+        """Stop after the batch at hand."""
+        self._stopping.set()
+        self._running.set()
+        self._process.poller.wake()
+
+    def pause(self, *, paused: bool) -> None:
+        """Pause after the batch at hand, or go on."""
+        if paused:
+            self._running.clear()
+        else:
+            self._running.set()
+
+    def decided(self) -> None:
+        """Somebody has decided about a parked source of this projection."""
+        self._decisions = True
+
+    async def run(self) -> None:
+        """
+        Run until :meth:`stop`.
+
+        Raises:
+            RangeLost: Another worker has claimed the range.
+            ProjectionFailed: An event can not be handled and its recovery says to stop.
+            DatabaseUnavailable: The database is gone.
+        """
+        target = self.projection.make()
+        try:
+            async with self._process.database.session() as session:
+                if start := getattr(target, "start", None):
+                    await start()
+                try:
+                    await self._run(session, target)
+                finally:
+                    if stop := getattr(target, "stop", None):
+                        await stop()
+        finally:
+            self._process.poller.forget(self)
+
+    async def _run(self, session: OwnedSession, target: object) -> None:
+        parked = {p.source_id: p.seq_nr for p in await self._store.parked(session)}
+        # A page's sources must fit, or a verdict would miss one that was just looked up.
+        cache_size = max(self._settings.cache_size, self.projection.batch_size)
+        self._state = OffsetState(cache_size, await self._store.evicted_before(session), parked)
+        exact = self._settings.backtracking == "writer-lock"
+        self._acceptance = Acceptance(self.projection.name, self._reader, self._store, self._state, exact=exact)
+        dispatcher = Dispatcher(self.projection, target, self._process.tables, self._process.monitor)
+        self._pipeline = self._make_pipeline(dispatcher)
+        while not self._stopping.is_set():
+            await self._running.wait()
+            if self._decisions:
+                await self._follow_decisions(session)
+            await self._step(session, self._backtracking.next_step())
+        await self._save(session)
+
+    def _make_pipeline(self, dispatcher: Dispatcher) -> Pipeline:
+        def progress() -> tuple[datetime, int]:
+            return self._backtracking.horizon, self._backtracking.import_id
+
+        parts = (self.projection, dispatcher, self._store, self._state, self._process.observer, progress, self._pause_for)
+        if isinstance(self.projection.delivery, AtLeastOnce):
+            return AtLeastOncePipeline(*parts, database=self._process.database, delivery=self.projection.delivery)
+        return Pipeline(*parts)
+
+    async def _step(self, session: OwnedSession, step: Step) -> None:
+        match step:
+            case Poll():
+                await self._poll(session)
+            case ReadKeys(after, until):
+                keys = await self._reader.keys(session, after, until)
+                await self._handle_late(session, keys)
+                last = max((key.position for key in keys), default=None)
+                self._backtracking.keys_read(last, full=len(keys) == self._reader.page_size)
+            case ReadEvents(after, until):
+                page = await self._reader.events(session, after, until)
+                if page and len(page) < self._reader.page_size and self.projection.kind is Kind.GROUP:
+                    await self._pause_for(self.projection.group.within.total_seconds())
+                    page = await self._reader.events(session, after, until)
+                await self._handle(session, page)
+                # Only after the commit: until then the stored horizon must not pass these events.
+                self._backtracking.events_read(page[-1].position if page else None, full=len(page) == self._reader.page_size)
+
+    async def _poll(self, session: OwnedSession) -> None:
+        place = self._backtracking.position.db_timestamp
+        look = await self._process.poller.look(
+            self, self.projection.entity_type, place, self._look, self._backtracking.import_id
+        )
+        self._look = look.number
+        nothing_new = look.newest is None or look.newest <= place
+        fresh = look.poll.polled_at - self._used_poll_at < _REFRESH
+        if not (nothing_new and fresh and self._backtracking.unchanged(look.poll)):
+            self._used_poll_at = look.poll.polled_at
+            self._backtracking.polled(look.poll)
+        if asyncio.get_running_loop().time() - self._saved_at > self._settings.save_horizon_every.total_seconds():
+            await self._save(session)
+
+    async def _save(self, session: OwnedSession) -> None:
+        if self.horizon != self._saved_horizon:
+            await self._pipeline.save_progress(session)
+            self._saved_horizon = self.horizon
+            self._process.observer.progressed(self.projection.name, self.claim.slices, self.horizon)
+        self._saved_at = asyncio.get_running_loop().time()
+
+    async def _handle_late(self, session: OwnedSession, keys: Sequence[Key]) -> None:
+        """Of keys that were read again, load and handle the events that have not been handled."""
+        late = await self._acceptance.unhandled(session, keys)
+        await self._handle(session, await self._reader.load(session, late))
+
+    async def _handle(self, session: OwnedSession, page: Sequence[EventEnvelope]) -> None:
+        if page and (accepted := await self._acceptance.accept(session, page)):
+            await self._pipeline.handle(session, accepted)
+            self._saved_at = asyncio.get_running_loop().time()
+
+    async def _follow_decisions(self, session: OwnedSession) -> None:
+        """Let parked sources go on: first the event they waited at, then what has come since."""
+        self._decisions = False
+        for parked in await self._store.parked(session):
+            if parked.decision != "waiting":
+                await self._unpark(session, parked)
+
+    async def _unpark(self, session: OwnedSession, parked: Parked) -> None:
+        events = read_source(session, parked.source_id, first=parked.seq_nr)
+        first = await anext(events, None)
+        if first is None:
+            return
+        if parked.decision == "drop":
+            await self._pipeline.skip(session, first, unpark=True)
+        else:
+            try:
+                await self._pipeline.resume(session, first)
+            except HandlerFailed as failure:
+                await self._pipeline.park(session, first, failure, 1)
+                return
+        self._state.parked.pop(parked.source_id, None)
+        async for envelope in events:
+            # What is not visible yet comes through the log; what came meanwhile is here, in order.
+            await self._handle(session, [envelope])
+
+    async def _pause_for(self, seconds: float) -> None:
+        """Wait, but no longer than until the range is to stop."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+
+
+def _backtracking(claim: Claim, settings: RunSettings) -> WriterLockBacktracking | IntervalBacktracking:
+    if settings.backtracking == "interval":
+        return IntervalBacktracking(claim.horizon, late_by=settings.late_by, import_id=claim.import_id)
+    return WriterLockBacktracking(claim.horizon, margin=settings.clock_margin, import_id=claim.import_id)
