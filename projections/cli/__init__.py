@@ -13,6 +13,7 @@ __all__ = ["main"]
 
 _COMMANDS = {
     "schema": LazyCommand("projections.cli.schema:schema", "Install, upgrade and check the database schema."),
+    "maintain": LazyCommand("projections.cli.maintain:maintain", "Make the time partitions of the journal."),
 }
 
 

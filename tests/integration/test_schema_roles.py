@@ -1,0 +1,149 @@
+"""What the roles of the schema may do, and how a refusal reads."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal import schema
+from journal.drivers.sync import connect_sync
+from journal.errors import DatabaseUnavailable, MissingPrivilege
+from tests.integration.schema_support import (
+    APPEND,
+    REFUSED,
+    run,
+)
+
+
+class TestRoles:
+    @pytest.mark.parametrize("group", ["projections_writer", "projections_worker", "projections_reader"])
+    def test_every_role_reads_the_version(self, login: Any, group: str) -> None:
+        assert schema.installed_version(login(group)) == schema.SCHEMA_VERSION
+
+    def test_a_writer_appends_and_reads(self, login: Any) -> None:
+        writer = login("projections_writer")
+
+        assert run(writer, APPEND)[0][0] == 1
+        assert run(writer, APPEND.replace("'{}')", "'{}', p_event_id => gen_random_uuid())"))[0][0] == 2
+        assert len(run(writer, "SELECT * FROM projections.read_source_v1('plane-1', 1, 9, false, 10)")) == 2
+
+    def test_a_writer_imports(self, login: Any) -> None:
+        with connect_sync(login("projections_writer")) as connection:
+            connection.execute(
+                "CREATE TEMPORARY TABLE projections_import "
+                "(source_id text, entity_type text, event_type text, "
+                "payload text, metadata text, tags text, version smallint, seq_nr bigint, "
+                "db_timestamp timestamptz, event_id uuid)"
+            )
+            connection.execute(
+                "INSERT INTO projections_import VALUES "
+                "('old', 'plane', 'Landed', '{}', NULL, NULL, 1, 1, '2020-01-01Z', NULL)"
+            )
+
+            assert connection.execute("SELECT projections.import_events_v1()").fetchone() == (1,)
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "DELETE FROM projections.events",
+            "UPDATE projections.events SET seq_nr = 1",
+            "TRUNCATE projections.events",
+            "DELETE FROM projections.sources",
+            "SELECT projections.register_projection_v1('delays', 'plane')",
+            "UPDATE projections.projections SET paused = true",
+            "INSERT INTO projections.source_offsets VALUES (1, 'a', 1, 1, now())",
+            "SELECT projections.create_partition_v1('2020-01-01Z', '2020-01-02Z')",
+        ],
+    )
+    def test_a_writer_changes_neither_history_nor_offsets(self, login: Any, statement: str) -> None:
+        with pytest.raises(MissingPrivilege, match=REFUSED):
+            run(login("projections_writer"), statement)
+
+    def test_a_worker_runs_a_projection(self, login: Any) -> None:
+        worker = login("projections_worker")
+        ((projection,),) = run(worker, "SELECT projections.register_projection_v1('delays', 'plane')")
+        run(worker, "SELECT projections.set_ranges_v1(%s, '{0,512}')", projection)
+        ((epoch,),) = run(
+            worker, "SELECT epoch FROM projections.claim_range_v1(%s, 0, 'me', '10 s')", projection
+        )
+        with connect_sync(worker) as connection:
+            connection.execute("SELECT set_config('projections.batch', 'b', true)")
+            connection.execute(
+                "SELECT projections.save_offsets_v1(%s, 0, %s, 'b', now(), 0, "
+                "'{a}', '{97}', '{1}', ARRAY[now()])",
+                [projection, epoch],
+            )
+
+        assert run(worker, "SELECT * FROM projections.read_offsets_v1(%s, '{a}')", projection) == [("a", 1)]
+        run(worker, "SELECT projections.renew_ranges_v1(%s, 'me', '10 s')", projection)
+        run(worker, "SELECT projections.park_source_v1(%s, 'a', 97, 2, 'Landed', 'why', 1)", projection)
+        run(worker, "SELECT projections.evict_offsets_v1(%s, '1 day', '')", projection)
+        run(worker, "SELECT projections.release_range_v1(%s, 0, %s)", projection, epoch)
+        run(worker, "SELECT projections.set_offset_v1(%s, now())", projection)
+
+    def test_a_worker_does_not_append(self, login: Any) -> None:
+        with pytest.raises(MissingPrivilege, match=REFUSED):
+            run(login("projections_worker"), APPEND)
+
+    def test_a_reader_reads_all_tables_and_pages(self, dsn: str, login: Any) -> None:
+        reader = login("projections_reader")
+        run(dsn, APPEND)
+
+        for table in schema.contents(reader).rows:
+            run(reader, f"SELECT * FROM projections.{table}")
+        after = "'1970-01-01Z', -1, '', 0"
+        page = f"SELECT * FROM projections.read_events_by_slices_v1('plane', 0, 1023, {after}, now(), 9)"
+        assert len(run(reader, page)) == 1
+        run(reader, "SELECT * FROM projections.partitions, projections.writers_in_flight_v1()")
+        run(reader, "SELECT * FROM projections.missing_partitions_v1()")
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            APPEND,
+            "INSERT INTO projections.sources VALUES ('a', 'b', 1, 1, now())",
+            "UPDATE projections.projection_ranges SET owner = 'me'",
+            "SELECT projections.set_offset_v1(1, now())",
+        ],
+    )
+    def test_a_reader_only_reads(self, login: Any, statement: str) -> None:
+        with pytest.raises(MissingPrivilege, match=REFUSED):
+            run(login("projections_reader"), statement)
+
+    def test_a_role_without_grants_is_told_which_to_ask_for(self, login: Any) -> None:
+        with pytest.raises(MissingPrivilege, match="schema projections: grant the role projections_writer"):
+            run(login(None), APPEND)
+
+    @pytest.mark.parametrize("group", ["projections_writer", "projections_worker", "projections_reader"])
+    def test_no_role_may_install_over_the_owner(self, login: Any, group: str) -> None:
+        with pytest.raises(MissingPrivilege, match=REFUSED):
+            schema.install(login(group))
+
+
+class TestConnectSync:
+    def test_a_block_that_raises_is_rolled_back(self, dsn: str) -> None:
+        with suppress(KeyError), connect_sync(dsn) as connection:
+            connection.execute(APPEND.encode())
+            raise KeyError
+
+        assert run(dsn, "SELECT count(*) FROM projections.events") == [(0,)]
+
+    @pytest.mark.parametrize("wrong", ["host='s3cret", "s3cret", "postgresql://u:s3cret@[/x"])
+    def test_an_unreadable_dsn_shows_no_password(self, wrong: str) -> None:
+        with pytest.raises(DatabaseUnavailable) as caught, connect_sync(wrong):
+            pass
+
+        assert "s3cret" not in str(caught.value)
+        assert caught.value.__cause__ is None
+
+    def test_a_server_that_is_not_there_shows_no_password(self, tmp_path: Path) -> None:
+        with (
+            pytest.raises(DatabaseUnavailable) as caught,
+            connect_sync(f"postgresql://u:s3cret@/x?host={tmp_path}"),
+        ):
+            pass
+
+        assert "s3cret" not in str(caught.value)
