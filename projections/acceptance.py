@@ -42,7 +42,7 @@ class Acceptance:
         validate, accept = batch.validate, batch.accept
         for envelope in page:
             source_id, seq_nr = envelope.source_id, envelope.seq_nr
-            verdict = validate(source_id, seq_nr)
+            verdict = validate(source_id, seq_nr, envelope.db_timestamp)
             if verdict is Verdict.UNKNOWN_SOURCE:
                 verdict = Verdict.GAP if (source_id, seq_nr) in gaps else Verdict.ACCEPTED
             if verdict is Verdict.GAP:
@@ -61,7 +61,8 @@ class Acceptance:
         if not keys:
             return []
         batch = await self._batch(session, {key.source_id for key in keys})
-        return [k for k in keys if batch.validate(k.source_id, k.seq_nr) not in {Verdict.DUPLICATE, Verdict.PARKED}]
+        done = {Verdict.DUPLICATE, Verdict.PARKED}
+        return [k for k in keys if batch.validate(k.source_id, k.seq_nr, k.db_timestamp) not in done]
 
     async def _batch(self, session: Session, source_ids: set[str]) -> Batch:
         if unknown := self._state.unknown(source_ids):
@@ -72,10 +73,14 @@ class Acceptance:
         self, session: Session, batch: Batch, page: Sequence[EventEnvelope]
     ) -> set[tuple[str, int]]:
         """Of sources without an offset, those whose event before the page's first was never handled."""
-        firsts: dict[str, int] = {}
+        firsts: dict[str, EventEnvelope] = {}
         for envelope in page:
-            firsts.setdefault(envelope.source_id, envelope.seq_nr)
-        unknown = [key for key in firsts.items() if batch.validate(*key) is Verdict.UNKNOWN_SOURCE]
+            firsts.setdefault(envelope.source_id, envelope)
+        unknown = [
+            (source_id, e.seq_nr)
+            for source_id, e in firsts.items()
+            if batch.validate(source_id, e.seq_nr, e.db_timestamp) is Verdict.UNKNOWN_SOURCE
+        ]
         if not unknown:
             return set()
         predecessors = await self._reader.predecessors(session, unknown)

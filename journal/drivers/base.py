@@ -58,7 +58,11 @@ class BaseSession(ABC):
 
     async def begin(self, mark: str | None = None) -> None:
         self.failure = None
-        await self._run(self._control(f"BEGIN; SET LOCAL projections.batch = '{int(mark, 16):x}'" if mark else "BEGIN"))
+        if mark is None:
+            await self._run(self._control("BEGIN"))
+        else:
+            # One round trip; bytes.fromhex, because a statement of several parts takes no arguments.
+            await self._run(self._control(f"BEGIN; SET LOCAL projections.batch = '{bytes.fromhex(mark).hex()}'"))
 
     async def commit(self) -> None:
         await self._run(self._control("COMMIT"))
