@@ -46,7 +46,8 @@ class Event:
 
     Args:
         source_id: The stream it belongs to, 1 to 255 characters, unique over all entity types.
-        payload: A pydantic model, or anything that pydantic can turn into JSON; :class:`RawJson` keeps text as it is.
+        payload: A pydantic model, or anything that pydantic can turn into JSON; :class:`RawJson` keeps text
+            as it is.
         entity_type: The kind of the source; a projection reads one kind.
         event_type: Name of the event; by default the one registered for the payload's class.
         version: Version of the payload; by default the one registered for the payload's class.
@@ -64,6 +65,20 @@ class Event:
     tags: Sequence[str] = ()
     metadata: Mapping[str, Any] | None = None
     event_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoricEvent(Event):
+    """
+    An event that has its place already: what :func:`journal.import_events` loads.
+
+    Args:
+        seq_nr: Its number in its source: 1 for the first, then without gaps.
+        db_timestamp: When it happened: aware, after 1970, not in the future, later than the one before it.
+    """
+
+    seq_nr: int
+    db_timestamp: datetime
 
 
 class RawJson(str):

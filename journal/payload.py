@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -52,7 +53,9 @@ def event_type(
     if not 1 <= version <= 32767:  # noqa: PLR2004 - a smallint column
         raise ValueError(f"version must be 1 to 32767, not {version}")
     if missing := sorted(set(range(1, version)) - set(steps)):
-        raise ValueError(f"version {version} needs an upcast function from version {missing[0]}: upcast={{{missing[0]}: …}}")
+        raise ValueError(
+            f"version {version} needs an upcast function from version {missing[0]}: upcast={{…}}"
+        )
 
     def register(model: type[Model]) -> type[Model]:
         model.__event_type__ = EventType(name or model.__name__, version, steps)  # type: ignore[attr-defined]
@@ -80,24 +83,40 @@ def encode(value: Any, what: str) -> str:
             float, NUL, half a surrogate pair), or is larger than 16 MiB.
     """
     try:
-        text = str(value) if isinstance(value, RawJson) else to_json(value, inf_nan_mode="constants").decode()
-        size = len(text.encode()) if isinstance(value, RawJson) else len(text)
-        if isinstance(value, RawJson) or _suspicious(text):
-            json.loads(text, parse_constant=_refuse_constant, parse_float=_checked_float, object_pairs_hook=_checked_pairs)
-            _check_strings(from_json(text))
-        if isinstance(value, BaseModel) and "null" in text and "ser_json_inf_nan" not in value.model_config:
-            _check_finite(value.model_dump())  # pydantic writes NaN as null unless the model says otherwise
+        encoded = value.encode() if isinstance(value, RawJson) else to_json(value, inf_nan_mode="constants")
+        text = encoded.decode()
+        if isinstance(value, RawJson):
+            from_json(encoded, allow_inf_nan=False)
+            suspicious = "\\u" in text or bool(_LARGE_NUMBER.search(text))
+        else:
+            suspicious = any(map(text.__contains__, _NEVER))
+        if suspicious:
+            _check_value(_parsed(text))
+        if "null" in text and not isinstance(value, RawJson):
+            _check_finite(value)  # pydantic writes NaN as null unless the model says otherwise
     except (ValueError, RecursionError, PydanticSerializationError) as error:
         raise InvalidEvent(f"{what} is not JSON: {str(error)[:200]}") from error
-    if size > MAX_PAYLOAD_BYTES:
+    if len(encoded) > MAX_PAYLOAD_BYTES:
         raise InvalidEvent(
-            f"{what} has {size:,} bytes, more than {MAX_PAYLOAD_BYTES:,}: store it elsewhere and append a reference"
+            f"{what} has {len(encoded):,} bytes, more than {MAX_PAYLOAD_BYTES:,}: "
+            "store it elsewhere and append a reference"
         )
     return text
 
 
-def _suspicious(text: str) -> bool:
-    return "\\u0000" in text or "NaN" in text or "Infinity" in text
+# What pydantic writes for a string, or a float, that can not be stored.
+_NEVER = ("\\u0000", "NaN", "Infinity")
+_LARGE_NUMBER = re.compile(r"[eE]\+?\d{3}|\d{309}")
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object with all of its keys, also those that are there twice."""
+
+
+def _parsed(text: str) -> Any:
+    return json.loads(
+        text, parse_constant=_refuse_constant, parse_float=_checked_float, object_pairs_hook=_Pairs
+    )
 
 
 def _refuse_constant(name: str) -> None:
@@ -110,29 +129,28 @@ def _checked_float(text: str) -> float:
     return number
 
 
-def _checked_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    for name, _ in pairs:
-        check_text(name, "a key")
-    return dict(pairs)
-
-
-def _check_strings(value: Any) -> None:
+def _check_value(value: Any) -> None:
     if isinstance(value, str):
         check_text(value, "a string")
+    elif isinstance(value, _Pairs):
+        for name, item in value:
+            check_text(name, "a key")
+            _check_value(item)
     elif isinstance(value, list):
         for item in value:
-            _check_strings(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            _check_strings(item)
+            _check_value(item)
 
 
 def _check_finite(value: Any) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} is no JSON number; use null or a string")
-    if isinstance(value, dict):
+    if isinstance(value, BaseModel):
+        if "ser_json_inf_nan" in value.model_config:
+            return
+        value = value.model_dump()
+    if isinstance(value, Mapping):
         value = list(value.values())
-    if isinstance(value, list | tuple | set):
+    if isinstance(value, list | tuple | set | frozenset):
         for item in value:
             _check_finite(item)
 
@@ -149,7 +167,9 @@ def check_text(text: str, what: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidEvent(f"{what} holds half of a surrogate pair at {error.start}: {text[:40]!r}") from error
+        raise InvalidEvent(
+            f"{what} holds half of a surrogate pair at {error.start}: {text[:40]!r}"
+        ) from error
 
 
 def decode(model: type[Model], envelope: EventEnvelope) -> Model:
@@ -166,7 +186,8 @@ def decode(model: type[Model], envelope: EventEnvelope) -> Model:
         return _decode_older(model, current, envelope)
     except ValidationError as error:
         fields = "; ".join(
-            f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}" for e in error.errors(include_input=False)[:3]
+            f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}"
+            for e in error.errors(include_input=False)[:3]
         )
         raise InvalidPayload(f"{_named(envelope)} does not fit {model.__name__}: {fields}") from None
 
@@ -174,15 +195,17 @@ def decode(model: type[Model], envelope: EventEnvelope) -> Model:
 def _decode_older(model: type[Model], current: EventType, envelope: EventEnvelope) -> Model:
     if envelope.version > current.version:
         raise InvalidPayload(
-            f"{_named(envelope)} was written as version {envelope.version}; this program knows {model.__name__} "
-            f"up to version {current.version}: deploy the newer one"
+            f"{_named(envelope)} was written as version {envelope.version}; this program knows "
+            f"{model.__name__} up to version {current.version}: deploy the newer one"
         )
     payload = from_json(envelope.payload_json)
     for version in range(envelope.version, current.version):
         try:
             payload = current.upcast[version](payload)
         except Exception as error:
-            raise InvalidPayload(f"{_named(envelope)}: upcast from version {version} failed: {error!r}") from error
+            raise InvalidPayload(
+                f"{_named(envelope)}: upcast from version {version} failed: {error!r}"
+            ) from error
     return model.model_validate_json(to_json(payload))
 
 

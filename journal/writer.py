@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from pydantic import BaseModel
 
@@ -17,6 +18,18 @@ from journal.events import Appended, Event
 from journal.payload import check_text, encode, event_type_of
 
 MAX_NAME_LENGTH = 255
+MAX_VERSION = 2**15 - 1
+MAX_SEQ_NR = 2**63 - 1
+EVENT_COLUMNS = (
+    "source_id",
+    "entity_type",
+    "event_type",
+    "payload",
+    "version",
+    "metadata",
+    "tags",
+    "event_id",
+)
 
 _APPEND = """
 SELECT source_id, seq_nr, db_timestamp, event_id FROM projections.append_events_v1(
@@ -35,7 +48,8 @@ async def append(
         connection: A :class:`journal.Session`, an asyncpg connection, a psycopg ``AsyncConnection``, or an
             SQLAlchemy ``AsyncConnection`` or ``AsyncSession``, on which the caller has begun a transaction.
         events: In the order in which they happened; events of one source get consecutive numbers.
-        expected_seq_nr: Where the source must stand before (0 for a new one), or a mapping from source id to it.
+        expected_seq_nr: Where the source must stand before (0 for a new one), or a mapping from source id to
+            it.
 
     Returns:
         One :class:`Appended` for each event, in their order. For an ``event_id`` that is stored already, the
@@ -56,7 +70,7 @@ def append_sync(
     connection: Any, events: Sequence[Event], *, expected_seq_nr: int | Mapping[str, int] | None = None
 ) -> list[Appended]:
     """
-    Append from a synchronous connection: psycopg's ``Connection``, or SQLAlchemy's ``Connection`` or ``Session``.
+    Append from a synchronous connection: psycopg's or SQLAlchemy's ``Connection``, or a ``Session``.
 
     Arguments, result and errors are those of :func:`append`.
     """
@@ -66,29 +80,48 @@ def append_sync(
     return [Appended(*row) for row in rows]
 
 
-def _arguments(events: Sequence[Event], expected_seq_nr: int | Mapping[str, int] | None) -> tuple[list[Any], ...]:
-    columns = zip(*map(_row, events), strict=True)
+def _arguments(
+    events: Sequence[Event], expected_seq_nr: int | Mapping[str, int] | None
+) -> tuple[list[Any], ...]:
+    columns = zip(*map(event_row, events), strict=True)
     expected = _expected(events, expected_seq_nr)
     return (*map(list, columns), list(expected), list(expected.values()))
 
 
+def event_row(event: Event) -> tuple[Any, ...]:
+    """
+    What is stored of an event, in the order of :data:`EVENT_COLUMNS`.
+
+    Raises:
+        InvalidEvent: It can not be stored; the error names the source and the value.
+    """
+    try:
+        return _row(event)
+    except InvalidEvent as error:
+        raise InvalidEvent(f"source {str(event.source_id)[:80]!r}: {error}") from error.__cause__
+
+
 def _row(event: Event) -> tuple[Any, ...]:
-    named = f"source {event.source_id[:80]!r}"
     check_name(event.source_id, "source_id")
-    check_name(event.entity_type, f"entity_type of {named}")
+    check_name(event.entity_type, "entity_type")
     declared = event_type_of(type(event.payload)) if isinstance(event.payload, BaseModel) else None
-    event_type = event.event_type or (declared.name if declared else None)
+    event_type = declared.name if declared and event.event_type is None else event.event_type
     if event_type is None:
-        raise InvalidEvent(f"an event of {named} has no event_type: a payload that is no model does not tell it")
-    check_name(event_type, f"event_type of {named}")
+        raise InvalidEvent("the event has no event_type: a payload that is no model does not tell it")
+    check_name(event_type, "event_type")
+    version = event.version if event.version is not None else declared.version if declared else 1
+    if not 1 <= version <= MAX_VERSION:
+        raise InvalidEvent(f"version must be 1 to {MAX_VERSION}, not {version}")
+    if not isinstance(event.event_id, UUID | None):
+        raise InvalidEvent(f"event_id must be a UUID, not {event.event_id!r:.80}")
     return (
         event.source_id,
         event.entity_type,
         event_type,
-        encode(event.payload, f"payload of {named}"),
-        event.version or (declared.version if declared else 1),
-        encode(event.metadata, f"metadata of {named}") if event.metadata is not None else None,
-        array_literal(event.tags, f"a tag of {named}") if event.tags else None,
+        encode(event.payload, "payload"),
+        version,
+        encode(event.metadata, "metadata") if event.metadata is not None else None,
+        array_literal(event.tags, "a tag") if event.tags else None,
         str(event.event_id) if event.event_id else None,
     )
 
@@ -98,12 +131,15 @@ def check_name(name: str, what: str) -> None:
     Check an id or a name that is stored with an event.
 
     Raises:
-        InvalidEvent: It is no string, empty, longer than 255 characters, or holds what PostgreSQL can not store.
+        InvalidEvent: It is no string, empty, longer than 255 characters, or holds what PostgreSQL can not
+            store.
     """
     if not isinstance(name, str):
         raise InvalidEvent(f"{what} must be a string, not {type(name).__name__}")
     if not 1 <= len(name) <= MAX_NAME_LENGTH:
-        raise InvalidEvent(f"{what} must have 1 to {MAX_NAME_LENGTH} characters, it has {len(name):,}: {name[:40]!r}")
+        raise InvalidEvent(
+            f"{what} must have 1 to {MAX_NAME_LENGTH} characters, it has {len(name):,}: {name[:40]!r}"
+        )
     check_text(name, what)
 
 
@@ -123,11 +159,15 @@ def _expected(events: Sequence[Event], expected: int | Mapping[str, int] | None)
     sources = {event.source_id for event in events}
     if isinstance(expected, int):
         if len(sources) > 1:
-            raise InvalidEvent(f"expected_seq_nr {expected} for {len(sources)} sources: pass a mapping by source_id")
+            raise InvalidEvent(
+                f"expected_seq_nr {expected} for {len(sources)} sources: pass a mapping by source_id"
+            )
         expected = dict.fromkeys(sources, expected)
     for source_id, seq_nr in expected.items():
         if source_id not in sources:
             raise InvalidEvent(f"expected_seq_nr names source {source_id!r}, but no event of it is appended")
-        if seq_nr < 0:
-            raise InvalidEvent(f"expected_seq_nr of source {source_id!r} is {seq_nr}: a new source stands at 0")
+        if not 0 <= seq_nr <= MAX_SEQ_NR:
+            raise InvalidEvent(
+                f"expected_seq_nr of source {source_id!r} is {seq_nr}: a new source stands at 0"
+            )
     return dict(expected)

@@ -1,4 +1,4 @@
-"""Running one query on a connection that belongs to the caller: asyncpg, psycopg or SQLAlchemy, async or not."""
+"""Running one query on a connection of the caller: asyncpg, psycopg or SQLAlchemy, async or not."""
 
 from __future__ import annotations
 

@@ -33,6 +33,8 @@ CREATE TABLE projections.events (
     CHECK (db_timestamp > '1970-01-01T00:00:00Z' AND db_timestamp < '9999-01-01T00:00:00Z'),
     CONSTRAINT seq_nr_is_positive CHECK (seq_nr > 0),
     CONSTRAINT event_type_has_1_to_255_characters CHECK (char_length(event_type) BETWEEN 1 AND 255),
+    CONSTRAINT json_has_at_most_16_mib CHECK (pg_column_size(payload) <= 16777220 AND pg_column_size(metadata) <= 16777220),
+    CONSTRAINT tags_are_strings CHECK (array_position(tags, NULL) IS NULL),
     PRIMARY KEY (source_id, seq_nr, db_timestamp)
 ) PARTITION BY RANGE (db_timestamp);
 CREATE INDEX events_by_time_idx

@@ -31,6 +31,7 @@ DECLARE
     _timestamps timestamptz[];
     _slices smallint[];
     _counts bigint[];
+    _mistyped text;
     _wrong record;
 BEGIN
     -- Before the clock is read: whoever does not see this lock knows that our timestamps are later (docs/decisions).
@@ -43,16 +44,25 @@ BEGIN
         FROM projections.stored_events_v1(
             p_source_ids, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids
         ) AS s;
+        SELECT s.source_id INTO _mistyped
+        FROM unnest(_stored_ordinals) AS o (ordinal)
+        INNER JOIN projections.sources AS s ON s.source_id = p_source_ids[o.ordinal]
+        WHERE s.entity_type IS DISTINCT FROM p_entity_types[o.ordinal];
     END IF;
 
     -- Locks the sources' rows in one order, reserves their numbers, and reads the clock under the lock.
     WITH input AS (
-        SELECT i.source_id, min(i.entity_type) AS entity_type, count(*) AS events, k.slice
-        FROM unnest(p_source_ids, p_entity_types) WITH ORDINALITY AS i (source_id, entity_type, ordinal)
+        SELECT
+            i.source_id, min(i.entity_type) AS entity_type, max(i.entity_type) AS other_entity_type,
+            count(*) AS events, k.slice
+        FROM (
+            SELECT n.source_id COLLATE "C" AS source_id, n.entity_type
+            FROM unnest(p_source_ids, p_entity_types) WITH ORDINALITY AS n (source_id, entity_type, ordinal)
+            WHERE _stored_ordinals IS NULL OR n.ordinal <> ALL(_stored_ordinals)
+        ) AS i
         LEFT JOIN projections.sources AS k ON i.source_id = k.source_id
-        WHERE _stored_ordinals IS NULL OR i.ordinal <> ALL(_stored_ordinals)
         GROUP BY i.source_id, k.slice
-        ORDER BY i.source_id COLLATE "C"
+        ORDER BY i.source_id
     ), reserved AS (
         INSERT INTO projections.sources AS s (source_id, entity_type, slice, seq_nr, db_timestamp)
         SELECT
@@ -67,9 +77,22 @@ BEGIN
     )
     SELECT
         array_agg(r.source_id), array_agg(r.seq_nr), array_agg(r.db_timestamp), array_agg(r.slice),
-        array_agg(i.events)
-    INTO _source_ids, _seq_nrs, _timestamps, _slices, _counts
+        array_agg(i.events), coalesce(
+            _mistyped, min(r.source_id) FILTER (WHERE r.entity_type <> i.entity_type OR r.entity_type <> i.other_entity_type)
+        )
+    INTO _source_ids, _seq_nrs, _timestamps, _slices, _counts, _mistyped
     FROM reserved AS r INNER JOIN input AS i ON r.source_id = i.source_id;
+
+    IF _mistyped IS NOT NULL THEN
+        SELECT i.entity_type, s.entity_type AS stored INTO _wrong
+        FROM unnest(p_source_ids, p_entity_types) AS i (source_id, entity_type)
+        INNER JOIN projections.sources AS s ON i.source_id = s.source_id
+        WHERE i.source_id = _mistyped AND i.entity_type <> s.entity_type
+        LIMIT 1;
+        RAISE EXCEPTION 'source % is of entity type %, not %',
+            quote_literal(_mistyped), quote_literal(_wrong.stored), quote_literal(_wrong.entity_type)
+        USING ERRCODE = 'PJ003', HINT = 'Ids are unique over all entity types: put the type into them.';
+    END IF;
 
     SELECT x.source_id, x.expected, r.seq_nr - r.events AS found INTO _wrong
     FROM unnest(p_expected_source_ids, p_expected_seq_nrs) AS x (source_id, expected)
@@ -83,17 +106,6 @@ BEGIN
         );
     END IF;
 
-    SELECT i.source_id, i.entity_type, s.entity_type AS stored INTO _wrong
-    FROM unnest(p_source_ids, p_entity_types) AS i (source_id, entity_type)
-    INNER JOIN projections.sources AS s ON i.source_id = s.source_id
-    WHERE i.entity_type IS DISTINCT FROM s.entity_type
-    LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION 'source % is of entity type %, not %',
-            quote_literal(_wrong.source_id), quote_literal(_wrong.stored), quote_nullable(_wrong.entity_type)
-        USING ERRCODE = 'PJ003', HINT = 'Ids are unique over all entity types: put the type into them.';
-    END IF;
-
     RETURN QUERY
     WITH stamped AS MATERIALIZED (
         SELECT
@@ -101,7 +113,7 @@ BEGIN
             r.seq_nr - r.events + i.place AS seq_nr,
             r.db_timestamp - (r.events - i.place) * interval '1 microsecond' AS db_timestamp
         FROM (
-            SELECT i.*, row_number() OVER (PARTITION BY i.source_id ORDER BY i.ordinal) AS place
+            SELECT i.*, row_number() OVER (PARTITION BY i.source_id COLLATE "C" ORDER BY i.ordinal) AS place
             FROM unnest(
                 p_source_ids, p_entity_types, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids
             ) WITH ORDINALITY AS i (
@@ -110,7 +122,7 @@ BEGIN
             WHERE _stored_ordinals IS NULL OR i.ordinal <> ALL(_stored_ordinals)
         ) AS i
         INNER JOIN unnest(_source_ids, _seq_nrs, _timestamps, _slices, _counts)
-        AS r (source_id, seq_nr, db_timestamp, slice, events) ON i.source_id = r.source_id
+        AS r (source_id, seq_nr, db_timestamp, slice, events) ON i.source_id COLLATE "C" = r.source_id
     ), identified AS MATERIALIZED (
         SELECT s.*, coalesce(s.event_id, projections.uuid7_v1(s.db_timestamp)) AS id FROM stamped AS s
     ), inserted AS (

@@ -1,7 +1,7 @@
 -- Moves staged history into the journal; journal/importing.py fills the temporary table projections_import.
 --
 -- Numbers and timestamps are kept and checked: a source goes on at its next number, in strictly increasing time, and
--- never in the future. Raises PJ003 with the source and what is wrong.
+-- never in the future. Raises PJ003 with the source and what is wrong, PJ002 for an event_id that is used already.
 -- Readers that are past these times go back to them (projections.imports); where a projection has evicted offsets of
 -- that time it could no longer tell new from handled, so the import is refused.
 CREATE OR REPLACE FUNCTION projections.import_events_v1()
@@ -10,11 +10,12 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
     _wrong record;
+    _since timestamptz;
     _count bigint;
 BEGIN
     -- Imports follow one another, so that their numbers are in the order of their commits.
     LOCK TABLE projections.imports IN SHARE ROW EXCLUSIVE MODE;
-    PERFORM projections.lock_sources_v1(array_agg(DISTINCT i.source_id), array_agg(i.entity_type))
+    PERFORM projections.lock_sources_v1(array_agg(i.source_id), array_agg(i.entity_type))
     FROM (SELECT DISTINCT i.source_id, i.entity_type FROM pg_temp.projections_import AS i) AS i;
 
     SELECT i.source_id, i.entity_type, s.entity_type AS stored INTO _wrong
@@ -39,6 +40,7 @@ BEGIN
         WINDOW w AS (PARTITION BY i.source_id ORDER BY i.seq_nr, i.db_timestamp)
     ) AS i
     WHERE i.seq_nr <> i.expected OR i.db_timestamp <= i.previous OR i.db_timestamp > clock_timestamp()
+    ORDER BY i.source_id, i.seq_nr
     LIMIT 1;
     IF FOUND THEN
         IF _wrong.seq_nr <> _wrong.expected THEN
@@ -69,14 +71,31 @@ BEGIN
         USING ERRCODE = 'PJ003', HINT = 'Clear its offset and rebuild its read model after the import, or import first.';
     END IF;
 
-    SELECT i.event_id, i.source_id, i.seq_nr INTO _wrong
-    FROM pg_temp.projections_import AS i
-    WHERE projections.uuid7_time_v1(i.event_id) > i.db_timestamp + interval '1 day'
+    SELECT CASE WHEN bool_and(i.at IS NOT NULL) THEN min(i.at) - interval '1 day' ELSE '1970-01-01T00:00:00Z' END INTO _since
+    FROM (
+        SELECT projections.uuid7_time_v1(i.event_id) AS at FROM pg_temp.projections_import AS i WHERE i.event_id IS NOT NULL
+    ) AS i;
+    SELECT i.event_id, i.source_id, i.seq_nr, i.late INTO _wrong
+    FROM (
+        SELECT
+            i.event_id, i.source_id, i.seq_nr, projections.uuid7_time_v1(i.event_id) > i.db_timestamp + interval '1 day' AS late,
+            count(*) OVER (PARTITION BY i.event_id) > 1
+            OR EXISTS (SELECT FROM projections.events AS e WHERE e.event_id = i.event_id AND e.db_timestamp >= _since) AS used
+        FROM pg_temp.projections_import AS i
+        WHERE i.event_id IS NOT NULL
+    ) AS i
+    WHERE i.late OR i.used
+    ORDER BY i.source_id, i.seq_nr
     LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'source %, seq_nr %: event_id % carries a time after its event',
+        IF _wrong.late THEN
+            RAISE EXCEPTION 'source %, seq_nr %: event_id % carries a time after its event',
+                quote_literal(_wrong.source_id), _wrong.seq_nr, _wrong.event_id
+            USING ERRCODE = 'PJ003', HINT = 'Leave event_id out: it is made from the timestamp.';
+        END IF;
+        RAISE EXCEPTION 'source %, seq_nr %: event_id % is used already',
             quote_literal(_wrong.source_id), _wrong.seq_nr, _wrong.event_id
-        USING ERRCODE = 'PJ003', HINT = 'Leave event_id out: it is made from the timestamp.';
+        USING ERRCODE = 'PJ002';
     END IF;
 
     INSERT INTO projections.events (

@@ -1,22 +1,22 @@
 -- What an append does before it looks at the clock: takes the lock that readers look for, creates the sources that are
--- new, and locks their rows in one order, so that two appenders of the same sources never deadlock.
+-- new, and locks the rows of all. One pass in one order, the order of every append, so that two appenders of the same
+-- sources never deadlock. (DO UPDATE ... WHERE FALSE locks the row and changes nothing.)
 CREATE OR REPLACE FUNCTION projections.lock_sources_v1(p_source_ids text[], p_entity_types text[])
 RETURNS void
 LANGUAGE plpgsql
 AS $$
 BEGIN
     LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE;
-    INSERT INTO projections.sources (source_id, entity_type, slice, seq_nr, db_timestamp)
-    SELECT i.source_id, min(i.entity_type), projections.slice_of_v1(i.source_id), 0, '1970-01-01T00:00:00Z'
-    FROM unnest(p_source_ids, p_entity_types) AS i (source_id, entity_type)
-    WHERE NOT EXISTS (SELECT FROM projections.sources AS s WHERE s.source_id = i.source_id)
-    GROUP BY i.source_id
-    ORDER BY i.source_id COLLATE "C"
-    ON CONFLICT (source_id) DO NOTHING;
-
-    PERFORM FROM projections.sources AS s
-    WHERE s.source_id = ANY(p_source_ids)
-    ORDER BY s.source_id
-    FOR UPDATE;
+    INSERT INTO projections.sources AS s (source_id, entity_type, slice, seq_nr, db_timestamp)
+    SELECT
+        i.source_id, i.entity_type, coalesce(k.slice, projections.slice_of_v1(i.source_id)), 0, '1970-01-01T00:00:00Z'
+    FROM (
+        SELECT n.source_id COLLATE "C" AS source_id, min(n.entity_type) AS entity_type
+        FROM unnest(p_source_ids, p_entity_types) AS n (source_id, entity_type)
+        GROUP BY 1
+    ) AS i
+    LEFT JOIN projections.sources AS k ON i.source_id = k.source_id
+    ORDER BY i.source_id
+    ON CONFLICT (source_id) DO UPDATE SET seq_nr = s.seq_nr WHERE FALSE;
 END;
 $$;

@@ -15,46 +15,45 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
     _since timestamptz;
-    _wrong record;
+    _latest timestamptz;
+    _ordinals bigint[];
+    _seq_nrs bigint[];
+    _timestamps timestamptz[];
+    _wrong uuid;
+    _other bigint;
 BEGIN
-    SELECT i.id, projections.uuid7_time_v1(i.id) AS at INTO _wrong
-    FROM unnest(p_event_ids) AS i (id)
-    WHERE projections.uuid7_time_v1(i.id) > clock_timestamp() + interval '1 day'
-    LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION 'event_id % carries the time %, more than a day ahead of the database', _wrong.id, _wrong.at
+    -- Without a time in one of the ids all partitions are searched.
+    SELECT CASE WHEN bool_and(i.at IS NOT NULL) THEN min(i.at) - interval '1 day' ELSE '1970-01-01T00:00:00Z' END, max(i.at)
+    INTO _since, _latest
+    FROM (SELECT projections.uuid7_time_v1(u.id) AS at FROM unnest(p_event_ids) AS u (id) WHERE u.id IS NOT NULL) AS i;
+    IF _latest > clock_timestamp() + interval '1 day' THEN
+        SELECT i.id INTO _wrong FROM unnest(p_event_ids) AS i (id) WHERE projections.uuid7_time_v1(i.id) = _latest LIMIT 1;
+        RAISE EXCEPTION 'event_id % carries the time %, more than a day ahead of the database', _wrong, _latest
         USING ERRCODE = 'PJ003', HINT = 'Correct the clock that made it.';
     END IF;
 
     SELECT i.id INTO _wrong FROM unnest(p_event_ids) AS i (id)
     WHERE i.id IS NOT NULL GROUP BY i.id HAVING count(*) > 1 LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'event_id % is used twice in one append', _wrong.id USING ERRCODE = 'PJ002';
+        RAISE EXCEPTION 'event_id % is used twice in one append', _wrong USING ERRCODE = 'PJ002';
     END IF;
 
-    -- NULL, when one of the ids has no time, searches all partitions.
-    SELECT CASE WHEN bool_and(projections.uuid7_time_v1(i.id) IS NOT NULL)
-        THEN min(projections.uuid7_time_v1(i.id)) - interval '1 day' END
-    INTO _since
-    FROM unnest(p_event_ids) AS i (id) WHERE i.id IS NOT NULL;
-
-    SELECT i.id, i.source_id, e.source_id AS other_source_id INTO _wrong
+    SELECT
+        array_agg(i.ordinal), array_agg(e.seq_nr), array_agg(e.db_timestamp),
+        min(i.ordinal) FILTER (WHERE
+            (i.source_id, i.event_type, coalesce(i.version, 1), i.payload, i.metadata, i.tags::text[])
+            IS DISTINCT FROM (e.source_id, e.event_type, e.version, e.payload::text, e.metadata::text, e.tags)
+        )
+    INTO _ordinals, _seq_nrs, _timestamps, _other
     FROM unnest(p_source_ids, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids)
-    AS i (source_id, event_type, version, payload, metadata, tags, id)
+    WITH ORDINALITY AS i (source_id, event_type, version, payload, metadata, tags, id, ordinal)
     INNER JOIN projections.events AS e ON i.id = e.event_id
-    WHERE e.db_timestamp >= coalesce(_since, '1970-01-01T00:00:00Z')
-    AND (i.source_id, i.event_type, coalesce(i.version, 1), i.payload, i.metadata, i.tags::text[])
-        IS DISTINCT FROM (e.source_id, e.event_type, e.version, e.payload::text, e.metadata::text, e.tags)
-    LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION 'event_id % is stored with other content, for source %', _wrong.id, quote_literal(_wrong.other_source_id)
+    WHERE e.db_timestamp >= _since;
+    IF _other IS NOT NULL THEN
+        RAISE EXCEPTION 'event_id % is stored with other content than it has now for source %',
+            p_event_ids[_other], quote_literal(p_source_ids[_other])
         USING ERRCODE = 'PJ002';
     END IF;
-
-    RETURN QUERY
-    SELECT i.ordinal, e.seq_nr, e.db_timestamp
-    FROM unnest(p_event_ids) WITH ORDINALITY AS i (id, ordinal)
-    INNER JOIN projections.events AS e ON i.id = e.event_id
-    WHERE e.db_timestamp >= coalesce(_since, '1970-01-01T00:00:00Z');
+    RETURN QUERY SELECT * FROM unnest(_ordinals, _seq_nrs, _timestamps);
 END;
 $$;
