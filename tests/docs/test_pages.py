@@ -1,0 +1,80 @@
+"""Documentation runs: the Python of a page is one program, its commands and its SQL are run in their order before it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+_BLOCK = re.compile(r"^```(python|console|sql)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\((?!\w+://|#)([^)#\s]+)")
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return [text for found, text in _BLOCK.findall(page.read_text()) if found == language]
+
+
+def _having(language: str) -> list[Path]:
+    return [page for page in PAGES if _blocks(page, language)]
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def _environment(dsn: str) -> dict[str, str]:
+    scripts = str(Path(sys.executable).parent)
+    return {**os.environ, "PROJECTIONS_DSN": dsn, "PATH": f"{scripts}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+
+
+@pytest.mark.parametrize("page", _having("python"), ids=_name)
+def test_python_of_a_page_runs_as_one_program(page: Path, dsn: str, tmp_path: Path) -> None:
+    program = tmp_path / "page.py"
+    program.write_text("\n".join(_blocks(page, "python")))
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error", program], env=_environment(dsn), capture_output=True, text=True, timeout=60
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", _having("console"), ids=_name)
+def test_commands_of_a_page_succeed(page: Path, dsn: str, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("\n".join(_blocks(ROOT / "docs/quickstart.md", "python")))
+    lines = [line[2:] for text in _blocks(page, "console") for line in text.splitlines() if line.startswith("$ ")]
+
+    for line in lines:
+        done = subprocess.run(
+            line, shell=True, cwd=tmp_path, env=_environment(dsn), capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", _having("sql"), ids=_name)
+def test_sql_of_a_page_runs(page: Path, dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for text in _blocks(page, "sql"):
+            connection.execute(text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    broken = [link for link in _LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+
+    assert broken == []
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    commands = re.findall(r"^python3 -m venv .*pytest.*$", (ROOT / "README.md").read_text(), re.MULTILINE)
+
+    assert len(commands) == 1
+    assert commands[0] in (ROOT / ".ci/run").read_text()
