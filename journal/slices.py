@@ -8,6 +8,7 @@ Pekko keep their slices (pekko.md: ``|hashCode % 1024|``).
 from __future__ import annotations
 
 from array import array
+from itertools import pairwise
 from typing import NamedTuple
 
 NUMBER_OF_SLICES = 1024
@@ -77,4 +78,4 @@ def slice_ranges(count: int) -> list[SliceRange]:
     if not 1 <= count <= NUMBER_OF_SLICES:
         raise ValueError(f"the number of ranges must be 1 to {NUMBER_OF_SLICES}, not {count}")
     bounds = [i * NUMBER_OF_SLICES // count for i in range(count + 1)]
-    return [SliceRange(low, high - 1) for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [SliceRange(low, high - 1) for low, high in pairwise(bounds)]

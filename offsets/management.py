@@ -8,7 +8,9 @@ from typing import NamedTuple
 from journal import BEGINNING, ProjectionsError, Session
 from offsets.store import RangeStatus, read_ranges
 
-_FIND = "SELECT projection_id, entity_type, paused, evicted_before FROM projections.projections WHERE name = $1"
+_FIND = (
+    "SELECT projection_id, entity_type, paused, evicted_before FROM projections.projections WHERE name = $1"
+)
 _NAMES = "SELECT name FROM projections.projections ORDER BY name"
 _SET_PAUSED = "UPDATE projections.projections SET paused = $2 WHERE name = $1"
 _SET_OFFSET = "SELECT projections.set_offset_v1($1, $2)"
@@ -66,7 +68,9 @@ async def status(session: Session, name: str) -> ProjectionStatus:
         known = ", ".join(await names(session)) or "none"
         raise UnknownProjection(f"no projection {name!r} has run on this database; known: {known}")
     ranges = await read_ranges(session, row["projection_id"])
-    return ProjectionStatus(row["projection_id"], name, row["entity_type"], row["paused"], row["evicted_before"], ranges)
+    return ProjectionStatus(
+        row["projection_id"], name, row["entity_type"], row["paused"], row["evicted_before"], ranges
+    )
 
 
 async def set_paused(session: Session, name: str, *, paused: bool) -> None:
@@ -86,7 +90,9 @@ async def set_offset(session: Session, name: str, start: datetime) -> None:
         ValueError: The time has no zone.
     """
     if start.tzinfo is None:
-        raise ValueError(f"the time {start} has no zone: write it with one, e.g. {start.replace(tzinfo=UTC).isoformat()}")
+        raise ValueError(
+            f"the time {start} has no zone: write it with one, e.g. {start.replace(tzinfo=UTC).isoformat()}"
+        )
     found = await status(session, name)
     await session.execute(_SET_OFFSET, found.projection_id, max(start, BEGINNING))
 

@@ -40,7 +40,9 @@ class OffsetState:
         parked: Sources that wait, with the number that they wait at.
     """
 
-    def __init__(self, cache_size: int, evicted_before: datetime, parked: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, cache_size: int, evicted_before: datetime, parked: Mapping[str, int] | None = None
+    ) -> None:
         self._known: LRUCache[str, int] = LRUCache(cache_size)
         self.evicted_before = evicted_before
         self.parked = dict(parked or {})
@@ -94,7 +96,9 @@ class Batch:
         if known == _ABSENT and db_timestamp < self._state.evicted_before:
             return Verdict.DUPLICATE  # handled, and its offset is gone; also a first event
         if seq_nr == known + 1 or (known == _ABSENT and seq_nr == 1):
-            return Verdict.PARKED if self._state.parked and source_id in self._state.parked else Verdict.ACCEPTED
+            return (
+                Verdict.PARKED if self._state.parked and source_id in self._state.parked else Verdict.ACCEPTED
+            )
         if seq_nr <= known:
             return Verdict.DUPLICATE
         if source_id in self._state.parked:

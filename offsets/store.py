@@ -1,4 +1,4 @@
-"""Where a projection stands, in the database: every call is one line of SQL; ``_in_tx`` needs the batch's transaction."""
+"""Where a projection stands, in the database. Every call is one line of SQL; ``_in_tx`` needs the transaction."""
 
 from __future__ import annotations
 
@@ -103,7 +103,13 @@ async def read_ranges(session: Session, projection_id: int) -> list[RangeStatus]
 
 
 async def claim(
-    session: Session, projection_id: int, min_slice: int, owner: str, lease: timedelta, *, take_over: bool = False
+    session: Session,
+    projection_id: int,
+    min_slice: int,
+    owner: str,
+    lease: timedelta,
+    *,
+    take_over: bool = False,
 ) -> Claim | None:
     """Claim the range that starts at ``min_slice``; None while another owner's lease runs, unless taken over."""
     row = await session.fetchrow(_CLAIM, projection_id, min_slice, owner, lease, take_over)
@@ -159,7 +165,12 @@ class OffsetStore:
         return {row["source_id"]: row["seq_nr"] for row in rows}
 
     async def save_in_tx(
-        self, session: Session, batch: str, horizon: datetime, import_id: int, last: Mapping[str, EventEnvelope]
+        self,
+        session: Session,
+        batch: str,
+        horizon: datetime,
+        import_id: int,
+        last: Mapping[str, EventEnvelope],
     ) -> None:
         """
         Store a batch's progress in the transaction of its effects.
@@ -176,7 +187,9 @@ class OffsetStore:
             OffsetOvertaken: A source was already past the batch.
             TransactionEnded: This is not the transaction that was begun.
         """
-        envelopes = [last[source_id] for source_id in sorted(last)]  # one order: two holders must not deadlock
+        envelopes = [
+            last[source_id] for source_id in sorted(last)
+        ]  # one order: two holders must not deadlock
         with _own_errors():
             await session.execute(
                 _SAVE,

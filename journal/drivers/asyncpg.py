@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import asyncpg
 
@@ -52,7 +52,9 @@ class AsyncpgSession(BaseSession):
         self._check(sql)
         return await self._run(self.connection.fetchval(sql, *args))
 
-    async def copy_rows(self, table: tuple[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    async def copy_rows(
+        self, table: tuple[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
         schema, name = table
         copy = self.connection.copy_records_to_table
         await self._run(copy(name, schema_name=schema, columns=list(columns), records=rows))
@@ -64,7 +66,7 @@ class AsyncpgDatabase(BaseDatabase):
     errors = _ERRORS
 
     @classmethod
-    async def connect(cls, dsn: str, settings: ConnectionSettings) -> AsyncpgDatabase:
+    async def connect(cls, dsn: str, settings: ConnectionSettings) -> Self:
         """Open the pool; raises DatabaseUnavailable when no connection can be had."""
         with translated(*_ERRORS, ValueError):
             pool = await asyncpg.create_pool(

@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from journal.drivers.failures import translate
 from journal.drivers.session import OwnedSession, Session
@@ -17,7 +17,8 @@ from journal.settings import ConnectionSettings
 T = TypeVar("T")
 
 _TRANSACTION_CONTROL = re.compile(
-    r"\s*(begin|start\s+transaction|commit|end|rollback(?!\s+to)|abort|prepare\s+transaction)\b", re.IGNORECASE
+    r"\s*(begin|start\s+transaction|commit|end|rollback(?!\s+to)|abort|prepare\s+transaction)\b",
+    re.IGNORECASE,
 )
 
 
@@ -43,8 +44,8 @@ class BaseSession(ABC):
     def _check(sql: str) -> None:
         if _TRANSACTION_CONTROL.match(sql):
             raise DatabaseError(
-                f"{sql.split()[0].upper()} is not for this session: the library begins and ends its transaction; "
-                "use session.savepoint() to undo a part"
+                f"{sql.split(maxsplit=1)[0].upper()} is not for this session: the library begins and ends its "
+                "transaction; use session.savepoint() to undo a part"
             )
 
     async def _run(self, call: Awaitable[T]) -> T:
@@ -62,7 +63,9 @@ class BaseSession(ABC):
             await self._run(self._control("BEGIN"))
         else:
             # One round trip; bytes.fromhex, because a statement of several parts takes no arguments.
-            await self._run(self._control(f"BEGIN; SET LOCAL projections.batch = '{bytes.fromhex(mark).hex()}'"))
+            await self._run(
+                self._control(f"BEGIN; SET LOCAL projections.batch = '{bytes.fromhex(mark).hex()}'")
+            )
 
     async def commit(self) -> None:
         await self._run(self._control("COMMIT"))
@@ -97,6 +100,11 @@ class BaseDatabase(ABC):
         self._pool = pool
         self._dsn = dsn
         self._settings = settings
+
+    @classmethod
+    @abstractmethod
+    async def connect(cls, dsn: str, settings: ConnectionSettings) -> Self:
+        """Open the pool; raises DatabaseUnavailable when no connection can be had."""
 
     @abstractmethod
     def session(self) -> AbstractAsyncContextManager[OwnedSession]: ...
@@ -133,7 +141,9 @@ class BaseDatabase(ABC):
 
     def _pool_is_full(self) -> TimeoutError:
         size, wait = self._settings.max_connections, self._settings.pool_timeout.total_seconds()
-        return TimeoutError(f"all {size} connections of the pool were in use for {wait:g} s: raise max_connections")
+        return TimeoutError(
+            f"all {size} connections of the pool were in use for {wait:g} s: raise max_connections"
+        )
 
     async def close(self) -> None:
         await self._pool.close()

@@ -21,12 +21,21 @@ from journal.errors import (
 )
 
 # Raised by the functions in sql/ with RAISE ... USING ERRCODE; sql/README.md lists them.
-_CONFLICT, _EVENT_ID_CONFLICT, _INVALID_EVENT = "PJ001", "PJ002", "PJ003"
+_CONFLICT = "PJ001"
+_OWN: dict[str, type[ProjectionsError]] = {
+    "PJ002": EventIdConflict,
+    "PJ003": InvalidEvent,
+    "PJ030": SchemaError,
+}
 
 _MISSING_OBJECT = {"3F000", "42P01", "42883"}  # schema, table, function
+_OF_THE_CLIENT = {
+    "DataError",
+    "ProgrammingError",
+    "NotSupportedError",
+}  # refused by the driver, nothing was sent
 _UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300", "25P03"}
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*@|(password\s*=\s*)('[^']*'|\S+)", re.IGNORECASE)
-
 
 
 def hide_password(text: str) -> str:
@@ -58,27 +67,36 @@ def translate(error: BaseException) -> ProjectionsError:
             detail = getattr(diagnostics, "message_detail", None) or getattr(cause, "detail", None)
             return _from_sqlstate(sqlstate, hide_password(str(message)), detail)
     reason = hide_password(str(error)).strip() or type(error).__name__
+    if isinstance(error, ValueError | TypeError) or type(error).__name__ in _OF_THE_CLIENT:
+        return DatabaseError(reason)
     return DatabaseUnavailable(f"no connection to the database: {reason}")
 
 
 def _from_sqlstate(sqlstate: str, message: str, detail: str | None) -> ProjectionsError:
     if sqlstate == _CONFLICT and detail:
         return AppendConflict(**json.loads(detail))
-    if sqlstate == _EVENT_ID_CONFLICT:
-        return EventIdConflict(message)
-    if sqlstate == _INVALID_EVENT:
-        return InvalidEvent(message)
+    if kind := _OWN.get(sqlstate):
+        return kind(message)
     if sqlstate in _MISSING_OBJECT and "projections" in message:
-        return SchemaError(f"{message}: run `projections schema install`, or `schema upgrade`, on this database")
-    if sqlstate == "25006":
-        return ReadOnlyDatabase(f"the database takes no writes: {message}", sqlstate=sqlstate)
-    if sqlstate == "42501":
-        return MissingPrivilege(
-            f"{message}: grant the role projections_writer, projections_worker or projections_reader", sqlstate=sqlstate
+        return SchemaError(
+            f"{message}: run `projections schema install`, or `schema upgrade`, on this database"
         )
-    if sqlstate in _UNAVAILABLE or sqlstate.startswith(("08", "28")) or sqlstate == "3D000":
-        return DatabaseUnavailable(f"no connection to the database: {message}", sqlstate=sqlstate)
-    return DatabaseError(message, sqlstate=sqlstate)
+    kind, text = _kind_of(sqlstate)
+    return kind(text.format(message), sqlstate=sqlstate)
+
+
+def _kind_of(sqlstate: str) -> tuple[type[DatabaseError], str]:
+    """The kind of error that a code of PostgreSQL is, and how to say it."""
+    if sqlstate == "25006":
+        return ReadOnlyDatabase, "the database takes no writes: {}"
+    if sqlstate == "42501":
+        return (
+            MissingPrivilege,
+            "{}: grant the role projections_writer, projections_worker or projections_reader",
+        )
+    if sqlstate in _UNAVAILABLE or sqlstate.startswith(("08", "28")):
+        return DatabaseUnavailable, "no connection to the database: {}"
+    return DatabaseError, "{}"
 
 
 @contextmanager

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from journal.drivers.asyncpg import AsyncpgDatabase
+from journal.drivers.base import BaseDatabase
 from journal.drivers.psycopg import PsycopgDatabase
 from journal.drivers.session import Database
 from journal.settings import ConnectionSettings
 
-_DRIVERS = {"asyncpg": AsyncpgDatabase, "psycopg": PsycopgDatabase}
+_DRIVERS: dict[str, type[BaseDatabase]] = {"asyncpg": AsyncpgDatabase, "psycopg": PsycopgDatabase}
 
 
 @asynccontextmanager

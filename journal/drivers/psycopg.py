@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import psycopg
 import psycopg_pool
@@ -28,7 +28,9 @@ class PsycopgSession(BaseSession):
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open, also a failed one."""
-        return not self.connection.closed and self.connection.info.transaction_status != TransactionStatus.IDLE
+        return (
+            not self.connection.closed and self.connection.info.transaction_status != TransactionStatus.IDLE
+        )
 
     async def _control(self, sql: str) -> None:
         await self.connection.execute(sql)
@@ -41,7 +43,7 @@ class PsycopgSession(BaseSession):
 
     async def execute(self, sql: str, *args: Any) -> int:
         cursor = await self._cursor(sql, args)
-        return max(cursor.rowcount, 0)
+        return max(int(cursor.rowcount), 0)
 
     async def executemany(self, sql: str, args: Sequence[Sequence[Any]]) -> None:
         self._check(sql)
@@ -60,7 +62,9 @@ class PsycopgSession(BaseSession):
         row = await self._run(cursor.fetchone())
         return None if row is None else row[0]
 
-    async def copy_rows(self, table: tuple[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    async def copy_rows(
+        self, table: tuple[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
         statement = pgsql.SQL("COPY {} ({}) FROM STDIN").format(
             pgsql.Identifier(*table), pgsql.SQL(", ").join(map(pgsql.Identifier, columns))
         )
@@ -78,7 +82,7 @@ class PsycopgDatabase(BaseDatabase):
     errors = _ERRORS
 
     @classmethod
-    async def connect(cls, dsn: str, settings: ConnectionSettings) -> PsycopgDatabase:
+    async def connect(cls, dsn: str, settings: ConnectionSettings) -> Self:
         """Open the pool; raises DatabaseUnavailable when no connection can be had."""
         timeout = settings.connect_timeout.total_seconds()
         arguments: dict[str, Any] = {

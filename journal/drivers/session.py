@@ -45,7 +45,9 @@ class Session(Protocol):
         """Run a query; returns the first column of its first row, or None."""
         ...
 
-    async def copy_rows(self, table: tuple[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    async def copy_rows(
+        self, table: tuple[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
         """Load rows with ``COPY`` into ``(schema, table)``: the fastest way in."""
         ...
 
