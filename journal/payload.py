@@ -125,7 +125,7 @@ def _refuse_constant(name: str) -> None:
 
 def _checked_float(text: str) -> float:
     if math.isinf(number := float(text)):
-        raise ValueError(f"number {text} is beyond what a float holds; use a string")
+        raise ValueError(f"number {text[:40]} is beyond what a float holds; use a string")
     return number
 
 
@@ -210,4 +210,4 @@ def _decode_older(model: type[Model], current: EventType, envelope: EventEnvelop
 
 
 def _named(envelope: EventEnvelope) -> str:
-    return f"event {envelope.event_type!r} of source {envelope.source_id!r}, seq_nr {envelope.seq_nr},"
+    return f"event {envelope.event_type!r} of source {envelope.source_id!r}, seq_nr {envelope.seq_nr}"
