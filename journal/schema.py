@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +16,7 @@ from journal.catalogue import compare, read_catalogue
 from journal.drivers.identifiers import quote
 from journal.drivers.session import Session
 from journal.drivers.sync import connect_sync
-from journal.errors import DatabaseError, MissingPrivilege, SchemaError
+from journal.errors import MissingPrivilege, SchemaError
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -38,7 +36,6 @@ __all__ = [
     "verify",
 ]
 
-_GUARD_REFUSED = "PJ030"
 _MIGRATION = re.compile(r"(\d{4})_\w+\.sql")
 _INCLUDE = re.compile(r"^\\ir (\S+)$", re.MULTILINE)
 _PSQL_LINE = re.compile(r"^\\.*$", re.MULTILINE)
@@ -114,7 +111,7 @@ def install(dsn: str, *, root: Path | None = None) -> list[str]:
         SchemaError: Another version is installed, or the database can not hold the schema.
         DatabaseError: The database refused.
     """
-    with _connected(dsn) as connection:
+    with connect_sync(dsn) as connection:
         return _run(connection, script(root))
 
 
@@ -134,7 +131,7 @@ def upgrade(dsn: str, *, root: Path | None = None) -> list[str]:
         SchemaError: Nothing is installed, or a newer version is.
         DatabaseError: The database refused, or a lock could not be had in time.
     """
-    with _connected(dsn) as connection:
+    with connect_sync(dsn) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('slice-projections'), hashtext('schema'))")
         version = _version(connection)
         if version is None:
@@ -165,7 +162,7 @@ def contents(dsn: str) -> Contents:
         SchemaError: The schema is not installed.
         DatabaseError: The database refused.
     """
-    with _connected(dsn) as connection:
+    with connect_sync(dsn) as connection:
         if _value(connection, "SELECT to_regnamespace('projections')") is None:
             raise SchemaError(_NOT_INSTALLED)
         found = connection.execute((sql_root() / "contents.sql").read_bytes()).fetchall()
@@ -190,14 +187,14 @@ def uninstall(dsn: str) -> None:
     Raises:
         DatabaseError: The database refused, or something was still using the tables after 10 seconds.
     """
-    with _connected(dsn) as connection:
+    with connect_sync(dsn) as connection:
         connection.execute(_LOCK_TIMEOUT)
         connection.execute("DROP SCHEMA IF EXISTS projections CASCADE")
 
 
 def installed_version(dsn: str) -> int | None:
     """The version of the schema in a database, None where it is not installed."""
-    with _connected(dsn) as connection:
+    with connect_sync(dsn) as connection:
         return _version(connection)
 
 
@@ -224,18 +221,6 @@ def _other_version(found: int, wanted: int) -> str:
     else:
         relation, remedy = "older", "run `projections schema upgrade`"
     return f"this database has schema version {found}, {relation} than this library's {wanted}: {remedy}"
-
-
-@contextmanager
-def _connected(dsn: str) -> Iterator[Connection[tuple[Any, ...]]]:
-    """A connection on which a refusal by guard.sql is a SchemaError."""
-    try:
-        with connect_sync(dsn) as connection:
-            yield connection
-    except DatabaseError as error:
-        if error.sqlstate != _GUARD_REFUSED:
-            raise
-        raise SchemaError(str(error)) from error
 
 
 def _run(connection: Connection[tuple[Any, ...]], text: str) -> list[str]:
@@ -280,7 +265,7 @@ def verify(dsn: str, *, root: Path | None = None) -> list[str]:
         DatabaseError: The database refused.
     """
     folder = root or sql_root()
-    with _connected(dsn) as connection:
+    with connect_sync(dsn) as connection:
         version, latest = _version(connection), max(_migrations(folder))
         if version is None:
             return [_NOT_INSTALLED]
