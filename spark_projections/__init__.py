@@ -1,0 +1,1 @@
+"""Batch projections on Spark: empty in this version."""
