@@ -1,9 +1,9 @@
 """
 How a reader of slices loses no late commit: pure state machines, no I/O.
 
-A timestamp is taken before its transaction commits, so an event may appear behind the reader's position. A state
-machine says what to read next and is told what was found; ``horizon`` is the time before which nothing can appear
-any more, and everything has been read: where a restart begins.
+A timestamp is taken before its transaction commits, so an event may appear behind the reader's position. A
+state machine says what to read next and is told what was found; ``horizon`` is the time before which nothing
+can appear any more, and everything has been read: where a restart begins.
 
 docs/decisions/backtracking.md has the argument and the measurements.
 """
@@ -28,13 +28,17 @@ class WritersPoll:
 
     Args:
         polled_at: The database's time, from before the list of holders was made.
-        holders: Transactions that hold the append lock; a leading ``p`` marks one without a process (prepared).
+        holders: Transactions that hold the append lock; a leading ``p`` marks one that is prepared.
         imports: Imports of history since the poll before: the time of their oldest event, by number.
+        asked_at: The reader's own steady clock before it polled, in seconds.
+        told_at: The same clock when it had the answer.
     """
 
     polled_at: datetime
     holders: frozenset[str] = frozenset()
     imports: Mapping[int, datetime] = field(default_factory=dict)
+    asked_at: float = 0.0
+    told_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,9 @@ Step: TypeAlias = Poll | ReadKeys | ReadEvents
 
 class Backtracking(Protocol):
     """What to read next, so that nothing is lost."""
+
+    import_id: int
+    """The last import that the horizon accounts for."""
 
     @property
     def horizon(self) -> datetime:
@@ -107,10 +114,11 @@ class WriterLockBacktracking:
     """
     Backtracking that knows which transactions are in flight, by the lock that every append takes first.
 
-    An event that is not visible after a poll belongs to a transaction that the poll saw, or to one that took the lock,
-    and so read the clock, after it. A transaction that a poll is the first to see did not hold the lock at the poll
-    before: its timestamps are not older than that. So when one ends, reading again from its lower bound finds all of
-    its events, and when none ends, from the time of the poll before: a short transaction can begin and end unseen.
+    An event that is not visible after a poll belongs to a transaction that the poll saw, or to one that took
+    the lock, and so read the clock, after it. A transaction that a poll is the first to see did not hold the
+    lock at the poll before: its timestamps are not older than that. So when one ends, reading again from its
+    lower bound finds all of its events, and when none ends, from the time of the poll before: a short
+    transaction can begin and end unseen.
 
     Args:
         start: The stored horizon.
@@ -118,9 +126,12 @@ class WriterLockBacktracking:
         import_id: The last import that ``start`` accounts for.
     """
 
-    def __init__(self, start: datetime, *, margin: timedelta = timedelta(milliseconds=20), import_id: int = 0) -> None:
+    def __init__(
+        self, start: datetime, *, margin: timedelta = timedelta(milliseconds=20), import_id: int = 0
+    ) -> None:
         self._margin = margin
         self._polled_at = start
+        self._asked_at: float | None = None
         self._bounds: dict[str, datetime] = {}
         self._poll: WritersPoll | None = None
         self._window: _Window | None = None
@@ -155,11 +166,10 @@ class WriterLockBacktracking:
         )
 
     def polled(self, poll: WritersPoll) -> None:
-        if poll.polled_at < self._polled_at:
-            self._clock_went_back(poll.polled_at)
+        self._look_for_a_clock_that_went_back(poll)
         for number, oldest in poll.imports.items():
             if number > self.import_id:
-                # As if a writer of that time had just ended; the horizon goes back until it has been read again.
+                # As if a writer of that time had just ended; the horizon goes back until that has been read.
                 self._bounds[f"import {number}"] = oldest
                 self.import_id = number
         gone = [bound for holder, bound in self._bounds.items() if holder not in poll.holders]
@@ -170,11 +180,18 @@ class WriterLockBacktracking:
         else:
             self._window_is_read()
 
-    def _clock_went_back(self, now: datetime) -> None:
-        """Events to come may be stamped before what was read: everything since then is read again."""
-        self._position = min(self._position, Position.before(now - self._margin))
-        self._polled_at = now
-        self._bounds = {holder: min(bound, now) for holder, bound in self._bounds.items()}
+    def _look_for_a_clock_that_went_back(self, poll: WritersPoll) -> None:
+        """
+        Lower all bounds to what the clock may have shown since the poll before.
+
+        It went back by more than the margin when it shows less time gone by than the reader's own clock.
+        Events were stamped from the moment of that step on, which is no longer ago than the poll before.
+        """
+        asked_at = poll.told_at if self._asked_at is None else self._asked_at
+        earliest = poll.polled_at - timedelta(seconds=poll.told_at - asked_at)
+        if earliest < self._polled_at - self._margin:
+            self._polled_at = earliest
+            self._bounds = {holder: min(bound, earliest) for holder, bound in self._bounds.items()}
 
     def keys_read(self, last: Position | None, *, full: bool) -> None:
         if self._window is not None and full and last is not None:
@@ -192,7 +209,7 @@ class WriterLockBacktracking:
                 holder: self._bounds.get(holder, unknown if holder.startswith("p") else self._polled_at)
                 for holder in self._poll.holders
             }
-            self._polled_at = self._poll.polled_at
+            self._polled_at, self._asked_at = self._poll.polled_at, self._poll.asked_at
         self._poll = self._window = None
         self._forward = True
         self._at_end = False
@@ -213,9 +230,10 @@ class IntervalBacktracking:
     """
     Backtracking where the database can not tell what is in flight: replicas, Yugabyte, Cockroach.
 
-    Reads what is older than ``behind``, and reads everything once more when it is ``late_by`` old. A transaction that
-    commits more than ``late_by`` after its timestamp was taken is missed: nothing here can know of it. (Pekko's rule;
-    its window and triggers are replaced by one moving second reader, and its horizon is that reader's place.)
+    Reads what is older than ``behind``, and reads everything once more when it is ``late_by`` old. A
+    transaction that commits more than ``late_by`` after its timestamp was taken is missed: nothing here can
+    know of it. (Pekko's rule; its window and triggers are replaced by one moving second reader, and its
+    horizon is that reader's place.)
 
     Args:
         start: The stored horizon.
@@ -260,7 +278,7 @@ class IntervalBacktracking:
             return ReadEvents(self._position, self._now - self._behind)
         return Poll()
 
-    def unchanged(self, poll: WritersPoll) -> bool:
+    def unchanged(self, poll: WritersPoll) -> bool:  # noqa: ARG002 - it tells nothing about writers
         return False
 
     def polled(self, poll: WritersPoll) -> None:
@@ -269,7 +287,8 @@ class IntervalBacktracking:
                 self._second = min(self._second, Position.before(oldest))
                 self.import_id = number
         self._now = poll.polled_at
-        settled = min(self._position.db_timestamp, self._now - self._late_by)
+        # What was stamped at that very time may still commit.
+        settled = min(self._position.db_timestamp, self._now - self._late_by - _INSTANT)
         if self._second.db_timestamp < settled and self._now - self._second_run_at >= self._every:
             self._until, self._second_run_at = settled, self._now
         self._forward = True
@@ -279,7 +298,8 @@ class IntervalBacktracking:
             self._second = last
         elif self._until is not None:
             # Everything up to and including this time has been read again.
-            self._second, self._until = max(self._second, last or self._second, Position.before(self._until)), None
+            self._second = max(self._second, last or self._second, Position.before(self._until))
+            self._until = None
 
     def events_read(self, last: Position | None, *, full: bool) -> None:
         before = self._position
@@ -289,7 +309,6 @@ class IntervalBacktracking:
         if not full:
             self._position = max(self._position, Position.before(self._now - self._behind))
         if self._second >= before:
-            # What was old enough when it was read first need not be read again: catching up costs one reading.
+            # What was old enough when it was read first is not read again: catching up costs one reading.
             old_enough = Position.before(self._now - self._late_by)
             self._second = max(self._second, min(self._position, old_enough))
-

@@ -1,8 +1,8 @@
 """
 One poll of the writers for all ranges of a process: quick while something happens, slow while nothing does.
 
-A range that has used one poll waits for the next; those in between it may leave out (journal/backtracking.py says why
-that is safe). A notification ends the wait at once; a lost one costs latency, nothing else.
+A range that has used one poll waits for the next; those in between it may leave out (journal/backtracking.py
+says why that is safe). A notification ends the wait at once; a lost one costs latency, nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from journal.backtracking import WritersPoll
@@ -38,7 +38,7 @@ class PollPacing:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A poll as one range sees it: the n-th, and the newest event of its entity type after its place, if any."""
+    """A poll as one range sees it: the n-th, and the newest event of its type after its place, if any."""
 
     number: int
     poll: WritersPoll
@@ -58,6 +58,7 @@ class WritersPoller:
         self._database = database
         self._pacing = pacing or PollPacing()
         self._places: dict[object, tuple[str, datetime, int]] = {}
+        self._covered: set[object] = set()
         self._one_at_a_time = asyncio.Lock()
         self._woken = asyncio.Event()
         self._number = 0
@@ -93,17 +94,19 @@ class WritersPoller:
         """
         self._places[who] = (entity_type, place, import_id)
         async with self._one_at_a_time:
-            if self._number <= after or self._row is None:
+            # A poll from before this range asked may leave out imports and events that only it has not seen.
+            if self._number <= after or who not in self._covered:
                 await self._wait()
                 await self._poll()
         assert self._row is not None  # noqa: S101 - set by _poll
         poll, import_types, newest = self._row
         imports = {n: t for n, t in poll.imports.items() if n > import_id and import_types[n] == entity_type}
-        return Look(self._number, WritersPoll(poll.polled_at, poll.holders, imports), newest.get(entity_type))
+        return Look(self._number, replace(poll, imports=imports), newest.get(entity_type))
 
     def forget(self, who: object) -> None:
         """A range has stopped: its place no longer matters."""
         self._places.pop(who, None)
+        self._covered.discard(who)
 
     async def _wait(self) -> None:
         loop = asyncio.get_running_loop()
@@ -122,13 +125,18 @@ class WritersPoller:
         for entity_type, place, _ in self._places.values():
             places[entity_type] = min(place, places.get(entity_type, place))
         import_id = min(known for _, _, known in self._places.values())
+        covered = set(self._places)
         async with self._database.session() as session:
+            asked_at = asyncio.get_running_loop().time()
             row = await session.fetchrow(_POLL, import_id, list(places), list(places.values()))
+            told_at = asyncio.get_running_loop().time()
         assert row is not None  # noqa: S101 - the function returns one row
         imports = dict(zip(row["import_ids"], row["imported_from"], strict=True))
         newest = dict(zip(places, row["newest_events"], strict=True))
         types = dict(zip(row["import_ids"], row["import_types"], strict=True))
-        self._row = WritersPoll(row["polled_at"], frozenset(row["holders"]), imports), types, newest
+        poll = WritersPoll(row["polled_at"], frozenset(row["holders"]), imports, asked_at, told_at)
+        self._row = poll, types, newest
+        self._covered = covered
         self._number += 1
         self._polled_at = asyncio.get_running_loop().time()
         if any(newest.values()):
@@ -137,7 +145,7 @@ class WritersPoller:
 
 class Notifier:
     """
-    Wakes readers after appends, at most once in a few milliseconds: for writers that want their events seen at once.
+    Wakes readers after appends, at most once in a few milliseconds, so that events are seen at once.
 
     Never call it inside the appending transaction: NOTIFY takes a lock of the whole database at commit.
 

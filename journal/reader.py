@@ -32,9 +32,14 @@ class Key(NamedTuple):
     db_timestamp: datetime
     slice: int
 
+    @property
+    def position(self) -> Position:
+        """Its place in the order of the log."""
+        return Position(self.db_timestamp, self.slice, self.source_id, self.seq_nr)
+
 
 def _envelopes(rows: Sequence[Row], origin: Origin = Origin.QUERY) -> list[EventEnvelope]:
-    return [EventEnvelope(*row.values(), origin) for row in rows]
+    return [EventEnvelope._make((*row.values(), origin)) for row in rows]
 
 
 async def read_source(
@@ -84,7 +89,8 @@ async def current_events(
     """
     Events of a range of slices that are in the log now, in the order of time; ends with the last.
 
-    Events whose transaction has not committed yet are not among them; :func:`offsets.live_events` waits for those.
+    Events whose transaction has not committed yet are not among them; :func:`offsets.live_events` waits for
+    those.
 
     Args:
         database: Where to read.
@@ -95,18 +101,16 @@ async def current_events(
     async with database.session() as session:
         until = await session.fetchval(_NOW)
         reader = SliceReader(entity_type, slices)
-        position, page = Position.before(start), [None]
-        while page:
-            page = await reader.events(session, position, until)
+        position = Position.before(start)
+        while page := await reader.events(session, position, until):
             for envelope in page:
                 yield envelope
-            if page:
-                position = page[-1].position
+            position = page[-1].position
 
 
 class SliceReader:
     """
-    The queries that read a range of slices; a page starts after a position and holds at most ``page_size`` rows.
+    The queries that read a range of slices; a page starts after a position and has up to ``page_size`` rows.
 
     Args:
         entity_type: The kind of sources to read.
@@ -121,7 +125,8 @@ class SliceReader:
 
     async def events(self, session: Session, after: Position, until: datetime) -> list[EventEnvelope]:
         """The next events, up to and including the time ``until``."""
-        return _envelopes(await session.fetch(_EVENTS, self.entity_type, *self.slices, *after, until, self.page_size))
+        page = (self.entity_type, *self.slices, *after, until, self.page_size)
+        return _envelopes(await session.fetch(_EVENTS, *page))
 
     async def keys(self, session: Session, after: Position, until: datetime) -> list[Key]:
         """The keys of the next events, without their payload: what backtracking compares."""
@@ -142,7 +147,9 @@ class SliceReader:
             async for envelope in read_source(session, source_id, first=first, last=last)
         ]
 
-    async def predecessors(self, session: Session, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], datetime]:
+    async def predecessors(
+        self, session: Session, keys: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], datetime]:
         """When the event before each (source_id, seq_nr) was written; nothing for one that was deleted."""
         rows = await session.fetch(_PREDECESSORS, [k[0] for k in keys], [k[1] for k in keys])
         return {(row["source_id"], row["seq_nr"]): row["db_timestamp"] for row in rows}

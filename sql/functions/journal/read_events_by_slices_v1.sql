@@ -38,5 +38,7 @@ AS $$
         > (p_after_timestamp, p_after_slice::smallint, p_after_source_id, p_after_seq_nr)
     AND e.slice BETWEEN p_min_slice AND p_max_slice
     ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
-    LIMIT p_limit
+    -- A limit that the planner does not know: where it expects fewer rows than that (statistics lag behind appends), it
+    -- would rather read and sort all that follow than walk the index.
+    LIMIT (SELECT p_limit)
 $$;
