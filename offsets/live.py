@@ -1,0 +1,193 @@
+"""Live reading without a projection: events as they are committed, remembered in memory alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
+
+from journal import (
+    ALL_SLICES,
+    Backtracking,
+    Database,
+    EventEnvelope,
+    Key,
+    Origin,
+    Poll,
+    ReadEvents,
+    ReadKeys,
+    Session,
+    SliceRange,
+    SliceReader,
+    WriterLockBacktracking,
+    WritersPoller,
+    read_source,
+)
+from offsets.state import Batch, OffsetState, Verdict
+
+_BEGIN = """
+SELECT clock_timestamp() AS now, coalesce(max(import_id), 0) AS import_id FROM projections.imports
+"""
+_UNBOUNDED = 2**63
+_REFRESH_SECONDS = 1.0
+_REMEMBERED = timedelta(minutes=1)
+"""How far behind the horizon sources are remembered; small against this, the clock may also step back."""
+
+
+async def live_events(
+    database: Database,
+    entity_type: str,
+    slices: SliceRange = ALL_SLICES,
+    *,
+    start: datetime | None = None,
+    backtracking: Callable[[datetime], Backtracking] = WriterLockBacktracking,
+    poller: WritersPoller | None = None,
+) -> AsyncIterator[EventEnvelope]:
+    """
+    Events of a range of slices, for ever: those in the log since ``start``, then new ones as they commit.
+
+    Every event comes once, and each source's in order without gaps, also when its transaction commits long
+    after later ones were read. Nothing is stored: who must not miss events while being away needs a
+    projection. History that is imported with times more than a minute behind what was settled is left out.
+    Memory grows with the sources of the last minute and of the transactions in flight, not with the log.
+
+    Args:
+        database: Where to read; the primary, for what the default backtracking relies on.
+        entity_type: The kind of sources.
+        slices: Range of slices.
+        start: Leave out events with a timestamp before this; by default the database's time when it begins.
+        backtracking: Makes the state machine from ``start``, such as :class:`journal.IntervalBacktracking`.
+        poller: Share one among the readers of a process; by default one of its own that hears notifications.
+    """
+    async with AsyncExitStack() as stack:
+        if poller is None:
+            poller = WritersPoller(database)
+            await stack.enter_async_context(poller.listening())
+        async with database.session() as session:
+            begin = await session.fetchrow(_BEGIN)
+        assert begin is not None  # noqa: S101 - an aggregate has one row
+        since = begin["now"] if start is None else start
+        machine = backtracking(since)
+        # What was imported up to now is found by reading from the start.
+        machine.import_id = begin["import_id"]
+        reader = _LiveReader(database, SliceReader(entity_type, slices), machine, poller, since)
+        stack.callback(poller.forget, reader)
+        while True:
+            for envelope in await reader.step():
+                yield envelope
+
+
+class _LiveReader:
+    def __init__(
+        self,
+        database: Database,
+        reader: SliceReader,
+        machine: Backtracking,
+        poller: WritersPoller,
+        start: datetime,
+    ) -> None:
+        self._database = database
+        self._reader = reader
+        self._machine = machine
+        self._poller = poller
+        self._state = OffsetState(_UNBOUNDED, start)
+        self._last: dict[str, datetime] = {}
+        self._look = 0
+        self._used_poll_at = float("-inf")
+
+    async def step(self) -> Sequence[EventEnvelope]:
+        """Do what the state machine says next; returns what is new, in order."""
+        size = self._reader.page_size
+        match self._machine.next_step():
+            case Poll():
+                await self._poll()
+                return ()
+            case ReadKeys(after, until):
+                async with self._database.session() as session:
+                    keys = await self._reader.keys(session, after, until)
+                    new = await self._accept(session, await self._reader.load(session, self._late(keys)))
+                last = keys[-1] if keys else None
+                self._machine.keys_read(last.position if last else None, full=len(keys) == size)
+            case ReadEvents(after, until):
+                async with self._database.session() as session:
+                    page = await self._reader.events(session, after, until)
+                    new = await self._accept(session, page)
+                self._machine.events_read(page[-1].position if page else None, full=len(page) == size)
+        self._forget_settled()
+        return new
+
+    async def _poll(self) -> None:
+        place = self._machine.position.db_timestamp
+        look = await self._poller.look(
+            self, self._reader.entity_type, place, self._look, self._machine.import_id
+        )
+        self._look = look.number
+        now = asyncio.get_running_loop().time()
+        nothing_new = look.newest is None or look.newest <= place
+        fresh = now - self._used_poll_at < _REFRESH_SECONDS
+        if not (nothing_new and fresh and self._machine.unchanged(look.poll)):
+            self._used_poll_at = now
+            self._machine.polled(look.poll)
+
+    def _batch(self, source_ids: Iterable[str]) -> Batch:
+        source_ids = set(source_ids)
+        self._state.loaded(self._state.unknown(source_ids), {})
+        batch = self._state.batch(source_ids)
+        self._state.forget(source_ids.difference(self._last))
+        return batch
+
+    def _late(self, keys: Sequence[Key]) -> list[Key]:
+        batch = self._batch(key.source_id for key in keys)
+        return [
+            key
+            for key in keys
+            if batch.validate(key.source_id, key.seq_nr, key.db_timestamp) is not Verdict.DUPLICATE
+        ]
+
+    async def _accept(self, session: Session, page: Sequence[EventEnvelope]) -> list[EventEnvelope]:
+        batch = self._batch(envelope.source_id for envelope in page)
+        accepted: list[EventEnvelope] = []
+        for envelope in page:
+            verdict = await self._verdict(session, batch, envelope)
+            if verdict is Verdict.GAP:
+                for missing in await self._missing(session, envelope, batch.known(envelope.source_id)):
+                    if await self._verdict(session, batch, missing) is Verdict.ACCEPTED:
+                        batch.accept(missing.source_id, missing.seq_nr)
+                        accepted.append(missing)
+                verdict = await self._verdict(session, batch, envelope)
+            if verdict is Verdict.ACCEPTED:
+                batch.accept(envelope.source_id, envelope.seq_nr)
+                accepted.append(envelope)
+        self._state.committed({e.source_id: e.seq_nr for e in accepted})
+        self._last.update({e.source_id: e.db_timestamp for e in accepted})
+        return accepted
+
+    async def _verdict(self, session: Session, batch: Batch, envelope: EventEnvelope) -> Verdict:
+        key = envelope.source_id, envelope.seq_nr
+        verdict = batch.validate(*key, envelope.db_timestamp)
+        if verdict is not Verdict.UNKNOWN_SOURCE:
+            return verdict
+        return batch.validate_unknown((await self._reader.predecessors(session, [key])).get(key))
+
+    async def _missing(self, session: Session, envelope: EventEnvelope, known: int) -> list[EventEnvelope]:
+        """What of a source comes before an event, back to where everything was delivered."""
+        found: list[EventEnvelope] = []
+        async for missing in read_source(
+            session, envelope.source_id, first=known + 1, last=envelope.seq_nr - 1, backwards=True
+        ):
+            if missing.db_timestamp < self._state.evicted_before:
+                break
+            found.append(missing._replace(origin=Origin.GAP))
+        return found[::-1]
+
+    def _forget_settled(self) -> None:
+        """Drop sources that no window reaches any more, now and then: it looks at all of them."""
+        bound = self._machine.horizon - _REMEMBERED
+        if bound < self._state.evicted_before + _REMEMBERED / 4:
+            return
+        settled = [source_id for source_id, at in self._last.items() if at < bound]
+        self._state.evicted_before = bound
+        self._state.forget(settled)
+        for source_id in settled:
+            del self._last[source_id]

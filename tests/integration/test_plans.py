@@ -1,0 +1,147 @@
+"""A page of a slice range is a walk along one index: nothing is sorted, wherever the page is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.fixtures.postgres import Databases
+
+EVENTS = 200_000
+PAGE = 1000
+BY_TIME = "(entity_type, db_timestamp, slice, source_id, seq_nr)"
+
+# Two closed partitions, one that is written, and the default one with nothing in it.
+PARTITIONS = """
+CREATE TABLE projections.events_1 PARTITION OF projections.events
+    FOR VALUES FROM ('2030-01-01T00:00:00Z') TO ('2030-01-01T00:01:00Z');
+CREATE TABLE projections.events_2 PARTITION OF projections.events
+    FOR VALUES FROM ('2030-01-01T00:01:00Z') TO ('2030-01-01T00:02:00Z');
+CREATE TABLE projections.events_3 PARTITION OF projections.events
+    FOR VALUES FROM ('2030-01-01T00:02:00Z') TO ('2030-01-01T01:00:00Z');
+"""
+FILL = f"""
+INSERT INTO projections.events (
+    db_timestamp, seq_nr, event_id, slice, version, source_id, entity_type, event_type, payload
+)
+SELECT
+    '2030-01-01T00:00:00Z'::timestamptz + n * interval '1 millisecond', n / 2000 + 1, gen_random_uuid(),
+    s.slice, 1, s.source_id, 'thing', 'happened', '{{"delay": 12}}'
+FROM generate_series(0, {EVENTS - 1}) AS n
+INNER JOIN (
+    SELECT m, md5(m::text) AS source_id, projections.slice_of_v1(md5(m::text)) AS slice
+    FROM generate_series(0, 1999) AS m
+) AS s ON s.m = n % 2000
+ORDER BY n
+"""
+FUNCTIONS = ["read_events_by_slices_v1", "read_keys_by_slices_v1"]
+# Begins at this part of the journal; a page of a narrow range there is cut short by its end.
+PLACES = {"beginning": 0.0, "middle": 0.5, "tail": 0.995}
+RANGES = {"all slices": (0, 1023), "a quarter": (256, 511), "16 slices": (512, 527)}
+
+
+@pytest.fixture(scope="module")
+def connection(databases: Databases, template: str) -> Iterator[psycopg.Connection[Any]]:
+    """A journal of 200,000 events of 2,000 sources, and the queries prepared as readers have them."""
+    with databases.fresh(template) as dsn, psycopg.connect(dsn, autocommit=True) as opened:
+        opened.execute(PARTITIONS)
+        opened.execute(FILL)
+        opened.execute("VACUUM (ANALYZE) projections.events")
+        prepare(opened)
+        yield opened
+
+
+def prepare(connection: psycopg.Connection[Any]) -> None:
+    for function in FUNCTIONS:
+        connection.execute(
+            f"PREPARE {function} (text, int, int, timestamptz, int, text, bigint, timestamptz, int) AS"
+            f" SELECT * FROM projections.{function}($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+        )
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
+
+
+def explain(
+    connection: psycopg.Connection[Any], function: str, place: str, slices: str
+) -> list[dict[str, Any]]:
+    at = sql.SQL("'2030-01-01T00:00:00Z'::timestamptz + {} * interval '1 millisecond'")
+    page = sql.SQL("EXECUTE {} ('thing', {}, {}, {}, -1, '', 0, '9998-12-31', {})").format(
+        sql.Identifier(function), *RANGES[slices], at.format(int(PLACES[place] * EVENTS)), PAGE
+    )
+    row = connection.execute(sql.SQL("EXPLAIN (ANALYZE, FORMAT json) ") + page).fetchone()
+    assert row is not None
+    return list(nodes(row[0][0]["Plan"]))
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("slices", RANGES)
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_a_page_walks_the_index_by_time_without_sorting(
+    connection: psycopg.Connection[Any], function: str, place: str, slices: str, mode: str
+) -> None:
+    connection.execute(f"SET plan_cache_mode = {mode}")
+
+    plan = explain(connection, function, place, slices)
+
+    assert_walks_the_index(connection, plan)
+
+
+@pytest.mark.parametrize("slices", RANGES)
+@pytest.mark.parametrize("place", PLACES)
+def test_the_sixth_page_of_a_prepared_statement_has_the_same_plan(
+    connection: psycopg.Connection[Any], place: str, slices: str
+) -> None:
+    connection.execute("SET plan_cache_mode = auto")
+
+    for _ in range(7):
+        plan = explain(connection, FUNCTIONS[0], place, slices)
+
+    assert_walks_the_index(connection, plan)
+
+
+def test_statistics_that_know_no_events_yet_do_not_change_the_plan(
+    databases: Databases, template: str
+) -> None:
+    with databases.fresh(template) as dsn, psycopg.connect(dsn, autocommit=True) as opened:
+        opened.execute(PARTITIONS)
+        opened.execute("ALTER TABLE projections.events_1 SET (autovacuum_enabled = off)")
+        opened.execute("ANALYZE projections.events")
+        opened.execute(FILL)
+        prepare(opened)
+
+        for function, slices in product(FUNCTIONS, RANGES):
+            assert_walks_the_index(opened, explain(opened, function, "beginning", slices))
+
+
+def assert_walks_the_index(connection: psycopg.Connection[Any], plan: list[dict[str, Any]]) -> None:
+    kinds = {node["Node Type"] for node in plan}
+    assert kinds <= {
+        "Result",
+        "Subquery Scan",
+        "Limit",
+        "Append",
+        "Merge Append",
+        "Index Scan",
+        "Index Only Scan",
+    }
+    indexes = {node["Index Name"] for node in plan if "Index Name" in node}
+    for index in indexes:
+        found = connection.execute(
+            "SELECT pg_get_indexdef(%s::regclass)", [f"projections.{index}"]
+        ).fetchone()
+        assert found is not None
+        assert found[0].endswith(BY_TIME)
+    scans = [node for node in plan if "Index Name" in node and node["Actual Loops"]]
+    # A merge looks at one row of each partition beyond its page; other slices are passed over in the index.
+    assert sum(node["Actual Rows"] * node["Actual Loops"] for node in scans) <= PAGE + len(scans)
+    assert sum(node.get("Rows Removed by Filter", 0) for node in scans) == 0
