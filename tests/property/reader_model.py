@@ -1,0 +1,275 @@
+"""
+Readers of the modelled journal, which take one statement at a time.
+
+Between any two statements anything may happen. A reader is a generator that yields there; dropping it is a
+crash, and only what it has saved is left.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import ClassVar
+
+from journal import Backtracking, Poll, Position, ReadEvents, ReadKeys, WriterLockBacktracking, WritersPoll
+from offsets import OffsetState, Verdict
+from tests.property.journal_model import MARGIN, SOURCES, Broken, RangeRow, World, slice_number
+
+REFRESH = 1.0
+"""Seconds after which a poll is used whatever it says."""
+IDLE_POLLS = 6
+"""Polls without news after which a reader has read all there is."""
+MOST_ROUNDS = 5000
+
+Machine = Callable[[datetime, int], Backtracking]
+
+
+class Reader:
+    """
+    The holder of one range, as a runner of projections works.
+
+    Args:
+        world: The database.
+        row: The range; what it says is where the reader starts.
+        machine: Makes the state machine from a stored horizon and import.
+        page_size: Rows of a page.
+    """
+
+    reads_before_it_polls: ClassVar[bool] = False
+
+    def __init__(self, world: World, row: RangeRow, machine: Machine, page_size: int) -> None:
+        self.world = world
+        self.row = row
+        self.machine = machine(row.horizon, row.import_id)
+        self.page_size = page_size
+        self.state = OffsetState(page_size, world.evicted_before)
+        self.used_at = -REFRESH
+        self.idle_polls = 0
+        self.noticed_at = -1.0
+        """Steady time of the last poll that counts and is saved."""
+        self._snapshot: list[Position] | None = None
+        self.statements = self._run()
+
+    def _report(self) -> None:
+        for source_id in SOURCES:
+            if self.row.holds(slice_number(source_id)):
+                self.world.reported[source_id] = max(self.world.reported[source_id], self.machine.horizon)
+
+    def _save(self) -> None:
+        self.row.horizon = self.machine.horizon
+        self.row.import_id = self.machine.import_id
+        self.noticed_at = self.used_at
+
+    def _run(self) -> Generator[None, bool, None]:
+        while True:
+            match self.machine.next_step():
+                case Poll():
+                    yield from self._poll()
+                case ReadKeys(after, until):
+                    keys = self._page(after, until)
+                    yield
+                    yield from self._look_up(keys)
+                    late = [k for k in keys if self._verdict(k) is not Verdict.DUPLICATE]
+                    yield from self._handle(late)
+                    self.machine.keys_read(keys[-1] if keys else None, full=len(keys) == self.page_size)
+                case ReadEvents(after, until):
+                    page = self._page(after, until)
+                    yield
+                    yield from self._handle(page)
+                    self.machine.events_read(page[-1] if page else None, full=len(page) == self.page_size)
+            self._report()
+            if (yield):
+                self._save()
+
+    def _page(self, after: Position, until: datetime) -> list[Position]:
+        log = self.world.log if self._snapshot is None else self._snapshot
+        page: list[Position] = []
+        for event in log[bisect_right(log, after) :]:
+            if len(page) == self.page_size or event.db_timestamp > until:
+                break
+            if self.row.holds(event.slice):
+                page.append(event)
+        return page
+
+    def _poll(self) -> Generator[None, bool, None]:
+        world, place = self.world, self.machine.position.db_timestamp
+        if self.reads_before_it_polls:
+            self._snapshot = list(world.log)
+            yield
+        asked_at, polled_at = world.steady, world.now
+        yield
+        newest, imports = world.newest_after(place), dict(world.imports)
+        yield
+        holders = world.holders()
+        yield
+        poll = WritersPoll(polled_at, holders, imports, asked_at, world.steady)
+        fresh = world.steady - self.used_at < REFRESH
+        nothing_new = newest is None or newest <= place
+        self.idle_polls = self.idle_polls + 1 if nothing_new else 0
+        if not (fresh and nothing_new and self.machine.unchanged(poll)):
+            self.used_at = asked_at
+            self.machine.polled(poll)
+
+    def _look_up(self, events: Sequence[Position]) -> Generator[None, bool, None]:
+        sources = {e.source_id for e in events}
+        unknown = self.state.unknown(sources)
+        self.state.loaded(unknown, {s: self.world.offsets[s][0] for s in unknown if s in self.world.offsets})
+        yield
+        # After the look-up: an offset that it did not find may have been evicted just before.
+        self.state.evicted_before = self.world.evicted_before
+        self._batch = self.state.batch(sources)
+
+    def _verdict(self, event: Position) -> Verdict:
+        verdict = self._batch.validate(event.source_id, event.seq_nr, event.db_timestamp)
+        if verdict is not Verdict.UNKNOWN_SOURCE:
+            return verdict
+        before = (e for e in self.world.by_source[event.source_id] if e.seq_nr == event.seq_nr - 1)
+        return self._batch.validate_unknown(next((e.db_timestamp for e in before), None))
+
+    def _handle(self, page: Sequence[Position]) -> Generator[None, bool, None]:
+        yield from self._look_up(page)
+        accepted: list[Position] = []
+        for event in page:
+            if (verdict := self._verdict(event)) is Verdict.GAP:
+                yield
+                for missing in self.world.by_source[event.source_id]:
+                    if missing.seq_nr < event.seq_nr:
+                        self._accept(missing, accepted)
+            if verdict is not Verdict.DUPLICATE:
+                self._accept(event, accepted)
+        yield
+        if accepted:
+            self.world.handle(accepted)
+            self._save()
+            yield
+            self.state.committed({e.source_id: e.seq_nr for e in accepted})
+
+    def _accept(self, event: Position, accepted: list[Position]) -> None:
+        if self._verdict(event) is Verdict.ACCEPTED:
+            self._batch.accept(event.source_id, event.seq_nr)
+            accepted.append(event)
+
+
+def writer_lock(start: datetime, import_id: int) -> Backtracking:
+    return WriterLockBacktracking(start, margin=MARGIN, import_id=import_id)
+
+
+class Play:
+    """
+    A world, its readers, and a program of what happens in which order.
+
+    Args:
+        machine: Makes the readers' state machine.
+        page_size: Rows of a page.
+        reader: The class of the readers.
+        late_by: As of :class:`World`.
+        steps_back: How far the clock may go back; 0 for never.
+        checks_horizon: Also fail where a horizon was reported too early, which comes before a loss.
+    """
+
+    def __init__(
+        self,
+        machine: Machine = writer_lock,
+        page_size: int = 3,
+        *,
+        reader: type[Reader] = Reader,
+        late_by: timedelta | None = None,
+        steps_back: timedelta = timedelta(0),
+        checks_horizon: bool = True,
+    ) -> None:
+        self.world = World(late_by=late_by, retention=max(MARGIN, 2 * steps_back))
+        if not checks_horizon:
+            self.world.allowance = None
+        self._machine, self._page_size, self._reader = machine, page_size, reader
+        self._steps_back = steps_back
+        self._stepped_at = -1.0
+        self.rows = [RangeRow(0, 1023)]
+        self._start_readers()
+
+    def _start_readers(self) -> None:
+        self.readers = [self._start(row) for row in self.rows]
+
+    def _start(self, row: RangeRow) -> Reader:
+        reader = self._reader(self.world, row, self._machine, self._page_size)
+        next(reader.statements)
+        return reader
+
+    def _may_restart(self) -> bool:
+        """A larger step of the clock has to be seen by a poll before a restart forgets the poll before it."""
+        return all(reader.noticed_at > self._stepped_at for reader in self.readers)
+
+    def run(self, program: Sequence[tuple[int, int, int]]) -> None:
+        """Run a program, end what is open, let the readers read to the end, and check the invariants."""
+        for code, a, b in program:
+            self._act(code, a, b)
+        for number, transaction in enumerate([*self.world.open, *self.world.prepared]):
+            self.world.commit(transaction) if number % 4 else self.world.end(transaction)
+        self.drain()
+        self.world.check_nothing_is_lost()
+
+    def drain(self) -> None:
+        """Let the readers poll until nothing is new; for longer where passing over polls has to end first."""
+        for reader in self.readers:
+            reader.idle_polls = 0
+        long = self._stepped_at >= 0 or self.world.late_by is not None
+        rounds = 0
+        while rounds < 60 * long or min(reader.idle_polls for reader in self.readers) < IDLE_POLLS:
+            rounds += 1
+            if rounds > MOST_ROUNDS:
+                raise Broken("a reader does not come to an end")
+            self.world.tick(timedelta(milliseconds=1 if not long else 30))
+            for reader in self.readers:
+                for _ in range(20):
+                    reader.statements.send(True)
+
+    def _act(self, code: int, a: int, b: int) -> None:
+        world = self.world
+        transaction = world.open[a % len(world.open)] if world.open else None
+        source_id = SOURCES[b % len(SOURCES)]
+        match code:
+            case 0:
+                world.tick(timedelta(microseconds=a * 100))
+            case 1:
+                world.tick(timedelta(milliseconds=a * b // 4))
+            case 2 if len(world.open) < 5:
+                world.append(world.begin(), source_id, 1 + a % 3)
+            case 3 if transaction:
+                world.append(transaction, source_id, 1 + a % 3)
+            case 4 | 5 if transaction:
+                world.commit(transaction)
+            case 6 if transaction:
+                [world.end, world.undo, world.end, world.commit][b % 4](transaction)
+            case 7 if transaction:
+                world.prepare(transaction, keeps_name=b % 2 == 0)
+            case 8 if world.prepared:
+                [world.commit, world.end][b % 5 == 0](world.prepared[a % len(world.prepared)])
+            case 9 if len(world.open) < 5 and a % 2:
+                world.import_history(world.begin(), source_id, timedelta(milliseconds=a * b), 1 + a % 3)
+            case 10 if self._steps_back:
+                world.step_back(timedelta(milliseconds=a * b), self._steps_back)
+                if self._steps_back > MARGIN:
+                    self._stepped_at = world.steady
+            case 11 if self._may_restart():
+                index = a % len(self.readers)
+                self.readers[index] = self._start(self.rows[index])
+            case 12 if self._may_restart():
+                self._cut_anew(1 + b % 3)
+            case 13:
+                world.evict(self.rows)
+            case _:
+                reader = self.readers[a % len(self.readers)]
+                for _ in range(1 + b % 8):
+                    reader.statements.send(b % 3 != 0)
+
+    def _cut_anew(self, count: int) -> None:
+        """What set_ranges_v1 does: a new range takes the smallest horizon and import of its parts."""
+        bounds = [i * 1024 // count for i in range(count + 1)]
+        old = self.rows
+        self.rows = []
+        for low, high in pairwise(bounds):
+            parts = [r for r in old if r.low < high and low <= r.high]
+            horizon, import_id = min(r.horizon for r in parts), min(r.import_id for r in parts)
+            self.rows.append(RangeRow(low, high - 1, horizon, import_id))
+        self._start_readers()

@@ -1,0 +1,239 @@
+"""Nothing lost, nothing twice, in order, whatever happens between any two statements of a reader."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from journal import (
+    Backtracking,
+    IntervalBacktracking,
+    Position,
+    ReadEvents,
+    WriterLockBacktracking,
+    WritersPoll,
+)
+from journal.backtracking import _END_OF_TIME
+from tests.property.journal_model import INSTANT, MARGIN, SOURCES, T0, Lost
+from tests.property.reader_model import Machine, Play, Reader, writer_lock
+
+Program = list[tuple[int, int, int]]
+
+WRITES = [0, 0, 1, 2, 2, 2, 3, 3, 4, 4, 4, 5, 6, 7, 8]
+EVERYTHING = [*WRITES, 9, 10, 11, 12, 13]
+READS = [14]
+
+LATE_BY = timedelta(milliseconds=300)
+NEVER = timedelta(0)
+LARGE = timedelta(milliseconds=300)
+
+numbers = st.integers(0, 31)
+actions = st.tuples(st.sampled_from(EVERYTHING + READS * 12), numbers, numbers)
+programs = st.lists(actions, min_size=40, max_size=120)
+page_sizes = st.integers(1, 5)
+quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def random_program(seed: int, codes: Sequence[int], length: int) -> Program:
+    chance = random.Random(seed)
+    return [(chance.choice(codes), chance.randrange(32), chance.randrange(32)) for _ in range(length)]
+
+
+def interval(start: datetime, import_id: int, late_by: timedelta = LATE_BY) -> Backtracking:
+    return IntervalBacktracking(
+        start,
+        behind=timedelta(milliseconds=5),
+        late_by=late_by,
+        every=timedelta(milliseconds=20),
+        import_id=import_id,
+    )
+
+
+@given(programs, page_sizes, st.sampled_from([NEVER, MARGIN, LARGE]))
+@quick
+def test_writer_lock_backtracking_keeps_the_invariants(
+    program: Program, page_size: int, steps: timedelta
+) -> None:
+    Play(writer_lock, page_size, steps_back=steps).run(program)
+
+
+@given(programs, page_sizes)
+@quick
+def test_interval_backtracking_keeps_the_invariants_when_commits_are_in_time(
+    program: Program, page_size: int
+) -> None:
+    Play(interval, page_size, late_by=LATE_BY).run(program)
+
+
+@pytest.mark.parametrize("steps", [NEVER, MARGIN, LARGE], ids=["steady", "small steps", "large steps"])
+def test_long_histories_keep_the_invariants(steps: timedelta) -> None:
+    handled = 0
+    for seed in range(250):
+        play = Play(writer_lock, 1 + seed % 5, steps_back=steps)
+        play.run(random_program(seed, EVERYTHING + READS * 12, 400))
+        handled += sum(play.world.handled.values())
+
+    assert handled > 10_000  # the histories are not empty
+
+
+def test_long_histories_keep_the_invariants_of_interval_backtracking() -> None:
+    for seed in range(250):
+        Play(interval, 1 + seed % 5, late_by=LATE_BY).run(random_program(seed, EVERYTHING + READS * 12, 400))
+
+
+class WindowsOnlyForKnownHolders(WriterLockBacktracking):
+    """Does not reach back to the poll before: a transaction may begin and end between two polls."""
+
+    def polled(self, poll: WritersPoll) -> None:
+        known_ones_went = not poll.holders.issuperset(self._bounds)
+        super().polled(poll)
+        if self._window is not None and not known_ones_went:
+            self._window_is_read()
+
+
+class WindowsOfOnePage(WriterLockBacktracking):
+    """Takes a window that a page limit cut short for done."""
+
+    def keys_read(self, last: Position | None, *, full: bool) -> None:
+        self._window_is_read()
+
+
+class NoBounds(WriterLockBacktracking):
+    """Forgets who is in flight."""
+
+    def _window_is_read(self) -> None:
+        super()._window_is_read()
+        self._bounds = {}
+
+
+class RestartsAtItsPosition(WriterLockBacktracking):
+    """Stores the last timestamp that was read."""
+
+    @property
+    def horizon(self) -> datetime:
+        return self._position.db_timestamp
+
+
+class TrustsANewName(WriterLockBacktracking):
+    """Takes a prepared transaction for one that has just begun."""
+
+    def _window_is_read(self) -> None:
+        for holder in self._poll.holders if self._poll else ():
+            self._bounds.setdefault(holder, self._polled_at)
+        super()._window_is_read()
+
+
+class OverlooksImports(WriterLockBacktracking):
+    def polled(self, poll: WritersPoll) -> None:
+        self.import_id = max([self.import_id, *poll.imports])
+        super().polled(replace(poll, imports={}))
+
+
+class PollsAfterReading(Reader):
+    """Reads by a snapshot that is older than the poll."""
+
+    reads_before_it_polls = True
+
+
+def machine(kind: type[WriterLockBacktracking]) -> Machine:
+    return lambda start, import_id: kind(start, margin=MARGIN, import_id=import_id)
+
+
+def loses(play: Play, program: Program) -> bool:
+    try:
+        play.run(program)
+    except Lost:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("kind", "codes"),
+    [
+        (WindowsOnlyForKnownHolders, WRITES),
+        (WindowsOfOnePage, WRITES),
+        (NoBounds, WRITES),
+        (RestartsAtItsPosition, [*WRITES, 11, 11]),
+        (TrustsANewName, [*WRITES, 7]),
+        (OverlooksImports, [*WRITES, 9]),
+    ],
+)
+def test_the_model_finds_what_a_wrong_machine_loses(
+    kind: type[WriterLockBacktracking], codes: list[int]
+) -> None:
+    made = (Play(machine(kind), 1 + seed % 5, checks_horizon=False) for seed in range(1000))
+
+    assert any(loses(play, random_program(seed, codes + READS * 8, 200)) for seed, play in enumerate(made))
+
+
+def test_the_model_finds_what_a_poll_after_the_reading_loses() -> None:
+    made = (Play(writer_lock, 3, reader=PollsAfterReading, checks_horizon=False) for _ in range(1000))
+
+    assert any(loses(play, random_program(seed, WRITES + READS * 8, 200)) for seed, play in enumerate(made))
+
+
+def test_the_model_finds_what_commits_later_than_late_by_lose() -> None:
+    def hasty(start: datetime, import_id: int) -> Backtracking:
+        return interval(start, import_id, LATE_BY / 3)
+
+    made = (Play(hasty, 3, late_by=LATE_BY, checks_horizon=False) for _ in range(1000))
+
+    assert any(loses(play, random_program(seed, WRITES + READS * 8, 200)) for seed, play in enumerate(made))
+
+
+class IgnoresTheTimeGoneBy(WriterLockBacktracking):
+    """Knows a step of the clock only by what two polls show, not when it was."""
+
+    def polled(self, poll: WritersPoll) -> None:
+        super().polled(replace(poll, asked_at=0.0, told_at=0.0))
+
+
+def test_the_model_finds_what_is_stamped_between_a_step_of_the_clock_and_the_next_poll() -> None:
+    made = (
+        Play(machine(IgnoresTheTimeGoneBy), 3, steps_back=LARGE, checks_horizon=False) for _ in range(2000)
+    )
+
+    assert any(
+        loses(play, random_program(seed, [*WRITES, 10] + READS * 8, 200)) for seed, play in enumerate(made)
+    )
+
+
+def test_a_transaction_of_any_length_is_waited_for() -> None:
+    opens = (2, 0, 0)
+    others = [[(2, 2, n % 5 + 1), (4, 1, 0), (1, 31, 31), *[(14, 0, 7)] * 5] for n in range(100)]
+    commits = (4, 0, 0)
+    play = Play(writer_lock, 2)
+
+    play.run([opens, *(action for other in others for action in other), commits])
+
+    assert play.world.now > T0 + timedelta(seconds=20)
+    assert play.world.handled == {"s0": 1, **dict.fromkeys(SOURCES[1:], 60)}
+
+
+def test_an_idle_reader_reads_nothing_again() -> None:
+    reader = WriterLockBacktracking(T0, margin=MARGIN)
+    reader.polled(WritersPoll(T0 + timedelta(seconds=1)))
+    reader.keys_read(None, full=False)
+    reader.events_read(Position(T0, 0, "a", 1), full=False)
+
+    reader.polled(WritersPoll(T0 + timedelta(seconds=2)))
+
+    last_poll = T0 + timedelta(seconds=1)
+    assert reader.next_step() == ReadEvents(Position.before(last_poll - MARGIN - INSTANT), _END_OF_TIME)
+
+
+def test_catching_up_takes_no_poll_between_pages() -> None:
+    reader = WriterLockBacktracking(T0, margin=MARGIN)
+    reader.polled(WritersPoll(T0 + timedelta(hours=1)))
+    reader.keys_read(None, full=False)
+
+    reader.events_read(Position(T0 + timedelta(minutes=1), 0, "a", 1), full=True)
+
+    assert isinstance(reader.next_step(), ReadEvents)
+    assert reader.horizon == T0 + timedelta(minutes=1)
