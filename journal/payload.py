@@ -87,7 +87,9 @@ def encode(value: Any, what: str) -> str:
         text = encoded.decode()
         if isinstance(value, RawJson):
             from_json(encoded, allow_inf_nan=False)
-            suspicious = "\\u" in text or bool(_LARGE_NUMBER.search(text))
+            suspicious = (
+                "\\u" in text or _EXPONENT.search(text) is not None or _DIGITS.search(text, 280) is not None
+            )
         else:
             suspicious = any(map(text.__contains__, _NEVER))
         if suspicious:
@@ -106,7 +108,9 @@ def encode(value: Any, what: str) -> str:
 
 # What pydantic writes for a string, or a float, that can not be stored.
 _NEVER = ("\\u0000", "NaN", "Infinity")
-_LARGE_NUMBER = re.compile(r"[eE]\+?\d{3}|\d{309}")
+# What may be beyond a float: an exponent of three digits, or more than 308 digits, the last ones of which come late.
+_EXPONENT = re.compile(r"[eE]\+?\d{3}")
+_DIGITS = re.compile(r"\d{20}")
 
 
 class _Pairs(list[tuple[str, Any]]):

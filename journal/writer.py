@@ -134,6 +134,8 @@ def check_name(name: str, what: str) -> None:
         InvalidEvent: It is no string, empty, longer than 255 characters, or holds what PostgreSQL can not
             store.
     """
+    if type(name) is str and 1 <= len(name) <= MAX_NAME_LENGTH and name.isprintable():
+        return  # what is printable can be stored: the usual case, in one step
     if not isinstance(name, str):
         raise InvalidEvent(f"{what} must be a string, not {type(name).__name__}")
     if not 1 <= len(name) <= MAX_NAME_LENGTH:

@@ -93,7 +93,10 @@ def _play(connection: psycopg.Connection[Any], model: Model, call: Append, now: 
     after, batch = model.copy(), call.events(now)
     expected = call.expected if len({e.source_id for e in batch}) == 1 else None
     if call.ends == "clock steps back":
-        connection.execute("UPDATE projections.sources SET db_timestamp = %s WHERE source_id = 'a'", [AHEAD])
+        connection.execute(
+            "UPDATE projections.sources SET db_timestamp = greatest(db_timestamp, %s) WHERE source_id = 'a'",
+            [AHEAD],
+        )
     if call.ends == "savepoint":
         connection.execute("SAVEPOINT one")
     results = after.append(batch)
