@@ -1,6 +1,7 @@
 """Offsets: where a projection stands, and what that says of an event."""
 
 from offsets.errors import OffsetOvertaken, RangeLost, TransactionEnded, WrongEntityType
+from offsets.live import live_events
 from offsets.management import (
     ParkedSource,
     ProjectionStatus,
@@ -48,6 +49,7 @@ __all__ = [
     "clear_offset",
     "decide_parked",
     "evict",
+    "live_events",
     "names",
     "parked",
     "read_ranges",

@@ -36,6 +36,7 @@ from journal import (
     slice_of,
     slice_ranges,
 )
+from offsets import live_events
 from projections.errors import HandlerFailed, InvalidHandler, ProjectionFailed
 from projections.handlers import AtLeastOnce, ExactlyOnce, Group, Projection, handles, handles_group, projection
 from projections.observer import StatusObserver
@@ -89,6 +90,7 @@ __all__ = [
     "handles",
     "handles_group",
     "latest_seq_nr",
+    "live_events",
     "projection",
     "read_source",
     "run",

@@ -66,7 +66,11 @@ class Acceptance:
 
     async def _batch(self, session: Session, source_ids: set[str]) -> Batch:
         if unknown := self._state.unknown(source_ids):
-            self._state.loaded(unknown, await self._store.read(session, unknown))
+            stored = await self._store.read(session, unknown)
+            self._state.loaded(unknown, stored)
+            if len(stored) < len(unknown):
+                # Later than the offsets: a bound from before an eviction would not explain what it took away.
+                self._state.evicted_before = await self._store.evicted_before(session)
         return self._state.batch(source_ids)
 
     async def _unknown_gaps(

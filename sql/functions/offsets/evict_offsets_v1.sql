@@ -1,6 +1,7 @@
 -- Deletes offsets that no reader can need any more, one page of sources; returns the last source of the page, or NULL
 -- at the end. The bound is the oldest horizon of all ranges, less the retention: every event before it was
--- handled, also after ranges are merged. Parked sources stay.
+-- handled, also after ranges are merged. An import that a range has not read yet holds it back like a horizon.
+-- Parked sources stay.
 CREATE OR REPLACE FUNCTION projections.evict_offsets_v1(
     p_projection_id integer, p_retention interval, p_after_source_id text, p_limit integer DEFAULT 10000
 )
@@ -16,7 +17,13 @@ BEGIN
     UPDATE projections.projections AS p
     SET evicted_before = greatest(
         p.evicted_before,
-        (SELECT min(r.horizon) FROM projections.projection_ranges AS r WHERE r.projection_id = p.projection_id) - p_retention
+        (
+            SELECT min(least(r.horizon, (
+                SELECT min(i.from_timestamp) FROM projections.imports AS i
+                WHERE i.entity_type = p.entity_type AND i.import_id > r.import_id
+            )))
+            FROM projections.projection_ranges AS r WHERE r.projection_id = p.projection_id
+        ) - p_retention
     )
     WHERE p.projection_id = p_projection_id
     RETURNING p.evicted_before INTO _bound;
