@@ -7,15 +7,24 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from journal import DatabaseError, DatabaseUnavailable, EventEnvelope, InvalidPayload, OwnedSession, UnknownEventType, decode
+from journal import (
+    DatabaseError,
+    DatabaseUnavailable,
+    EventEnvelope,
+    InvalidPayload,
+    OwnedSession,
+    UnknownEventType,
+    decode,
+)
 from offsets import TransactionEnded
 from projections.errors import HandlerFailed, describe
 from projections.handlers import ExactlyOnce, Kind, Projection
 from projections.loop_monitor import LoopMonitor
 from projections.table_writer import TableWriter
-from projections.tables import Batch
+from projections.tables import Batch, TableError
 
 _Handler = tuple[type[BaseModel], Callable[..., Any]]
+_Events = list[tuple[BaseModel, EventEnvelope]]
 
 
 class Dispatcher:
@@ -29,15 +38,20 @@ class Dispatcher:
         monitor: Is told what is being handled.
     """
 
-    def __init__(self, projection: Projection, target: object, tables: TableWriter, monitor: LoopMonitor) -> None:
+    def __init__(
+        self, projection: Projection, target: object, tables: TableWriter, monitor: LoopMonitor
+    ) -> None:
         self._projection = projection
         self._handlers: dict[str, _Handler] = {
-            event_type: (model, getattr(target, method)) for event_type, (model, method) in projection.handlers.items()
+            event_type: (model, getattr(target, method))
+            for event_type, (model, method) in projection.handlers.items()
         }
         self._tables = tables
         self._monitor = monitor
         self._in_transaction = isinstance(projection.delivery, ExactlyOnce)
-        self._handle = {Kind.EVENT: self._each, Kind.GROUP: self._group, Kind.TABLE: self._table}[projection.kind]
+        self._handle = {Kind.EVENT: self._each, Kind.GROUP: self._group, Kind.TABLE: self._table}[
+            projection.kind
+        ]
 
     async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         """
@@ -53,7 +67,9 @@ class Dispatcher:
         found = self._handlers.get(envelope.event_type)
         if found is None and self._projection.unhandled == "fail":
             known = ", ".join(sorted(self._handlers))
-            raise UnknownEventType(f"no handler of projection {self._projection.name!r} takes it; handled are: {known}")
+            raise UnknownEventType(
+                f"no handler of projection {self._projection.name!r} takes it; handled are: {known}"
+            )
         return found
 
     async def call(self, session: OwnedSession, envelope: EventEnvelope) -> None:
@@ -75,24 +91,37 @@ class Dispatcher:
                 _check_transaction(session, envelope, index)
 
     async def _group(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
-        groups: dict[Callable[..., Any], list[tuple[BaseModel, EventEnvelope]]] = {}
+        for method, events in self._lists(envelopes):
+            first = events[0][1]
+            try:
+                with self._monitor.handling(first):
+                    await method(session, events)
+            except Exception as error:
+                raise _failed(error, first, None, f"a group of {len(events)} from ") from error
+            if self._in_transaction:
+                _check_transaction(session, first, None)
+
+    def _lists(self, envelopes: Sequence[EventEnvelope]) -> list[tuple[Callable[..., Any], _Events]]:
+        """The list of each method; cut where a source goes on with another method, to keep its order."""
+        lists: list[tuple[Callable[..., Any], _Events]] = []
+        growing: dict[Callable[..., Any], _Events] = {}
+        taken_by: dict[str, Callable[..., Any]] = {}
         for index, envelope in enumerate(envelopes):
             try:
-                if (found := self._find(envelope)) is not None:
-                    groups.setdefault(found[1], []).append((decode(found[0], envelope), envelope))
+                if (found := self._find(envelope)) is None:
+                    continue
+                event = decode(found[0], envelope)
             except (UnknownEventType, InvalidPayload) as error:
                 raise _failed(error, envelope, index) from error
-        for method, events in groups.items():
-            try:
-                with self._monitor.handling(events[0][1]):
-                    await method(session, events)
-            except DatabaseUnavailable:
-                raise
-            except Exception as error:
-                where = f"a group of {len(events)} from {describe(events[0][1])}"
-                raise HandlerFailed(f"{where}: {_reason(error)}") from error
-            if self._in_transaction:
-                _check_transaction(session, events[0][1], None)
+            method = found[1]
+            if taken_by.get(envelope.source_id, method) != method:
+                growing, taken_by = {}, {}
+            if method not in growing:
+                growing[method] = []
+                lists.append((method, growing[method]))
+            growing[method].append((event, envelope))
+            taken_by[envelope.source_id] = method
+        return lists
 
     async def _table(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         batch, handlers, collect_all = Batch(), self._handlers, self._projection.unhandled == "fail"
@@ -107,20 +136,32 @@ class Dispatcher:
                     collect(envelope.source_id, method(decode(model, envelope), envelope))
                 except Exception as error:
                     raise _failed(error, envelope, index) from error
-        await self._tables.write(session, batch)
+        await self._tables.prepare(
+            session, *batch.tables
+        )  # a table that does not fit is nobody's event's fault
+        try:
+            await self._tables.write(session, batch)
+        except TableError as error:
+            raise HandlerFailed(f"a batch from {describe(envelopes[0])}: {error}") from error
 
 
 def _reason(error: BaseException) -> str:
-    return str(error) if isinstance(error, DatabaseError | InvalidPayload | UnknownEventType) else f"{type(error).__name__}: {error}"
+    return (
+        str(error)
+        if isinstance(error, DatabaseError | InvalidPayload | UnknownEventType)
+        else f"{type(error).__name__}: {error}"
+    )
 
 
-def _failed(error: Exception, envelope: EventEnvelope, index: int) -> Exception:
+def _failed(error: Exception, envelope: EventEnvelope, index: int | None, prefix: str = "") -> Exception:
     """What to raise for a handler's error: the event's failure, or an error that is not the event's."""
     if isinstance(error, DatabaseUnavailable | TransactionEnded):
         return error
     if isinstance(error, DatabaseError) and error.sqlstate in {"40001", "40P01"}:
         return error
-    return HandlerFailed(f"{describe(envelope)}: {_reason(error)}", index)
+    # What does not fit its model names the event already.
+    what = str(error) if isinstance(error, InvalidPayload) else f"{describe(envelope)}: {_reason(error)}"
+    return HandlerFailed(prefix + what, index)
 
 
 def _check_transaction(session: OwnedSession, envelope: EventEnvelope, index: int | None) -> None:

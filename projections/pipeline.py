@@ -25,8 +25,15 @@ log = logging.getLogger("projections")
 # Errors that say nothing of the event at hand: the range restarts, or gives up its claim.
 NOT_THE_EVENT = (DatabaseUnavailable, RangeLost, OffsetOvertaken, TransactionEnded, ProjectionFailed)
 
-_CONFLICTS = {"40001", "40P01"}  # serialization failure, deadlock: the same transaction may well pass the next time
+_CONFLICTS = {
+    "40001",
+    "40P01",
+}  # serialization failure, deadlock: the same transaction may well pass the next time
 _CONFLICT_RETRIES = 10
+
+
+class Stopping(Exception):
+    """The range is to stop before an event is done with; its next holder begins with that event."""
 
 
 class Pipeline:
@@ -40,7 +47,7 @@ class Pipeline:
         state: What the range knows of its sources.
         observer: Is told.
         progress: The horizon and the last import, as they are to be stored now.
-        pause: Waits between attempts; ends early when the range is to stop.
+        pause: Waits between attempts; true, and early, when the range is to stop.
     """
 
     def __init__(
@@ -51,7 +58,7 @@ class Pipeline:
         state: OffsetState,
         observer: StatusObserver,
         progress: Callable[[], tuple[datetime, int]],
-        pause: Callable[[float], Awaitable[None]],
+        pause: Callable[[float], Awaitable[bool]],
     ) -> None:
         self._projection = projection
         self._dispatcher = dispatcher
@@ -67,9 +74,11 @@ class Pipeline:
 
         Raises:
             ProjectionFailed: Recovery says to stop.
+            Stopping: The range is to stop, and an event still has attempts left.
             RangeLost, OffsetOvertaken, TransactionEnded, DatabaseUnavailable: Not the event's fault.
         """
-        todo = [list(envelopes)]
+        size = self._projection.batch_size  # filled gaps may have made it more
+        todo = [list(envelopes[start : start + size]) for start in range(0, len(envelopes), size)][::-1]
         while todo:
             batch = [e for e in todo.pop() if e.source_id not in self._state.parked]
             if not batch:
@@ -86,23 +95,38 @@ class Pipeline:
         """Store the horizon alone."""
         await self._in_transaction(session, [], nothing)
 
-    async def skip(self, session: OwnedSession, envelope: EventEnvelope, *, unpark: bool = False) -> None:
+    async def skip(self, session: OwnedSession, envelope: EventEnvelope) -> None:
         """Count an event as handled without handling it: an event that is dropped must not block its source."""
+        await self._in_transaction(session, [envelope], nothing)
 
-        async def forget_parked() -> None:
-            if unpark:
-                await self._store.unpark_in_tx(session, envelope.source_id)
-
-        await self._in_transaction(session, [envelope], forget_parked)
-
-    async def resume(self, session: OwnedSession, envelope: EventEnvelope) -> None:
-        """Handle the event that a source was parked at, and let the source go on."""
+    async def drop_parked(self, session: OwnedSession, envelope: EventEnvelope) -> None:
+        """Count the event that a source was parked at as handled; what came after it is to be handled next."""
 
         async def work() -> None:
-            await self._store.unpark_in_tx(session, envelope.source_id)
-            await self._dispatcher.handle(session, [envelope])
+            await self._store.advance_parked_in_tx(session, envelope.source_id, envelope.seq_nr + 1)
 
         await self._in_transaction(session, [envelope], work)
+
+    async def retry_parked(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        """
+        Handle the next events of a parked source.
+
+        The source stays parked, at the event after them: until all that came meanwhile is handled, a crash must
+        find it so, because the stored horizon is past these events.
+        """
+        last = envelopes[-1]
+
+        async def work() -> None:
+            await self._store.advance_parked_in_tx(session, last.source_id, last.seq_nr + 1)
+            await self._dispatcher.handle(session, envelopes)
+
+        await self._in_transaction(session, envelopes, work)
+        self._observer.handled(self._projection.name, self._store.claim.slices, envelopes)
+
+    async def unpark(self, session: OwnedSession, source_id: str) -> None:
+        """Let a source go on with what the log brings."""
+        await self._in_transaction(session, [], lambda: self._store.unpark_in_tx(session, source_id))
+        self._state.parked.pop(source_id, None)
 
     async def _commit(self, session: OwnedSession, batch: Sequence[EventEnvelope]) -> None:
         await self._in_transaction(session, batch, lambda: self._dispatcher.handle(session, batch))
@@ -122,8 +146,11 @@ class Pipeline:
                     if isinstance(error, NOT_THE_EVENT):
                         raise
                     raise HandlerFailed(f"the batch could not be written: {error}") from error
-                log.info("conflict", extra={"action": "conflict", "projection": self._projection.name, "attempt": attempt})
-                await self._pause(0.01 * attempt)
+                log.info(
+                    "conflict",
+                    extra={"action": "conflict", "projection": self._projection.name, "attempt": attempt},
+                )
+                await self._wait(0.01 * attempt)
         self._state.committed({source_id: envelope.seq_nr for source_id, envelope in last.items()})
 
     async def _try(
@@ -147,7 +174,7 @@ class Pipeline:
             self._report(envelope, failure, attempt)
             if attempt > recovery.retries:
                 break
-            await self._pause(recovery.backoff.delay(attempt).total_seconds())
+            await self._wait(recovery.backoff.delay(attempt).total_seconds())
             try:
                 await self._commit(session, [envelope])
             except HandlerFailed as again:
@@ -155,6 +182,11 @@ class Pipeline:
             else:
                 return
         await self._give_up(session, envelope, failure, recovery.retries + 1)
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait before another attempt; a range that is to stop must not use up the attempts at once."""
+        if await self._pause(seconds):
+            raise Stopping
 
     async def _give_up(
         self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed, attempts: int
@@ -169,14 +201,14 @@ class Pipeline:
                 await self._park_and_tell(session, envelope, failure, attempts)
 
     def _log_skipped(self, envelope: EventEnvelope, failure: HandlerFailed) -> None:
-        log.error("skipped %s: %s", describe(envelope), failure, extra=self._details("skipped", envelope))
+        log.error("skipped %s", _at(envelope, failure), extra=self._details("skipped", envelope))
         self._observer.skipped(self._projection.name, envelope, failure)
 
     async def _park_and_tell(
         self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed, attempts: int
     ) -> None:
         await self.park(session, envelope, failure, attempts)
-        log.error("parked %s: %s", describe(envelope), failure, extra=self._details("parked", envelope))
+        log.error("parked %s", _at(envelope, failure), extra=self._details("parked", envelope))
         self._observer.parked(self._projection.name, envelope, failure)
 
     def _details(self, action: str, envelope: EventEnvelope) -> dict[str, object]:
@@ -187,7 +219,9 @@ class Pipeline:
             "seq_nr": envelope.seq_nr,
         }
 
-    async def park(self, session: OwnedSession, envelope: EventEnvelope, failure: Exception, attempts: int) -> None:
+    async def park(
+        self, session: OwnedSession, envelope: EventEnvelope, failure: Exception, attempts: int
+    ) -> None:
         """Set a source aside, and remember it once that is committed."""
 
         async def work() -> None:
@@ -198,7 +232,7 @@ class Pipeline:
 
     def _report(self, envelope: EventEnvelope, failure: HandlerFailed, attempt: int) -> None:
         log.warning(
-            "attempt %d at %s failed: %s", attempt, describe(envelope), failure,
+            "attempt %d failed: %s", attempt, _at(envelope, failure),
             extra={"action": "handler_failed", "projection": self._projection.name, "attempt": attempt},
         )  # fmt: skip
         self._observer.error(self._projection.name, envelope, failure.__cause__ or failure, attempt)
@@ -206,6 +240,12 @@ class Pipeline:
 
 async def nothing() -> None:
     """No effects: only progress is stored."""
+
+
+def _at(envelope: EventEnvelope, failure: Exception) -> str:
+    """A failure with its event, which most failures name."""
+    where, text = describe(envelope), str(failure)
+    return text if where in text else f"{where}: {text}"
 
 
 def _around(batch: list[EventEnvelope], index: int | None) -> list[list[EventEnvelope]]:

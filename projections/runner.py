@@ -16,7 +16,7 @@ from typing import Any
 import offsets
 from journal import NUMBER_OF_SLICES, Database, DatabaseUnavailable, OwnedSession, slice_ranges
 from journal.schema import check_version
-from offsets import Claim, RangeLost
+from offsets import Claim, RangeLost, RangeStatus
 from projections.errors import InvalidHandler
 from projections.handlers import Projection, projection_of
 from projections.observer import StatusObserver
@@ -25,6 +25,8 @@ from projections.ranges import Ranges
 from projections.settings import RunSettings
 
 log = logging.getLogger("projections")
+
+_HAS_EVENTS = "SELECT EXISTS (SELECT FROM projections.events WHERE entity_type = $1)"
 
 
 async def run(
@@ -61,19 +63,24 @@ async def run(
     projections = [projection_of(definition) for definition in definitions]
     _check_names(projections)
     cut = None if ranges is None else slice_ranges(ranges)
-    process = Process(database, settings or RunSettings(), observer or StatusObserver(), stop or asyncio.Event())
+    process = Process(
+        database, settings or RunSettings(), observer or StatusObserver(), stop or asyncio.Event()
+    )
     async with AsyncExitStack() as stack:
         async with database.session() as session:
             await check_version(session)
             until = await session.fetchval("SELECT clock_timestamp()") if until_caught_up else None
             ids = [await _register(session, projection, cut) for projection in projections]
         stack.enter_context(process.monitor.watching())
+        stack.push_async_callback(process.poller.close)
         if process.settings.listen:
             await stack.enter_async_context(process.poller.listening())
         try:
             async with asyncio.TaskGroup() as group:
                 for projection, projection_id in zip(projections, ids, strict=True):
-                    group.create_task(_supervise(process, projection, projection_id, until, take_over=take_over))
+                    group.create_task(
+                        _supervise(process, projection, projection_id, until, take_over=take_over)
+                    )
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None  # the first ends all: the others are of its making
 
@@ -89,6 +96,12 @@ async def _register(session: OwnedSession, projection: Projection, cut: Sequence
     projection_id = await offsets.register(session, projection.name, projection.entity_type)
     if cut is not None:
         await offsets.set_ranges(session, projection_id, cut)
+    if not await session.fetchval(_HAS_EVENTS, projection.entity_type):
+        # Allowed: a projection may well run before the first event. A misspelt type looks the same, so say it.
+        log.warning(
+            "projection %r: the journal has no events of entity type %r yet", projection.name, projection.entity_type,
+            extra={"action": "no_events", "projection": projection.name},
+        )  # fmt: skip
     return projection_id
 
 
@@ -120,10 +133,8 @@ async def _claim_all(
     while not process.stop.is_set():
         async with process.database.session() as session:
             ranges = await offsets.read_ranges(session, projection_id)
-            claims = [await _claim(session, process, projection_id, r.slices.min_slice, take_over=take_over) for r in ranges]
-        held = [claim for claim in claims if claim is not None]
-        if sum(c.slices.max_slice - c.slices.min_slice + 1 for c in held) == NUMBER_OF_SLICES:
-            return held
+            if claims := await _try_claims(session, process, projection_id, ranges, take_over=take_over):
+                return claims
         if not told:
             owners = sorted({r.owner for r in ranges if r.alive and r.owner and r.owner != process.owner})
             log.warning(
@@ -135,8 +146,29 @@ async def _claim_all(
     return []
 
 
-async def _claim(
-    session: OwnedSession, process: Process, projection_id: int, min_slice: int, *, take_over: bool
-) -> Claim | None:
-    lease = process.settings.lease
-    return await offsets.claim(session, projection_id, min_slice, process.owner, lease, take_over=take_over)
+async def _try_claims(
+    session: OwnedSession,
+    process: Process,
+    projection_id: int,
+    ranges: Sequence[RangeStatus],
+    *,
+    take_over: bool,
+) -> list[Claim]:
+    """Claim all ranges or, when one is not to be had, none: two that hold a part each would wait for ever."""
+    held: list[Claim] = []
+    await session.begin()
+    try:
+        for status in ranges:  # in the order of slices: two that claim at once must not deadlock
+            start, lease = status.slices.min_slice, process.settings.lease
+            claim = await offsets.claim(
+                session, projection_id, start, process.owner, lease, take_over=take_over
+            )
+            if claim is None:
+                break
+            held.append(claim)
+        if sum(c.slices.max_slice - c.slices.min_slice + 1 for c in held) == NUMBER_OF_SLICES:
+            await session.commit()
+            return held
+    finally:
+        await session.rollback()
+    return []

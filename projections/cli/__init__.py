@@ -13,7 +13,22 @@ __all__ = ["main"]
 
 _COMMANDS = {
     "schema": LazyCommand("projections.cli.schema:schema", "Install, upgrade and check the database schema."),
+    "run": LazyCommand("projections.cli.run:run", "Run projections in this process."),
+    "status": LazyCommand(
+        "projections.cli.status:status", "Show who runs projections, and how far they are."
+    ),
+    "pause": LazyCommand("projections.cli.status:pause", "Pause a projection."),
+    "resume": LazyCommand("projections.cli.status:resume", "Let a paused projection go on."),
+    "offsets": LazyCommand(
+        "projections.cli.offsets:offsets", "Show, set and clear the offsets of projections."
+    ),
+    "parked": LazyCommand(
+        "projections.cli.parked:parked", "List, retry and drop events that could not be handled."
+    ),
     "maintain": LazyCommand("projections.cli.maintain:maintain", "Make the time partitions of the journal."),
+    "doctor": LazyCommand(
+        "projections.cli.doctor:doctor", "Say what is installed, and look for what is wrong."
+    ),
 }
 
 
@@ -32,6 +47,7 @@ def main() -> None:
     Begin with
       projections schema install     make the schema in your database
       projections schema verify      compare it with what this version needs
+      projections run my_module      run the projections defined in my_module.py
 
     The database is the one that --dsn names, else PROJECTIONS_DSN. With neither, a PostgreSQL of your own
     starts when a command needs it, keeps its data in your user data folder, and is not on the network.
@@ -41,4 +57,5 @@ def main() -> None:
       0  done
       1  refused, failed, or differences were found; the reason is on stderr
       2  the command line itself is wrong
+    `projections run` has more; its help lists them.
     """  # noqa: D301 - click reads the escape

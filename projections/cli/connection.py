@@ -1,0 +1,52 @@
+"""One short visit to the database, for the commands that look at projections and manage them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+
+from journal import ConnectionSettings, Session
+from journal.drivers import connect
+from journal.embedded import database_dsn
+from journal.schema import check_version
+
+__all__ = ["confirm", "visit"]
+
+T = TypeVar("T")
+
+
+def visit(dsn: str | None, work: Callable[[Session], Awaitable[T]]) -> T:
+    """
+    Do something in one transaction, on a database with this library's schema.
+
+    Args:
+        dsn: The database that was named, or None.
+        work: What to do there.
+
+    Raises:
+        ProjectionsError: The database can not be reached, is of another version, or refuses.
+    """
+    with database_dsn(dsn) as found:
+        return asyncio.run(_visit(found, work))
+
+
+async def _visit(dsn: str, work: Callable[[Session], Awaitable[T]]) -> T:
+    async with (
+        connect(dsn, ConnectionSettings(max_connections=1)) as database,
+        database.transaction() as session,
+    ):
+        await check_version(session)
+        return await work(session)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask, unless ``yes`` was given; without a terminal there is nobody to ask, and nothing is done."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.ClickException("nobody is here to ask: pass --yes")
+    click.confirm(question, abort=True)

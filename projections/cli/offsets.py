@@ -1,0 +1,119 @@
+"""``projections offsets``: where projections stand, and moving them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+from rich.table import Table
+
+import offsets as stored
+from journal import Session
+from projections.cli.connection import confirm, visit
+from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.output import print_table
+
+__all__ = ["offsets", "statuses"]
+
+_yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+@click.group()
+def offsets() -> None:
+    """Show, set and clear the offsets of projections."""
+
+
+@offsets.command()
+@click.argument("name", required=False)
+@dsn_option
+@json_option
+def show(name: str | None, dsn: str | None, as_json: bool) -> None:
+    """Show how far each range of slices is: everything before its horizon is handled."""
+    found = visit(dsn, lambda session: statuses(session, name))
+    if as_json:
+        echo_json(projections=[_values(status) for status in found])
+        return
+    table = Table("projection", "entity type", "slices", "horizon", "last handled")
+    for status in found:
+        for part in status.ranges:
+            table.add_row(
+                status.name, status.entity_type, str(part.slices), _time(part.horizon), _time(part.handled_at)
+            )
+    print_table(table)
+
+
+@offsets.command(name="set")
+@click.argument("name")
+@click.option("--from", "start", required=True, metavar="TIME", help="Such as 2026-01-31T12:00:00Z.")
+@_yes_option
+@dsn_option
+def set_(name: str, start: str, yes: bool, dsn: str | None) -> None:
+    """Make a projection start at a time: events from then on are handled (again), older ones never.
+
+    Its read model is left as it is, and what was parked is forgotten. Running workers begin anew.
+    """
+    time = _parsed(start)
+    visit(dsn, lambda session: stored.status(session, name))
+    confirm(f"Start projection {name!r} at {time.isoformat()}? Its read model is left as it is.", yes=yes)
+    visit(dsn, lambda session: stored.set_offset(session, name, time))
+    click.echo(f"projection {name!r} starts at {time.isoformat()}")
+
+
+@offsets.command()
+@click.argument("name")
+@_yes_option
+@dsn_option
+def clear(name: str, yes: bool, dsn: str | None) -> None:
+    """Make a projection start at the beginning: every event is handled again.
+
+    Its read model is left as it is: empty it first, or what adds up adds up twice.
+    """
+    visit(dsn, lambda session: stored.status(session, name))
+    confirm(f"Have projection {name!r} handle every event again? Its read model is left as it is.", yes=yes)
+    visit(dsn, lambda session: stored.clear_offset(session, name))
+    click.echo(f"projection {name!r} starts at the beginning")
+
+
+async def statuses(session: Session, name: str | None) -> list[stored.ProjectionStatus]:
+    """
+    How one projection stands, or all of them.
+
+    Raises:
+        UnknownProjection: None of this name has run.
+    """
+    names = [name] if name is not None else await stored.names(session)
+    return [await stored.status(session, each) for each in names]
+
+
+def _parsed(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{text!r} is no time: write 2026-01-31T12:00:00Z", param_hint="--from"
+        ) from error
+    if time.tzinfo is None:
+        raise click.BadParameter(
+            f"{text!r} has no zone: write {time.isoformat()}Z for UTC", param_hint="--from"
+        )
+    return time
+
+
+def _time(time: datetime | None) -> str:
+    return "never" if time is None else f"{time:%Y-%m-%d %H:%M:%S.%f}"
+
+
+def _values(status: stored.ProjectionStatus) -> dict[str, object]:
+    return {
+        "name": status.name,
+        "entity_type": status.entity_type,
+        "ranges": [
+            {
+                "min_slice": part.slices.min_slice,
+                "max_slice": part.slices.max_slice,
+                "horizon": part.horizon.isoformat(),
+                "handled_at": part.handled_at and part.handled_at.isoformat(),
+            }
+            for part in status.ranges
+        ],
+    }

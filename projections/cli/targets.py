@@ -1,0 +1,106 @@
+"""Finding the projections that a command line names: ``module``, ``module:object``."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterable
+from functools import reduce
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+
+from journal import ProjectionsError
+from projections.errors import InvalidHandler
+from projections.handlers import projection_of
+
+__all__ = ["load_projections"]
+
+
+class BrokenModule(ProjectionsError):
+    """A module that was named raises when it is imported."""
+
+
+def load_projections(targets: Iterable[str]) -> list[Any]:
+    """
+    The decorated classes (or objects of them) that were named, each once.
+
+    Args:
+        targets: ``module:object``, or ``module`` for all projections in it. The current directory is searched first.
+
+    Raises:
+        click.BadParameter: A module or object is not there, or is no projection.
+        BrokenModule: A module raises when it is imported.
+        InvalidHandler: A projection in it is not declared as it must be.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    found: dict[int, Any] = {}
+    for target in targets:
+        found.update((id(definition), definition) for definition in _load(target))
+    return list(found.values())
+
+
+def _load(target: str) -> list[Any]:
+    module_name, colon, path = target.partition(":")
+    if not module_name or (colon and not path):
+        raise click.BadParameter(f"{target!r} is not of the form module:object or module")
+    module = _import(module_name)
+    if not colon:
+        if not (projections := _projections_in(module)):
+            raise click.BadParameter(f"module {module_name!r} holds no projection")
+        return projections
+    try:
+        definition = reduce(getattr, path.split("."), module)
+    except AttributeError:
+        raise click.BadParameter(f"module {module_name!r} has no {path!r}; {_known(module)}") from None
+    try:
+        projection_of(definition)
+    except InvalidHandler:
+        raise click.BadParameter(
+            f"{target!r} is no projection: decorate the class with @projection(name, entity_type=…); {_known(module)}"
+        ) from None
+    return [definition]
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise click.BadParameter(
+                f"there is no module {error.name!r} in {Path.cwd()}, nor among the installed packages"
+            ) from None
+        raise BrokenModule(_broken(name, error)) from error
+    except ProjectionsError:
+        raise
+    except (TypeError, ValueError) as error:
+        if name.startswith("."):
+            raise click.BadParameter(f"{name!r} is a relative name: write the whole one") from None
+        raise BrokenModule(_broken(name, error)) from error
+    except Exception as error:
+        raise BrokenModule(_broken(name, error)) from error
+
+
+def _broken(name: str, error: Exception) -> str:
+    where = ""
+    if not isinstance(error, SyntaxError) and (frames := traceback.extract_tb(error.__traceback__)):
+        where = f" ({frames[-1].filename}, line {frames[-1].lineno})"
+    return f"module {name!r} can not be imported: {type(error).__name__}: {error}{where}"
+
+
+def _projections_in(module: ModuleType) -> list[Any]:
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and "__projection__" in vars(value)
+    ]
+
+
+def _known(module: ModuleType) -> str:
+    names = ", ".join(found.__name__ for found in _projections_in(module)) or "none"
+    return f"projections in {module.__name__!r}: {names}"
