@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from journal.backtracking import WritersPoll
-from journal.drivers import Database
+from journal.drivers import Database, Row, Session
 
 CHANNEL = "projections_appended"
 
@@ -57,6 +57,8 @@ class WritersPoller:
     def __init__(self, database: Database, pacing: PollPacing | None = None) -> None:
         self._database = database
         self._pacing = pacing or PollPacing()
+        self._session: Session | None = None
+        self._lent = AsyncExitStack()
         self._places: dict[object, tuple[str, datetime, int]] = {}
         self._covered: set[object] = set()
         self._one_at_a_time = asyncio.Lock()
@@ -120,17 +122,32 @@ class WritersPoller:
                 self._pause = self._pacing.shortest.total_seconds()
         self._woken.clear()
 
+    async def _ask(self, import_id: int, places: dict[str, datetime]) -> Row:
+        # One connection for all polls: lending one from the pool costs a second round trip each time.
+        if self._session is None:
+            self._session = await self._lent.enter_async_context(self._database.session())
+        try:
+            row = await self._session.fetchrow(_POLL, import_id, list(places), list(places.values()))
+        except BaseException:
+            await self.close()
+            raise
+        assert row is not None  # noqa: S101 - the function returns one row
+        return row
+
+    async def close(self) -> None:
+        """Give the connection back; a later poll lends another."""
+        self._session = None
+        await self._lent.aclose()
+
     async def _poll(self) -> None:
         places: dict[str, datetime] = {}
         for entity_type, place, _ in self._places.values():
             places[entity_type] = min(place, places.get(entity_type, place))
         import_id = min(known for _, _, known in self._places.values())
         covered = set(self._places)
-        async with self._database.session() as session:
-            asked_at = asyncio.get_running_loop().time()
-            row = await session.fetchrow(_POLL, import_id, list(places), list(places.values()))
-            told_at = asyncio.get_running_loop().time()
-        assert row is not None  # noqa: S101 - the function returns one row
+        asked_at = asyncio.get_running_loop().time()
+        row = await self._ask(import_id, places)
+        told_at = asyncio.get_running_loop().time()
         imports = dict(zip(row["import_ids"], row["imported_from"], strict=True))
         newest = dict(zip(places, row["newest_events"], strict=True))
         types = dict(zip(row["import_ids"], row["import_types"], strict=True))

@@ -140,12 +140,17 @@ class SliceReader:
         columns = [[key[i] for key in keys] for i in range(3)]
         return _envelopes(await session.fetch(_LOAD, *columns), Origin.BACKTRACKING)
 
-    async def missing(self, session: Session, source_id: str, first: int, last: int) -> list[EventEnvelope]:
-        """Events of a source that a gap leaves out, as far as they are visible."""
-        return [
-            envelope._replace(origin=Origin.GAP)
-            async for envelope in read_source(session, source_id, first=first, last=last)
-        ]
+    async def missing(
+        self, session: Session, source_id: str, first: int, last: int, *, since: datetime = BEGINNING
+    ) -> list[EventEnvelope]:
+        """Events of a source that a gap leaves out, as far as they are visible and not older than ``since``."""
+        found: list[EventEnvelope] = []
+        # Backwards, so that a long history is not read where only its end is wanted.
+        async for envelope in read_source(session, source_id, first=first, last=last, backwards=True):
+            if envelope.db_timestamp < since:
+                break
+            found.append(envelope._replace(origin=Origin.GAP))
+        return found[::-1]
 
     async def predecessors(
         self, session: Session, keys: Sequence[tuple[str, int]]

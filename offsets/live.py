@@ -13,7 +13,6 @@ from journal import (
     Database,
     EventEnvelope,
     Key,
-    Origin,
     Poll,
     ReadEvents,
     ReadKeys,
@@ -22,7 +21,6 @@ from journal import (
     SliceReader,
     WriterLockBacktracking,
     WritersPoller,
-    read_source,
 )
 from offsets.state import Batch, OffsetState, Verdict
 
@@ -64,6 +62,7 @@ async def live_events(
         if poller is None:
             poller = WritersPoller(database)
             await stack.enter_async_context(poller.listening())
+            stack.push_async_callback(poller.close)
         async with database.session() as session:
             begin = await session.fetchrow(_BEGIN)
         assert begin is not None  # noqa: S101 - an aggregate has one row
@@ -151,7 +150,11 @@ class _LiveReader:
         for envelope in page:
             verdict = await self._verdict(session, batch, envelope)
             if verdict is Verdict.GAP:
-                for missing in await self._missing(session, envelope, batch.known(envelope.source_id)):
+                first, bound = batch.known(envelope.source_id) + 1, self._state.evicted_before
+                last = envelope.seq_nr - 1
+                for missing in await self._reader.missing(
+                    session, envelope.source_id, first, last, since=bound
+                ):
                     if await self._verdict(session, batch, missing) is Verdict.ACCEPTED:
                         batch.accept(missing.source_id, missing.seq_nr)
                         accepted.append(missing)
@@ -169,17 +172,6 @@ class _LiveReader:
         if verdict is not Verdict.UNKNOWN_SOURCE:
             return verdict
         return batch.validate_unknown((await self._reader.predecessors(session, [key])).get(key))
-
-    async def _missing(self, session: Session, envelope: EventEnvelope, known: int) -> list[EventEnvelope]:
-        """What of a source comes before an event, back to where everything was delivered."""
-        found: list[EventEnvelope] = []
-        async for missing in read_source(
-            session, envelope.source_id, first=known + 1, last=envelope.seq_nr - 1, backwards=True
-        ):
-            if missing.db_timestamp < self._state.evicted_before:
-                break
-            found.append(missing._replace(origin=Origin.GAP))
-        return found[::-1]
 
     def _forget_settled(self) -> None:
         """Drop sources that no window reaches any more, now and then: it looks at all of them."""

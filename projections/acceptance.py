@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from journal import EventEnvelope, Key, Session, SliceReader
+from journal import BEGINNING, EventEnvelope, Key, Session, SliceReader
 from offsets import Batch, OffsetState, OffsetStore, Verdict
 from projections.errors import describe
 
@@ -90,11 +90,13 @@ class Acceptance:
         predecessors = await self._reader.predecessors(session, unknown)
         return {key for key in unknown if batch.validate_unknown(predecessors.get(key)) is Verdict.GAP}
 
-    async def _fill(self, session: Session, envelope: EventEnvelope, known: int) -> list[EventEnvelope] | None:
+    async def _fill(
+        self, session: Session, envelope: EventEnvelope, known: int
+    ) -> list[EventEnvelope] | None:
         """What a gap leaves out, as far as it was not handled and evicted; None when it is to be waited for."""
-        missing = await self._reader.missing(session, envelope.source_id, known + 1, envelope.seq_nr - 1)
-        if known == 0:
-            missing = [m for m in missing if m.db_timestamp >= self._state.evicted_before]
+        bound = self._state.evicted_before if known == 0 else BEGINNING
+        first, last = known + 1, envelope.seq_nr - 1
+        missing = await self._reader.missing(session, envelope.source_id, first, last, since=bound)
         expected = envelope.seq_nr - known - 1
         if known and len(missing) < expected:
             if not self._exact:
