@@ -28,6 +28,9 @@ SELECT source_id, seq_nr, decision FROM projections.parked_sources
 WHERE projection_id = $1 AND slice BETWEEN $2 AND $3
 """
 _PARK = "SELECT projections.park_source_v1($1, $2, $3, $4, $5, $6, $7)"
+_ADVANCE_PARKED = """
+UPDATE projections.parked_sources SET seq_nr = $3, decision = 'retry' WHERE projection_id = $1 AND source_id = $2
+"""
 _UNPARK = "DELETE FROM projections.parked_sources WHERE projection_id = $1 AND source_id = $2"
 
 
@@ -216,6 +219,10 @@ class OffsetStore:
         await session.execute(
             _PARK, self.claim.projection_id, e.source_id, e.slice, e.seq_nr, e.event_type, error, attempts
         )
+
+    async def advance_parked_in_tx(self, session: Session, source_id: str, seq_nr: int) -> None:
+        """Have a source that goes on wait at a later event."""
+        await session.execute(_ADVANCE_PARKED, self.claim.projection_id, source_id, seq_nr)
 
     async def unpark_in_tx(self, session: Session, source_id: str) -> None:
         """Let a source go on."""

@@ -34,7 +34,7 @@ class AtLeastOncePipeline(Pipeline):
 
     async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         """Handle accepted events; see :meth:`Pipeline.handle`."""
-        size = self._delivery.after
+        size = min(self._delivery.after, self._projection.batch_size)
         for start in range(0, len(envelopes), size):
             chunk = [e for e in envelopes[start : start + size] if e.source_id not in self._state.parked]
             await self._handle_chunk(session, chunk)
@@ -69,7 +69,9 @@ class AtLeastOncePipeline(Pipeline):
                 by_source.setdefault(envelope.source_id, []).append(envelope)
             chains = list(by_source.values())
         # All chains end before one's failure is raised: what they did is stored, not repeated.
-        ended = await asyncio.gather(*(self._chain(places, chain) for chain in chains), return_exceptions=True)
+        ended = await asyncio.gather(
+            *(self._chain(places, chain) for chain in chains), return_exceptions=True
+        )
         for result in ended:
             if isinstance(result, BaseException):
                 raise result
@@ -85,6 +87,9 @@ class AtLeastOncePipeline(Pipeline):
 
     async def _attempts(self, session: OwnedSession, events: Sequence[EventEnvelope]) -> bool:
         """Handle events together, as recovery says; False when their source is parked."""
+        events = [e for e in events if e.source_id not in self._state.parked]
+        if not events:
+            return False
         recovery, first = self._projection.recovery, events[0]
         for attempt in range(1, recovery.retries + 2):
             try:
@@ -92,7 +97,7 @@ class AtLeastOncePipeline(Pipeline):
             except HandlerFailed as failure:
                 self._report(first, failure, attempt)
                 if attempt <= recovery.retries:
-                    await self._pause(recovery.backoff.delay(attempt).total_seconds())
+                    await self._wait(recovery.backoff.delay(attempt).total_seconds())
                 else:
                     return await self._give_up_on(session, events, failure, attempt)
             else:
@@ -116,6 +121,5 @@ class AtLeastOncePipeline(Pipeline):
                 self._log_skipped(envelope, failure)
                 return True
             case GiveUp.PARK:
-                if envelope.source_id not in self._state.parked:
-                    await self._park_and_tell(session, envelope, failure, attempts)
+                await self._park_and_tell(session, envelope, failure, attempts)
                 return False

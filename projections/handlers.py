@@ -109,6 +109,7 @@ class handles(Generic[M]):  # noqa: N801 - used as a decorator
     @overload
     def __call__(self, method: TableHandler[S, M]) -> TableHandler[S, M]: ...
     def __call__(self, method: Any) -> Any:
+        """Mark a method; raises InvalidHandler when its signature fits no kind of handler."""
         _mark(method, self._model, grouped=False)
         return method
 
@@ -125,6 +126,7 @@ class handles_group(Generic[M]):  # noqa: N801 - used as a decorator
         self._models = models
 
     def __call__(self, method: GroupHandler[S, M]) -> GroupHandler[S, M]:
+        """Mark a method; raises InvalidHandler when it is no group handler."""
         for model in self._models:
             _mark(method, model, grouped=True)
         return method
@@ -135,11 +137,11 @@ def _mark(method: Any, model: Any, *, grouped: bool) -> None:
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         raise InvalidHandler(f"{name}: {model!r} is no payload model; handles() takes a pydantic model class")
     if inspect.isasyncgenfunction(method):
-        raise InvalidHandler(f"{name} is an asynchronous generator: write it as {_PARAMETERS[Kind.EVENT].format(name)}")
-    if grouped:
-        kind = Kind.GROUP
-    else:
-        kind = Kind.EVENT if inspect.iscoroutinefunction(method) else Kind.TABLE
+        raise InvalidHandler(
+            f"{name} is an asynchronous generator: write it as {_PARAMETERS[Kind.EVENT].format(name)}"
+        )
+    apart = Kind.EVENT if inspect.iscoroutinefunction(method) else Kind.TABLE
+    kind = Kind.GROUP if grouped else apart
     parameters = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
     if grouped and not inspect.iscoroutinefunction(method):
         raise InvalidHandler(f"{name} is not async: write it as {_PARAMETERS[kind].format(name)}")
@@ -214,9 +216,13 @@ def projection(
         kind, handlers = _collect(cls)
         chosen = delivery or ExactlyOnce()
         if kind is Kind.TABLE and isinstance(chosen, AtLeastOnce):
-            raise InvalidHandler(f"{cls.__qualname__}: table handlers write to the database, exactly once; drop AtLeastOnce")
+            raise InvalidHandler(
+                f"{cls.__qualname__}: table handlers write to the database, exactly once; drop AtLeastOnce"
+            )
         if kind is Kind.GROUP and isinstance(chosen, AtLeastOnce) and chosen.concurrency > 1:
-            raise InvalidHandler(f"{cls.__qualname__}: lists are handled one after the other; drop concurrency")
+            raise InvalidHandler(
+                f"{cls.__qualname__}: lists are handled one after the other; drop concurrency"
+            )
         if group is not None and kind is not Kind.GROUP:
             raise InvalidHandler(f"{cls.__qualname__}: group= is for handlers marked by handles_group()")
         size = (group or Group()).size if kind is Kind.GROUP else batch_size
@@ -238,7 +244,9 @@ def _collect(cls: type[Any]) -> tuple[Kind, dict[str, tuple[type[BaseModel], str
             event_type = event_type_of(model).name
             if event_type in handlers:
                 other = handlers[event_type][1]
-                raise InvalidHandler(f"{cls.__qualname__}: both {other} and {attribute} handle event type {event_type!r}")
+                raise InvalidHandler(
+                    f"{cls.__qualname__}: both {other} and {attribute} handle event type {event_type!r}"
+                )
             handlers[event_type] = (model, attribute)
             kinds[kind] = attribute
     if not handlers:
@@ -263,7 +271,9 @@ def projection_of(definition: Any) -> Projection:
     """
     declared = getattr(definition, "__projection__", None)
     if not isinstance(declared, Projection):
-        raise InvalidHandler(f"{definition!r} is no projection: decorate its class with @projection(name, entity_type=…)")
+        raise InvalidHandler(
+            f"{definition!r} is no projection: decorate its class with @projection(name, entity_type=…)"
+        )
     if isinstance(definition, type):
         return declared
     return replace(declared, make=lambda: definition)

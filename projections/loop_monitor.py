@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 from journal import EventEnvelope
 from projections.errors import describe
@@ -27,7 +28,7 @@ class LoopMonitor:
     def __init__(self, blocked_after: timedelta) -> None:
         self._limit = blocked_after.total_seconds()
         self._turned_at = time.monotonic()
-        self._handling: EventEnvelope | None = None
+        self._handling: dict[asyncio.Task[Any] | None, EventEnvelope] = {}
         self._stop = threading.Event()
         self.blocked = 0
         """How often a blocked loop has been reported."""
@@ -35,17 +36,21 @@ class LoopMonitor:
     @contextmanager
     def handling(self, envelope: EventEnvelope) -> Iterator[None]:
         """Name what is being handled in the meantime."""
-        self._handling = envelope
+        task = asyncio.current_task()
+        self._handling[task] = envelope
         try:
             yield
         finally:
-            self._handling = None
+            self._handling.pop(task, None)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watch the running event loop."""
-        turning = asyncio.get_running_loop().create_task(self._turn())
-        thread = threading.Thread(target=self._watch, name="projections-loop-monitor", daemon=True)
+        loop = asyncio.get_running_loop()
+        turning = loop.create_task(self._turn())
+        thread = threading.Thread(
+            target=self._watch, args=(loop,), name="projections-loop-monitor", daemon=True
+        )
         thread.start()
         try:
             yield
@@ -59,14 +64,14 @@ class LoopMonitor:
             self._turned_at = time.monotonic()
             await asyncio.sleep(self._limit / 4)
 
-    def _watch(self) -> None:
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         reported = 0.0
         while not self._stop.wait(self._limit / 4):
             since = self._turned_at
             if since != reported and time.monotonic() - since > self._limit:
                 reported = since
                 self.blocked += 1
-                envelope = self._handling
+                envelope = self._handling.get(asyncio.current_task(loop))
                 what = f"while handling {describe(envelope)}" if envelope else "outside of handlers"
                 log.warning(
                     "the event loop has been blocked for more than %g s, %s: a handler must await, or use a thread",

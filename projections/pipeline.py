@@ -50,7 +50,7 @@ class Pipeline:
         pause: Waits between attempts; true, and early, when the range is to stop.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - made in one place
         self,
         projection: Projection,
         dispatcher: Dispatcher,

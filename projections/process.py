@@ -30,7 +30,9 @@ class Process:
         stop: Set when all is to stop.
     """
 
-    def __init__(self, database: Database, settings: RunSettings, observer: StatusObserver, stop: asyncio.Event) -> None:
+    def __init__(
+        self, database: Database, settings: RunSettings, observer: StatusObserver, stop: asyncio.Event
+    ) -> None:
         self.database = database
         self.settings = settings
         self.observer: StatusObserver = _Guarded(observer)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 
 import offsets
-from journal import DatabaseUnavailable, ProjectionsError
+from journal import DatabaseError, DatabaseUnavailable, ProjectionsError
 from offsets import Claim, OffsetStore, RangeLost, TransactionEnded
 from projections.handlers import Projection
 from projections.process import Process
@@ -48,6 +48,7 @@ class Ranges:
             RangeLost: A range belongs to another worker now, or the ranges were cut anew.
             TransactionEnded, TableError: What starting again can not heal.
         """
+        await self._renew()  # a paused projection must not even begin
         tasks = [asyncio.create_task(work) for work in (
             *(self._keep(min_slice) for min_slice in self._running), self._heartbeat(), self._evict(), self._end(until)
         )]  # fmt: skip
@@ -83,7 +84,7 @@ class Ranges:
                 await self._run_once(runner)
             except (RangeLost, *_FATAL):
                 raise
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the range starts again
                 failures = 1 if runner.horizon > horizon else failures + 1
                 await self._pause_after(runner, error, failures)
                 claim = await self._read_back(runner.claim)
@@ -123,33 +124,45 @@ class Ranges:
         while not self._ending.is_set():
             try:
                 async with process.database.session() as session:
-                    again = await offsets.claim(session, self._id, claim.slices.min_slice, process.owner, settings.lease)
+                    again = await offsets.claim(
+                        session, self._id, claim.slices.min_slice, process.owner, settings.lease
+                    )
             except DatabaseUnavailable as error:
-                log.error("%s", error, extra={"action": "database_unavailable", "projection": self._projection.name})
+                log.error(  # noqa: TRY400 - where it was noticed says nothing
+                    "%s", error, extra={"action": "database_unavailable", "projection": self._projection.name}
+                )
                 await process.pause(settings.heartbeat.total_seconds())
             else:
                 if again is None or again.slices != claim.slices or again.epoch != claim.epoch + 1:
-                    raise RangeLost(f"slices {claim.slices} of projection {self._projection.name!r} were claimed by another")
+                    raise RangeLost(
+                        f"slices {claim.slices} of projection {self._projection.name!r} were claimed by another"
+                    )
                 return again
         return None
 
     async def _heartbeat(self) -> None:
         """Prolong the leases, and take in what was decided meanwhile."""
-        process, settings = self._process, self._process.settings
         while True:
-            await asyncio.sleep(settings.heartbeat.total_seconds())
+            await asyncio.sleep(self._process.settings.heartbeat.total_seconds())
             try:
-                async with process.database.session() as session:
-                    held, self._paused, decided = await offsets.renew(session, self._id, process.owner, settings.lease)
-            except ProjectionsError as error:
+                await self._renew()
+            except DatabaseError as error:
                 log.warning("heartbeat: %s", error, extra={"action": "heartbeat_failed"})
-                continue
-            if len(held) < len(self._running):
-                raise RangeLost(f"ranges of projection {self._projection.name!r} were claimed by another, or cut anew")
-            for runner in self._running.values():
-                runner.pause(paused=self._paused)
-                if decided:
-                    runner.decided()
+
+    async def _renew(self) -> None:
+        process = self._process
+        async with process.database.session() as session:
+            held, self._paused, decided = await offsets.renew(
+                session, self._id, process.owner, process.settings.lease
+            )
+        if len(held) < len(self._running):
+            raise RangeLost(
+                f"ranges of projection {self._projection.name!r} were claimed by another, or cut anew"
+            )
+        for runner in self._running.values():
+            runner.pause(paused=self._paused)
+            if decided:
+                runner.decided()
 
     async def _evict(self) -> None:
         process, settings = self._process, self._process.settings

@@ -42,7 +42,7 @@ class Backoff:
             failures: 1 for the first.
             spread: 0 to 1, where in the spread; random by default.
         """
-        doubled = self.first * 2 ** min(failures - 1, 30)
+        doubled: timedelta = self.first * 2 ** min(failures - 1, 30)
         place = random.random() if spread is None else spread  # noqa: S311 - no secret depends on it
         return min(doubled, self.longest) * (1 + self.jitter * (2 * place - 1))
 

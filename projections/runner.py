@@ -117,7 +117,9 @@ async def _supervise(
                 await Ranges(process, projection, claims).run(until)
         except DatabaseUnavailable as error:
             failures += 1
-            log.error("%s", error, extra={"action": "database_unavailable", "projection": projection.name})
+            log.error(  # noqa: TRY400 - where it was noticed says nothing
+                "%s", error, extra={"action": "database_unavailable", "projection": projection.name}
+            )
             await process.pause(process.settings.restart.delay(failures).total_seconds())
         except RangeLost as error:
             log.warning("%s", error, extra={"action": "range_lost", "projection": projection.name})
@@ -138,7 +140,8 @@ async def _claim_all(
         if not told:
             owners = sorted({r.owner for r in ranges if r.alive and r.owner and r.owner != process.owner})
             log.warning(
-                "projection %r is run by %s: waiting for its lease to end", projection.name, ", ".join(owners) or "another",
+                "projection %r is run by %s: waiting for its lease to end",
+                projection.name, ", ".join(owners) or "another",
                 extra={"action": "waiting", "projection": projection.name},
             )  # fmt: skip
             told = True

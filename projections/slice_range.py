@@ -31,7 +31,7 @@ from projections.at_least_once import AtLeastOncePipeline
 from projections.dispatch import Dispatcher
 from projections.errors import HandlerFailed
 from projections.handlers import AtLeastOnce, Kind, Projection
-from projections.pipeline import Pipeline
+from projections.pipeline import Pipeline, Stopping
 from projections.process import Process
 from projections.settings import RunSettings
 
@@ -115,23 +115,40 @@ class RangeRunner:
         cache_size = max(self._settings.cache_size, self.projection.batch_size)
         self._state = OffsetState(cache_size, await self._store.evicted_before(session), parked)
         exact = self._settings.backtracking == "writer-lock"
-        self._acceptance = Acceptance(self.projection.name, self._reader, self._store, self._state, exact=exact)
+        self._acceptance = Acceptance(
+            self.projection.name, self._reader, self._store, self._state, exact=exact
+        )
         dispatcher = Dispatcher(self.projection, target, self._process.tables, self._process.monitor)
         self._pipeline = self._make_pipeline(dispatcher)
-        while not self._stopping.is_set():
-            await self._running.wait()
-            if self._decisions:
-                await self._follow_decisions(session)
-            await self._step(session, self._backtracking.next_step())
+        with suppress(Stopping):
+            while await self._may_run():
+                if self._decisions:
+                    await self._follow_decisions(session)
+                await self._step(session, self._backtracking.next_step())
         await self._save(session)
+
+    async def _may_run(self) -> bool:
+        """Wait while paused; false when the range is to stop."""
+        await self._running.wait()
+        return not self._stopping.is_set()
 
     def _make_pipeline(self, dispatcher: Dispatcher) -> Pipeline:
         def progress() -> tuple[datetime, int]:
             return self._backtracking.horizon, self._backtracking.import_id
 
-        parts = (self.projection, dispatcher, self._store, self._state, self._process.observer, progress, self._pause_for)
+        parts = (
+            self.projection,
+            dispatcher,
+            self._store,
+            self._state,
+            self._process.observer,
+            progress,
+            self._pause_for,
+        )
         if isinstance(self.projection.delivery, AtLeastOnce):
-            return AtLeastOncePipeline(*parts, database=self._process.database, delivery=self.projection.delivery)
+            return AtLeastOncePipeline(
+                *parts, database=self._process.database, delivery=self.projection.delivery
+            )
         return Pipeline(*parts)
 
     async def _step(self, session: OwnedSession, step: Step) -> None:
@@ -150,7 +167,9 @@ class RangeRunner:
                     page = await self._reader.events(session, after, until)
                 await self._handle(session, page)
                 # Only after the commit: until then the stored horizon must not pass these events.
-                self._backtracking.events_read(page[-1].position if page else None, full=len(page) == self._reader.page_size)
+                self._backtracking.events_read(
+                    page[-1].position if page else None, full=len(page) == self._reader.page_size
+                )
 
     async def _poll(self, session: OwnedSession) -> None:
         place = self._backtracking.position.db_timestamp
@@ -163,7 +182,10 @@ class RangeRunner:
         if not (nothing_new and fresh and self._backtracking.unchanged(look.poll)):
             self._used_poll_at = look.poll.polled_at
             self._backtracking.polled(look.poll)
-        if asyncio.get_running_loop().time() - self._saved_at > self._settings.save_horizon_every.total_seconds():
+        if (
+            asyncio.get_running_loop().time() - self._saved_at
+            > self._settings.save_horizon_every.total_seconds()
+        ):
             await self._save(session)
 
     async def _save(self, session: OwnedSession) -> None:
@@ -191,27 +213,38 @@ class RangeRunner:
                 await self._unpark(session, parked)
 
     async def _unpark(self, session: OwnedSession, parked: Parked) -> None:
-        events = read_source(session, parked.source_id, first=parked.seq_nr)
-        first = await anext(events, None)
-        if first is None:
-            return
-        if parked.decision == "drop":
-            await self._pipeline.skip(session, first, unpark=True)
-        else:
+        """Handle what came while a source was parked, in order; what is not visible yet comes through the log."""
+        drop, size = parked.decision == "drop", 1
+        next_seq_nr = parked.seq_nr
+        while page := await self._read_parked(session, parked.source_id, next_seq_nr, size):
             try:
-                await self._pipeline.resume(session, first)
+                if drop:
+                    await self._pipeline.drop_parked(session, page[0])
+                else:
+                    await self._pipeline.retry_parked(session, page)
             except HandlerFailed as failure:
-                await self._pipeline.park(session, first, failure, 1)
+                if len(page) == 1:
+                    await self._pipeline.park(session, page[0], failure, 1)
+                    return
+                size = failure.index or len(page) // 2
+            else:
+                next_seq_nr = page[-1].seq_nr + 1
+                drop, size = False, min(2 * size, self.projection.batch_size)
+            if self._stopping.is_set():
                 return
-        self._state.parked.pop(parked.source_id, None)
-        async for envelope in events:
-            # What is not visible yet comes through the log; what came meanwhile is here, in order.
-            await self._handle(session, [envelope])
+        await self._pipeline.unpark(session, parked.source_id)
 
-    async def _pause_for(self, seconds: float) -> None:
-        """Wait, but no longer than until the range is to stop."""
+    async def _read_parked(
+        self, session: OwnedSession, source_id: str, first: int, size: int
+    ) -> list[EventEnvelope]:
+        events = read_source(session, source_id, first=first, last=first + size - 1)
+        return [envelope async for envelope in events]
+
+    async def _pause_for(self, seconds: float) -> bool:
+        """Wait, but no longer than until the range is to stop; whether it is."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
+        return self._stopping.is_set()
 
 
 def _backtracking(claim: Claim, settings: RunSettings) -> WriterLockBacktracking | IntervalBacktracking:
