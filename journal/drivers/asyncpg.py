@@ -75,7 +75,7 @@ class AsyncpgDatabase(BaseDatabase):
                 max_size=settings.max_connections,
                 timeout=settings.connect_timeout.total_seconds(),
                 statement_cache_size=0 if settings.pgbouncer else 200,
-                server_settings={"application_name": settings.application_name, "timezone": "UTC"},
+                server_settings={"application_name": settings.application_name},
             )
         return cls(pool, dsn, settings)
 

@@ -87,7 +87,6 @@ class PsycopgDatabase(BaseDatabase):
         timeout = settings.connect_timeout.total_seconds()
         arguments: dict[str, Any] = {
             "application_name": settings.application_name,
-            "options": "-c timezone=UTC",
             "autocommit": True,
             "connect_timeout": max(2, round(timeout)),
             "prepare_threshold": None if settings.pgbouncer else 5,
