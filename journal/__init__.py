@@ -23,7 +23,9 @@ from journal.errors import (
     SchemaError,
     UnknownEventType,
 )
-from journal.events import BEGINNING, Appended, Event, EventEnvelope, Origin, Position, RawJson
+from journal.events import BEGINNING, Appended, Event, EventEnvelope, HistoricEvent, Origin, Position, RawJson
+from journal.importing import ImportResult, import_events
+from journal.maintenance import MaintainedPartition, maintain
 from journal.payload import decode, event_type, event_type_of
 from journal.polling import Notifier, PollPacing, WritersPoller
 from journal.reader import Key, SliceReader, current_events, find_event, latest_seq_nr, read_source
@@ -45,10 +47,13 @@ __all__ = [
     "Event",
     "EventEnvelope",
     "EventIdConflict",
+    "HistoricEvent",
+    "ImportResult",
     "IntervalBacktracking",
     "InvalidEvent",
     "InvalidPayload",
     "Key",
+    "MaintainedPartition",
     "MissingPrivilege",
     "Notifier",
     "Origin",
@@ -79,7 +84,9 @@ __all__ = [
     "event_type_of",
     "find_event",
     "hide_password",
+    "import_events",
     "latest_seq_nr",
+    "maintain",
     "read_source",
     "slice_of",
     "slice_ranges",

@@ -15,6 +15,8 @@ from journal import (
     Event,
     EventEnvelope,
     EventIdConflict,
+    HistoricEvent,
+    ImportResult,
     InvalidEvent,
     InvalidPayload,
     Notifier,
@@ -31,14 +33,24 @@ from journal import (
     current_events,
     event_type,
     find_event,
+    import_events,
     latest_seq_nr,
+    maintain,
     read_source,
     slice_of,
     slice_ranges,
 )
 from offsets import live_events
 from projections.errors import HandlerFailed, InvalidHandler, ProjectionFailed
-from projections.handlers import AtLeastOnce, ExactlyOnce, Group, Projection, handles, handles_group, projection
+from projections.handlers import (
+    AtLeastOnce,
+    ExactlyOnce,
+    Group,
+    Projection,
+    handles,
+    handles_group,
+    projection,
+)
 from projections.observer import StatusObserver
 from projections.recovery import Backoff, Recovery
 from projections.runner import run
@@ -63,6 +75,8 @@ __all__ = [
     "ExactlyOnce",
     "Group",
     "HandlerFailed",
+    "HistoricEvent",
+    "ImportResult",
     "InvalidEvent",
     "InvalidHandler",
     "InvalidPayload",
@@ -89,8 +103,10 @@ __all__ = [
     "find_event",
     "handles",
     "handles_group",
+    "import_events",
     "latest_seq_nr",
     "live_events",
+    "maintain",
     "projection",
     "read_source",
     "run",

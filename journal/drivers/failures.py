@@ -92,7 +92,7 @@ def _kind_of(sqlstate: str) -> tuple[type[DatabaseError], str]:
     if sqlstate == "42501":
         return (
             MissingPrivilege,
-            "{}: grant the role projections_writer, projections_worker or projections_reader",
+            "{}: grant the role projections_writer, _worker or _reader; what changes tables is for the schema's owner",
         )
     if sqlstate in _UNAVAILABLE or sqlstate.startswith(("08", "28")):
         return DatabaseUnavailable, "no connection to the database: {}"
