@@ -49,6 +49,7 @@ class Ranges:
             TransactionEnded, TableError: What starting again can not heal.
         """
         await self._renew()  # a paused projection must not even begin
+        await self._renew()  # whether it is paused must be known before the first batch
         tasks = [asyncio.create_task(work) for work in (
             *(self._keep(min_slice) for min_slice in self._running), self._heartbeat(), self._evict(), self._end(until)
         )]  # fmt: skip
@@ -141,26 +142,28 @@ class Ranges:
         return None
 
     async def _heartbeat(self) -> None:
-        """Prolong the leases, and take in what was decided meanwhile."""
         while True:
             await asyncio.sleep(self._process.settings.heartbeat.total_seconds())
             try:
                 await self._renew()
-            except DatabaseError as error:
+            except RangeLost:
+                raise
+            except ProjectionsError as error:
                 log.warning("heartbeat: %s", error, extra={"action": "heartbeat_failed"})
 
     async def _renew(self) -> None:
+        """Prolong the leases, and take in what was decided meanwhile."""
         process = self._process
         async with process.database.session() as session:
-            held, self._paused, decided = await offsets.renew(
-                session, self._id, process.owner, process.settings.lease
-            )
+            held, paused, decided = await offsets.renew(session, self._id, process.owner, process.settings.lease)
         if len(held) < len(self._running):
-            raise RangeLost(
-                f"ranges of projection {self._projection.name!r} were claimed by another, or cut anew"
-            )
+            raise RangeLost(f"ranges of projection {self._projection.name!r} were claimed by another, or cut anew")
+        if paused != self._paused:
+            action = "paused" if paused else "resumed"
+            log.info("%s: %s", self._projection.name, action, extra={"action": action, "projection": self._projection.name})
+        self._paused = paused
         for runner in self._running.values():
-            runner.pause(paused=self._paused)
+            runner.pause(paused=paused)
             if decided:
                 runner.decided()
 

@@ -1,0 +1,330 @@
+"""`projections status`, `offsets`, `parked`, `pause`, `resume` and `doctor` as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import journal
+from journal import Event, append_sync, schema
+from journal.drivers.sync import connect_sync
+from tests.fixtures.commands import APP, COMMAND, SEEN, environment, projections, running
+
+BEGINNING = "1970-01-01T00:00:00+00:00"
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    """A directory with a user's module in it."""
+    (tmp_path / "app.py").write_text(APP)
+    return tmp_path
+
+
+@pytest.fixture
+def handled(app: Path, dsn: str) -> str:
+    """`delays` has handled events of four sources; those of N1 and N2 do not fit their model and are parked."""
+    with connect_sync(dsn) as connection:
+        connection.execute(SEEN)
+        append_sync(connection, [event(f"N{n}", {} if n in {1, 2} else {"delay": 1}) for n in range(4)])
+    assert run(app, dsn) == 0
+    return dsn
+
+
+def event(source_id: str, payload: Any) -> Event:
+    return Event(source_id, payload, entity_type="plane", event_type="Landed")
+
+
+def run(app: Path, dsn: str) -> int:
+    return projections("run", "app:Delays", "--dsn", dsn, "--until-caught-up", cwd=app).returncode
+
+
+def values(*arguments: str) -> Any:
+    result = projections(*arguments, "--json")
+    assert (result.returncode, result.stderr) == (0, "")
+    return json.loads(result.stdout)
+
+
+def seen(dsn: str) -> list[str]:
+    with connect_sync(dsn) as connection:
+        return [row[0] for row in connection.execute("SELECT source_id FROM seen ORDER BY 1").fetchall()]
+
+
+def append(dsn: str, *events: Event) -> None:
+    with connect_sync(dsn) as connection:
+        append_sync(connection, events)
+
+
+def forget_seen(dsn: str) -> None:
+    with connect_sync(dsn) as connection:
+        connection.execute("TRUNCATE seen")
+
+
+def parked(dsn: str) -> dict[str, str]:
+    found = values("parked", "list", "delays", "--dsn", dsn)["parked"]
+    return {one["source_id"]: one["decision"] for one in found}
+
+
+def answer(arguments: list[str], text: str) -> tuple[int, str]:
+    """Run a command on a terminal and type an answer."""
+    ours, theirs = pty.openpty()
+    pipe: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen([*COMMAND, *arguments], stdin=theirs, env=environment(), **pipe) as process:
+        os.write(ours, text.encode())
+        output, _ = process.communicate()
+    os.close(ours)
+    os.close(theirs)
+    return process.returncode, output
+
+
+def test_status_tells_what_a_projection_does(handled: str) -> None:
+    (found,) = values("status", "--dsn", handled)["projections"]
+
+    assert found["name"] == "delays"
+    assert (found["paused"], found["parked"], found["has_events"]) == (False, 2, True)
+    (part,) = found["ranges"]
+    assert (part["min_slice"], part["max_slice"], part["owner"], part["alive"]) == (0, 1023, None, False)
+    assert part["horizon"] > BEGINNING
+    assert part["lag_seconds"] > 0
+
+
+def test_status_names_the_owner_of_a_range_that_runs(app: Path, handled: str) -> None:
+    with running("app:Delays", "--dsn", handled, cwd=app) as worker:
+        worker.until("started")
+
+        (found,) = values("status", "delays", "--dsn", handled)["projections"]
+        table = projections("status", "--dsn", handled).stdout
+
+    assert found["ranges"][0]["alive"]
+    assert f":{worker.process.pid}:" in found["ranges"][0]["owner"]
+    assert "running" in table
+    assert found["ranges"][0]["owner"] in table
+
+
+def test_status_of_an_unknown_projection_names_the_known_ones(handled: str) -> None:
+    result = projections("status", "delay", "--dsn", handled)
+
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == "error: no projection 'delay' has run on this database; known: delays\n"
+
+
+def test_status_says_that_a_projection_has_nothing_to_read(app: Path, dsn: str) -> None:
+    run(app, dsn)
+
+    assert "no events of type 'plane'" in projections("status", "--dsn", dsn).stdout
+    assert not values("status", "--dsn", dsn)["projections"][0]["has_events"]
+
+
+def test_a_paused_projection_handles_nothing_until_it_is_resumed(app: Path, handled: str) -> None:
+    projections("pause", "delays", "--dsn", handled)
+    append(handled, event("N9", {"delay": 1}))
+    with running("app:Delays", "--dsn", handled, "--until-caught-up", cwd=app) as worker:
+        worker.until("paused")
+        before = seen(handled)
+        state = projections("status", "--dsn", handled).stdout
+
+        resumed = projections("resume", "delays", "--dsn", handled)
+
+        assert worker.end() == 0
+    assert resumed.stdout == "projection 'delays' goes on\n"
+    assert "paused" in state
+    assert before == ["N0", "N3"]
+    assert seen(handled) == ["N0", "N3", "N9"]
+
+
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_an_unknown_projection_is_neither_paused_nor_resumed(handled: str, command: str) -> None:
+    result = projections(command, "nope", "--dsn", handled)
+
+    assert (result.returncode, result.stdout) == (1, "")
+
+
+def test_offsets_show_where_each_range_stands(handled: str) -> None:
+    (found,) = values("offsets", "show", "delays", "--dsn", handled)["projections"]
+    table = projections("offsets", "show", "--dsn", handled).stdout
+
+    (part,) = found["ranges"]
+    assert found["entity_type"] == "plane"
+    assert part["horizon"] > BEGINNING
+    assert part["handled_at"] > BEGINNING
+    assert "0-1023" in table
+
+
+def test_a_cleared_offset_has_every_event_handled_again(app: Path, handled: str) -> None:
+    result = projections("offsets", "clear", "delays", "--yes", "--dsn", handled)
+    forget_seen(handled)
+    run(app, handled)
+
+    assert (result.returncode, result.stdout) == (0, "projection 'delays' starts at the beginning\n")
+    assert seen(handled) == ["N0", "N3"]
+
+
+def test_an_offset_set_to_a_time_leaves_out_what_is_older(app: Path, handled: str) -> None:
+    forget_seen(handled)
+    with connect_sync(handled) as connection:
+        (now,) = connection.execute("SELECT clock_timestamp()").fetchone() or ()
+    append(handled, event("N0", {"delay": 1}), event("N8", {"delay": 1}))
+
+    result = projections("offsets", "set", "delays", "--from", now.isoformat(), "--yes", "--dsn", handled)
+    run(app, handled)
+
+    assert (result.returncode, result.stdout) == (0, f"projection 'delays' starts at {now.isoformat()}\n")
+    assert seen(handled) == ["N0", "N8"]
+
+
+@pytest.mark.parametrize(
+    ("time", "message"),
+    [
+        ("2026-01-31", "'2026-01-31' has no zone: write 2026-01-31T00:00:00Z for UTC"),
+        ("yesterday", "'yesterday' is no time: write 2026-01-31T12:00:00Z"),
+        ("10000-01-01T00:00:00Z", "'10000-01-01T00:00:00Z' is no time"),
+    ],
+)
+def test_a_wrong_time_changes_nothing_and_is_told(handled: str, time: str, message: str) -> None:
+    before = values("offsets", "show", "--dsn", handled)
+
+    result = projections("offsets", "set", "delays", "--from", time, "--yes", "--dsn", handled)
+
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert values("offsets", "show", "--dsn", handled) == before
+
+
+DESTRUCTIVE = [
+    ["offsets", "clear", "delays"],
+    ["offsets", "set", "delays", "--from", "2026-01-01T00:00:00Z"],
+    ["parked", "drop", "delays", "--all"],
+]
+
+
+@pytest.mark.parametrize("command", DESTRUCTIVE)
+def test_what_can_not_be_undone_is_not_done_unasked(handled: str, command: list[str]) -> None:
+    before = values("offsets", "show", "--dsn", handled), parked(handled)
+
+    unasked = projections(*command, "--dsn", handled)
+    refused = answer([*command, "--dsn", handled], "n\n")
+
+    assert (unasked.returncode, unasked.stderr) == (1, "Error: nobody is here to ask: pass --yes\n")
+    assert refused[0] == 1
+    assert "[y/N]" in refused[1]
+    assert (values("offsets", "show", "--dsn", handled), parked(handled)) == before
+
+
+def test_an_answer_on_the_terminal_is_followed(handled: str) -> None:
+    code, output = answer(["parked", "drop", "delays", "--all", "--dsn", handled], "y\n")
+
+    assert code == 0
+    assert output.endswith("sources to go on without their event: 2\n")
+
+
+def test_parked_sources_are_listed_with_their_event_and_reason(handled: str) -> None:
+    (found,) = values("parked", "list", "delays", "--source", "N1", "--dsn", handled)["parked"]
+    table = projections("parked", "list", "delays", "--dsn", handled).stdout
+
+    assert (found["source_id"], found["seq_nr"], found["event_type"], found["attempts"]) == (
+        "N1",
+        1,
+        "Landed",
+        1,
+    )
+    assert found["decision"] == "waiting"
+    assert (
+        found["error"] == "event 'Landed' of source 'N1', seq_nr 1 does not fit Landed: delay: Field required"
+    )
+    assert found["error"] in table
+
+
+def test_one_source_is_retried_and_the_other_waits_on(app: Path, handled: str) -> None:
+    result = projections("parked", "retry", "delays", "--source", "N1", "--dsn", handled)
+    assert (result.returncode, result.stdout) == (0, "sources to be retried: 1\n")
+    assert parked(handled) == {"N1": "retry", "N2": "waiting"}
+    (app / "app.py").write_text(APP.replace("delay: int", "delay: int = 0"))
+
+    run(app, handled)
+
+    assert parked(handled) == {"N2": "waiting"}
+    assert seen(handled) == ["N0", "N1", "N3"]
+
+
+def test_dropped_events_are_passed_over_and_their_sources_go_on(app: Path, handled: str) -> None:
+    result = projections("parked", "drop", "delays", "--all", "--yes", "--dsn", handled)
+    append(handled, event("N1", {"delay": 1}))
+
+    run(app, handled)
+
+    assert (result.returncode, result.stdout) == (0, "sources to go on without their event: 2\n")
+    assert parked(handled) == {}
+    assert seen(handled) == ["N0", "N1", "N3"]
+
+
+def test_a_source_that_does_not_wait_is_told(handled: str) -> None:
+    result = projections("parked", "retry", "delays", "--source", "N3", "--dsn", handled)
+
+    assert result.returncode == 1
+    assert result.stderr == "error: source 'N3' of projection 'delays' is not waiting for a decision\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--all", "--source", "N1"]])
+def test_a_decision_names_one_source_or_all(handled: str, arguments: list[str]) -> None:
+    result = projections("parked", "retry", "delays", *arguments, "--dsn", handled)
+
+    assert result.returncode == 2
+    assert "pass either --source ID or --all" in result.stderr
+
+
+def test_doctor_tells_what_is_installed_and_which_database_is_used(handled: str) -> None:
+    found = values("doctor", "--dsn", handled)
+
+    assert found["library"] == journal.__file__
+    assert found["Python"].startswith(".".join(map(str, sys.version_info[:3])))
+    assert found["schema version"] == schema.SCHEMA_VERSION
+    assert found["projections"] == ["delays"]
+    assert found["database from"] == "--dsn"
+    assert found["writers in flight"] == found["problems"] == []
+    assert {"asyncpg", "psycopg", "PostgreSQL"} <= set(found)
+
+
+def test_doctor_names_who_holds_the_append_lock(handled: str) -> None:
+    with connect_sync(handled, application_name="slow-writer") as writer:
+        append_sync(writer, [event("N0", {"delay": 1})])
+
+        (found,) = values("doctor", "--dsn", handled)["writers in flight"]
+        text = projections("doctor", "--dsn", handled).stdout
+        pid = writer.info.backend_pid
+
+    assert (found["pid"], found["application_name"]) == (pid, "slow-writer")
+    assert f"pid {found['pid']} (slow-writer), open for " in text
+
+
+def test_doctor_fails_where_the_schema_is_missing(empty_dsn: str) -> None:
+    result = projections("doctor", "--dsn", empty_dsn)
+
+    assert result.returncode == 1
+    assert "PROBLEM database: the schema projections is not installed" in result.stdout
+
+
+def test_doctor_tells_of_a_database_that_can_not_be_reached_without_the_password() -> None:
+    result = projections("doctor", env=environment(PROJECTIONS_DSN="postgresql://u:hunter2@localhost:1/db"))
+
+    assert result.returncode == 1
+    assert "PROBLEM database: no connection to the database: " in result.stdout
+    assert "database from: PROJECTIONS_DSN" in result.stdout
+    assert "hunter2" not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["status"], ["offsets", "show"], ["parked", "list", "x"], ["pause", "x"]]
+)
+def test_a_database_without_the_schema_is_told_what_to_do(empty_dsn: str, command: list[str]) -> None:
+    result = projections(*command, "--dsn", empty_dsn)
+
+    assert result.returncode == 1
+    assert result.stderr == (
+        "error: the schema projections is not installed in this database: run `projections schema install`\n"
+    )
