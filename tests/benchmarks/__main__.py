@@ -1,0 +1,85 @@
+"""
+Measures the library beside the bare work on the same database: ``python -m tests.benchmarks``.
+
+Without a DSN an embedded server is measured, with the settings that every user of it gets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+
+from tests.benchmarks.appending import measure_append, measure_import
+from tests.benchmarks.harness import QUICK, Line, Sizes
+from tests.benchmarks.latency import measure_idle, measure_latency
+from tests.benchmarks.memory import measure_memory
+from tests.benchmarks.projecting import measure_projection
+from tests.benchmarks.reading import measure_read
+from tests.benchmarks.report import machine, show
+from tests.benchmarks.server import Server, server
+
+BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
+    "append": measure_append,
+    "import": measure_import,
+    "read": measure_read,
+    "projection": measure_projection,
+    "latency": measure_latency,
+    "idle": measure_idle,
+    "memory": measure_memory,
+}
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument(
+        "--dsn", help="PostgreSQL URL of a role that may create databases (default: PROJECTIONS_DSN)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes: shows that all works, measures nothing"
+    )
+    parser.add_argument(
+        "--only", action="append", choices=BENCHMARKS, metavar="NAME", help=", ".join(BENCHMARKS)
+    )
+    return parser.parse_args()
+
+
+async def _measure(measured: Server, names: list[str], sizes: Sizes) -> list[Line]:
+    lines: list[Line] = []
+    for name in names:
+        begun = time.perf_counter()
+        print(f"{name} ...", end=" ", file=sys.stderr, flush=True)
+        lines += await BENCHMARKS[name](measured, sizes)
+        print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
+    return lines
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The loop that ``projections run`` takes."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
+
+
+def main() -> None:
+    """Measure and print."""
+    arguments = _arguments()
+    sizes = QUICK if arguments.quick else Sizes()
+    with server(arguments.dsn) as measured:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            lines = runner.run(_measure(measured, arguments.only or list(BENCHMARKS), sizes))
+        facts: dict[str, object] = {"machine": machine(), "server": measured.settings()}
+    if arguments.json:
+        print(json.dumps({**facts, "quick": arguments.quick, "results": [line.as_json() for line in lines]}))
+    else:
+        show(lines, facts)
+
+
+if __name__ == "__main__":
+    main()

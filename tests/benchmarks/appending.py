@@ -1,0 +1,188 @@
+"""Appending and importing, beside an INSERT and a COPY of the same rows into the same table."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import psycopg
+
+from journal import Event, slice_of
+from journal.drivers import Database, connect
+from journal.importing import import_events
+from journal.writer import append
+from tests.benchmarks import workload
+from tests.benchmarks.harness import Goal, Line, Rounds, Sizes, compare
+from tests.benchmarks.peer import Peer
+from tests.benchmarks.server import Server, settle
+
+_COLUMNS = (
+    "db_timestamp", "seq_nr", "event_id", "slice", "version", "source_id", "entity_type", "event_type", "payload",
+)  # fmt: skip
+_TYPES = ("timestamptz", "bigint", "uuid", "smallint", "smallint", "text", "text", "text", "json")
+_INSERT = (
+    f"INSERT INTO projections.events ({', '.join(_COLUMNS)}) SELECT * FROM unnest("
+    + ", ".join(f"${place}::{name}[]" for place, name in enumerate(_TYPES, 1))
+    + ")"
+)
+_FEW = 4
+
+Rows = list[tuple[Any, ...]]
+
+
+def _rows(count: int, sources: int, first: int = 0) -> Rows:
+    """What the journal would store of events: every value is ready."""
+    start = datetime.now(UTC) - timedelta(hours=1)
+    return [
+        (
+            start + timedelta(microseconds=n), n // sources + 1, uuid4(), slice_of(source), 1, source,
+            workload.ENTITY_TYPE, "Landed", workload.landed(n, sources).model_dump_json(),
+        )
+        for n in range(first, first + count)
+        for source in [workload.source_id(n, sources)]
+    ]  # fmt: skip
+
+
+def _batches(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def _empty(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("TRUNCATE projections.events, projections.sources, projections.imports")
+    settle(dsn)
+
+
+async def _rate(dsn: str, count: int, work: Callable[[], Awaitable[Any]]) -> float:
+    await asyncio.to_thread(_empty, dsn)
+    begun = time.perf_counter()
+    await work()
+    return count / (time.perf_counter() - begun)
+
+
+async def _append_all(database: Database, batches: Sequence[Sequence[Event]]) -> None:
+    for batch in batches:
+        async with database.transaction() as session:
+            await append(session, batch)
+
+
+async def _insert_all(connection: Any, batches: Sequence[Sequence[Sequence[Any]]]) -> None:
+    for columns in batches:
+        await connection.execute(_INSERT, *columns)
+
+
+def _columns(batches: Sequence[Sequence[Any]]) -> list[list[list[Any]]]:
+    return [[list(column) for column in zip(*batch, strict=True)] for batch in batches]
+
+
+class _Appends:
+    """Contenders of one database: each appends the same events in batches of a size."""
+
+    def __init__(self, dsn: str, database: Database, sources: int) -> None:
+        self._dsn = dsn
+        self._database = database
+        self._sources = sources
+
+    async def measure(
+        self, count: int, size: int, rounds: int, **more: Callable[[], Awaitable[float]]
+    ) -> Rounds:
+        events = workload.events(0, count, self._sources)
+        with_ids = [replace(event, event_id=uuid4()) for event in events]
+        rows = _columns(_batches(_rows(count, self._sources), size))
+        bare = await asyncpg.connect(self._dsn)
+        contenders = {
+            "append": lambda: _rate(
+                self._dsn, count, lambda: _append_all(self._database, _batches(events, size))
+            ),
+            "bare INSERT": lambda: _rate(self._dsn, count, lambda: _insert_all(bare, rows)),
+            "append with event_id": lambda: _rate(
+                self._dsn, count, lambda: _append_all(self._database, _batches(with_ids, size))
+            ),
+        }
+        try:
+            return await compare({**contenders, **more}, rounds)
+        finally:
+            await bare.close()
+
+    async def measure_few(self, count: int, size: int, rounds: int) -> Rounds:
+        """Several connections at once, on the same sources."""
+        shares = [_batches(workload.events(n * count, count, self._sources), size) for n in range(_FEW)]
+        rows = [_columns(_batches(_rows(count, self._sources, n * count), size)) for n in range(_FEW)]
+        async with AsyncExitStack() as stack:
+            connections = [await asyncpg.connect(self._dsn) for _ in range(_FEW)]
+            for connection in connections:
+                stack.push_async_callback(connection.close)
+
+            async def appends() -> None:
+                await asyncio.gather(*(_append_all(self._database, share) for share in shares))
+
+            async def inserts() -> None:
+                await asyncio.gather(*map(_insert_all, connections, rows))
+
+            return await compare(
+                {
+                    "append": lambda: _rate(self._dsn, _FEW * count, appends),
+                    "bare INSERT": lambda: _rate(self._dsn, _FEW * count, inserts),
+                },
+                rounds,
+            )
+
+
+async def measure_append(server: Server, sizes: Sizes) -> list[Line]:
+    """Batches of 500, of 50 and of 1; with ids; over several connections."""
+    with server.database() as dsn:
+        async with connect(dsn) as database:
+            appends = _Appends(dsn, database, sizes.sources)
+            with Peer(dsn) as peer:
+                stored = _batches(peer.stored_events(sizes.append // 5, sizes.sources), 500)
+                large = await appends.measure(
+                    sizes.append,
+                    500,
+                    sizes.rounds,
+                    eventsourcing=lambda: asyncio.to_thread(peer.append_rate, stored),
+                )
+            few = await appends.measure_few(sizes.append // _FEW, 500, sizes.rounds)
+            medium = await appends.measure(sizes.append_small, 50, sizes.rounds)
+            single = await appends.measure(sizes.append_single, 1, sizes.rounds)
+    return [
+        large.line("append, batches of 500", "events/s", "append", "bare INSERT", Goal(0.4)),
+        large.line("append, batches of 500", "events/s", "append", "eventsourcing"),
+        large.line("append with event_id, batches of 500", "events/s", "append with event_id", "bare INSERT"),
+        few.line(f"append, batches of 500, {_FEW} connections", "events/s", "append", "bare INSERT"),
+        medium.line("append, batches of 50", "events/s", "append", "bare INSERT"),
+        medium.line("append with event_id, batches of 50", "events/s", "append with event_id", "bare INSERT"),
+        single.line("append, one event", "events/s", "append", "bare INSERT"),
+        single.line("append with event_id, one event", "events/s", "append with event_id", "bare INSERT"),
+    ]
+
+
+async def measure_import(server: Server, sizes: Sizes) -> list[Line]:
+    """History with numbers and times, checked and loaded, beside COPY of the finished rows."""
+    count = sizes.imported
+    events, rows = workload.history(count, sizes.sources), _rows(count, sizes.sources)
+    with server.database() as dsn:
+        async with connect(dsn) as database:
+            bare = await asyncpg.connect(dsn)
+
+            async def copy() -> None:
+                for chunk in _batches(rows, 10_000):
+                    await bare.copy_records_to_table(
+                        "events", schema_name="projections", columns=_COLUMNS, records=chunk
+                    )
+
+            rounds = await compare(
+                {
+                    "import": lambda: _rate(dsn, count, lambda: import_events(database, events)),
+                    "bare COPY": lambda: _rate(dsn, count, copy),
+                },
+                sizes.rounds,
+            )
+            await bare.close()
+    return [rounds.line("bulk import, chunks of 10,000", "events/s", "import", "bare COPY")]

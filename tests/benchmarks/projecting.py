@@ -1,0 +1,149 @@
+"""Exactly-once projections, beside hand-written loops without any guarantee and beside the peer's runner."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from datetime import date
+from typing import Any
+
+import asyncpg
+
+from journal import BEGINNING
+from journal.drivers import connect
+from projections import run
+from tests.benchmarks import workload
+from tests.benchmarks.harness import Contender, Goal, Line, Sizes, compare
+from tests.benchmarks.peer import Peer
+from tests.benchmarks.server import Server, settle
+from tests.benchmarks.workload import Landed
+
+_PAGE = """
+SELECT db_timestamp, slice, source_id, seq_nr, event_type, payload
+FROM projections.events
+WHERE entity_type = $1
+AND db_timestamp >= $2 AND (db_timestamp, slice, source_id, seq_nr) > ($2, $3::smallint, $4, $5)
+ORDER BY entity_type, db_timestamp, slice, source_id, seq_nr LIMIT $6
+"""
+
+Landing = tuple[str, date, int]
+Decode = Callable[[str], Landing]
+Write = Callable[[Any, Sequence[Landing]], Awaitable[None]]
+
+
+def _checked(payload: str) -> Landing:
+    event = Landed.model_validate_json(payload)
+    return event.carrier, event.day, event.delay
+
+
+def _unchecked(payload: str) -> Landing:
+    event = json.loads(payload)
+    return event["carrier"], date.fromisoformat(event["day"]), event["delay"]
+
+
+async def _write_folded(connection: Any, landings: Sequence[Landing]) -> None:
+    rows: dict[tuple[str, date], list[int]] = {}
+    for carrier, day, delay in landings:
+        row = rows.get((carrier, day))
+        if row is None:
+            rows[carrier, day] = [1, delay, delay]
+        else:
+            row[0] += 1
+            row[1] += delay
+            row[2] = max(row[2], delay)
+    keys, values = zip(*rows, strict=True), zip(*rows.values(), strict=True)
+    await connection.execute(workload.UPSERT_MANY, *map(list, keys), *map(list, values))
+
+
+async def _write_each(connection: Any, landings: Sequence[Landing]) -> None:
+    async with connection.transaction():
+        for landing in landings:
+            await connection.execute(workload.UPSERT_ONE, *landing)
+
+
+async def _by_hand(connection: Any, decode: Decode, write: Write) -> None:
+    """Read, decode, write; remember nothing. After a crash it would not know where it stood."""
+    after: tuple[Any, ...] = (BEGINNING, -1, "", 0)
+    while page := await connection.fetch(_PAGE, workload.ENTITY_TYPE, *after, workload.BATCH):
+        await write(connection, [decode(row["payload"]) for row in page if row["event_type"] == "Landed"])
+        after = tuple(page[-1].values())[:4]
+
+
+class _Work:
+    """One journal, and every way to project it."""
+
+    def __init__(self, dsn: str, connection: Any, count: int, sources: int) -> None:
+        self._dsn = dsn
+        self._connection = connection
+        self._count = count
+        self._expected = workload.expected(count, sources)
+
+    def contender(self, work: Callable[[], Awaitable[None]]) -> Contender:
+        async def measured() -> float:
+            await self._connection.execute("TRUNCATE projections.projections CASCADE")
+            await self._connection.execute("TRUNCATE delays")
+            await asyncio.to_thread(settle, self._dsn)
+            begun = time.perf_counter()
+            await work()
+            took = time.perf_counter() - begun
+            workload.check(self._dsn, self._expected)
+            return self._count / took
+
+        return measured
+
+    def by_hand(self, decode: Decode, write: Write) -> Contender:
+        return self.contender(lambda: _by_hand(self._connection, decode, write))
+
+
+def _by_peer(dsn: str, peer: Peer, wanted: tuple[int, int]) -> Contender:
+    async def measured() -> float:
+        await asyncio.to_thread(settle, dsn)
+        rate = await asyncio.to_thread(peer.projection_rate, wanted[0])
+        workload.check(dsn, wanted)
+        return rate
+
+    return measured
+
+
+_HAND = "by hand, no guarantee"
+_UNCHECKED = "by hand, payload not checked"
+_PEER = "eventsourcing"
+
+
+async def measure_projection(server: Server, sizes: Sizes) -> list[Line]:
+    """A table handler and a statement per event, one worker, its start and stop included."""
+    with server.database() as dsn:
+        await asyncio.to_thread(workload.fill, dsn, sizes.projected, sizes.sources)
+        async with AsyncExitStack() as stack:
+            database = await stack.enter_async_context(connect(dsn))
+            connection = await asyncpg.connect(dsn)
+            stack.push_async_callback(connection.close)
+            peer = stack.enter_context(Peer(dsn))
+            for start in range(0, sizes.peer, 500):
+                last = min(start + 500, sizes.peer)
+                peer.append([peer.event(n, sizes.sources) for n in range(start, last)])
+            work = _Work(dsn, connection, sizes.projected, sizes.sources)
+            rounds = await compare(
+                {
+                    "table": work.contender(lambda: run(database, workload.ByTable, until_caught_up=True)),
+                    _HAND: work.by_hand(_checked, _write_folded),
+                    _UNCHECKED: work.by_hand(_unchecked, _write_folded),
+                    "statement": work.contender(
+                        lambda: run(database, workload.ByStatement, until_caught_up=True)
+                    ),
+                    "statements " + _HAND: work.by_hand(_checked, _write_each),
+                    _PEER: _by_peer(dsn, peer, workload.expected(sizes.peer, sizes.sources)),
+                },
+                sizes.rounds,
+            )
+    table, statement = "exactly once, table handler", "exactly once, a statement per event"
+    return [
+        rounds.line(table, "events/s", "table", _HAND, Goal(0.6)),
+        rounds.line(table, "events/s", "table", _UNCHECKED),
+        rounds.line(table, "events/s", "table", _PEER, Goal(20)),
+        rounds.line(statement, "events/s", "statement", "statements " + _HAND),
+        rounds.line(statement, "events/s", "statement", _PEER, Goal(7)),
+    ]

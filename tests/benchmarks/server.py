@@ -1,0 +1,86 @@
+"""The server that is measured, with its own settings, and databases on it that are dropped afterwards."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psycopg
+from psycopg import sql
+
+from journal import schema
+from journal.embedded import database_dsn
+
+READ_MODEL = """
+CREATE TABLE delays (
+    carrier text, day date, flights integer NOT NULL DEFAULT 0, delay bigint NOT NULL DEFAULT 0, worst integer,
+    PRIMARY KEY (carrier, day)
+)
+"""
+
+
+class UnsafeServer(RuntimeError):
+    """The server may lose what it has committed: numbers of such a server are worth nothing."""
+
+
+class Server:
+    """Makes databases with the schema and the read model's table in them."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """A fresh database for the length of the block; gives its DSN."""
+        name = f"projections_benchmark_{uuid.uuid4().hex[:10]}"
+        self._run("CREATE DATABASE {}", name)
+        try:
+            dsn = re.sub(
+                r"^(\w+://[^/?#]*)(/[^?#]*)?", lambda found: f"{found[1]}/{name}", self._dsn, count=1
+            )
+            schema.install(dsn)
+            with psycopg.connect(dsn) as connection:
+                connection.execute(READ_MODEL)
+            yield dsn
+        finally:
+            self._run("DROP DATABASE {} WITH (FORCE)", name)
+
+    def _run(self, statement: str, name: str) -> None:
+        with psycopg.connect(self._dsn, autocommit=True) as connection:
+            connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
+
+    def settings(self) -> dict[str, str]:
+        """The server's version, and what of its settings decides the numbers."""
+        names = (
+            "server_version",
+            "fsync",
+            "synchronous_commit",
+            "full_page_writes",
+            "shared_buffers",
+            "max_wal_size",
+        )
+        with psycopg.connect(self._dsn) as connection:
+            rows = connection.execute(
+                "SELECT name, current_setting(name) FROM unnest(%s::text[]) AS name", [list(names)]
+            )
+            return {name: value for name, value in rows}
+
+
+@contextmanager
+def server(dsn: str | None) -> Iterator[Server]:
+    """The server of a DSN, of PROJECTIONS_DSN, or an embedded one."""
+    with database_dsn(dsn) as found:
+        measured = Server(found)
+        if wrong := [name for name in ("fsync", "full_page_writes") if measured.settings()[name] != "on"]:
+            raise UnsafeServer(f"the server runs with {', '.join(wrong)} off")
+        yield measured
+
+
+def settle(dsn: str) -> None:
+    """Leave no work of one contender to the next: write out what is dirty, and let the planner know the tables."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("VACUUM (ANALYZE) projections.events, projections.sources")
+        with suppress(psycopg.errors.InsufficientPrivilege):
+            connection.execute("CHECKPOINT")

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+LINE = {"what", "value", "unit", "beside", "beside_value", "ratio", "goal", "met"}
+
+
+@pytest.mark.timeout(300)
+def test_a_quick_run_of_all_benchmarks_prints_one_json_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROJECTIONS_HOME", str(tmp_path))
+    monkeypatch.delenv("PROJECTIONS_DSN", raising=False)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks", "--quick", "--json"],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    assert printed["quick"] is True
+    assert printed["machine"]["cores"] >= 1
+    assert printed["server"]["fsync"] == "on"
+    assert all(set(line) == LINE for line in printed["results"])
+    assert {line["beside"] for line in printed["results"]} >= {"bare INSERT", "bare COPY", "eventsourcing"}
+    assert sum(line["goal"] is not None for line in printed["results"]) >= 10
