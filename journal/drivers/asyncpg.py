@@ -6,12 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self, cast
+from urllib.parse import quote, urlencode
 
 import asyncpg
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from journal.drivers.base import BaseDatabase, BaseSession
 from journal.drivers.failures import translated
 from journal.drivers.session import OwnedSession, Row
+from journal.errors import DatabaseUnavailable
 from journal.settings import ConnectionSettings
 
 _ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
@@ -60,6 +64,19 @@ class AsyncpgSession(BaseSession):
         await self._run(copy(name, schema_name=schema, columns=list(columns), records=rows))
 
 
+def _as_url(dsn: str) -> str:
+    """A keyword string as a URL: asyncpg reads only those."""
+    if "://" in dsn:
+        return dsn
+    try:
+        values = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        raise DatabaseUnavailable("no connection to the database: the DSN can not be read") from None
+    return "postgresql:///?" + urlencode(
+        {name: str(value) for name, value in values.items()}, quote_via=quote
+    )
+
+
 class AsyncpgDatabase(BaseDatabase):
     """A pool of asyncpg connections."""
 
@@ -68,6 +85,7 @@ class AsyncpgDatabase(BaseDatabase):
     @classmethod
     async def connect(cls, dsn: str, settings: ConnectionSettings) -> Self:
         """Open the pool; raises DatabaseUnavailable when no connection can be had."""
+        dsn = _as_url(dsn)
         with translated(*_ERRORS, ValueError):
             pool = await asyncpg.create_pool(
                 dsn,

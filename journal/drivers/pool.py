@@ -9,6 +9,7 @@ from journal.drivers.asyncpg import AsyncpgDatabase
 from journal.drivers.base import BaseDatabase
 from journal.drivers.psycopg import PsycopgDatabase
 from journal.drivers.session import Database
+from journal.embedded.dsn import check_dsn
 from journal.settings import ConnectionSettings
 
 _DRIVERS: dict[str, type[BaseDatabase]] = {"asyncpg": AsyncpgDatabase, "psycopg": PsycopgDatabase}
@@ -20,13 +21,15 @@ async def connect(dsn: str, settings: ConnectionSettings | None = None) -> Async
     Open a pool of connections for the length of the block.
 
     Args:
-        dsn: A PostgreSQL URL or, with psycopg, also a keyword string.
+        dsn: A PostgreSQL URL or a libpq keyword string.
         settings: Driver, sizes and timeouts.
 
     Raises:
+        journal.embedded.DsnError: The DSN can not be read; the message does not quote it.
         journal.DatabaseUnavailable: No connection can be had; the message hides the password.
     """
     settings = settings or ConnectionSettings()
+    check_dsn(dsn)  # before a driver reads it: what their parsers say may quote the password
     database = await _DRIVERS[settings.driver].connect(dsn, settings)
     try:
         yield database

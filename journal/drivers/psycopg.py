@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self, cast
 
@@ -15,6 +15,7 @@ from psycopg.rows import dict_row, tuple_row
 from journal.drivers.base import BaseDatabase, BaseSession
 from journal.drivers.failures import translated
 from journal.drivers.session import OwnedSession, Row
+from journal.errors import DatabaseUnavailable
 from journal.settings import ConnectionSettings
 
 _ERRORS = (psycopg.Error, OSError, TimeoutError)
@@ -76,6 +77,14 @@ class PsycopgSession(BaseSession):
                 await copy.write_row(row)
 
 
+async def _first(dsn: str, arguments: Mapping[str, Any]) -> psycopg.AsyncConnection:
+    try:
+        return await psycopg.AsyncConnection.connect(dsn, **arguments)
+    except psycopg.ProgrammingError:
+        # The parser's message may quote the password, so it is not kept as the cause either.
+        raise DatabaseUnavailable("no connection to the database: the DSN can not be read") from None
+
+
 class PsycopgDatabase(BaseDatabase):
     """A pool of psycopg connections."""
 
@@ -93,7 +102,7 @@ class PsycopgDatabase(BaseDatabase):
         }
         with translated(*_ERRORS):
             # The pool hides why a first connection fails: a connection of our own says it.
-            await (await psycopg.AsyncConnection.connect(dsn, **arguments)).close()
+            await (await _first(dsn, arguments)).close()
             pool = psycopg_pool.AsyncConnectionPool(
                 dsn, min_size=1, max_size=settings.max_connections, kwargs=arguments, open=False
             )
