@@ -12,7 +12,9 @@ from journal import (
     DatabaseUnavailable,
     EventEnvelope,
     InvalidPayload,
+    MissingPrivilege,
     OwnedSession,
+    ReadOnlyDatabase,
     UnknownEventType,
     decode,
 )
@@ -22,6 +24,9 @@ from projections.handlers import ExactlyOnce, Kind, Projection
 from projections.loop_monitor import LoopMonitor
 from projections.table_writer import TableWriter
 from projections.tables import Batch, TableError
+
+# A missing grant or a read-only database fails every event alike: none is to blame, and none is parked.
+NOT_OF_AN_EVENT = (DatabaseUnavailable, MissingPrivilege, ReadOnlyDatabase, TransactionEnded)
 
 _Handler = tuple[type[BaseModel], Callable[..., Any]]
 _Events = list[tuple[BaseModel, EventEnvelope]]
@@ -88,7 +93,7 @@ class Dispatcher:
             except Exception as error:
                 raise _failed(error, envelope, index) from error
             if self._in_transaction:
-                _check_transaction(session, envelope, index)
+                await _check_transaction(session, envelope, index)
 
     async def _group(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         for method, events in self._lists(envelopes):
@@ -99,7 +104,7 @@ class Dispatcher:
             except Exception as error:
                 raise _failed(error, first, None, f"a group of {len(events)} from ") from error
             if self._in_transaction:
-                _check_transaction(session, first, None)
+                await _check_transaction(session, first, None)
 
     def _lists(self, envelopes: Sequence[EventEnvelope]) -> list[tuple[Callable[..., Any], _Events]]:
         """The list of each method; cut where a source goes on with another method, to keep its order."""
@@ -155,7 +160,7 @@ def _reason(error: BaseException) -> str:
 
 def _failed(error: Exception, envelope: EventEnvelope, index: int | None, prefix: str = "") -> Exception:
     """What to raise for a handler's error: the event's failure, or an error that is not the event's."""
-    if isinstance(error, DatabaseUnavailable | TransactionEnded):
+    if isinstance(error, NOT_OF_AN_EVENT):
         return error
     if isinstance(error, DatabaseError) and error.sqlstate in {"40001", "40P01"}:
         return error
@@ -164,8 +169,11 @@ def _failed(error: Exception, envelope: EventEnvelope, index: int | None, prefix
     return HandlerFailed(prefix + what, index)
 
 
-def _check_transaction(session: OwnedSession, envelope: EventEnvelope, index: int | None) -> None:
+async def _check_transaction(session: OwnedSession, envelope: EventEnvelope, index: int | None) -> None:
+    if isinstance(session.failure, DatabaseUnavailable):
+        raise session.failure
     if not session.in_transaction:
+        await session.fetchval("SELECT 1")  # raises when it is the connection that has ended
         raise TransactionEnded(
             f"the handler of {describe(envelope)} ended the transaction by itself: its effects are committed without "
             "their offset. Leave COMMIT and ROLLBACK to the library; session.savepoint() undoes a part"

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 
-from journal import DatabaseError, DatabaseUnavailable, EventEnvelope, OwnedSession
-from offsets import OffsetOvertaken, OffsetState, OffsetStore, RangeLost, TransactionEnded
-from projections.dispatch import Dispatcher
+from journal import DatabaseError, EventEnvelope, OwnedSession
+from offsets import OffsetOvertaken, OffsetState, OffsetStore, RangeLost
+from projections.dispatch import NOT_OF_AN_EVENT, Dispatcher
 from projections.errors import HandlerFailed, ProjectionFailed, describe
 from projections.handlers import Projection
 from projections.observer import StatusObserver
@@ -23,7 +24,7 @@ from projections.recovery import GiveUp
 log = logging.getLogger("projections")
 
 # Errors that say nothing of the event at hand: the range restarts, or gives up its claim.
-NOT_THE_EVENT = (DatabaseUnavailable, RangeLost, OffsetOvertaken, TransactionEnded, ProjectionFailed)
+NOT_THE_EVENT = (*NOT_OF_AN_EVENT, RangeLost, OffsetOvertaken, ProjectionFailed)
 
 _CONFLICTS = {
     "40001",
@@ -165,7 +166,8 @@ class Pipeline:
             await session.commit()
         except BaseException:
             # After a COMMIT that broke, the outcome is unknown: the range restarts and reads it back.
-            await session.rollback()
+            with suppress(Exception):  # a connection that is gone must not hide why
+                await session.rollback()
             raise
 
     async def _recover(self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed) -> None:
@@ -193,12 +195,15 @@ class Pipeline:
     ) -> None:
         match self._projection.recovery.give_up:
             case GiveUp.FAIL:
-                raise ProjectionFailed(f"projection {self._projection.name!r}: {failure}") from failure
+                raise self._gave_up(envelope, failure) from failure
             case GiveUp.SKIP:
                 await self.skip(session, envelope)
                 self._log_skipped(envelope, failure)
             case GiveUp.PARK:
                 await self._park_and_tell(session, envelope, failure, attempts)
+
+    def _gave_up(self, envelope: EventEnvelope, failure: HandlerFailed) -> ProjectionFailed:
+        return ProjectionFailed(f"projection {self._projection.name!r}: {_at(envelope, failure)}")
 
     def _log_skipped(self, envelope: EventEnvelope, failure: HandlerFailed) -> None:
         log.error("skipped %s", _at(envelope, failure), extra=self._details("skipped", envelope))

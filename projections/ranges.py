@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 
 import offsets
-from journal import DatabaseError, DatabaseUnavailable, ProjectionsError
+from journal import DatabaseError, ProjectionsError
 from offsets import Claim, OffsetStore, RangeLost, TransactionEnded
 from projections.handlers import Projection
 from projections.process import Process
@@ -55,6 +55,10 @@ class Ranges:
         )]  # fmt: skip
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            for task in tasks:  # not a graceful stop: a handler that hangs must not outlive this
+                task.cancel()
+            raise
         finally:
             self._ending.set()
             for runner in self._running.values():
@@ -128,7 +132,7 @@ class Ranges:
                     again = await offsets.claim(
                         session, self._id, claim.slices.min_slice, process.owner, settings.lease
                     )
-            except DatabaseUnavailable as error:
+            except DatabaseError as error:  # also read-only, as a standby is until it is promoted
                 log.error(  # noqa: TRY400 - where it was noticed says nothing
                     "%s", error, extra={"action": "database_unavailable", "projection": self._projection.name}
                 )
@@ -155,12 +159,21 @@ class Ranges:
         """Prolong the leases, and take in what was decided meanwhile."""
         process = self._process
         async with process.database.session() as session:
-            held, paused, decided = await offsets.renew(session, self._id, process.owner, process.settings.lease)
+            held, paused, decided = await offsets.renew(
+                session, self._id, process.owner, process.settings.lease
+            )
         if len(held) < len(self._running):
-            raise RangeLost(f"ranges of projection {self._projection.name!r} were claimed by another, or cut anew")
+            raise RangeLost(
+                f"ranges of projection {self._projection.name!r} were claimed by another, or cut anew"
+            )
         if paused != self._paused:
             action = "paused" if paused else "resumed"
-            log.info("%s: %s", self._projection.name, action, extra={"action": action, "projection": self._projection.name})
+            log.info(
+                "%s: %s",
+                self._projection.name,
+                action,
+                extra={"action": action, "projection": self._projection.name},
+            )
         self._paused = paused
         for runner in self._running.values():
             runner.pause(paused=paused)

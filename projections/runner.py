@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 import offsets
-from journal import NUMBER_OF_SLICES, Database, DatabaseUnavailable, OwnedSession, slice_ranges
+from journal import NUMBER_OF_SLICES, Database, DatabaseError, OwnedSession, slice_ranges
 from journal.schema import check_version
 from offsets import Claim, RangeLost, RangeStatus
 from projections.errors import InvalidHandler
@@ -115,7 +115,7 @@ async def _supervise(
             if claims := await _claim_all(process, projection, projection_id, take_over=take_over):
                 take_over = False
                 await Ranges(process, projection, claims).run(until)
-        except DatabaseUnavailable as error:
+        except DatabaseError as error:  # also read-only, as a standby is until it is promoted
             failures += 1
             log.error(  # noqa: TRY400 - where it was noticed says nothing
                 "%s", error, extra={"action": "database_unavailable", "projection": projection.name}

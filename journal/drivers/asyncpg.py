@@ -18,7 +18,13 @@ from journal.drivers.session import OwnedSession, Row
 from journal.errors import DatabaseUnavailable
 from journal.settings import ConnectionSettings
 
-_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+_ERRORS = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # a statement on a connection that is just being lost
+    OSError,
+    TimeoutError,
+)
 
 
 class AsyncpgSession(BaseSession):
@@ -72,9 +78,9 @@ def _as_url(dsn: str) -> str:
         values = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
         raise DatabaseUnavailable("no connection to the database: the DSN can not be read") from None
-    return "postgresql:///?" + urlencode(
-        {name: str(value) for name, value in values.items()}, quote_via=quote
-    )
+    # Without a path: asyncpg takes its absence, and not an empty one, to mean that the query names the database.
+    query = urlencode({name: str(value) for name, value in values.items()}, quote_via=quote)
+    return f"postgresql://?{query}"
 
 
 class AsyncpgDatabase(BaseDatabase):
