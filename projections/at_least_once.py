@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from journal import Database, EventEnvelope, OwnedSession
-from projections.errors import HandlerFailed, ProjectionFailed
+from projections.errors import HandlerFailed
 from projections.handlers import AtLeastOnce, Kind
 from projections.pipeline import Pipeline, nothing
 from projections.recovery import GiveUp
@@ -115,7 +115,7 @@ class AtLeastOncePipeline(Pipeline):
         envelope = events[0]
         match self._projection.recovery.give_up:
             case GiveUp.FAIL:
-                raise ProjectionFailed(f"projection {self._projection.name!r}: {failure}") from failure
+                raise self._gave_up(envelope, failure) from failure
             case GiveUp.SKIP:
                 self._done[envelope.source_id] = envelope  # counts as handled, or it would block its source
                 self._log_skipped(envelope, failure)
