@@ -1,0 +1,161 @@
+"""``projections demo``: real flights, exactly once, and the proof."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from journal import NUMBER_OF_SLICES
+from projections.cli.logs import configure_logs
+from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.signals import stopped_by_signals
+from projections.demo.database import demo_database
+from projections.demo.demo import DEFAULT_EVENTS, Demo, Options, Result
+from projections.demo.errors import DemoInterrupted
+from projections.demo.event_loop import event_loop
+from projections.demo.flights import data_file
+from projections.demo.progress import reporting
+
+__all__ = ["demo"]
+
+_INTERRUPTED = 130
+_SIGNAL_BASE = 128
+_MOST_SHOWN = 5  # rows that differ
+
+
+@click.command()
+@click.option(
+    "--events",
+    type=click.IntRange(1),
+    default=DEFAULT_EVENTS,
+    show_default=True,
+    help="Append the first so many events of the year.",
+)
+@click.option("--all", "everything", is_flag=True, help="Append all of them, about 660,000.")
+@click.option(
+    "--ranges",
+    type=click.IntRange(1, NUMBER_OF_SLICES),
+    default=2,
+    show_default=True,
+    help="Cut the slices of each projection into so many ranges, which run side by side.",
+)
+@click.option("--reset", is_flag=True, help="Begin anew, even where an interrupted run could be continued.")
+@dsn_option
+@json_option
+@click.pass_context
+def demo(context: click.Context, /, dsn: str | None, as_json: bool, everything: bool, **options: Any) -> None:
+    """Run real flights through a journal and two projections, and prove that each event counted once.
+
+    The flights that left New York in 2013 become events of their planes: Departed, Landed or Cancelled, in the
+    order in which they happened. One process appends them to the journal while this one already reads, and
+    writes two read models: delays by carrier and day, and departures by airport and hour. The last 300 events
+    are appended one at a time, to measure how soon an event is handled. At the end both read models are computed
+    again from the CSV file in plain Python, and every row is compared.
+
+    Kill it at any time, by kill -9 if you like, and run it again: it goes on where it was, and ends the same.
+    After a run that has come to its end, the next one begins anew.
+
+    Without a DSN it makes a database `projections_demo` on a PostgreSQL of your own, which starts and stops with
+    it. With one, it uses that database if the journal in it is empty or the demo's. To look at what it wrote:
+    the tables are in the schema `projections_demo`.
+
+    \b
+    What --json prints
+      appended           events in the journal
+      handled            effects of events on the read models
+      lost, duplicated   events without an effect; effects beyond an event's first
+      read_models_match  whether every row is what the CSV file says
+      append_per_s       batches of 500, while the projections read; null for less than 1,000 events
+      handle_per_s       from the first append to the last effect, by both projections together; or null
+      latency_ms         from the start of an event's commit to the end of its handling
+      seconds            all in all, set-up and comparison included
+
+    \b
+    Exit codes
+      0    every event counted once, and every row is right
+      1    something differs, or the demo could not run; the reason is on stderr
+      2    the command line itself is wrong
+      130  stopped by Ctrl-C; 143 by SIGTERM
+    """  # noqa: D301 - click reads the escape
+    if everything and context.get_parameter_source("events") is not click.core.ParameterSource.DEFAULT:
+        raise click.UsageError("--events and --all contradict each other: give one of them")
+    configure_logs("text", "error")  # that the journal is empty at first is no news here
+    began_at = time.monotonic()
+    if everything:
+        options["events"] = None
+    try:
+        outcome = _run(dsn, Options(**options))
+    except KeyboardInterrupt:  # before the projections have started
+        outcome = _INTERRUPTED
+    if isinstance(outcome, int):
+        click.echo("stopped; run it again to go on", err=True)
+        context.exit(outcome)
+    _show(outcome, time.monotonic() - began_at, as_json=as_json)
+    context.exit(0 if outcome.good else 1)
+
+
+def _run(dsn: str | None, options: Options) -> Result | int:
+    """The result, or the exit code of a run that was stopped."""
+    data_file()  # what is missing is said before a database is made
+    with reporting() as report:
+        report.step("starting the database")
+        with demo_database(dsn) as database, event_loop() as runner:
+            return runner.run(_until_stopped(database, options, report))
+
+
+async def _until_stopped(dsn: str, options: Options, report: Any) -> Result | int:
+    stop = asyncio.Event()
+    with stopped_by_signals(stop) as received:
+        try:
+            return await Demo(dsn, options, report, stop).run()
+        except DemoInterrupted:
+            return _SIGNAL_BASE + received.number if received.number else _INTERRUPTED
+
+
+def _show(result: Result, seconds: float, *, as_json: bool) -> None:
+    for line in result.differences[:_MOST_SHOWN]:
+        click.echo(line, err=True)
+    if len(result.differences) > _MOST_SHOWN:
+        click.echo(f"... {len(result.differences):,} rows differ", err=True)
+    values = _values(result, seconds)
+    if as_json:
+        echo_json(**values)
+        return
+    table = Table(show_header=False, title="Flights from New York in 2013")
+    for name, value in values.items():
+        table.add_row(name, _text(value))
+    Console().print(table)
+
+
+def _values(result: Result, seconds: float) -> dict[str, Any]:
+    latency = result.latency
+    return {
+        **result.counts._asdict(),
+        "read_models_match": result.read_models_match,
+        "append_per_s": result.append_per_s and round(result.append_per_s),
+        "handle_per_s": result.handle_per_s and round(result.handle_per_s),
+        "latency_ms": {
+            "p50": latency and round(latency.p50, 2),
+            "p99": latency and round(latency.p99, 2),
+        },
+        "seconds": round(seconds, 1),
+    }
+
+
+def _text(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int():
+            return f"{value:,}"
+        case dict():
+            return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
+        case None:
+            return "too few to measure"
+        case _:
+            return str(value)

@@ -1,0 +1,132 @@
+"""
+The process that appends: ``python -m projections.demo.appender``, talked to in lines of JSON.
+
+It says how many events the data has, is told where to append and how many, appends most of them in batches and,
+once it is told to, the rest one at a time. It ends when its standard input does, so it never outlives a demo that
+was killed; should it be late in that, the token of the next run shuts it out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from journal import ConnectionSettings, Database, Notifier, ProjectionsError, append, connect, hide_password
+from projections.demo.database import fence
+from projections.demo.event_loop import event_loop
+from projections.demo.events import event_of
+from projections.demo.flights import Flight, data_file, moment, read_flights, timeline
+
+BATCH = 500
+PACE = 0.01
+"""Seconds between two events that are appended one at a time."""
+
+_PLACES = "SELECT source_id, seq_nr FROM projections.sources"
+
+
+class Feed:
+    """
+    Appends the timeline from where the journal stands.
+
+    Args:
+        database: Where.
+        flights: The data.
+        entries: Their timeline.
+        token: Of the run.
+    """
+
+    def __init__(
+        self, database: Database, flights: Sequence[Flight], entries: Sequence[int], token: str
+    ) -> None:
+        self._database = database
+        self._token = token
+        self._flights = flights
+        self._entries = entries
+        self._notifier = Notifier(database)
+        self._places: dict[str, int] = {}
+        self.appended = 0
+
+    async def find_place(self) -> None:
+        """Read how much of each source is stored: a run appends in one order, so that is how far it was."""
+        async with self._database.session() as session:
+            self._places = {row["source_id"]: row["seq_nr"] for row in await session.fetch(_PLACES)}
+        self.appended = sum(self._places.values())
+
+    async def append(self, size: int) -> tuple[str, int, float]:
+        """
+        Append so many events in a transaction.
+
+        Returns:
+            The last one's source and number, and the monotonic time when the commit began.
+        """
+        entries = self._entries[self.appended : self.appended + size]
+        events = [event_of(moment(self._flights, entry)) for entry in entries]
+        counts = Counter(event.source_id for event in events)
+        expected = {source_id: self._places.get(source_id, 0) for source_id in counts}
+        async with self._database.transaction() as session:
+            await fence(session, self._token)
+            last = (await append(session, events, expected_seq_nr=expected))[-1]
+            committing_at = time.monotonic()
+        self._notifier.appended()
+        for source_id, count in counts.items():
+            self._places[source_id] = expected[source_id] + count
+        self.appended += len(events)
+        return last.source_id, last.seq_nr, committing_at
+
+    async def close(self) -> None:
+        """Wait until readers have been told."""
+        await self._notifier.close()
+
+
+async def main(lines: SimpleQueue[str]) -> None:
+    """Do what the lines on standard input ask for."""
+    flights = read_flights(data_file())
+    entries = timeline(flights)
+    tell(available=len(entries))
+    asked = json.loads(lines.get())
+    async with connect(asked["dsn"], ConnectionSettings(max_connections=2)) as database:
+        feed = Feed(database, flights, entries, asked["token"])
+        await feed.find_place()
+        started = time.monotonic()
+        while (left := asked["bulk"] - feed.appended) > 0:
+            await feed.append(min(BATCH, left))
+            tell(appended=feed.appended)
+        await feed.close()
+        tell(seconds=time.monotonic() - started)
+        lines.get()
+        while feed.appended < asked["events"]:
+            sample = await feed.append(1)
+            tell(appended=feed.appended, sample=sample)
+            await asyncio.sleep(PACE)
+        await feed.close()
+    tell(done=True)
+
+
+def tell(**values: Any) -> None:
+    """Say something to the demo."""
+    print(json.dumps(values), flush=True)  # noqa: T201 - the protocol
+
+
+def _listen(lines: SimpleQueue[str]) -> None:
+    for line in sys.stdin:
+        lines.put(line)
+    os._exit(1)  # whoever started this process is gone: what is open is rolled back by the database
+
+
+if __name__ == "__main__":
+    queue: SimpleQueue[str] = SimpleQueue()
+    threading.Thread(target=_listen, args=(queue,), daemon=True).start()
+    try:
+        with event_loop() as loop:
+            loop.run(main(queue))
+    except ProjectionsError as error:
+        tell(error=hide_password(str(error)))
+        sys.exit(1)

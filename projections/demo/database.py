@@ -1,0 +1,163 @@
+"""
+The demo's database: one of its own on the embedded server, or the user's, if nothing else is in its journal.
+
+What a run that was killed has left is gone on with: the journal tells how far it was, for a run appends the
+timeline in its order and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from journal import Database, Session, schema
+from journal.drivers.sync import connect_sync
+from journal.embedded import DSN_VARIABLE, database_dsn
+from projections.demo.errors import DemoError
+from projections.demo.events import ENTITY_TYPE
+from projections.demo.read_models import CREATE, PROJECTIONS, SCHEMA
+
+DATABASE = "projections_demo"
+_LOCK_ATTEMPTS = 50
+_LOCK_PAUSE = 0.2  # seconds; a server may need a moment to see that the process of a connection is gone
+
+_LOCK = "SELECT pg_try_advisory_lock(hashtext('slice-projections'), hashtext('demo'))"
+_OTHERS = "SELECT source_id FROM projections.sources WHERE entity_type <> $1 LIMIT 1"
+_HAS_RUN = f"SELECT to_regclass('{SCHEMA}.run') IS NOT NULL"
+_LAST_RUN = (
+    f"SELECT fingerprint, events, complete FROM {SCHEMA}.run FOR UPDATE"  # waits for whom the fence let in
+)
+_APPENDED = "SELECT coalesce(sum(seq_nr), 0)::bigint FROM projections.sources"
+_FORGET = "DELETE FROM projections.projections WHERE name = ANY($1)"
+_CREATE_RUN = f"""
+CREATE TABLE {SCHEMA}.run (
+    token text NOT NULL, fingerprint text NOT NULL, events bigint NOT NULL, complete boolean NOT NULL
+)
+"""
+
+
+class Start(NamedTuple):
+    """Where a run begins."""
+
+    token: str
+    """Lets this run's appender append, and no other's: see :func:`fence`."""
+
+    appended: int
+    """Events that an earlier run has left in the journal."""
+    handled: int
+    """Of them, those that had their effect."""
+
+
+@contextmanager
+def demo_database(dsn: str | None) -> Iterator[str]:
+    """
+    The DSN of the database to use, with the schema installed, for the length of the block.
+
+    Raises:
+        ProjectionsError: It can not be had, or holds another version of the schema.
+    """
+    own = dsn is None and not os.environ.get(DSN_VARIABLE)
+    with database_dsn(dsn) as found:
+        chosen = _own_database(found) if own else found
+        if schema.installed_version(chosen) is None:
+            schema.install(chosen)
+        yield chosen
+
+
+def _own_database(server: str) -> str:
+    """A database beside the one of the server's users; what another version has left there is dropped."""
+    parts = urlsplit(server)
+    dsn = urlunsplit(parts._replace(path="/" + quote(DATABASE)))
+    with connect_sync(server) as connection:
+        connection.autocommit = True
+        exists = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()
+        if exists and schema.installed_version(dsn) not in {None, schema.SCHEMA_VERSION}:
+            connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)".encode())
+            exists = None
+        if not exists:
+            connection.execute(f"CREATE DATABASE {DATABASE}".encode())
+    return dsn
+
+
+@asynccontextmanager
+async def alone(database: Database) -> AsyncIterator[None]:
+    """
+    Be the only demo on this database for the length of the block; the lock goes with the connection.
+
+    Raises:
+        DemoError: Another one is running.
+    """
+    async with database.session() as session:
+        for _ in range(_LOCK_ATTEMPTS):
+            if await session.fetchval(_LOCK):
+                break
+            await asyncio.sleep(_LOCK_PAUSE)
+        else:
+            raise DemoError("another `projections demo` is running on this database: let it end first")
+        yield
+
+
+async def prepare(session: Session, fingerprint: str, events: int, *, reset: bool) -> Start:
+    """
+    Go on from what an interrupted run has left, or begin anew. Call it in a transaction.
+
+    Args:
+        session: The transaction.
+        fingerprint: Of the data; what other data has left is of no use.
+        events: How many events this run appends; what has more can not be gone on with.
+        reset: Begin anew in any case.
+
+    Raises:
+        DemoError: The journal holds what is not the demo's.
+        SchemaError: The schema is of another version.
+    """
+    await schema.check_version(session)
+    last = await session.fetchrow(_LAST_RUN) if await session.fetchval(_HAS_RUN) else None
+    appended = int(await session.fetchval(_APPENDED))
+    other = await session.fetchval(_OTHERS, ENTITY_TYPE)
+    if other or appended > (last["events"] if last else 0):
+        what = f"events of {other!r}" if other else f"{appended:,} events"
+        raise DemoError(
+            f"the journal of this database holds {what} that the demo did not append: "
+            "name an empty database, or none at all for one that the demo makes itself"
+        )
+    if last is None or reset or last["complete"] or last["fingerprint"] != fingerprint or appended > events:
+        if last is not None:  # a schema of this name that has no run in it is not ours to drop
+            await session.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
+        await _begin_anew(session, fingerprint)
+        appended = 0
+    token = secrets.token_hex(8)
+    await session.execute(f"UPDATE {SCHEMA}.run SET token = $1, events = $2", token, events)
+    handled = await session.fetchval(f"SELECT coalesce(sum(times), 0)::bigint FROM {SCHEMA}.effects")
+    return Start(token, appended, int(handled))
+
+
+async def _begin_anew(session: Session, fingerprint: str) -> None:
+    await session.execute("TRUNCATE projections.events, projections.sources")
+    await session.execute(_FORGET, list(PROJECTIONS))
+    await session.execute(f"CREATE SCHEMA {SCHEMA}")
+    await session.execute(_CREATE_RUN)
+    await session.execute(f"INSERT INTO {SCHEMA}.run VALUES ('', $1, 0, false)", fingerprint)
+    for statement in filter(str.strip, CREATE.split(";")):
+        await session.execute(statement)
+
+
+async def fence(session: Session, token: str) -> None:
+    """
+    Let a transaction append only while no later run has begun: that one waits for it, or shuts it out.
+
+    Raises:
+        DemoError: A later run has begun.
+    """
+    if await session.fetchval(f"SELECT token FROM {SCHEMA}.run FOR SHARE") != token:
+        raise DemoError("another run of the demo has taken over")
+
+
+async def complete(session: Session) -> None:
+    """Remember that a run has come to its end: the next one begins anew."""
+    await session.execute(f"UPDATE {SCHEMA}.run SET complete = true")

@@ -1,0 +1,101 @@
+"""
+The demo's projections: two read models, and beside them a mark for every event that had its effect.
+
+An event is handled by one of the two, and the mark is written with the effect: counting marks counts effects,
+so what was lost and what was done twice is measured for each event instead of being guessed from totals.
+"""
+
+from __future__ import annotations
+
+from journal import EventEnvelope
+from projections.demo.events import ENTITY_TYPE, Cancelled, Departed, Landed
+from projections.handlers import handles, projection
+from projections.tables import Change, Changes, Table
+
+SCHEMA = "projections_demo"
+"""Where the tables are."""
+
+BATCH_SIZE = 2000
+
+CREATE = f"""
+CREATE TABLE {SCHEMA}.carrier_delays (
+    carrier text, day date,
+    landed bigint NOT NULL DEFAULT 0, total_delay bigint NOT NULL DEFAULT 0, worst_delay integer,
+    cancelled bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (carrier, day)
+);
+CREATE TABLE {SCHEMA}.airport_departures (
+    airport text, day date, hour integer,
+    departures bigint NOT NULL DEFAULT 0, total_delay bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (airport, day, hour)
+);
+CREATE TABLE {SCHEMA}.effects (
+    source_id text COLLATE "C", seq_nr bigint, times bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (source_id, seq_nr)
+);
+"""
+
+CARRIER_DELAYS = Table(
+    f"{SCHEMA}.carrier_delays",
+    key=("carrier", "day"),
+    increment=("landed", "total_delay", "cancelled"),
+    maximum=("worst_delay",),
+)
+AIRPORT_DEPARTURES = Table(
+    f"{SCHEMA}.airport_departures", key=("airport", "day", "hour"), increment=("departures", "total_delay")
+)
+EFFECTS = Table(f"{SCHEMA}.effects", key=("source_id", "seq_nr"), increment=("times",))
+
+
+@projection("demo-carrier-delays", entity_type=ENTITY_TYPE, batch_size=BATCH_SIZE)
+class CarrierDelays:
+    """How late the flights of a carrier and day came in, and how many did not go."""
+
+    @handles(Landed)
+    def landed(self, event: Landed, envelope: EventEnvelope) -> Changes:
+        """Count an arrival and its delay."""
+        return (
+            CARRIER_DELAYS.upsert(
+                carrier=event.carrier,
+                day=event.day,
+                landed=1,
+                total_delay=event.delay,
+                worst_delay=event.delay,
+            ),
+            _mark(envelope),
+        )
+
+    @handles(Cancelled)
+    def cancelled(self, event: Cancelled, envelope: EventEnvelope) -> Changes:
+        """Count a flight that did not go."""
+        return CARRIER_DELAYS.upsert(carrier=event.carrier, day=event.day, cancelled=1), _mark(envelope)
+
+
+@projection("demo-airport-departures", entity_type=ENTITY_TYPE, batch_size=BATCH_SIZE)
+class AirportDepartures:
+    """How many planes left an airport in each hour."""
+
+    @handles(Departed)
+    def departed(self, event: Departed, envelope: EventEnvelope) -> Changes:
+        """Count a departure and its delay."""
+        return (
+            AIRPORT_DEPARTURES.upsert(
+                airport=event.origin,
+                day=event.at.date(),
+                hour=event.at.hour,
+                departures=1,
+                total_delay=event.delay,
+            ),
+            _mark(envelope),
+        )
+
+
+PROJECTIONS = {
+    "demo-carrier-delays": (CarrierDelays, frozenset({"Landed", "Cancelled"})),
+    "demo-airport-departures": (AirportDepartures, frozenset({"Departed"})),
+}
+"""By name, the class and the event types that have an effect in it."""
+
+
+def _mark(envelope: EventEnvelope) -> Change:
+    return EFFECTS.upsert(source_id=envelope.source_id, seq_nr=envelope.seq_nr, times=1)

