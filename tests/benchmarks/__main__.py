@@ -11,6 +11,7 @@ import asyncio
 import json
 import sys
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 
 from tests.benchmarks.appending import measure_append, measure_import
@@ -48,14 +49,20 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-async def _measure(measured: Server, names: list[str], sizes: Sizes) -> list[Line]:
+async def _measure(measured: Server, names: list[str], sizes: Sizes) -> tuple[list[Line], list[str]]:
+    """Their lines, and the names of those that failed: one fault must not cost the rest of a long run."""
     lines: list[Line] = []
+    failed: list[str] = []
     for name in names:
         begun = time.perf_counter()
         print(f"{name} ...", end=" ", file=sys.stderr, flush=True)
-        lines += await BENCHMARKS[name](measured, sizes)
+        try:
+            lines += await BENCHMARKS[name](measured, sizes)
+        except Exception:  # noqa: BLE001 - shown, and the run ends with it
+            traceback.print_exc()
+            failed.append(name)
         print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
-    return lines
+    return lines, failed
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -73,12 +80,14 @@ def main() -> None:
     sizes = QUICK if arguments.quick else Sizes()
     with server(arguments.dsn) as measured:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            lines = runner.run(_measure(measured, arguments.only or list(BENCHMARKS), sizes))
+            lines, failed = runner.run(_measure(measured, arguments.only or list(BENCHMARKS), sizes))
         facts: dict[str, object] = {"machine": machine(), "server": measured.settings()}
     if arguments.json:
         print(json.dumps({**facts, "quick": arguments.quick, "results": [line.as_json() for line in lines]}))
     else:
         show(lines, facts)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -113,6 +113,11 @@ _UNCHECKED = "by hand, payload not checked"
 _PEER = "eventsourcing"
 
 
+def _append(peer: Peer, sizes: Sizes) -> None:
+    for start in range(0, sizes.peer, 500):
+        peer.append([peer.event(n, sizes.sources) for n in range(start, min(start + 500, sizes.peer))])
+
+
 async def measure_projection(server: Server, sizes: Sizes) -> list[Line]:
     """A table handler and a statement per event, one worker, its start and stop included."""
     with server.database() as dsn:
@@ -122,9 +127,7 @@ async def measure_projection(server: Server, sizes: Sizes) -> list[Line]:
             connection = await asyncpg.connect(dsn)
             stack.push_async_callback(connection.close)
             peer = stack.enter_context(Peer(dsn))
-            for start in range(0, sizes.peer, 500):
-                last = min(start + 500, sizes.peer)
-                peer.append([peer.event(n, sizes.sources) for n in range(start, last)])
+            await asyncio.to_thread(_append, peer, sizes)
             work = _Work(dsn, connection, sizes.projected, sizes.sources)
             rounds = await compare(
                 {
@@ -146,4 +149,25 @@ async def measure_projection(server: Server, sizes: Sizes) -> list[Line]:
         rounds.line(table, "events/s", "table", _PEER, Goal(20)),
         rounds.line(statement, "events/s", "statement", "statements " + _HAND),
         rounds.line(statement, "events/s", "statement", _PEER, Goal(7)),
+        await _measure_few_sources(server, sizes),
     ]
+
+
+async def _measure_few_sources(server: Server, sizes: Sizes) -> Line:
+    """The table handler where a batch holds several events of each source: fewer offsets to store."""
+    with server.database() as dsn:
+        await asyncio.to_thread(workload.fill, dsn, sizes.projected, sizes.few_sources)
+        async with connect(dsn) as database:
+            connection = await asyncpg.connect(dsn)
+            work = _Work(dsn, connection, sizes.projected, sizes.few_sources)
+            rounds = await compare(
+                {
+                    "table": work.contender(lambda: run(database, workload.ByTable, until_caught_up=True)),
+                    _HAND: work.by_hand(_checked, _write_folded),
+                },
+                sizes.rounds,
+            )
+            await connection.close()
+    return rounds.line(
+        f"exactly once, table handler, {sizes.few_sources} sources", "events/s", "table", _HAND
+    )

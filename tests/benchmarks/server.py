@@ -65,7 +65,7 @@ class Server:
             rows = connection.execute(
                 "SELECT name, current_setting(name) FROM unnest(%s::text[]) AS name", [list(names)]
             )
-            return {name: value for name, value in rows}
+            return dict(rows.fetchall())
 
 
 @contextmanager
