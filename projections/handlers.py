@@ -23,6 +23,10 @@ from projections.tables import Changes
 
 S = TypeVar("S")
 M = TypeVar("M", bound=BaseModel)
+M1 = TypeVar("M1", bound=BaseModel)
+M2 = TypeVar("M2", bound=BaseModel)
+M3 = TypeVar("M3", bound=BaseModel)
+M4 = TypeVar("M4", bound=BaseModel)
 C = TypeVar("C")
 
 EventHandler = Callable[[S, Session, M, EventEnvelope], Awaitable[None]]
@@ -119,10 +123,31 @@ class handles_group(Generic[M]):  # noqa: N801 - used as a decorator
     Mark the method that handles lists of events.
 
     Args:
-        models: The payload models of the events that go into the list; others are left out.
+        models: The payload models of the events that go into the list; others are left out. Type checkers tell up to
+            four apart.
     """
 
-    def __init__(self, *models: type[M]) -> None:
+    # The event of a list is one of its models: mypy would join them to BaseModel without being told.
+    @overload
+    def __init__(self: handles_group[M1], one: type[M1], /) -> None: ...
+    @overload
+    def __init__(self: handles_group[M1 | M2], one: type[M1], two: type[M2], /) -> None: ...
+    @overload
+    def __init__(
+        self: handles_group[M1 | M2 | M3], one: type[M1], two: type[M2], three: type[M3], /
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: handles_group[M1 | M2 | M3 | M4],
+        one: type[M1],
+        two: type[M2],
+        three: type[M3],
+        four: type[M4],
+        /,
+    ) -> None: ...
+    @overload
+    def __init__(self: handles_group[Any], *models: type[BaseModel]) -> None: ...
+    def __init__(self, *models: type[BaseModel]) -> None:
         self._models = models
 
     def __call__(self, method: GroupHandler[S, M]) -> GroupHandler[S, M]:

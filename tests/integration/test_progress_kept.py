@@ -164,11 +164,18 @@ async def evict(database: Database) -> None:
         await offsets.evict(session, found.projection_id, timedelta(0))
 
 
+async def until_settled(database: Database) -> None:
+    """Wait until the stored horizon has passed every event."""
+    newest = await fetchval(database, "SELECT max(db_timestamp) FROM projections.events")
+    await until(database, "SELECT min(horizon) > $1 FROM projections.projection_ranges", newest)
+
+
 async def test_evicted_sources_go_on_where_they_were(journal: Database) -> None:
     for _ in range(3):
         await happen(journal, "a", "b", "a")
-        await run_until_caught_up(journal, recording())
-        await evict(journal)
+        async with running(journal, recording(), settings=settings(save_horizon_every=timedelta(0))):
+            await until_settled(journal)
+            await evict(journal)
         assert await fetchval(journal, "SELECT count(*) FROM projections.source_offsets") == 0
 
     await happen(journal, "a", "b")
@@ -184,8 +191,7 @@ async def test_an_eviction_while_running_makes_nothing_look_unhandled(journal: D
         for round_number in range(1, 4):
             await happen(journal, "a", "b", "c")
             await until_effects(journal, 3 * round_number)
-            newest = await fetchval(journal, "SELECT max(db_timestamp) FROM projections.events")
-            await until(journal, "SELECT min(horizon) > $1 FROM projections.projection_ranges", newest)
+            await until_settled(journal)
             await evict(journal)
 
     each_once(await effects(journal), a=3, b=3, c=3)
