@@ -1,5 +1,7 @@
 -- A page of a slice range's events after a position, in the order (db_timestamp, slice, source_id, seq_nr).
 -- The first condition on db_timestamp says nothing new: it is there because partitions are pruned by it alone.
+-- The generic plan walks the index whatever the statistics say: they lag behind appends, and where they expect few rows
+-- at the tail a plan of its own would rather read and sort all that follow.
 CREATE OR REPLACE FUNCTION projections.read_events_by_slices_v1(
     p_entity_type text,
     p_min_slice integer,
@@ -24,10 +26,13 @@ RETURNS TABLE (
     metadata text,
     tags text[]
 )
-LANGUAGE sql
+LANGUAGE plpgsql
 STABLE
+SET plan_cache_mode = 'force_generic_plan'
 AS $$
-    SELECT
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY SELECT
         e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
         e.payload::text, e.metadata::text, e.tags
     FROM projections.events AS e
@@ -38,7 +43,6 @@ AS $$
         > (p_after_timestamp, p_after_slice::smallint, p_after_source_id, p_after_seq_nr)
     AND e.slice BETWEEN p_min_slice AND p_max_slice
     ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
-    -- A limit that the planner does not know: where it expects fewer rows than that (statistics lag behind appends), it
-    -- would rather read and sort all that follow than walk the index.
-    LIMIT (SELECT p_limit)
+    LIMIT p_limit;
+END;
 $$;

@@ -11,10 +11,13 @@ CREATE OR REPLACE FUNCTION projections.read_keys_by_slices_v1(
     p_limit integer
 )
 RETURNS TABLE (source_id text, seq_nr bigint, db_timestamp timestamptz, slice smallint)
-LANGUAGE sql
+LANGUAGE plpgsql
 STABLE
+SET plan_cache_mode = 'force_generic_plan'
 AS $$
-    SELECT e.source_id, e.seq_nr, e.db_timestamp, e.slice
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY SELECT e.source_id, e.seq_nr, e.db_timestamp, e.slice
     FROM projections.events AS e
     WHERE e.entity_type = p_entity_type
     AND e.db_timestamp >= p_after_timestamp
@@ -23,7 +26,6 @@ AS $$
         > (p_after_timestamp, p_after_slice::smallint, p_after_source_id, p_after_seq_nr)
     AND e.slice BETWEEN p_min_slice AND p_max_slice
     ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
-    -- A limit that the planner does not know: where it expects fewer rows than that (statistics lag behind appends), it
-    -- would rather read and sort all that follow than walk the index.
-    LIMIT (SELECT p_limit)
+    LIMIT p_limit;
+END;
 $$;
