@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from psycopg import Connection
+from journal.drivers.sync import SyncConnection
 
 _SHORT = 160
 """Characters up to which a difference shows both definitions."""
 
 
 def read_catalogue(
-    connection: Connection[tuple[Any, ...]], root: Path, *, schema: str = "projections"
+    connection: SyncConnection, root: Path, *, schema: str = "projections"
 ) -> dict[str, str]:
     """The definition of every table, column, constraint, index, view, function and grant by its name.
 

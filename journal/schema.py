@@ -10,17 +10,13 @@ import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from journal.catalogue import compare, read_catalogue
 from journal.drivers.identifiers import quote
 from journal.drivers.session import Session
-from journal.drivers.sync import connect_sync
+from journal.drivers.sync import Diagnostic, SyncConnection, connect_sync
 from journal.errors import MissingPrivilege, SchemaError
-
-if TYPE_CHECKING:
-    from psycopg import Connection
-    from psycopg.errors import Diagnostic
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -223,7 +219,7 @@ def _other_version(found: int, wanted: int) -> str:
     return f"this database has schema version {found}, {relation} than this library's {wanted}: {remedy}"
 
 
-def _run(connection: Connection[tuple[Any, ...]], text: str) -> list[str]:
+def _run(connection: SyncConnection, text: str) -> list[str]:
     """Run many statements; returns the remarks of our own files, not PostgreSQL's "already exists"."""
     remarks: list[str] = []
 
@@ -236,13 +232,13 @@ def _run(connection: Connection[tuple[Any, ...]], text: str) -> list[str]:
     return remarks
 
 
-def _version(connection: Connection[tuple[Any, ...]]) -> int | None:
+def _version(connection: SyncConnection) -> int | None:
     if _value(connection, "SELECT to_regclass('projections.schema_versions')") is None:
         return None
     return _value(connection, "SELECT max(version) FROM projections.schema_versions")  # type: ignore[no-any-return]
 
 
-def _value(connection: Connection[tuple[Any, ...]], query: str) -> Any:
+def _value(connection: SyncConnection, query: str) -> Any:
     row = connection.execute(query.encode()).fetchone()
     return row[0] if row else None
 
@@ -274,7 +270,7 @@ def verify(dsn: str, *, root: Path | None = None) -> list[str]:
         return compare(read_catalogue(connection, folder), _expected(connection, folder))
 
 
-def _expected(connection: Connection[tuple[Any, ...]], root: Path) -> dict[str, str]:
+def _expected(connection: SyncConnection, root: Path) -> dict[str, str]:
     """The catalogue of a fresh install, made under another name and rolled back."""
     name = f"projections_verify_{secrets.token_hex(4)}"
     names = [path for path in _included(root) if path == "schema.sql" or "/" in path]

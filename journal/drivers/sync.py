@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import psycopg
+from psycopg.errors import Diagnostic
 
 from journal.drivers.failures import translated
 from journal.errors import DatabaseUnavailable
+
+__all__ = ["Diagnostic", "SyncConnection", "connect_sync"]
+
+SyncConnection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 _CONNECT_TIMEOUT_SECONDS = 10
 
@@ -17,7 +22,7 @@ _CONNECT_TIMEOUT_SECONDS = 10
 @contextmanager
 def connect_sync(
     dsn: str, *, application_name: str = "slice-projections"
-) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+) -> Iterator[SyncConnection]:
     """Connect for the length of the block, which is one transaction: it commits at the end.
 
     Args:
@@ -31,7 +36,7 @@ def connect_sync(
         yield connection
 
 
-def _open(dsn: str, application_name: str) -> psycopg.Connection[tuple[Any, ...]]:
+def _open(dsn: str, application_name: str) -> SyncConnection:
     try:
         connection = psycopg.connect(
             dsn, connect_timeout=_CONNECT_TIMEOUT_SECONDS, application_name=application_name
