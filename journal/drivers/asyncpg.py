@@ -37,8 +37,8 @@ class AsyncpgSession(BaseSession):
         """Whether a transaction is open, also a failed one."""
         return not self.connection.is_closed() and self.connection.is_in_transaction()
 
-    async def _control(self, sql: str) -> None:
-        await self.connection.execute(sql)
+    async def _control(self, sql: str) -> str | None:
+        return cast("str | None", await self.connection.execute(sql))
 
     async def execute(self, sql: str, *args: Any) -> int:
         self._check(sql)

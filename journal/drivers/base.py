@@ -30,15 +30,15 @@ class BaseSession(ABC):
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        self.failure: DatabaseError | None = None
+        self.failure: ProjectionsError | None = None
 
     @property
     @abstractmethod
     def in_transaction(self) -> bool: ...
 
     @abstractmethod
-    async def _control(self, sql: str) -> None:
-        """Run a statement without arguments, as the driver does it fastest."""
+    async def _control(self, sql: str) -> str | None:
+        """Run a statement without arguments, as the driver does it fastest; returns its command tag."""
 
     @staticmethod
     def _check(sql: str) -> None:
@@ -52,10 +52,8 @@ class BaseSession(ABC):
         try:
             return await call
         except self.errors as error:
-            translated = translate(error)
-            if isinstance(translated, DatabaseError):
-                self.failure = translated
-            raise translated from error
+            self.failure = translate(error)
+            raise self.failure from error
 
     async def begin(self, mark: str | None = None) -> None:
         self.failure = None
@@ -68,7 +66,15 @@ class BaseSession(ABC):
             )
 
     async def commit(self) -> None:
-        await self._run(self._control("COMMIT"))
+        # PostgreSQL answers a COMMIT after an error with a rollback, and calls that a success.
+        if await self._run(self._control("COMMIT")) == "ROLLBACK":
+            raise DatabaseError(
+                f"nothing was committed: an error before it has spoiled the transaction{self._reason()}. "
+                "Let it pass, or wrap the statement in session.savepoint()"
+            ) from self.failure
+
+    def _reason(self) -> str:
+        return f" ({self.failure})" if self.failure else ""
 
     async def rollback(self) -> None:
         self.failure = None

@@ -33,8 +33,8 @@ class PsycopgSession(BaseSession):
             not self.connection.closed and self.connection.info.transaction_status != TransactionStatus.IDLE
         )
 
-    async def _control(self, sql: str) -> None:
-        await self.connection.execute(sql)
+    async def _control(self, sql: str) -> str | None:
+        return cast("str | None", (await self.connection.execute(sql)).statusmessage)
 
     async def _cursor(self, sql: str, args: Sequence[Any], row_factory: Any = dict_row) -> Any:
         self._check(sql)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeAlias
 
-from journal.errors import DatabaseError
+from journal.errors import ProjectionsError
 
 Row: TypeAlias = Mapping[str, Any]
 """One row of a result: ``row["column"]``; iterating ``row.values()`` keeps the column order."""
@@ -69,7 +69,7 @@ class Session(Protocol):
 class OwnedSession(Session, Protocol):
     """A session whose transactions are begun and ended by the library, not by the code it is lent to."""
 
-    failure: DatabaseError | None
+    failure: ProjectionsError | None
     """The last error since ``begin`` that no savepoint undid: such a transaction can not commit."""
 
     async def begin(self, mark: str | None = None) -> None:
@@ -77,7 +77,12 @@ class OwnedSession(Session, Protocol):
         ...
 
     async def commit(self) -> None:
-        """Commit. When the connection breaks here, the outcome is unknown and must be read back."""
+        """
+        Commit. When the connection breaks here, the outcome is unknown and must be read back.
+
+        Raises:
+            journal.DatabaseError: Nothing was committed, because an error was swallowed that no savepoint undid.
+        """
         ...
 
     async def rollback(self) -> None:
@@ -93,7 +98,7 @@ class Database(Protocol):
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[Session]:
-        """Lend a session with an open transaction: commits at the end, rolls back on an error."""
+        """Lend a session with an open transaction: commits at the end, rolls back on an error, also a swallowed one."""
         ...
 
     def listen(self, channel: str, heard: Callable[[], None]) -> AbstractAsyncContextManager[None]:
