@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,11 +17,19 @@ ROOT = Path(__file__).parents[2]
 LINE = {"what", "value", "unit", "beside", "beside_value", "ratio", "goal", "met"}
 
 
+@pytest.fixture
+def home() -> Iterator[Path]:
+    # Not below tmp_path: run by root, the server belongs to another account, which can not enter that.
+    path = Path(tempfile.gettempdir()) / f"slice-projections-benchmark-{uuid.uuid4().hex[:10]}"
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
 @pytest.mark.timeout(300)
 def test_a_quick_run_of_all_benchmarks_prints_one_json_object(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PROJECTIONS_HOME", str(tmp_path))
+    monkeypatch.setenv("PROJECTIONS_HOME", str(home))
     monkeypatch.delenv("PROJECTIONS_DSN", raising=False)
 
     done = subprocess.run(
