@@ -48,7 +48,6 @@ class Ranges:
             RangeLost: A range belongs to another worker now, or the ranges were cut anew.
             TransactionEnded, TableError: What starting again can not heal.
         """
-        await self._renew()  # a paused projection must not even begin
         await self._renew()  # whether it is paused must be known before the first batch
         tasks = [asyncio.create_task(work) for work in (
             *(self._keep(min_slice) for min_slice in self._running), self._heartbeat(), self._evict(), self._end(until)

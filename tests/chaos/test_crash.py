@@ -127,7 +127,7 @@ async def check(database: Database, chaos: Chaos) -> None:
     )
 
     assert by_workers > 100
-    assert chaos.kills > 2
+    assert chaos.kills > 0
     assert set(handled) == appended
     assert len(handled) == len(appended)
     assert all(seq_nrs == list(range(1, len(seq_nrs) + 1)) for seq_nrs in seen.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
@@ -153,3 +154,30 @@ async def test_a_crashed_holder_is_followed_when_its_lease_ends(journal: Databas
     await caught_up(journal, recording())
 
     assert await effects(journal) == [("a", 1)]
+
+
+async def test_a_claim_alone_keeps_an_older_holder_from_committing(either: Database) -> None:
+    """The newer holder has handled nothing yet, so only the epoch can tell."""
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        entered.set()
+        await go_on.wait()
+
+    await happen(either, "a", "b")
+    async with running(either, recording(hold)) as told:
+        await entered.wait()
+        async with either.session() as session:
+            projection_id = (await offsets.status(session, "p")).projection_id
+            claim = await offsets.claim(
+                session, projection_id, 0, "another", timedelta(hours=1), take_over=True
+            )
+            assert claim is not None
+            go_on.set()
+            await told.first("stopped")
+            before = await effects(either)
+            await offsets.OffsetStore(claim).release(session)
+        await until_effects(either, 2)
+
+    assert before == []
+    each_once(await effects(either), a=1, b=1)

@@ -134,16 +134,22 @@ async def test_ranges_are_cut_anew_between_runs_and_keep_everything_exactly_once
     half = await fetchval(
         journal, "SELECT count(*) FROM unnest($1::text[]) s WHERE projections.slice_of_v1(s) >= 512", SOURCES
     )
-    crashed = asyncio.create_task(run(journal, recording(slow), ranges=8, settings=settings()))
+    exact = settings(clock_margin=timedelta(0), save_horizon_every=timedelta(0))
+    crashed = asyncio.create_task(run(journal, recording(slow), ranges=8, settings=exact))
     await entered.wait()
     await until_effects(journal, len(SOURCES) + half)
+    newest = await fetchval(journal, "SELECT max(db_timestamp) FROM projections.events")
+    await until(
+        journal,
+        "SELECT max(horizon) > $1::timestamptz + interval '100 ms' FROM projections.projection_ranges",
+        newest,
+    )
     crashed.cancel()
     await asyncio.gather(crashed, return_exceptions=True)
-    await happen(journal, *SOURCES)
 
-    await run(journal, recording(), ranges=3, settings=settings(), until_caught_up=True, take_over=True)
+    await run(journal, recording(), ranges=3, settings=exact, until_caught_up=True)
 
-    each_once(await effects(journal), **dict.fromkeys(SOURCES, 3))
+    each_once(await effects(journal), **dict.fromkeys(SOURCES, 2))
 
 
 async def test_ranges_are_cut_anew_while_running(journal: Database) -> None:

@@ -34,6 +34,7 @@ from tests.fixtures.projections import (
     record,
     recording,
     running,
+    settings,
     until,
     until_effects,
 )
@@ -78,8 +79,11 @@ async def test_a_paused_projection_does_not_begin_when_it_is_started(journal: Da
     await pause(journal, paused=True)
     await happen(journal, "a")
 
-    async with running(journal, recording(), recording(name="other")) as told:
-        await until_effects(journal, 1)
+    rare = settings(heartbeat=timedelta(hours=1))
+    async with running(journal, recording(), recording(name="other"), settings=rare) as told:
+        for number in range(1, 4):
+            await told.first("handled", number)
+            await happen(journal, "a")
 
     assert {args[0] for args in told.all("handled")} == {"other"}
 
