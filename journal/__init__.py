@@ -26,7 +26,7 @@ from journal.errors import (
 from journal.events import BEGINNING, Appended, Event, EventEnvelope, HistoricEvent, Origin, Position, RawJson
 from journal.importing import ImportResult, import_events
 from journal.maintenance import MaintainedPartition, maintain
-from journal.payload import decode, event_type, event_type_of
+from journal.payload import decode, decoder, event_type, event_type_of
 from journal.polling import Notifier, PollPacing, WritersPoller
 from journal.reader import Key, SliceReader, current_events, find_event, latest_seq_nr, read_source
 from journal.settings import ConnectionSettings
@@ -80,6 +80,7 @@ __all__ = [
     "connect",
     "current_events",
     "decode",
+    "decoder",
     "event_type",
     "event_type_of",
     "find_event",

@@ -101,6 +101,10 @@ class Backtracking(Protocol):
         """Take in a page of events: its last place, and whether more may follow."""
         ...
 
+    def goes_on(self, last: Position) -> bool:
+        """Whether a full page that ends here is followed by the next one, without a poll in between."""
+        ...
+
 
 class _Window:
     """Time behind the position that has to be read again, from a place to a time, page by page."""
@@ -217,13 +221,16 @@ class WriterLockBacktracking:
     def events_read(self, last: Position | None, *, full: bool) -> None:
         if last is not None:
             self._position = max(self._position, last)
-        # Behind the last poll all is settled but what the bounds know: no need to poll before the next page.
-        self._forward = full and self._position.db_timestamp < self._polled_at - self._margin
+        self._forward = full and self.goes_on(self._position)
         if not full:
             self._at_end = True
             # Nothing visible lies between here and that poll: the next page need not start so far back.
             caught_up = Position.before(self._polled_at - self._margin - _INSTANT)
             self._position = max(self._position, caught_up)
+
+    def goes_on(self, last: Position) -> bool:
+        # Behind the last poll all is settled but what the bounds know.
+        return last.db_timestamp < self._polled_at - self._margin
 
 
 class IntervalBacktracking:
@@ -312,3 +319,6 @@ class IntervalBacktracking:
             # What was old enough when it was read first is not read again: catching up costs one reading.
             old_enough = Position.before(self._now - self._late_by)
             self._second = max(self._second, min(self._position, old_enough))
+
+    def goes_on(self, last: Position) -> bool:
+        return last.db_timestamp < self._now - self._behind

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -176,24 +176,38 @@ def check_text(text: str, what: str) -> None:
         ) from error
 
 
-def decode(model: type[Model], envelope: EventEnvelope) -> Model:
+def decoder(model: type[Model]) -> Callable[[EventEnvelope], Model]:
     """
-    The payload of a stored event as its model, lifted from an older version where it has one.
+    What turns stored events into a model, lifting older versions to the newest.
 
-    Raises:
-        InvalidPayload: It does not fit; the error names event type, source, seq_nr and field.
+    The function raises InvalidPayload where a payload does not fit; the error names event type, source, seq_nr
+    and field.
     """
     current = event_type_of(model)
-    try:
-        if envelope.version == current.version:
-            return model.model_validate_json(envelope.payload_json)
-        return _decode_older(model, current, envelope)
-    except ValidationError as error:
-        fields = "; ".join(
-            f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}"
-            for e in error.errors(include_input=False)[:3]
-        )
-        raise InvalidPayload(f"{_named(envelope)} does not fit {model.__name__}: {fields}") from None
+    version, validate = current.version, model.__pydantic_validator__.validate_json
+
+    def decode(envelope: EventEnvelope) -> Model:
+        try:
+            if envelope.version == version:
+                return cast("Model", validate(envelope.payload_json))
+            return _decode_older(model, current, envelope)
+        except ValidationError as error:
+            raise _does_not_fit(model, envelope, error) from None
+
+    return decode
+
+
+def decode(model: type[Model], envelope: EventEnvelope) -> Model:
+    """The payload of one stored event as its model; see :func:`decoder`."""
+    return decoder(model)(envelope)
+
+
+def _does_not_fit(model: type[BaseModel], envelope: EventEnvelope, error: ValidationError) -> InvalidPayload:
+    fields = "; ".join(
+        f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}"
+        for e in error.errors(include_input=False)[:3]
+    )
+    return InvalidPayload(f"{_named(envelope)} does not fit {model.__name__}: {fields}")
 
 
 def _decode_older(model: type[Model], current: EventType, envelope: EventEnvelope) -> Model:

@@ -16,7 +16,7 @@ from journal import (
     OwnedSession,
     ReadOnlyDatabase,
     UnknownEventType,
-    decode,
+    decoder,
 )
 from offsets import TransactionEnded
 from projections.errors import HandlerFailed, describe
@@ -28,7 +28,7 @@ from projections.tables import Batch, TableError
 # A missing grant or a read-only database fails every event alike: none is to blame, and none is parked.
 NOT_OF_AN_EVENT = (DatabaseUnavailable, MissingPrivilege, ReadOnlyDatabase, TransactionEnded)
 
-_Handler = tuple[type[BaseModel], Callable[..., Any]]
+_Handler = tuple[Callable[[EventEnvelope], BaseModel], Callable[..., Any]]
 _Events = list[tuple[BaseModel, EventEnvelope]]
 
 
@@ -48,7 +48,7 @@ class Dispatcher:
     ) -> None:
         self._projection = projection
         self._handlers: dict[str, _Handler] = {
-            event_type: (model, getattr(target, method))
+            event_type: (decoder(model), getattr(target, method))
             for event_type, (model, method) in projection.handlers.items()
         }
         self._tables = tables
@@ -81,8 +81,8 @@ class Dispatcher:
         """Call the handler of one event."""
         if (found := self._find(envelope)) is None:
             return
-        model, method = found
-        event = decode(model, envelope)
+        decode, method = found
+        event = decode(envelope)
         with self._monitor.handling(envelope):
             await method(session, event, envelope)
 
@@ -115,7 +115,7 @@ class Dispatcher:
             try:
                 if (found := self._find(envelope)) is None:
                     continue
-                event = decode(found[0], envelope)
+                event = found[0](envelope)
             except (UnknownEventType, InvalidPayload) as error:
                 raise _failed(error, envelope, index) from error
             method = found[1]
@@ -137,8 +137,8 @@ class Dispatcher:
                 if found is None and not collect_all:
                     continue
                 try:
-                    model, method = found or self._find(envelope)  # type: ignore[misc]
-                    collect(envelope.source_id, method(decode(model, envelope), envelope))
+                    decode, method = found or self._find(envelope)  # type: ignore[misc]
+                    collect(envelope.source_id, method(decode(envelope), envelope))
                 except Exception as error:
                     raise _failed(error, envelope, index) from error
         await self._tables.prepare(

@@ -1,4 +1,4 @@
-"""Hooks into what running projections do; every method is called in the worker's event loop and should return at once."""
+"""Hooks into what running projections do; they are called in the event loop and should return at once."""
 
 from __future__ import annotations
 

@@ -18,6 +18,9 @@ from projections.table_writer import TableWriter
 
 log = logging.getLogger("projections")
 
+SPARE_CONNECTIONS = 2
+"""How many ranges read a page ahead at a time: with two cores, a third would only wait."""
+
 
 class Process:
     """
@@ -40,6 +43,7 @@ class Process:
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self.poller = WritersPoller(database, settings.pacing)
         self.tables = TableWriter()
+        self.spare_connections = asyncio.Semaphore(SPARE_CONNECTIONS)
         self.monitor = LoopMonitor(settings.blocked_after)
 
     async def pause(self, seconds: float) -> None:

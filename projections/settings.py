@@ -46,8 +46,8 @@ class RunSettings(BaseModel):
     evict_every: timedelta = timedelta(minutes=10)
     """How often offsets that nothing needs any more are deleted."""
 
-    save_horizon_every: timedelta = timedelta(seconds=5)
-    """How often the horizon is stored while no event comes: what a restart reads again."""
+    save_horizon_every: timedelta = timedelta(seconds=10)
+    """How often the horizon moves on while no event comes: what a restart looks at again, against idle queries."""
 
     restart: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
     """Pauses before a failed range starts again."""

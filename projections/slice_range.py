@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from journal import (
     EventEnvelope,
@@ -18,6 +18,7 @@ from journal import (
     Key,
     OwnedSession,
     Poll,
+    Position,
     ReadEvents,
     ReadKeys,
     SliceReader,
@@ -33,10 +34,8 @@ from projections.errors import HandlerFailed
 from projections.handlers import AtLeastOnce, Kind, Projection
 from projections.pipeline import Pipeline, Stopping
 from projections.process import Process
+from projections.read_ahead import ReadAhead
 from projections.settings import RunSettings
-
-_REFRESH = timedelta(seconds=1)
-
 
 class RangeRunner:
     """
@@ -55,6 +54,7 @@ class RangeRunner:
         self._settings = process.settings
         self._reader = SliceReader(projection.entity_type, claim.slices, projection.batch_size)
         self._store = OffsetStore(claim)
+        self._ahead = ReadAhead(self._reader, process.database, process.spare_connections)
         self._backtracking = _backtracking(claim, process.settings)
         self._look = process.poller.number
         self._used_poll_at = claim.horizon
@@ -108,6 +108,7 @@ class RangeRunner:
                         await stop()
         finally:
             self._process.poller.forget(self)
+            await self._ahead.drop()
 
     async def _run(self, session: OwnedSession, target: object) -> None:
         parked = {p.source_id: p.seq_nr for p in await self._store.parked(session)}
@@ -161,15 +162,25 @@ class RangeRunner:
                 last = max((key.position for key in keys), default=None)
                 self._backtracking.keys_read(last, full=len(keys) == self._reader.page_size)
             case ReadEvents(after, until):
-                page = await self._reader.events(session, after, until)
-                if page and len(page) < self._reader.page_size and self.projection.kind is Kind.GROUP:
-                    await self._pause_for(self.projection.group.within.total_seconds())
-                    page = await self._reader.events(session, after, until)
+                page = await self._ahead.take(after)
+                if page is None:
+                    page = await self._read(session, after, until)
+                full = len(page) == self._reader.page_size
+                last = page[-1].position if page else None
+                if full and last is not None and self._backtracking.goes_on(last):
+                    self._ahead.start(last, until)
                 await self._handle(session, page)
                 # Only after the commit: until then the stored horizon must not pass these events.
-                self._backtracking.events_read(
-                    page[-1].position if page else None, full=len(page) == self._reader.page_size
-                )
+                self._backtracking.events_read(last, full=full)
+                if full:
+                    self._process.poller.wake()  # there is more: whoever polls next need not wait
+
+    async def _read(self, session: OwnedSession, after: Position, until: datetime) -> list[EventEnvelope]:
+        page = await self._reader.events(session, after, until)
+        if page and len(page) < self._reader.page_size and self.projection.kind is Kind.GROUP:
+            await self._pause_for(self.projection.group.within.total_seconds())
+            page = await self._reader.events(session, after, until)
+        return page
 
     async def _poll(self, session: OwnedSession) -> None:
         place = self._backtracking.position.db_timestamp
@@ -178,7 +189,7 @@ class RangeRunner:
         )
         self._look = look.number
         nothing_new = look.newest is None or look.newest <= place
-        fresh = look.poll.polled_at - self._used_poll_at < _REFRESH
+        fresh = look.poll.polled_at - self._used_poll_at < self._settings.save_horizon_every
         if not (nothing_new and fresh and self._backtracking.unchanged(look.poll)):
             self._used_poll_at = look.poll.polled_at
             self._backtracking.polled(look.poll)

@@ -21,6 +21,7 @@ from projections.cli.options import dsn_option
 from projections.cli.signals import stopped_by_signals
 from projections.cli.targets import load_projections
 from projections.handlers import AtLeastOnce, Projection, projection_of
+from projections.process import SPARE_CONNECTIONS
 from projections.runner import run as run_projections
 from projections.settings import RunSettings
 
@@ -168,7 +169,7 @@ async def _connections_needed(dsn: str, definitions: Sequence[Any], options: _Op
         rows = await session.fetch(_RANGES, [projection.name for projection in projections])
     before = {row["name"]: int(row["ranges"]) for row in rows}
     held = sum((options.ranges or before.get(p.name, 1)) * _held_by_range(p) for p in projections)
-    return held + 2 * len(projections) + 2
+    return held + 2 * len(projections) + 2 + SPARE_CONNECTIONS
 
 
 def _held_by_range(projection: Projection) -> int:

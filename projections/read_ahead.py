@@ -1,0 +1,53 @@
+"""The next page, read while the one at hand is handled: the database and Python need not wait for each other."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import datetime
+
+from journal import Database, EventEnvelope, Position, ProjectionsError, SliceReader
+
+
+class ReadAhead:
+    """
+    Reads one page ahead of a range that is catching up, on a connection that is spare.
+
+    Args:
+        reader: Reads the range.
+        database: Lends the connection.
+        spare: The process's connections for reading ahead; without a free one a page is read when it is due.
+    """
+
+    def __init__(self, reader: SliceReader, database: Database, spare: asyncio.Semaphore) -> None:
+        self._reader = reader
+        self._database = database
+        self._spare = spare
+        self._after: Position | None = None
+        self._task: asyncio.Task[list[EventEnvelope]] | None = None
+
+    def start(self, after: Position, until: datetime) -> None:
+        """Begin to read the page after a position."""
+        if self._task is None and not self._spare.locked():
+            self._after = after
+            self._task = asyncio.create_task(self._read(after, until))
+
+    async def _read(self, after: Position, until: datetime) -> list[EventEnvelope]:
+        async with self._spare, self._database.session() as session:
+            return await self._reader.events(session, after, until)
+
+    async def take(self, after: Position) -> list[EventEnvelope] | None:
+        """The page after a position, if it is the one that was begun; any other is dropped."""
+        if self._task is None or self._after != after:
+            await self.drop()
+            return None
+        task, self._task = self._task, None
+        return await task
+
+    async def drop(self) -> None:
+        """Forget what was begun."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError, ProjectionsError):
+                await task
