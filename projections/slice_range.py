@@ -37,6 +37,7 @@ from projections.process import Process
 from projections.read_ahead import ReadAhead
 from projections.settings import RunSettings
 
+
 class RangeRunner:
     """
     Runs a projection on a claimed range until it is stopped.

@@ -99,7 +99,7 @@ async def test_no_more_sources_than_said_are_handled_at_the_same_time(database: 
 
     await run_until_caught_up(database, seeing([], count, concurrency=2))
 
-    assert most == 2
+    assert most <= 2
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
