@@ -35,39 +35,46 @@ class AsyncpgSession(BaseSession):
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open, also a failed one."""
-        return not self.connection.is_closed() and self.connection.is_in_transaction()
+        try:
+            return not self.connection.is_closed() and self.connection.is_in_transaction()
+        except asyncpg.InterfaceError:
+            return False  # the pool has taken a lost connection back
+
+    async def _call(self, method: str, *args: Any, **options: Any) -> Any:
+        # Looked up while it is awaited: on a lost connection the look-up fails already.
+        return await getattr(self.connection, method)(*args, **options)
 
     async def _control(self, sql: str) -> str | None:
-        return cast("str | None", await self.connection.execute(sql))
+        return cast("str | None", await self._call("execute", sql))
 
     async def execute(self, sql: str, *args: Any) -> int:
         self._check(sql)
-        status: str = await self._run(self.connection.execute(sql, *args))
+        status: str = await self._run(self._call("execute", sql, *args))
         count = status.rsplit(" ", 1)[-1]
         return int(count) if count.isdecimal() else 0
 
     async def executemany(self, sql: str, args: Sequence[Sequence[Any]]) -> None:
         self._check(sql)
-        await self._run(self.connection.executemany(sql, args))
+        await self._run(self._call("executemany", sql, args))
 
     async def fetch(self, sql: str, *args: Any) -> Sequence[Row]:
         self._check(sql)
-        return cast("Sequence[Row]", await self._run(self.connection.fetch(sql, *args)))
+        return cast("Sequence[Row]", await self._run(self._call("fetch", sql, *args)))
 
     async def fetchrow(self, sql: str, *args: Any) -> Row | None:
         self._check(sql)
-        return cast("Row | None", await self._run(self.connection.fetchrow(sql, *args)))
+        return cast("Row | None", await self._run(self._call("fetchrow", sql, *args)))
 
     async def fetchval(self, sql: str, *args: Any) -> Any:
         self._check(sql)
-        return await self._run(self.connection.fetchval(sql, *args))
+        return await self._run(self._call("fetchval", sql, *args))
 
     async def copy_rows(
         self, table: tuple[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
         schema, name = table
-        copy = self.connection.copy_records_to_table
-        await self._run(copy(name, schema_name=schema, columns=list(columns), records=rows))
+        options = {"schema_name": schema, "columns": list(columns), "records": rows}
+        await self._run(self._call("copy_records_to_table", name, **options))
 
 
 def _as_url(dsn: str) -> str:

@@ -20,9 +20,7 @@ _CONNECT_TIMEOUT_SECONDS = 10
 
 
 @contextmanager
-def connect_sync(
-    dsn: str, *, application_name: str = "slice-projections"
-) -> Iterator[SyncConnection]:
+def connect_sync(dsn: str, *, application_name: str = "slice-projections") -> Iterator[SyncConnection]:
     """Connect for the length of the block, which is one transaction: it commits at the end.
 
     Args:
