@@ -1,4 +1,5 @@
 -- The events of given keys, in the order of the log; the timestamps tell which partitions hold them.
+-- Planned for any keys: knowing how many there are, the planner would rather read the whole log than look up each.
 CREATE OR REPLACE FUNCTION projections.load_events_v1(
     p_source_ids text[], p_seq_nrs bigint[], p_timestamps timestamptz[]
 )
@@ -15,14 +16,19 @@ RETURNS TABLE (
     metadata text,
     tags text[]
 )
-LANGUAGE sql
+LANGUAGE plpgsql
 STABLE
+SET plan_cache_mode = 'force_generic_plan'
+SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY SELECT
         e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
         e.payload::text, e.metadata::text, e.tags
     FROM unnest(p_source_ids, p_seq_nrs, p_timestamps) AS k (source_id, seq_nr, db_timestamp)
     INNER JOIN projections.events AS e
         ON k.source_id = e.source_id AND k.seq_nr = e.seq_nr AND k.db_timestamp = e.db_timestamp
-    ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr
+    ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr;
+END;
 $$;

@@ -12,6 +12,9 @@ CREATE OR REPLACE FUNCTION projections.stored_events_v1(
 )
 RETURNS TABLE (ordinal bigint, seq_nr bigint, db_timestamp timestamptz)
 LANGUAGE plpgsql
+-- Looks up each id, however many there are: a plan made for many would rather read the log.
+SET plan_cache_mode = 'force_generic_plan'
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     _since timestamptz;
