@@ -23,6 +23,8 @@ CREATE TEMPORARY TABLE projections_import (
     tags text, event_id uuid, seq_nr bigint, db_timestamp timestamptz
 ) ON COMMIT DROP
 """
+# Whatever the database's default is: the import looks at what others committed while it waited for its turn.
+_READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _IMPORT = "SELECT projections.import_events_v1()"
 
 
@@ -109,6 +111,7 @@ async def _each(
 async def _load(database: Database, events: list[HistoricEvent]) -> None:
     rows = [_row(event) for event in events]
     async with database.transaction() as session:
+        await session.execute(_READ_COMMITTED)
         await session.execute(_STAGE)
         await session.copy_rows(("pg_temp", "projections_import"), _COLUMNS, rows)
         await session.execute(_IMPORT)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from journal import DatabaseError, EventEnvelope, Session, SliceRange
+from journal import DatabaseError, EventEnvelope, OwnedSession, Session, SliceRange
 from offsets.errors import from_database
 
 _REGISTER = "SELECT projections.register_projection_v1($1, $2)"
@@ -17,6 +17,8 @@ _RENEW = "SELECT * FROM projections.renew_ranges_v1($1, $2, $3)"
 _RELEASE = "SELECT projections.release_range_v1($1, $2, $3)"
 _SAVE = "SELECT projections.save_offsets_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _READ = "SELECT source_id, seq_nr FROM projections.read_offsets_v1($1, $2)"
+# Whatever the database's default is: eviction looks at imports that committed while it waited for their lock.
+_READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _EVICT = "SELECT projections.evict_offsets_v1($1, $2, $3)"
 _RANGES = """
 SELECT min_slice, max_slice, epoch, owner, lease_until, horizon, handled_at, lease_until > clock_timestamp() AS alive
@@ -139,11 +141,18 @@ async def renew(session: Session, projection_id: int, owner: str, lease: timedel
     return Renewed(held, any(row["paused"] for row in rows), any(row["decided"] for row in rows))
 
 
-async def evict(session: Session, projection_id: int, retention: timedelta) -> None:
-    """Delete offsets that no reader can need, a page of sources at a time."""
+async def evict(session: OwnedSession, projection_id: int, retention: timedelta) -> None:
+    """Delete offsets that no reader can need, a page of sources at a time, each in a transaction of its own."""
     after: str | None = ""
     while after is not None:
-        after = await session.fetchval(_EVICT, projection_id, retention, after)
+        await session.begin()
+        try:
+            await session.execute(_READ_COMMITTED)
+            after = await session.fetchval(_EVICT, projection_id, retention, after)
+            await session.commit()
+        except BaseException:
+            await session.rollback()
+            raise
 
 
 class OffsetStore:

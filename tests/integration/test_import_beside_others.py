@@ -25,6 +25,7 @@ from journal import (
     connect,
 )
 from journal.importing import import_events
+from offsets import evict
 from tests.fixtures.journal import PAST, count, event, historic, pid, stored, until_blocked
 
 
@@ -149,6 +150,33 @@ async def test_import_and_eviction_wait_for_each_other(database: Database) -> No
 
     with pytest.raises(InvalidEvent, match="can not be imported: projection 'delays'"):
         await importing
+
+
+async def test_import_and_eviction_do_not_trust_a_snapshot_from_before_their_lock(database: Database) -> None:
+    """In REPEATABLE READ neither would see what the other has committed."""
+    for call in ("import_events_v1()", "evict_offsets_v1(1, '0', '')"):
+        async with database.session() as session:
+            await session.begin()
+            await session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            with pytest.raises(DatabaseError, match="needs the isolation level READ COMMITTED"):
+                await session.execute(f"SELECT projections.{call}")
+            await session.rollback()
+
+
+async def test_import_and_eviction_work_where_the_default_is_serializable(
+    database: Database, dsn: str
+) -> None:
+    async with database.session() as session:
+        name = await session.fetchval("SELECT quote_ident(current_database())")
+        await session.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
+
+    async with connect(dsn) as serializable:
+        await _project(serializable, datetime(1971, 1, 1, tzinfo=UTC))
+        result = await import_events(serializable, [historic("a", 1)])
+        async with serializable.session() as session:
+            await evict(session, 1, timedelta(0))
+
+    assert result.events == 1
 
 
 async def test_role_without_the_grant_is_told_so(database: Database, dsn: str) -> None:

@@ -7,12 +7,17 @@
 CREATE OR REPLACE FUNCTION projections.import_events_v1()
 RETURNS bigint
 LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     _wrong record;
     _since timestamptz;
     _count bigint;
 BEGIN
+    -- What others have committed before the lock below was had must be seen.
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'an import needs the isolation level READ COMMITTED' USING ERRCODE = '25001';
+    END IF;
     -- Imports follow one another, so that their numbers are in the order of their commits.
     LOCK TABLE projections.imports IN SHARE ROW EXCLUSIVE MODE;
     PERFORM projections.lock_sources_v1(array_agg(i.source_id), array_agg(i.entity_type))

@@ -7,11 +7,16 @@ CREATE OR REPLACE FUNCTION projections.evict_offsets_v1(
 )
 RETURNS text
 LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     _bound timestamptz;
     _last text;
 BEGIN
+    -- An import that has committed before the lock below was had must be seen.
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'evicting offsets needs the isolation level READ COMMITTED' USING ERRCODE = '25001';
+    END IF;
     -- An import compares its times with evicted_before: one of the two waits for the other.
     LOCK TABLE projections.imports IN ROW EXCLUSIVE MODE;
     UPDATE projections.projections AS p
