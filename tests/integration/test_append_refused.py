@@ -10,6 +10,7 @@ from journal import (
     ConnectionSettings,
     Database,
     DatabaseError,
+    InvalidEvent,
     connect,
 )
 from tests.fixtures.journal import stored
@@ -56,6 +57,22 @@ async def test_plain_sql_refuses(dsn: str, arguments: str, sqlstate: str) -> Non
 
     assert caught.value.sqlstate == sqlstate
     assert left == (0,)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "'{a}', '{plane}', '{Landed,Landed}', '{1,2}'",
+        "'{a}', '{plane}', '{Landed}', '{1}', p_metadata => '{null,null}'",
+        "NULL, NULL, '{Landed}', '{1}'",
+        "'{a}', '{plane}', '{Landed}', '{1}', p_expected_source_ids => '{a}'",
+    ],
+)
+async def test_arrays_that_do_not_match_are_refused(database: Database, arguments: str) -> None:
+    """What is too much in one of them would be left out without a word."""
+    async with database.session() as session:
+        with pytest.raises(InvalidEvent, match="the arrays of an append differ in their lengths"):
+            await session.execute(f"SELECT projections.append_events_v1({arguments})")
 
 
 async def test_numbers_beyond_a_float_are_json_to_the_database(dsn: str, database: Database) -> None:

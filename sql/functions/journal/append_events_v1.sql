@@ -4,8 +4,9 @@
 -- p_event_ids an element, or the whole array, may be NULL. An event whose id is stored already is not appended again:
 -- its first result is returned. p_expected_source_ids and p_expected_seq_nrs say where sources must stand before.
 --
--- Raises PJ001 when a source stands elsewhere, PJ002 when an event_id was used for other content, PJ003 when an
--- event can not be stored.
+-- Raises PJ001 when a source stands elsewhere, PJ002 when an event_id was used for other content, PJ003 when a source is
+-- of another entity type, an event_id is from the future or the arrays do not match. What a column's type or check
+-- refuses has PostgreSQL's own code.
 CREATE OR REPLACE FUNCTION projections.append_events_v1(
     p_source_ids text[],
     p_entity_types text[],
@@ -20,12 +21,15 @@ CREATE OR REPLACE FUNCTION projections.append_events_v1(
 )
 RETURNS TABLE (source_id text, seq_nr bigint, db_timestamp timestamptz, event_id uuid)
 LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
     _stored_ordinals bigint[];
     _stored_seq_nrs bigint[];
     _stored_timestamps timestamptz[];
+    _stored_source_ids text[];
+    _stored_event_ids uuid[];
     _source_ids text[];
     _seq_nrs bigint[];
     _timestamps timestamptz[];
@@ -34,20 +38,29 @@ DECLARE
     _mistyped text;
     _wrong record;
 BEGIN
+    -- The joins below would leave out without a word what is too much.
+    IF coalesce(cardinality(p_source_ids), 0) < greatest(
+        cardinality(p_entity_types), cardinality(p_event_types), cardinality(p_payloads), cardinality(p_versions),
+        cardinality(p_metadata), cardinality(p_tags), cardinality(p_event_ids)
+    ) OR cardinality(p_expected_source_ids) <> cardinality(p_expected_seq_nrs) THEN
+        RAISE EXCEPTION 'the arrays of an append differ in their lengths' USING ERRCODE = 'PJ003';
+    END IF;
+
     -- Before the clock is read: whoever does not see this lock knows that our timestamps are later (docs/decisions).
     LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE;
 
     IF EXISTS (SELECT FROM unnest(p_event_ids) AS i (id) WHERE i.id IS NOT NULL) THEN
         PERFORM projections.lock_sources_v1(p_source_ids, p_entity_types);
-        SELECT array_agg(s.ordinal), array_agg(s.seq_nr), array_agg(s.db_timestamp)
-        INTO _stored_ordinals, _stored_seq_nrs, _stored_timestamps
+        SELECT
+            array_agg(s.ordinal), array_agg(s.seq_nr), array_agg(s.db_timestamp), array_agg(i.source_id), array_agg(i.event_id),
+            min(i.source_id) FILTER (WHERE k.entity_type IS DISTINCT FROM i.entity_type)
+        INTO _stored_ordinals, _stored_seq_nrs, _stored_timestamps, _stored_source_ids, _stored_event_ids, _mistyped
         FROM projections.stored_events_v1(
             p_source_ids, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids
-        ) AS s;
-        SELECT s.source_id INTO _mistyped
-        FROM unnest(_stored_ordinals) AS o (ordinal)
-        INNER JOIN projections.sources AS s ON s.source_id = p_source_ids[o.ordinal]
-        WHERE s.entity_type IS DISTINCT FROM p_entity_types[o.ordinal];
+        ) AS s
+        INNER JOIN unnest(p_source_ids, p_entity_types, p_event_ids) WITH ORDINALITY
+        AS i (source_id, entity_type, event_id, ordinal) ON s.ordinal = i.ordinal
+        INNER JOIN projections.sources AS k ON i.source_id = k.source_id;
     END IF;
 
     -- Locks the sources' rows in one order, reserves their numbers, and reads the clock under the lock.
@@ -58,7 +71,7 @@ BEGIN
         FROM (
             SELECT n.source_id COLLATE "C" AS source_id, n.entity_type
             FROM unnest(p_source_ids, p_entity_types) WITH ORDINALITY AS n (source_id, entity_type, ordinal)
-            WHERE _stored_ordinals IS NULL OR n.ordinal <> ALL(_stored_ordinals)
+            WHERE _stored_ordinals IS NULL OR n.ordinal NOT IN (SELECT unnest(_stored_ordinals))
         ) AS i
         LEFT JOIN projections.sources AS k ON i.source_id = k.source_id
         GROUP BY i.source_id, k.slice
@@ -119,7 +132,7 @@ BEGIN
             ) WITH ORDINALITY AS i (
                 source_id, entity_type, event_type, version, payload, metadata, tags, event_id, ordinal
             )
-            WHERE _stored_ordinals IS NULL OR i.ordinal <> ALL(_stored_ordinals)
+            WHERE _stored_ordinals IS NULL OR i.ordinal NOT IN (SELECT unnest(_stored_ordinals))
         ) AS i
         INNER JOIN unnest(_source_ids, _seq_nrs, _timestamps, _slices, _counts)
         AS r (source_id, seq_nr, db_timestamp, slice, events) ON i.source_id COLLATE "C" = r.source_id
@@ -138,8 +151,9 @@ BEGIN
     FROM (
         SELECT n.ordinal, n.source_id, n.seq_nr, n.db_timestamp, n.id FROM identified AS n
         UNION ALL
-        SELECT o.ordinal, p_source_ids[o.ordinal], o.seq_nr, o.db_timestamp, p_event_ids[o.ordinal]
-        FROM unnest(_stored_ordinals, _stored_seq_nrs, _stored_timestamps) AS o (ordinal, seq_nr, db_timestamp)
+        SELECT o.ordinal, o.source_id, o.seq_nr, o.db_timestamp, o.event_id
+        FROM unnest(_stored_ordinals, _stored_source_ids, _stored_seq_nrs, _stored_timestamps, _stored_event_ids)
+        AS o (ordinal, source_id, seq_nr, db_timestamp, event_id)
     ) AS result
     ORDER BY result.ordinal;
 END;
