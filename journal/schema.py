@@ -41,6 +41,8 @@ _NOT_INSTALLED = "the schema projections is not installed in this database: run 
 
 # A migration that waits for a table makes every writer wait behind it.
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '10s'"
+# As guard.sql has it, which runs after the migrations.
+_SEARCH_PATH = "SET LOCAL search_path = pg_catalog, pg_temp"
 
 
 def sql_root() -> Path:
@@ -133,6 +135,7 @@ def upgrade(dsn: str, *, root: Path | None = None) -> list[str]:
         if version is None:
             raise SchemaError(_NOT_INSTALLED)
         connection.execute(_LOCK_TIMEOUT)
+        connection.execute(_SEARCH_PATH)
         return _run(connection, _upgrade_script(root or sql_root(), version))
 
 

@@ -1,6 +1,8 @@
 -- Runs first: refuses where this script must not run. The number in it is this script's version, stated here alone;
 -- it equals the highest number in migrations/.
 SET LOCAL transaction_isolation = 'read committed';
+-- What is made here calls what it names: PostgreSQL's own, not what somebody has put into a schema of the search path.
+SET LOCAL search_path = pg_catalog, pg_temp;
 
 DO $$
 DECLARE

@@ -12,6 +12,7 @@ CREATE OR REPLACE FUNCTION projections.append_event_v1(
 )
 RETURNS TABLE (seq_nr bigint, db_timestamp timestamptz, event_id uuid)
 LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT a.seq_nr, a.db_timestamp, a.event_id
     FROM projections.append_events_v1(

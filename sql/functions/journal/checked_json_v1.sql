@@ -3,6 +3,4 @@ CREATE OR REPLACE FUNCTION projections.checked_json_v1(p_text text)
 RETURNS json
 LANGUAGE sql
 IMMUTABLE PARALLEL SAFE
-AS $$
-    SELECT CASE WHEN strpos(p_text, '\u') > 0 AND p_text::jsonb IS NULL THEN NULL ELSE p_text::json END
-$$;
+RETURN CASE WHEN strpos(p_text, '\u') > 0 AND p_text::jsonb IS NULL THEN NULL ELSE p_text::json END;

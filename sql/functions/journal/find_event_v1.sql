@@ -15,6 +15,7 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 STABLE
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     _since timestamptz := projections.uuid7_time_v1(p_event_id) - interval '1 day';

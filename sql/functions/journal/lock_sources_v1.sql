@@ -4,6 +4,7 @@
 CREATE OR REPLACE FUNCTION projections.lock_sources_v1(p_source_ids text[], p_entity_types text[])
 RETURNS void
 LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE;

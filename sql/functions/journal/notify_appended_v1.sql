@@ -3,6 +3,7 @@
 CREATE OR REPLACE FUNCTION projections.notify_appended_v1()
 RETURNS void
 LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT pg_notify('projections_appended', '')
 $$;

@@ -16,6 +16,7 @@ RETURNS TABLE (
 )
 LANGUAGE sql
 VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT
         now(),

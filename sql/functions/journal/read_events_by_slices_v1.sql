@@ -29,6 +29,7 @@ RETURNS TABLE (
 LANGUAGE plpgsql
 STABLE
 SET plan_cache_mode = 'force_generic_plan'
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN

@@ -14,6 +14,7 @@ RETURNS TABLE (source_id text, seq_nr bigint, db_timestamp timestamptz, slice sm
 LANGUAGE plpgsql
 STABLE
 SET plan_cache_mode = 'force_generic_plan'
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN

@@ -17,6 +17,7 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 STABLE
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- Two queries, because an order that depends on a parameter can use no index.

@@ -3,9 +3,7 @@ CREATE OR REPLACE FUNCTION projections.uuid7_time_v1(p_id uuid)
 RETURNS timestamptz
 LANGUAGE sql
 IMMUTABLE PARALLEL SAFE
-AS $$
-    SELECT CASE
-        WHEN substr(p_id::text, 15, 1) = '7'
-            THEN to_timestamp(('x' || lpad(replace(left(p_id::text, 13), '-', ''), 16, '0'))::bit(64)::bigint / 1000.0)
-    END
-$$;
+RETURN CASE
+    WHEN substr(p_id::text, 15, 1) = '7'
+        THEN to_timestamp(('x' || lpad(replace(left(p_id::text, 13), '-', ''), 16, '0'))::bit(64)::bigint / 1000.0)
+END;

@@ -4,10 +4,8 @@ CREATE OR REPLACE FUNCTION projections.uuid7_v1(p_at timestamptz)
 RETURNS uuid
 LANGUAGE sql
 VOLATILE PARALLEL SAFE
-AS $$
-    SELECT (
-        lpad(to_hex((extract(EPOCH FROM p_at) * 1000000)::bigint / 1000), 12, '0')
-        || '7' || lpad(to_hex((extract(EPOCH FROM p_at) * 1000000)::bigint % 1000 * 4096 / 1000), 3, '0')
-        || substr(gen_random_uuid()::text, 20)
-    )::uuid
-$$;
+RETURN (
+    lpad(to_hex((extract(EPOCH FROM p_at) * 1000000)::bigint / 1000), 12, '0')
+    || '7' || lpad(to_hex((extract(EPOCH FROM p_at) * 1000000)::bigint % 1000 * 4096 / 1000), 3, '0')
+    || substr(gen_random_uuid()::text, 20)
+)::uuid;

@@ -4,6 +4,7 @@ CREATE OR REPLACE FUNCTION projections.writers_in_flight_v1()
 RETURNS TABLE (pid integer, application_name text, started_at timestamptz, age interval)
 LANGUAGE sql
 STABLE
+SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT l.pid, a.application_name, a.xact_start, clock_timestamp() - a.xact_start
     FROM pg_catalog.pg_locks AS l

@@ -6,6 +6,9 @@
 CREATE OR REPLACE FUNCTION projections.create_partition_v1(p_from timestamptz, p_to timestamptz)
 RETURNS bigint
 LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+-- Bounds are written as text below: other styles have abbreviations of time zones, which are ambiguous.
+SET datestyle = 'ISO'
 AS $$
 DECLARE
     -- In UTC and to the second, so that partitions of any interval have names of their own.

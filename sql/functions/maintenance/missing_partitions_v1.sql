@@ -9,6 +9,7 @@ LANGUAGE sql
 STABLE
 -- A day has 24 hours here, whatever the caller's time zone does to its clocks.
 SET timezone = 'UTC'
+SET search_path = pg_catalog, pg_temp
 AS $$
     WITH running AS (
         SELECT date_bin(p_interval, clock_timestamp(), '1970-01-01T00:00:00Z') AS since

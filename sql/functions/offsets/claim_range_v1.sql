@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION projections.claim_range_v1(
 )
 RETURNS TABLE (max_slice smallint, epoch bigint, horizon timestamptz, import_id bigint)
 LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
 AS $$
     UPDATE projections.projection_ranges AS r
     SET epoch = r.epoch + 1, owner = p_owner, lease_until = clock_timestamp() + p_lease

@@ -4,6 +4,7 @@ CREATE OR REPLACE FUNCTION projections.park_source_v1(
 )
 RETURNS void
 LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
 AS $$
     INSERT INTO projections.parked_sources AS k (projection_id, source_id, slice, seq_nr, event_type, error, attempts)
     VALUES (p_projection_id, p_source_id, p_slice, p_seq_nr, p_event_type, p_error, p_attempts)

@@ -3,6 +3,7 @@
 CREATE OR REPLACE FUNCTION projections.register_projection_v1(p_name text, p_entity_type text)
 RETURNS integer
 LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     _known record;

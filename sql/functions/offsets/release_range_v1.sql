@@ -2,6 +2,7 @@
 CREATE OR REPLACE FUNCTION projections.release_range_v1(p_projection_id integer, p_min_slice integer, p_epoch bigint)
 RETURNS void
 LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
 AS $$
     UPDATE projections.projection_ranges AS r SET owner = NULL, lease_until = NULL
     WHERE r.projection_id = p_projection_id AND r.min_slice = p_min_slice AND r.epoch = p_epoch

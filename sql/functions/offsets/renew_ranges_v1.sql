@@ -3,6 +3,7 @@
 CREATE OR REPLACE FUNCTION projections.renew_ranges_v1(p_projection_id integer, p_owner text, p_lease interval)
 RETURNS TABLE (min_slice smallint, epoch bigint, paused boolean, decided boolean)
 LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
 AS $$
     UPDATE projections.projection_ranges AS r
     SET lease_until = clock_timestamp() + p_lease

@@ -16,6 +16,7 @@ CREATE OR REPLACE FUNCTION projections.save_offsets_v1(
 )
 RETURNS void
 LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     _saved bigint;

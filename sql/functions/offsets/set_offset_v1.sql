@@ -3,6 +3,7 @@
 CREATE OR REPLACE FUNCTION projections.set_offset_v1(p_projection_id integer, p_from timestamptz)
 RETURNS void
 LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
 AS $$
     UPDATE projections.projection_ranges AS r
     SET

@@ -3,6 +3,7 @@
 CREATE OR REPLACE FUNCTION projections.set_ranges_v1(p_projection_id integer, p_min_slices integer[])
 RETURNS void
 LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM FROM projections.projections AS p WHERE p.projection_id = p_projection_id FOR UPDATE;
