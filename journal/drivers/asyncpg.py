@@ -77,6 +77,27 @@ class AsyncpgSession(BaseSession):
         await self._run(self._call("copy_records_to_table", name, **options))
 
 
+# Words of libpq that asyncpg takes for settings of the server, which refuses them. Nothing is less safe without them;
+# how long a connection may take is in the settings.
+_LIBPQ_ONLY = {
+    "connect_timeout",
+    "fallback_application_name",
+    "keepalives",
+    "keepalives_count",
+    "keepalives_idle",
+    "keepalives_interval",
+    "sslcompression",
+    "tcp_user_timeout",
+}
+
+
+def _readable(dsn: str) -> str:
+    """The DSN as asyncpg reads it: a URL, with words that it knows."""
+    address, mark, query = _as_url(dsn).partition("?")
+    known = [word for word in query.split("&") if word.partition("=")[0] not in _LIBPQ_ONLY]
+    return f"{address}{mark}{'&'.join(known)}"
+
+
 def _as_url(dsn: str) -> str:
     """A keyword string as a URL: asyncpg reads only those."""
     if "://" in dsn:
@@ -98,7 +119,7 @@ class AsyncpgDatabase(BaseDatabase):
     @classmethod
     async def connect(cls, dsn: str, settings: ConnectionSettings) -> Self:
         """Open the pool; raises DatabaseUnavailable when no connection can be had."""
-        dsn = _as_url(dsn)
+        dsn = _readable(dsn)
         with translated(*_ERRORS, ValueError):
             pool = await asyncpg.create_pool(
                 dsn,
