@@ -1,13 +1,13 @@
 """The directories of an embedded server, and who may enter them.
 
 root/              the caller's own; when root runs the server as another user, that one may pass through
-use.lock         held (shared) by every process that uses the server
-start.lock       held (exclusive) while somebody starts or stops it
-data/            the cluster, 0700
-socket/          the socket, 0700; trust is by who can enter here
-socket.path      where the socket is instead, when this path is too long for one
-server.log
-install-18.6/    a copy of the programs, when the server's user can not reach the originals
+  use.lock         held (shared) by every process that uses the server
+  start.lock       held (exclusive) while somebody starts or stops it
+  data/            the cluster, 0700
+  socket/          the socket, 0700; trust is by who can enter here
+  socket.path      where the socket is instead, when this path is too long for one
+  server.log
+  install-18.6/    a copy of the programs, when the server's user can not reach the originals
 """
 
 from __future__ import annotations
