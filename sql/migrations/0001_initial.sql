@@ -76,7 +76,7 @@ CREATE TABLE projections.projection_ranges (
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 
 CREATE TABLE projections.source_offsets (
-    projection_id integer NOT NULL REFERENCES projections.projections ON DELETE CASCADE,
+    projection_id integer NOT NULL,
     source_id text COLLATE "C" NOT NULL,
     slice smallint NOT NULL,
     seq_nr bigint NOT NULL,
