@@ -11,9 +11,7 @@ _SHORT = 160
 """Characters up to which a difference shows both definitions."""
 
 
-def read_catalogue(
-    connection: SyncConnection, root: Path, *, schema: str = "projections"
-) -> dict[str, str]:
+def read_catalogue(connection: SyncConnection, root: Path, *, schema: str = "projections") -> dict[str, str]:
     """The definition of every table, column, constraint, index, view, function and grant by its name.
 
     Args:

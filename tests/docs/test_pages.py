@@ -1,4 +1,4 @@
-"""Documentation runs: the Python of a page is one program, its commands and its SQL are run in their order before it."""
+"""Documentation runs: the Python of a page is one program; its commands and its SQL run in their order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,12 @@ def _name(page: Path) -> str:
 
 def _environment(dsn: str) -> dict[str, str]:
     scripts = str(Path(sys.executable).parent)
-    return {**os.environ, "PROJECTIONS_DSN": dsn, "PATH": f"{scripts}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    return {
+        **os.environ,
+        "PROJECTIONS_DSN": dsn,
+        "PATH": f"{scripts}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+    }
 
 
 @pytest.mark.parametrize("page", _having("python"), ids=_name)
@@ -41,7 +46,12 @@ def test_python_of_a_page_runs_as_one_program(page: Path, dsn: str, tmp_path: Pa
     program.write_text("\n".join(_blocks(page, "python")))
 
     done = subprocess.run(
-        [sys.executable, "-W", "error", program], env=_environment(dsn), capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "error", program],
+        env=_environment(dsn),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
     assert done.returncode == 0, done.stderr
@@ -50,11 +60,20 @@ def test_python_of_a_page_runs_as_one_program(page: Path, dsn: str, tmp_path: Pa
 @pytest.mark.parametrize("page", _having("console"), ids=_name)
 def test_commands_of_a_page_succeed(page: Path, dsn: str, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("\n".join(_blocks(ROOT / "docs/quickstart.md", "python")))
-    lines = [line[2:] for text in _blocks(page, "console") for line in text.splitlines() if line.startswith("$ ")]
+    lines = [
+        line[2:] for text in _blocks(page, "console") for line in text.splitlines() if line.startswith("$ ")
+    ]
 
     for line in lines:
         done = subprocess.run(
-            line, shell=True, cwd=tmp_path, env=_environment(dsn), capture_output=True, text=True, timeout=60
+            line,
+            shell=True,
+            cwd=tmp_path,
+            env=_environment(dsn),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         assert done.returncode == 0, f"{line}\n{done.stderr}"
 

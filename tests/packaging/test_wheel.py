@@ -17,7 +17,9 @@ ROOT = Path(__file__).parents[2]
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel's contents, as an installer lays them out."""
     built, installed = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("installed")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", built], cwd=ROOT, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", built], cwd=ROOT, check=True
+    )
     (wheel,) = built.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(installed)
     return installed
@@ -52,6 +54,9 @@ def test_installed_wheel_finds_its_sql(installed: Path, tmp_path: Path) -> None:
 
 
 def test_installed_wheel_holds_every_sql_file(installed: Path) -> None:
-    packed = {str(p.relative_to(installed / "journal/_sql_files")) for p in installed.glob("journal/_sql_files/**/*.sql")}
+    packed = {
+        str(p.relative_to(installed / "journal/_sql_files"))
+        for p in installed.glob("journal/_sql_files/**/*.sql")
+    }
 
     assert packed == {str(p.relative_to(ROOT / "sql")) for p in (ROOT / "sql").rglob("*.sql")}
