@@ -13,10 +13,12 @@ class ReadAhead:
     """
     Reads one page ahead of a range that is catching up, on a connection that is spare.
 
+    The range never waits for that connection, nor fails with it: without one, a page is read when it is due.
+
     Args:
         reader: Reads the range.
         database: Lends the connection.
-        spare: The process's connections for reading ahead; without a free one a page is read when it is due.
+        spare: The process's connections for reading ahead.
     """
 
     def __init__(self, reader: SliceReader, database: Database, spare: asyncio.Semaphore) -> None:
@@ -24,30 +26,33 @@ class ReadAhead:
         self._database = database
         self._spare = spare
         self._after: Position | None = None
+        self._reading = False
         self._task: asyncio.Task[list[EventEnvelope]] | None = None
 
     def start(self, after: Position, until: datetime) -> None:
         """Begin to read the page after a position."""
         if self._task is None and not self._spare.locked():
-            self._after = after
+            self._after, self._reading = after, False
             self._task = asyncio.create_task(self._read(after, until))
 
     async def _read(self, after: Position, until: datetime) -> list[EventEnvelope]:
         async with self._spare, self._database.session() as session:
+            self._reading = True
             return await self._reader.events(session, after, until)
 
     async def take(self, after: Position) -> list[EventEnvelope] | None:
-        """The page after a position, if it is the one that was begun; any other is dropped."""
-        if self._task is None or self._after != after:
-            await self.drop()
-            return None
-        task, self._task = self._task, None
-        return await task
+        """The page after a position, if it is being read; anything else that was begun is dropped."""
+        if self._task is not None and self._reading and self._after == after:
+            task, self._task = self._task, None
+            with suppress(ProjectionsError):  # the range's own connection reads it, or says what is wrong
+                return await task
+        await self.drop()
+        return None
 
     async def drop(self) -> None:
         """Forget what was begun."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            with suppress(asyncio.CancelledError, ProjectionsError):
-                await task
+            # Unlike awaiting it, this tells the task's cancellation from that of whoever waits here.
+            await asyncio.gather(task, return_exceptions=True)

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -118,6 +118,21 @@ async def test_a_new_object_is_made_for_every_start_of_a_range(journal: Database
 
     assert calls["start"] == calls["stop"] == 4
     assert len(objects) == 4
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_a_pool_without_a_spare_connection_does_not_keep_a_range_from_catching_up(
+    dsn: str, driver: Literal["asyncpg", "psycopg"]
+) -> None:
+    """Of two connections the range has one and the polls have the other: none is left for reading ahead."""
+    async with connect(dsn, ConnectionSettings(driver=driver, max_connections=2)) as small:
+        await execute(small, EFFECTS)
+        for _ in range(5):
+            await happen(small, "a", "b")
+
+        await run_until_caught_up(small, recording(batch_size=2), heartbeat=timedelta(hours=1))
+
+        each_once(await effects(small), a=5, b=5)
 
 
 async def test_an_object_is_used_as_it_is(journal: Database) -> None:
