@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
@@ -64,6 +65,7 @@ def event_type(
     return register
 
 
+@lru_cache(maxsize=1024)
 def event_type_of(model: type[BaseModel]) -> EventType:
     """The name and version of a model's events."""
     declared = model.__dict__.get("__event_type__")  # not inherited: a subclass is another event

@@ -7,6 +7,7 @@ The work is done by ``projections.append_events_v1``; here events become its par
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -32,7 +33,7 @@ EVENT_COLUMNS = (
 )
 
 _APPEND = """
-SELECT source_id, seq_nr, db_timestamp, event_id FROM projections.append_events_v1(
+SELECT seq_nr, db_timestamp, event_id FROM projections.append_events_v1(
     CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS text[]), CAST($5 AS smallint[]),
     CAST($6 AS text[]), CAST($7 AS text[]), CAST($8 AS uuid[]), CAST($9 AS text[]), CAST($10 AS bigint[]))
 """
@@ -63,7 +64,7 @@ async def append(
     if not events:
         return []
     rows = await fetch_on(connection, _APPEND, _arguments(events, expected_seq_nr))
-    return [Appended(*row) for row in rows]
+    return [Appended(event.source_id, *row) for event, row in zip(events, rows, strict=True)]
 
 
 def append_sync(
@@ -77,7 +78,7 @@ def append_sync(
     if not events:
         return []
     rows = fetch_on_sync(connection, _APPEND, _arguments(events, expected_seq_nr))
-    return [Appended(*row) for row in rows]
+    return [Appended(event.source_id, *row) for event, row in zip(events, rows, strict=True)]
 
 
 def _arguments(
@@ -103,12 +104,11 @@ def event_row(event: Event) -> tuple[Any, ...]:
 
 def _row(event: Event) -> tuple[Any, ...]:
     check_name(event.source_id, "source_id")
-    check_name(event.entity_type, "entity_type")
     declared = event_type_of(type(event.payload)) if isinstance(event.payload, BaseModel) else None
     event_type = declared.name if declared and event.event_type is None else event.event_type
     if event_type is None:
         raise InvalidEvent("the event has no event_type: a payload that is no model does not tell it")
-    check_name(event_type, "event_type")
+    _check_types(event.entity_type, event_type)
     version = event.version if event.version is not None else declared.version if declared else 1
     if not 1 <= version <= MAX_VERSION:
         raise InvalidEvent(f"version must be 1 to {MAX_VERSION}, not {version}")
@@ -124,6 +124,20 @@ def _row(event: Event) -> tuple[Any, ...]:
         array_literal(event.tags, "a tag") if event.tags else None,
         str(event.event_id) if event.event_id else None,
     )
+
+
+def _check_types(entity_type: str, event_type: str) -> None:
+    try:
+        _check_few_types(entity_type, event_type)
+    except TypeError:  # what can not be looked up is no string either
+        _check_few_types.__wrapped__(entity_type, event_type)
+
+
+@lru_cache(maxsize=1024)
+def _check_few_types(entity_type: str, event_type: str) -> None:
+    """Checked once: an application has few types and many events."""
+    check_name(entity_type, "entity_type")
+    check_name(event_type, "event_type")
 
 
 def check_name(name: str, what: str) -> None:

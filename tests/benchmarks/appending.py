@@ -68,8 +68,9 @@ async def _rate(dsn: str, count: int, work: Callable[[], Awaitable[Any]]) -> flo
 
 
 async def _append_all(database: Database, batches: Sequence[Sequence[Event]]) -> None:
-    for batch in batches:
-        async with database.transaction() as session:
+    """Each batch is a statement, and a transaction, of its own, as each bare INSERT is."""
+    async with database.session() as session:
+        for batch in batches:
             await append(session, batch)
 
 
