@@ -92,8 +92,8 @@ class Dispatcher:
                 await self.call(session, envelope)
             except Exception as error:
                 raise _failed(error, envelope, index) from error
-            if self._in_transaction:
-                await _check_transaction(session, envelope, index)
+            if self._in_transaction and _spoiled(session):
+                await _complain(session, envelope, index)
 
     async def _group(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         for method, events in self._lists(envelopes):
@@ -102,9 +102,10 @@ class Dispatcher:
                 with self._monitor.handling(first):
                     await method(session, events)
             except Exception as error:
-                raise _failed(error, first, None, f"a group of {len(events)} from ") from error
-            if self._in_transaction:
-                await _check_transaction(session, first, None)
+                several = f"a group of {len(events)} from " if len(events) > 1 else ""
+                raise _failed(error, first, None, several) from error
+            if self._in_transaction and _spoiled(session):
+                await _complain(session, first, None)
 
     def _lists(self, envelopes: Sequence[EventEnvelope]) -> list[tuple[Callable[..., Any], _Events]]:
         """The list of each method; cut where a source goes on with another method, to keep its order."""
@@ -169,7 +170,12 @@ def _failed(error: Exception, envelope: EventEnvelope, index: int | None, prefix
     return HandlerFailed(prefix + what, index)
 
 
-async def _check_transaction(session: OwnedSession, envelope: EventEnvelope, index: int | None) -> None:
+def _spoiled(session: OwnedSession) -> bool:
+    return session.failure is not None or not session.in_transaction
+
+
+async def _complain(session: OwnedSession, envelope: EventEnvelope, index: int | None) -> None:
+    """Say what a handler has done to its transaction."""
     if isinstance(session.failure, DatabaseUnavailable):
         raise session.failure
     if not session.in_transaction:
@@ -178,9 +184,8 @@ async def _check_transaction(session: OwnedSession, envelope: EventEnvelope, ind
             f"the handler of {describe(envelope)} ended the transaction by itself: its effects are committed without "
             "their offset. Leave COMMIT and ROLLBACK to the library; session.savepoint() undoes a part"
         )
-    if session.failure is not None:
-        raise HandlerFailed(
-            f"{describe(envelope)}: the handler caught an error of the database, which spoils the transaction: "
-            f"{session.failure}. Wrap the statement in session.savepoint()",
-            index,
-        ) from session.failure
+    raise HandlerFailed(
+        f"{describe(envelope)}: the handler caught an error of the database, which spoils the transaction: "
+        f"{session.failure}. Wrap the statement in session.savepoint()",
+        index,
+    ) from session.failure

@@ -13,7 +13,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from journal.drivers.base import BaseDatabase, BaseSession
-from journal.drivers.failures import translated
+from journal.drivers.failures import translate, translated
 from journal.drivers.session import OwnedSession, Row
 from journal.errors import DatabaseUnavailable
 from journal.settings import ConnectionSettings
@@ -41,40 +41,44 @@ class AsyncpgSession(BaseSession):
             return False  # the pool has taken a lost connection back
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
-        # Looked up while it is awaited: on a lost connection the look-up fails already.
-        return await getattr(self.connection, method)(*args, **options)
+        # The method is looked up while it is awaited: on a lost connection the look-up fails already.
+        try:
+            return await getattr(self.connection, method)(*args, **options)
+        except _ERRORS as error:
+            self.failure = translate(error)
+            raise self.failure from error
 
     async def _control(self, sql: str) -> str | None:
-        return cast("str | None", await self._call("execute", sql))
+        return cast("str | None", await self.connection.execute(sql))
 
     async def execute(self, sql: str, *args: Any) -> int:
         self._check(sql)
-        status: str = await self._run(self._call("execute", sql, *args))
+        status: str = await self._call("execute", sql, *args)
         count = status.rsplit(" ", 1)[-1]
         return int(count) if count.isdecimal() else 0
 
     async def executemany(self, sql: str, args: Sequence[Sequence[Any]]) -> None:
         self._check(sql)
-        await self._run(self._call("executemany", sql, args))
+        await self._call("executemany", sql, args)
 
     async def fetch(self, sql: str, *args: Any) -> Sequence[Row]:
         self._check(sql)
-        return cast("Sequence[Row]", await self._run(self._call("fetch", sql, *args)))
+        return cast("Sequence[Row]", await self._call("fetch", sql, *args))
 
     async def fetchrow(self, sql: str, *args: Any) -> Row | None:
         self._check(sql)
-        return cast("Row | None", await self._run(self._call("fetchrow", sql, *args)))
+        return cast("Row | None", await self._call("fetchrow", sql, *args))
 
     async def fetchval(self, sql: str, *args: Any) -> Any:
         self._check(sql)
-        return await self._run(self._call("fetchval", sql, *args))
+        return await self._call("fetchval", sql, *args)
 
     async def copy_rows(
         self, table: tuple[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
         schema, name = table
         options = {"schema_name": schema, "columns": list(columns), "records": rows}
-        await self._run(self._call("copy_records_to_table", name, **options))
+        await self._call("copy_records_to_table", name, **options)
 
 
 # Words of libpq that asyncpg takes for settings of the server, which refuses them. Nothing is less safe without them;

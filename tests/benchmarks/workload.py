@@ -22,7 +22,7 @@ CARRIERS = ["UA", "AA", "B6", "DL", "EV", "MQ", "US", "WN", "VX", "FL", "AS", "9
 STEP = 7919
 PER_DAY = 900
 FIRST_DAY = date(2013, 1, 1)
-BATCH = 2_000
+BATCH = 5_000  # what table handlers have by default
 UPSERT = """
 INSERT INTO delays AS d (carrier, day, flights, delay, worst) {rows}
 ON CONFLICT (carrier, day) DO UPDATE SET
