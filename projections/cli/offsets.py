@@ -8,7 +8,7 @@ import click
 from rich.table import Table
 
 import offsets as stored
-from journal import Session
+from journal import BEGINNING, Session
 from projections.cli.connection import confirm, visit
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import print_table
@@ -37,7 +37,7 @@ def show(name: str | None, dsn: str | None, as_json: bool) -> None:
     for status in found:
         for part in status.ranges:
             table.add_row(
-                status.name, status.entity_type, str(part.slices), _time(part.horizon), _time(part.handled_at)
+                status.name, status.entity_type, str(part.slices), _horizon(part), _time(part.handled_at)
             )
     print_table(table)
 
@@ -97,6 +97,10 @@ def _parsed(text: str) -> datetime:
             f"{text!r} has no zone: write {time.isoformat()}Z for UTC", param_hint="--from"
         )
     return time
+
+
+def _horizon(part: stored.RangeStatus) -> str:
+    return "at the beginning" if part.horizon <= BEGINNING else _time(part.horizon)
 
 
 def _time(time: datetime | None) -> str:

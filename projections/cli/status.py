@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import click
 from rich.table import Table
 
 import offsets
-from journal import Session
+from journal import BEGINNING, Session, slice_of
 from projections.cli.connection import visit
 from projections.cli.offsets import statuses
 from projections.cli.options import dsn_option, echo_json, json_option
@@ -24,7 +25,7 @@ _HAS_EVENTS = "SELECT EXISTS (SELECT FROM projections.events WHERE entity_type =
 class _Report(NamedTuple):
     status: offsets.ProjectionStatus
     now: datetime
-    parked: int
+    parked: Sequence[offsets.ParkedSource]
     has_events: bool
 
 
@@ -36,7 +37,7 @@ def status(name: str | None, dsn: str | None, as_json: bool) -> None:
     """Show who runs the ranges of each projection, and how far they are.
 
     Lag is the time since the horizon, before which everything is handled. A worker stores the horizon with every
-    batch, and about every 5 seconds while nothing comes.
+    batch, and about every 10 seconds while nothing comes.
     """
     reports = visit(dsn, lambda session: _reports(session, name))
     if as_json:
@@ -73,7 +74,7 @@ async def _reports(session: Session, name: str | None) -> list[_Report]:
     now = await session.fetchval(_NOW)
     reports = []
     for found in await statuses(session, name):
-        parked = len(await offsets.parked(session, found.name))
+        parked = await offsets.parked(session, found.name)
         reports.append(
             _Report(found, now, parked, bool(await session.fetchval(_HAS_EVENTS, found.entity_type)))
         )
@@ -99,9 +100,10 @@ def _lag(report: _Report, part: offsets.RangeStatus) -> float:
 
 
 def _progress(report: _Report, part: offsets.RangeStatus) -> tuple[str, str, str]:
-    if part.handled_at is None and part.horizon.year == 1970:  # noqa: PLR2004 - journal.BEGINNING
-        return "at the beginning", "", str(report.parked)
-    return f"{part.horizon:%Y-%m-%d %H:%M:%S}", f"{_lag(report, part):,.1f} s", str(report.parked)
+    parked = str(sum(slice_of(one.source_id) in part.slices for one in report.parked))
+    if part.horizon <= BEGINNING:
+        return "at the beginning", "", parked
+    return f"{part.horizon:%Y-%m-%d %H:%M:%S}", f"{_lag(report, part):,.1f} s", parked
 
 
 def _values(report: _Report) -> dict[str, object]:
@@ -111,7 +113,7 @@ def _values(report: _Report) -> dict[str, object]:
         "entity_type": found.entity_type,
         "has_events": report.has_events,
         "paused": found.paused,
-        "parked": report.parked,
+        "parked": len(report.parked),
         "ranges": [
             {
                 "min_slice": part.slices.min_slice,

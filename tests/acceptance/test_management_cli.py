@@ -107,6 +107,29 @@ def test_status_names_the_owner_of_a_range_that_runs(app: Path, handled: str) ->
     assert found["ranges"][0]["owner"] in table
 
 
+def test_status_counts_parked_sources_in_the_range_they_belong_to(app: Path, handled: str) -> None:
+    projections("run", "app:Delays", "--dsn", handled, "--ranges", "4", "--until-caught-up", cwd=app)
+
+    table = projections("status", "--dsn", handled).stdout
+
+    rows = [line.split("│") for line in table.splitlines() if "delays" in line]
+    assert len(rows) == 4
+    assert sum(int(row[-2]) for row in rows) == 2
+
+
+def test_a_range_that_stopped_before_it_handled_anything_is_at_the_beginning(app: Path, handled: str) -> None:
+    projections("offsets", "clear", "delays", "--yes", "--dsn", handled)
+    projections("pause", "delays", "--dsn", handled)
+    with running("app:Delays", "--dsn", handled, cwd=app) as worker:
+        worker.until("started")
+        worker.process.terminate()
+        worker.process.wait(30)
+
+    shown = [projections(*command, "--dsn", handled).stdout for command in (["status"], ["offsets", "show"])]
+
+    assert all("at the beginning" in table for table in shown)
+
+
 def test_status_of_an_unknown_projection_names_the_known_ones(handled: str) -> None:
     result = projections("status", "delay", "--dsn", handled)
 
