@@ -229,7 +229,8 @@ def projection(
         group: Size and waiting time of the lists that a group handler gets.
         unhandled: Whether event types without a handler are passed over, or are an error that names them.
         batch_size: Events read, handled and committed together; two such pages are in memory. By default 1,000, and
-            5,000 for table handlers: the more events of a source are in a batch, the fewer offsets are stored.
+            5,000 for table handlers: the more events of a source are in a batch, the fewer offsets are stored. Group
+            handlers have the size of their lists instead.
 
     Raises:
         InvalidHandler: No handler, two for one event, handlers of different kinds, or a wrong signature.
@@ -252,6 +253,10 @@ def projection(
             )
         if group is not None and kind is not Kind.GROUP:
             raise InvalidHandler(f"{cls.__qualname__}: group= is for handlers marked by handles_group()")
+        if batch_size is not None and kind is Kind.GROUP:
+            raise InvalidHandler(
+                f"{cls.__qualname__}: a list has the size of group=Group(size=…); drop batch_size"
+            )
         size = (group or Group()).size if kind is Kind.GROUP else batch_size or _BATCH_SIZES[kind]
         cls.__projection__ = Projection(  # type: ignore[attr-defined]
             name, entity_type, kind, handlers, cls, chosen, recovery or Recovery.retry_and_park(), group or Group(),

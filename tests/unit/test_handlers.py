@@ -169,6 +169,11 @@ def test_options_that_do_not_fit_the_kind_are_refused(options: Any, message: str
         projection("p", entity_type="plane", **options)(type("Declared", (), {"a": marked(changes, Landed)}))
 
 
+def test_a_size_for_batches_is_refused_beside_lists_which_have_their_own() -> None:
+    with pytest.raises(InvalidHandler, match="drop batch_size"):
+        projection("p", entity_type="plane", batch_size=7)(type("Declared", (), {"a": marked(many, Landed)}))
+
+
 def test_lists_are_not_handled_at_the_same_time() -> None:
     with pytest.raises(InvalidHandler, match="drop concurrency"):
         projection("p", entity_type="plane", delivery=AtLeastOnce(concurrency=2))(
