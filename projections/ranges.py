@@ -138,9 +138,7 @@ class Ranges:
                 await process.pause(settings.heartbeat.total_seconds())
             else:
                 if again is None or again.slices != claim.slices or again.epoch != claim.epoch + 1:
-                    raise RangeLost(
-                        f"slices {claim.slices} of projection {self._projection.name!r} were claimed by another"
-                    )
+                    raise RangeLost(f"slices {claim.slices} were claimed by another")
                 return again
         return None
 
@@ -162,9 +160,7 @@ class Ranges:
                 session, self._id, process.owner, process.settings.lease
             )
         if len(held) < len(self._running):
-            raise RangeLost(
-                f"ranges of projection {self._projection.name!r} were claimed by another, or cut anew"
-            )
+            raise RangeLost("ranges were claimed by another, or cut anew")
         if paused != self._paused:
             action = "paused" if paused else "resumed"
             log.info(

@@ -43,7 +43,8 @@ async def run(
     Run projections until stopped.
 
     Args:
-        database: Where the journal and the read models are. Each range holds one of its connections.
+        database: Where the journal and the read models are. Each range holds one of its connections; polls,
+            heartbeats and reading ahead take a few more.
         definitions: Classes (or objects of classes) decorated with :func:`projection`.
         ranges: Cut the slices of each into so many ranges; by default as they were cut before, at first one.
         settings: How.
@@ -122,7 +123,12 @@ async def _supervise(
             )
             await process.pause(process.settings.restart.delay(failures).total_seconds())
         except RangeLost as error:
-            log.warning("%s", error, extra={"action": "range_lost", "projection": projection.name})
+            log.warning(
+                "%s: %s",
+                projection.name,
+                error,
+                extra={"action": "range_lost", "projection": projection.name},
+            )
         else:
             return
 
