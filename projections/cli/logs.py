@@ -56,3 +56,4 @@ def configure_logs(form: LogFormat, level: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    logging.getLogger("asyncpg").setLevel(logging.ERROR)  # its tracebacks tell what a line of ours does
