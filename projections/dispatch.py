@@ -77,29 +77,27 @@ class Dispatcher:
             )
         return found
 
-    async def call(self, session: OwnedSession, envelope: EventEnvelope) -> None:
-        """Call the handler of one event."""
-        if (found := self._find(envelope)) is None:
-            return
-        decode, method = found
-        event = decode(envelope)
-        with self._monitor.handling(envelope):
-            await method(session, event, envelope)
-
     async def _each(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
-        for index, envelope in enumerate(envelopes):
-            try:
-                await self.call(session, envelope)
-            except Exception as error:
-                raise _failed(error, envelope, index) from error
-            if self._in_transaction and _spoiled(session):
-                await _complain(session, envelope, index)
+        with self._monitor.handling() as name:
+            for index, envelope in enumerate(envelopes):
+                try:
+                    if (found := self._find(envelope)) is None:
+                        continue
+                    decode, method = found
+                    event = decode(envelope)
+                    name(envelope)
+                    await method(session, event, envelope)
+                except Exception as error:
+                    raise _failed(error, envelope, index) from error
+                if self._in_transaction and _spoiled(session):
+                    await _complain(session, envelope, index)
 
     async def _group(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         for method, events in self._lists(envelopes):
             first = events[0][1]
             try:
-                with self._monitor.handling(first):
+                with self._monitor.handling() as name:
+                    name(first)
                     await method(session, events)
             except Exception as error:
                 several = f"a group of {len(events)} from " if len(events) > 1 else ""
@@ -132,7 +130,8 @@ class Dispatcher:
     async def _table(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         batch, handlers, collect_all = Batch(), self._handlers, self._projection.unhandled == "fail"
         collect = batch.collect
-        with self._monitor.handling(envelopes[0]):
+        with self._monitor.handling() as name:
+            name(envelopes[0])
             for index, envelope in enumerate(envelopes):
                 found = handlers.get(envelope.event_type)
                 if found is None and not collect_all:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -34,12 +34,11 @@ class LoopMonitor:
         """How often a blocked loop has been reported."""
 
     @contextmanager
-    def handling(self, envelope: EventEnvelope) -> Iterator[None]:
-        """Name what is being handled in the meantime."""
+    def handling(self) -> Iterator[Callable[[EventEnvelope], None]]:
+        """Lend a function that names what the current task is handling, for the length of the block."""
         task = asyncio.current_task()
-        self._handling[task] = envelope
         try:
-            yield
+            yield lambda envelope: self._handling.__setitem__(task, envelope)
         finally:
             self._handling.pop(task, None)
 
