@@ -12,7 +12,8 @@ _SHORT = 160
 
 
 def read_catalogue(connection: SyncConnection, root: Path, *, schema: str = "projections") -> dict[str, str]:
-    """The definition of every table, column, constraint, index, view, function and grant by its name.
+    """
+    The definition of every table, column, constraint, index, view, function and grant by its name.
 
     Args:
         connection: With a transaction open; its search_path and time zone are set to the end of it.

@@ -1,4 +1,5 @@
-"""Installs, upgrades, checks and removes the schema ``projections``.
+"""
+Installs, upgrades, checks and removes the schema ``projections``.
 
 The SQL is in plain files that psql reads as they are (``sql/install.sql``): nothing is made here that
 they do not say.
@@ -84,7 +85,8 @@ def _join(root: Path, names: list[str]) -> str:
 
 
 def script(root: Path | None = None) -> str:
-    """The whole installation as one text for ``psql -1 -f``.
+    """
+    The whole installation as one text for ``psql -1 -f``.
 
     Other tools can run it too, in one transaction, without its one line that begins with a backslash.
 
@@ -96,7 +98,8 @@ def script(root: Path | None = None) -> str:
 
 
 def install(dsn: str, *, root: Path | None = None) -> list[str]:
-    """Create the schema; where the same version exists, make its functions, views and grants as new.
+    """
+    Create the schema; where the same version exists, make its functions, views and grants as new.
 
     Args:
         dsn: The database; its role becomes the owner.
@@ -114,7 +117,8 @@ def install(dsn: str, *, root: Path | None = None) -> list[str]:
 
 
 def upgrade(dsn: str, *, root: Path | None = None) -> list[str]:
-    """Bring an installed schema to this library's version, in one transaction.
+    """
+    Bring an installed schema to this library's version, in one transaction.
 
     Waits up to 10 seconds for each lock on a table, then gives up with nothing changed.
 
@@ -152,7 +156,8 @@ def _upgrade_script(root: Path, version: int) -> str:
 
 
 def contents(dsn: str) -> Contents:
-    """What :func:`uninstall` would drop.
+    """
+    What :func:`uninstall` would drop.
 
     Args:
         dsn: The database.
@@ -176,7 +181,8 @@ def contents(dsn: str) -> Contents:
 
 
 def uninstall(dsn: str) -> None:
-    """Drop the schema with all events and offsets, and whatever depends on it.
+    """
+    Drop the schema with all events and offsets, and whatever depends on it.
 
     The roles stay: they are the server's.
 
@@ -198,7 +204,8 @@ def installed_version(dsn: str) -> int | None:
 
 
 async def check_version(session: Session) -> None:
-    """Refuse to work on another schema than this library's.
+    """
+    Refuse to work on another schema than this library's.
 
     Args:
         session: A session on the database.
@@ -247,7 +254,8 @@ def _value(connection: SyncConnection, query: str) -> Any:
 
 
 def verify(dsn: str, *, root: Path | None = None) -> list[str]:
-    """Compare a database's schema with this library's, thing by thing.
+    """
+    Compare a database's schema with this library's, thing by thing.
 
     The library's is built beside it, under another name, in a transaction that is rolled back:
     nothing changes, and no writer waits. That needs a primary, and the privilege CREATE on the database.

@@ -1,4 +1,5 @@
-"""What the database's catalogue says of a table that handlers change, checked against its declaration.
+"""
+What the database's catalogue says of a table that handlers change, checked against its declaration.
 
 A table is refused when its rows could depend on where batches end, or when a later change could not be
 written.
@@ -91,7 +92,8 @@ class Shape:
 
 
 async def read_shape(session: Session, table: Table) -> Shape:
-    """Read the catalogue and check that the table can hold what is declared.
+    """
+    Read the catalogue and check that the table can hold what is declared.
 
     Args:
         session: Any session on the database; a transaction is not needed.

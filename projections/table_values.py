@@ -68,7 +68,8 @@ _BUILT_IN = {
 
 
 def kind_of(built_in: str | None, *, is_enum: bool) -> Kind:
-    """The kind of a type.
+    """
+    The kind of a type.
 
     Args:
         built_in: Its name, when it is one of PostgreSQL's own.
@@ -98,7 +99,8 @@ class Column:
 
 
 def encode(column: Column, values: list[Any], *, exact: bool) -> list[Any]:
-    """Check one column's values and make them what the drivers take for an array of its type.
+    """
+    Check one column's values and make them what the drivers take for an array of its type.
 
     Args:
         column: Where they go.

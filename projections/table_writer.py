@@ -19,7 +19,8 @@ _Upsert: TypeAlias = tuple[_Key, Mapping[str, Any]]
 
 
 class TableWriter:
-    """Writes folded batches; reads and checks the catalogue once for each table.
+    """
+    Writes folded batches; reads and checks the catalogue once for each table.
 
     Rows are written in the order of tables and keys, all of a table that sources share in one statement: two
     ranges that write the same keys wait for each other, and do not deadlock. One writer serves many sessions.
@@ -29,7 +30,8 @@ class TableWriter:
         self._plans: dict[Table, _Plan] = {}
 
     async def prepare(self, session: Session, *tables: Table) -> None:
-        """Check tables before the first change comes; those that were checked cost nothing.
+        """
+        Check tables before the first change comes; those that were checked cost nothing.
 
         Args:
             session: Any session on the database that is written.
@@ -53,7 +55,8 @@ class TableWriter:
                 )
 
     async def write(self, session: Session, batch: Batch) -> None:
-        """Write a batch in the session's transaction.
+        """
+        Write a batch in the session's transaction.
 
         Args:
             session: A session with an open transaction.
@@ -97,7 +100,8 @@ class _Plan:
             await session.execute(sql, *keys, *values)
 
     def _groups(self, rows: Mapping[_Key, Folded]) -> dict[frozenset[str], list[_Upsert]]:
-        """The rows to upsert, by the columns to write.
+        """
+        The rows to upsert, by the columns to write.
 
         Where sources share keys there is one group: NULL changes nothing there, as those tables have no
         ``set`` columns, and rows that are locked by several statements would be locked out of order.

@@ -1,4 +1,5 @@
-"""Read models that handlers describe as changes of rows, instead of writing them.
+"""
+Read models that handlers describe as changes of rows, instead of writing them.
 
 A handler returns changes; a :class:`Batch` folds the changes of many events into one per row, and the
 framework writes those set-wise. Invariant: the table that results is the same for any batch size, any number
@@ -72,7 +73,8 @@ _new_change = tuple.__new__
 
 
 class Table:
-    """A table that handlers change by returning :meth:`upsert` and :meth:`delete`.
+    """
+    A table that handlers change by returning :meth:`upsert` and :meth:`delete`.
 
     Every column has one operation, declared here. A row that does not exist yet starts with the table's
     defaults; columns that a change does not mention stay as they are. Declare a table once and import it.
@@ -156,7 +158,8 @@ class Table:
         return self.qualified_name, self.key, tuple(self.operations.items()), self.per_source
 
     def upsert(self, /, **columns: Any) -> Change:
-        """Change a row, or make it where there is none.
+        """
+        Change a row, or make it where there is none.
 
         Args:
             **columns: All columns of the key, and any of the others.
@@ -170,7 +173,8 @@ class Table:
         return _new_change(Change, (self, key, columns))
 
     def delete(self, /, **key: Any) -> Change:
-        """Remove a row; does nothing where there is none.
+        """
+        Remove a row; does nothing where there is none.
 
         Args:
             **key: All columns of the key, and no others.
@@ -221,7 +225,8 @@ class Folded(NamedTuple):
 
 
 class Batch:
-    """The changes of many events, folded into one per row.
+    """
+    The changes of many events, folded into one per row.
 
     An event's changes enter all or not at all, so that a batch stays good when one event fails.
     """
@@ -241,7 +246,8 @@ class Batch:
         return self._tables
 
     def add(self, source_id: str, change: Change) -> None:
-        """Fold one change in, after those that came before.
+        """
+        Fold one change in, after those that came before.
 
         Raises:
             TableConflict: Another source touched this key of a ``per_source`` table.
@@ -250,7 +256,8 @@ class Batch:
         self._replace(source_id, change)
 
     def collect(self, source_id: str, returned: Changes) -> None:
-        """Fold in what a handler returned for one event: a change, several, or None.
+        """
+        Fold in what a handler returned for one event: a change, several, or None.
 
         Args:
             source_id: The source of the event.

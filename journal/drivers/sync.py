@@ -21,7 +21,8 @@ _CONNECT_TIMEOUT_SECONDS = 10
 
 @contextmanager
 def connect_sync(dsn: str, *, application_name: str = "slice-projections") -> Iterator[SyncConnection]:
-    """Connect for the length of the block, which is one transaction: it commits at the end.
+    """
+    Connect for the length of the block, which is one transaction: it commits at the end.
 
     Args:
         dsn: A PostgreSQL URL or a libpq keyword string.

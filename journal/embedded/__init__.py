@@ -1,4 +1,5 @@
-"""A PostgreSQL for people who have none: started on demand, shared by processes, out of reach of the network.
+"""
+A PostgreSQL for people who have none: started on demand, shared by processes, out of reach of the network.
 
 :func:`database_dsn` is the way in: it takes the DSN it is given, else ``PROJECTIONS_DSN``,
 and only then starts an :class:`EmbeddedServer`.

@@ -1,4 +1,5 @@
-"""Whom the server runs as: PostgreSQL refuses root, so root's server runs as another user.
+"""
+Whom the server runs as: PostgreSQL refuses root, so root's server runs as another user.
 
 Programs are run as that user by fork, setuid and exec; no user is created and no password is asked.
 """
@@ -23,7 +24,8 @@ _UNPRIVILEGED = ("postgres", "nobody")
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The user that the server runs as.
+    """
+    The user that the server runs as.
 
     Args:
         uid: Its number.
@@ -43,7 +45,8 @@ class Account:
     def run(
         self, *command: str | Path, cwd: Path | str = "/", output: IO[Any] | int = subprocess.DEVNULL
     ) -> int:
-        """Run a program as this user.
+        """
+        Run a program as this user.
 
         Args:
             command: The program and its arguments.
@@ -97,7 +100,8 @@ def _environment() -> Mapping[str, str]:
 
 
 def account_for(data: Path) -> Account:
-    """The user for a data directory: ourselves, and for root its owner, else ``postgres`` or ``nobody``.
+    """
+    The user for a data directory: ourselves, and for root its owner, else ``postgres`` or ``nobody``.
 
     Raises:
         EmbeddedServerError: The data belong to somebody else, or root finds no user to run as.

@@ -25,7 +25,8 @@ _SYSTEM = Path("/usr/lib/postgresql")
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """The programs of one PostgreSQL installation.
+    """
+    The programs of one PostgreSQL installation.
 
     Args:
         directory: Holds ``postgres``, ``initdb`` and ``pg_ctl``.
@@ -111,7 +112,8 @@ PROVIDERS: Sequence[Callable[[], Binaries | None]] = (from_environment, from_whe
 
 
 def find_binaries(providers: Sequence[Callable[[], Binaries | None]] = PROVIDERS) -> Binaries:
-    """Find a PostgreSQL on this machine. Nothing is downloaded.
+    """
+    Find a PostgreSQL on this machine. Nothing is downloaded.
 
     Raises:
         EmbeddedServerError: No provider has one; the message names all the places and the remedy.

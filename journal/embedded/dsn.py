@@ -26,7 +26,8 @@ class DsnError(ProjectionsError, ValueError):
 
 @contextmanager
 def database_dsn(explicit: str | None = None) -> Iterator[str]:
-    """The DSN of the database to use, for the length of the block.
+    """
+    The DSN of the database to use, for the length of the block.
 
     In this order: ``explicit``, the environment variable ``PROJECTIONS_DSN``, and an embedded server, which
     starts when it is not running yet, and stops when its last user, of all processes, leaves the block.
@@ -48,7 +49,8 @@ def database_dsn(explicit: str | None = None) -> Iterator[str]:
 
 
 def check_dsn(dsn: str, name: str = "the DSN") -> str:
-    """Return the DSN when it has the form of one: a PostgreSQL URL or a libpq keyword string.
+    """
+    Return the DSN when it has the form of one: a PostgreSQL URL or a libpq keyword string.
 
     Args:
         dsn: What the user gave.

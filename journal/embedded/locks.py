@@ -15,7 +15,8 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def exclusive(path: Path, make_directory: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock alone; waits for it.
+    """
+    Hold the lock alone; waits for it.
 
     Args:
         path: The lock's file, made when missing.
@@ -47,7 +48,8 @@ def _open_locked(path: Path) -> int | None:
 
 
 class UseLock:
-    """A count of the processes that use something, kept by the kernel: a shared lock for each.
+    """
+    A count of the processes that use something, kept by the kernel: a shared lock for each.
 
     Another lock must serialise taking and leaving, for the step from shared to exclusive is not atomic.
     """

@@ -1,4 +1,5 @@
-"""The directories of an embedded server, and who may enter them.
+"""
+The directories of an embedded server, and who may enter them.
 
 root/              the caller's own; when root runs the server as another user, that one may pass through
   use.lock         held (shared) by every process that uses the server
@@ -46,7 +47,8 @@ _PLAIN = re.compile(r"[\w./+@~-]+", re.ASCII)  # needs no quoting in postgresql.
 
 
 def default_root(major: int) -> Path:
-    """Where the server of this user keeps its data, one directory for each major version.
+    """
+    Where the server of this user keeps its data, one directory for each major version.
 
     Raises:
         EmbeddedServerError: There is no home directory.
@@ -75,7 +77,8 @@ def _user_data() -> Path:
 
 
 def make_root(root: Path) -> None:
-    """Make the root directory, for us alone.
+    """
+    Make the root directory, for us alone.
 
     Raises:
         EmbeddedServerError: It can not be made, or belongs to somebody else.
@@ -112,7 +115,8 @@ def own(directory: Path, account: Account) -> Path:
 
 
 def open_root(root: Path, account: Account) -> None:
-    """Let the server's user pass through the root directory.
+    """
+    Let the server's user pass through the root directory.
 
     Raises:
         EmbeddedServerError: A directory above it stops that user; the message names it.
@@ -130,7 +134,8 @@ def open_root(root: Path, account: Account) -> None:
 
 
 def reachable_binaries(binaries: Binaries, root: Path, account: Account) -> Binaries:
-    """Programs that the server's user can run: the given ones, or a copy of them below the root.
+    """
+    Programs that the server's user can run: the given ones, or a copy of them below the root.
 
     What root installed below its own home is closed to that user, and opening it is not ours to do.
 

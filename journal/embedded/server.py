@@ -1,4 +1,5 @@
-"""The embedded server: started by its first user, stopped by its last, whoever they are and however they end.
+"""
+The embedded server: started by its first user, stopped by its last, whoever they are and however they end.
 
 A process that uses the server holds a shared lock, which the kernel drops when the process dies. Starting
 and stopping take an exclusive lock, so "is it running?" and "does anybody use it?" keep their answers.
@@ -60,7 +61,8 @@ class _State(Enum):
 
 
 class EmbeddedServer:
-    """A PostgreSQL server of our own below one directory, shared by all processes that name this directory.
+    """
+    A PostgreSQL server of our own below one directory, shared by all processes that name this directory.
 
     It listens on a Unix socket in a private directory and on nothing else. Use it as a context manager,
     which gives the DSN; or call :meth:`start` and :meth:`stop`.
@@ -89,7 +91,8 @@ class EmbeddedServer:
 
     @classmethod
     def for_user(cls, settings: Mapping[str, str] | None = None) -> Self:
-        """The server of this user, below ``PROJECTIONS_HOME`` or the user's data folder.
+        """
+        The server of this user, below ``PROJECTIONS_HOME`` or the user's data folder.
 
         Raises:
             EmbeddedServerError: There is no PostgreSQL on this machine.
@@ -106,7 +109,8 @@ class EmbeddedServer:
         self.stop()
 
     def start(self) -> str:
-        """Count as a user of the server, and start it when it is not running. Calling it again is allowed.
+        """
+        Count as a user of the server, and start it when it is not running. Calling it again is allowed.
 
         Returns:
             A DSN that asyncpg, psycopg and psql take.
@@ -124,7 +128,8 @@ class EmbeddedServer:
                 raise
 
     def stop(self) -> None:
-        """Count no longer as a user, and stop the server when nobody is left. Calling it again does nothing.
+        """
+        Count no longer as a user, and stop the server when nobody is left. Calling it again does nothing.
 
         Raises:
             EmbeddedServerError: The server does not stop.
@@ -134,7 +139,8 @@ class EmbeddedServer:
                 self._leave()
 
     def remove(self) -> bool:
-        """Delete the server with all of its data, unless somebody uses it.
+        """
+        Delete the server with all of its data, unless somebody uses it.
 
         Returns:
             Whether it is gone.

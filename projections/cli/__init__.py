@@ -1,4 +1,5 @@
-"""The command ``projections``.
+"""
+The command ``projections``.
 
 A command is a module of this package and a line in ``_COMMANDS``; it is imported when it runs.
 """
@@ -40,7 +41,8 @@ _COMMANDS = {
 )
 @click.version_option(package_name="slice-projections", prog_name="projections")
 def main() -> None:
-    """Exactly-once projections over an event journal in PostgreSQL.
+    """
+    Exactly-once projections over an event journal in PostgreSQL.
 
     Applications append events to a journal; projections read them in slices and write read models.
 

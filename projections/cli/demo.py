@@ -49,7 +49,8 @@ _MOST_SHOWN = 5  # rows that differ
 @json_option
 @click.pass_context
 def demo(context: click.Context, /, dsn: str | None, as_json: bool, everything: bool, **options: Any) -> None:
-    """Run real flights through a journal and two projections, and prove that each event counted once.
+    """
+    Run real flights through a journal and two projections, and prove that each event counted once.
 
     The flights that left New York in 2013 become events of their planes: Departed, Landed or Cancelled, in the
     order in which they happened. One process appends them to the journal while this one already reads, and

@@ -49,7 +49,8 @@ class _Findings:
 @json_option
 @click.pass_context
 def doctor(context: click.Context, dsn: str | None, as_json: bool) -> None:
-    """Say what is installed and which database is used, and look for what keeps projections from working.
+    """
+    Say what is installed and which database is used, and look for what keeps projections from working.
 
     Exit code 1 when something is wrong.
     """

@@ -38,7 +38,8 @@ class _Failure(click.ClickException):
 
 
 class CommandGroup(click.Group):
-    """A group whose commands are loaded when they are used, and fail with one line instead of a traceback.
+    """
+    A group whose commands are loaded when they are used, and fail with one line instead of a traceback.
 
     Args:
         lazy: Its commands by their names, in the order of the help.

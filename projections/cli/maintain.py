@@ -43,7 +43,8 @@ def _duration(_: click.Context, __: click.Parameter, value: str) -> timedelta:
 @json_option
 @click.pass_context
 def maintain(context: click.Context, dsn: str | None, interval: timedelta, ahead: int, as_json: bool) -> None:
-    """Make the partitions of the log that are missing; run it every day.
+    """
+    Make the partitions of the log that are missing; run it every day.
 
     Makes those of the coming intervals, and moves events of past intervals out of the default partition.
     Writers and readers go on meanwhile. Connect as the role that owns the schema.

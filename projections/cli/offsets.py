@@ -48,7 +48,8 @@ def show(name: str | None, dsn: str | None, as_json: bool) -> None:
 @_yes_option
 @dsn_option
 def set_(name: str, start: str, yes: bool, dsn: str | None) -> None:
-    """Make a projection start at a time: events from then on are handled (again), older ones never.
+    """
+    Make a projection start at a time: events from then on are handled (again), older ones never.
 
     Its read model is left as it is, and what was parked is forgotten. Running workers begin anew.
     """
@@ -64,7 +65,8 @@ def set_(name: str, start: str, yes: bool, dsn: str | None) -> None:
 @_yes_option
 @dsn_option
 def clear(name: str, yes: bool, dsn: str | None) -> None:
-    """Make a projection start at the beginning: every event is handled again.
+    """
+    Make a projection start at the beginning: every event is handled again.
 
     Its read model is left as it is: empty it first, or what adds up adds up twice.
     """

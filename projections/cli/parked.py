@@ -23,7 +23,8 @@ class NotParked(ProjectionsError):
 
 @click.group()
 def parked() -> None:
-    """List, retry and drop events that could not be handled.
+    """
+    List, retry and drop events that could not be handled.
 
     The source of such an event waits, so that its order is kept; all other sources go on.
     """

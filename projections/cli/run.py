@@ -93,7 +93,8 @@ def run(  # noqa: PLR0917 - click passes all by name
     pgbouncer: bool,
     **options: Any,
 ) -> None:
-    """Run projections in this process.
+    """
+    Run projections in this process.
 
     MODULE:OBJECT is a class decorated with @projection; MODULE alone, all of them in it. The current directory
     is searched first. Logs go to stderr.

@@ -15,7 +15,8 @@ __all__ = ["schema"]
 
 @click.group()
 def schema() -> None:
-    """Install, upgrade and check the schema `projections` in a database.
+    """
+    Install, upgrade and check the schema `projections` in a database.
 
     All objects of the library live in this one schema. Its owner is the role that installs it; applications
     need only the grant of projections_writer, projections_worker or projections_reader.
@@ -31,7 +32,8 @@ def schema() -> None:
 @dsn_option
 @json_option
 def install(dsn: str | None, as_json: bool) -> None:
-    """Make the schema.
+    """
+    Make the schema.
 
     Where this version exists already, its functions, views and grants are made anew; the data stays.
     """
@@ -48,7 +50,8 @@ def install(dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def upgrade(dsn: str | None, as_json: bool) -> None:
-    """Bring an installed schema to this version, in one transaction.
+    """
+    Bring an installed schema to this version, in one transaction.
 
     Waits up to 10 seconds for a table that is in use, then gives up with nothing changed.
     """
@@ -67,7 +70,8 @@ def upgrade(dsn: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def verify(context: click.Context, dsn: str | None, as_json: bool) -> None:
-    """Compare the schema with what this version installs.
+    """
+    Compare the schema with what this version installs.
 
     Exit code 1 when they differ.
 

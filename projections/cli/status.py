@@ -34,7 +34,8 @@ class _Report(NamedTuple):
 @dsn_option
 @json_option
 def status(name: str | None, dsn: str | None, as_json: bool) -> None:
-    """Show who runs the ranges of each projection, and how far they are.
+    """
+    Show who runs the ranges of each projection, and how far they are.
 
     Lag is the time since the horizon, before which everything is handled. A worker stores the horizon with every
     batch, and about every 10 seconds while nothing comes.
