@@ -134,6 +134,7 @@ class WriterLockBacktracking:
         self, start: datetime, *, margin: timedelta = timedelta(milliseconds=20), import_id: int = 0
     ) -> None:
         self._margin = margin
+        self._start = start
         self._polled_at = start
         self._asked_at: float | None = None
         self._bounds: dict[str, datetime] = {}
@@ -151,7 +152,9 @@ class WriterLockBacktracking:
     @property
     def horizon(self) -> datetime:
         settled = min([self._polled_at, *self._bounds.values()])
-        return settled if self._at_end else min(settled, self._position.db_timestamp)
+        # The position begins a margin before the start, which was settled already.
+        read = max(self._position.db_timestamp, self._start)
+        return settled if self._at_end else min(settled, read)
 
     def next_step(self) -> Step:
         if self._window is not None:

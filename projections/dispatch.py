@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -87,7 +88,7 @@ class Dispatcher:
                     event = decode(envelope)
                     name(envelope)
                     await method(session, event, envelope)
-                except Exception as error:
+                except (Exception, asyncio.CancelledError) as error:
                     raise _failed(error, envelope, index) from error
                 if self._in_transaction and _spoiled(session):
                     await _complain(session, envelope, index)
@@ -99,7 +100,7 @@ class Dispatcher:
                 with self._monitor.handling() as name:
                     name(first)
                     await method(session, events)
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
                 several = f"a group of {len(events)} from " if len(events) > 1 else ""
                 raise _failed(error, first, None, several) from error
             if self._in_transaction and _spoiled(session):
@@ -139,7 +140,7 @@ class Dispatcher:
                 try:
                     decode, method = found or self._find(envelope)  # type: ignore[misc]
                     collect(envelope.source_id, method(decode(envelope), envelope))
-                except Exception as error:
+                except (Exception, asyncio.CancelledError) as error:
                     raise _failed(error, envelope, index) from error
         await self._tables.prepare(
             session, *batch.tables
@@ -158,15 +159,23 @@ def _reason(error: BaseException) -> str:
     )
 
 
-def _failed(error: Exception, envelope: EventEnvelope, index: int | None, prefix: str = "") -> Exception:
+def _failed(
+    error: BaseException, envelope: EventEnvelope, index: int | None, prefix: str = ""
+) -> BaseException:
     """What to raise for a handler's error: the event's failure, or an error that is not the event's."""
-    if isinstance(error, NOT_OF_AN_EVENT):
+    if isinstance(error, NOT_OF_AN_EVENT) or _is_cancelled(error):
         return error
     if isinstance(error, DatabaseError) and error.sqlstate in {"40001", "40P01"}:
         return error
     # What does not fit its model names the event already.
     what = str(error) if isinstance(error, InvalidPayload) else f"{describe(envelope)}: {_reason(error)}"
     return HandlerFailed(prefix + what, index)
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether the range itself is being cancelled, and not something that a handler waited for."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def _spoiled(session: OwnedSession) -> bool:

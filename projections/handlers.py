@@ -281,6 +281,11 @@ def _collect(cls: type[Any]) -> tuple[Kind, dict[str, tuple[type[BaseModel], str
                 )
             handlers[event_type] = (model, attribute)
             kinds[kind] = attribute
+    for hook in ("start", "stop"):
+        if (found := getattr(cls, hook, None)) is not None and not inspect.iscoroutinefunction(found):
+            raise InvalidHandler(
+                f"{cls.__qualname__}.{hook} is called around its work: write it as async def {hook}(self)"
+            )
     if not handlers:
         raise InvalidHandler(f"{cls.__qualname__} handles no event: mark a method with @handles(Model)")
     if len(kinds) > 1:

@@ -50,7 +50,8 @@ async def run(
         settings: How.
         observer: Is told what happens.
         stop: Stops all when set, after the batches at hand.
-        until_caught_up: Return when every event that was appended before the start has been handled.
+        until_caught_up: Return when every event that was appended before the start has been handled; an event that
+            fails for ever under ``Recovery.fail`` keeps it from that.
         take_over: Claim ranges that another process holds, instead of waiting for its lease to end.
 
     Raises:

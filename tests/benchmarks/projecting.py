@@ -83,7 +83,9 @@ class _Work:
 
     def contender(self, work: Callable[[], Awaitable[None]]) -> Contender:
         async def measured() -> float:
-            await self._connection.execute("TRUNCATE projections.projections, projections.source_offsets CASCADE")
+            await self._connection.execute(
+                "TRUNCATE projections.projections, projections.source_offsets CASCADE"
+            )
             await self._connection.execute("TRUNCATE delays")
             await asyncio.to_thread(settle, self._dsn)
             begun = time.perf_counter()

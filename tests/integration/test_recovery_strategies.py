@@ -339,3 +339,21 @@ async def test_a_value_that_a_table_can_not_hold_parks_its_source_alone(journal:
     async with journal.session() as session:
         rows = await session.fetch("SELECT source_id, total FROM sums ORDER BY source_id")
     assert [tuple(row.values()) for row in rows] == [("a", 2), ("b", 2)]
+
+
+@DELIVERIES
+async def test_a_cancellation_that_a_handler_brings_along_is_the_fault_of_its_event(
+    journal: Database, delivery: Any
+) -> None:
+    """Such as that of a task which it waited for: it must not look like the end of the range."""
+
+    async def cancelled(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        if envelope.source_id == "a":
+            raise asyncio.CancelledError
+
+    await happen(journal, "a", "b")
+
+    told = await caught_up(journal, recording(cancelled, recovery=Recovery.skip(), delivery=delivery))
+
+    assert [e.source_id for _, e, _ in told.all("skipped")] == ["a"]
+    assert ("b", 1) in await effects(journal)

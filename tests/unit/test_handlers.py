@@ -142,6 +142,7 @@ def group_not_async(self: Any, session: Session, events: Any) -> None: ...
         ),
         (lambda: handles(dict)(each), "no payload model; handles\\(\\) takes a pydantic model class"),
         (lambda: handles(Landed(carrier="UA"))(each), "no payload model"),
+        (lambda: declare(a=marked(each, Landed), start=not_async), "start is called around its work"),
         (declare, "Declared handles no event: mark a method with @handles"),
         (
             lambda: declare(a=marked(each, Landed), b=marked(each, Landed)),
