@@ -28,7 +28,15 @@ from journal.importing import ImportResult, import_events
 from journal.maintenance import MaintainedPartition, maintain
 from journal.payload import decode, decoder, event_type, event_type_of
 from journal.polling import Notifier, PollPacing, WritersPoller
-from journal.reader import Key, SliceReader, current_events, find_event, latest_seq_nr, read_source
+from journal.reader import (
+    Key,
+    SliceReader,
+    current_events,
+    find_event,
+    has_events,
+    latest_seq_nr,
+    read_source,
+)
 from journal.settings import ConnectionSettings
 from journal.slices import ALL_SLICES, NUMBER_OF_SLICES, SliceRange, slice_of, slice_ranges
 from journal.writer import append, append_sync
@@ -84,6 +92,7 @@ __all__ = [
     "event_type",
     "event_type_of",
     "find_event",
+    "has_events",
     "hide_password",
     "import_events",
     "latest_seq_nr",

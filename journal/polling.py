@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from journal.backtracking import WritersPoll
+from journal.backtracking import Backtracking, WritersPoll
 from journal.drivers import Database, Row, Session
 
 CHANNEL = "projections_appended"
@@ -43,6 +43,11 @@ class Look:
     number: int
     poll: WritersPoll
     newest: datetime | None
+
+    def says_nothing_to(self, reader: Backtracking) -> bool:
+        """Whether it may be passed over: no event after the reader's place, and no writer gone."""
+        nothing_new = self.newest is None or self.newest <= reader.position.db_timestamp
+        return nothing_new and reader.unchanged(self.poll)
 
 
 class WritersPoller:

@@ -22,6 +22,7 @@ _KEYS = "SELECT * FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6
 _LOAD = "SELECT * FROM projections.load_events_v1($1, $2, $3)"
 _PREDECESSORS = "SELECT * FROM projections.predecessors_v1($1, $2)"
 _NOW = "SELECT clock_timestamp()"
+_HAS_EVENTS = "SELECT EXISTS (SELECT FROM projections.events WHERE entity_type = $1)"
 
 
 class Key(NamedTuple):
@@ -77,6 +78,11 @@ async def find_event(session: Session, event_id: UUID) -> EventEnvelope | None:
     """The event of an id, or None. Looking up a UUIDv7 spares the partitions before its time."""
     rows = await session.fetch(_FIND, event_id)
     return _envelopes(rows)[0] if rows else None
+
+
+async def has_events(session: Session, entity_type: str) -> bool:
+    """Whether the journal has an event of this entity type: a misspelt one has none."""
+    return bool(await session.fetchval(_HAS_EVENTS, entity_type))
 
 
 async def current_events(

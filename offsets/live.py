@@ -123,9 +123,8 @@ class _LiveReader:
         )
         self._look = look.number
         now = asyncio.get_running_loop().time()
-        nothing_new = look.newest is None or look.newest <= place
         fresh = now - self._used_poll_at < _REFRESH_SECONDS
-        if not (nothing_new and fresh and self._machine.unchanged(look.poll)):
+        if not (fresh and look.says_nothing_to(self._machine)):
             self._used_poll_at = now
             self._machine.polled(look.poll)
 

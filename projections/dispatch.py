@@ -29,6 +29,9 @@ from projections.tables import Batch, TableError
 # A missing grant or a read-only database fails every event alike: none is to blame, and none is parked.
 NOT_OF_AN_EVENT = (DatabaseUnavailable, MissingPrivilege, ReadOnlyDatabase, TransactionEnded)
 
+# Serialization failure, deadlock: the same transaction may well pass the next time.
+CONFLICTS = {"40001", "40P01"}
+
 _Handler = tuple[Callable[[EventEnvelope], BaseModel], Callable[..., Any]]
 _Events = list[tuple[BaseModel, EventEnvelope]]
 
@@ -165,7 +168,7 @@ def _failed(
     """What to raise for a handler's error: the event's failure, or an error that is not the event's."""
     if isinstance(error, NOT_OF_AN_EVENT) or _is_cancelled(error):
         return error
-    if isinstance(error, DatabaseError) and error.sqlstate in {"40001", "40P01"}:
+    if isinstance(error, DatabaseError) and error.sqlstate in CONFLICTS:
         return error
     # What does not fit its model names the event already.
     what = str(error) if isinstance(error, InvalidPayload) else f"{describe(envelope)}: {_reason(error)}"

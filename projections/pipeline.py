@@ -15,7 +15,7 @@ from datetime import datetime
 
 from journal import DatabaseError, EventEnvelope, OwnedSession
 from offsets import OffsetOvertaken, OffsetState, OffsetStore, RangeLost
-from projections.dispatch import NOT_OF_AN_EVENT, Dispatcher
+from projections.dispatch import CONFLICTS, NOT_OF_AN_EVENT, Dispatcher
 from projections.errors import HandlerFailed, ProjectionFailed, describe
 from projections.handlers import Projection
 from projections.observer import StatusObserver
@@ -26,10 +26,6 @@ log = logging.getLogger("projections")
 # Errors that say nothing of the event at hand: the range restarts, or gives up its claim.
 NOT_THE_EVENT = (*NOT_OF_AN_EVENT, RangeLost, OffsetOvertaken, ProjectionFailed)
 
-_CONFLICTS = {
-    "40001",
-    "40P01",
-}  # serialization failure, deadlock: the same transaction may well pass the next time
 _CONFLICT_RETRIES = 10
 
 
@@ -143,7 +139,7 @@ class Pipeline:
                 await self._try(session, last, work)
                 break
             except DatabaseError as error:
-                if error.sqlstate not in _CONFLICTS or attempt == _CONFLICT_RETRIES:
+                if error.sqlstate not in CONFLICTS or attempt == _CONFLICT_RETRIES:
                     if isinstance(error, NOT_THE_EVENT):
                         raise
                     raise HandlerFailed(f"the batch could not be written: {error}") from error

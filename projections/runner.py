@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 import offsets
-from journal import NUMBER_OF_SLICES, Database, DatabaseError, OwnedSession, slice_ranges
+from journal import NUMBER_OF_SLICES, Database, DatabaseError, OwnedSession, has_events, slice_ranges
 from journal.schema import check_version
 from offsets import Claim, RangeLost, RangeStatus
 from projections.errors import InvalidHandler
@@ -25,8 +25,6 @@ from projections.ranges import Ranges
 from projections.settings import RunSettings
 
 log = logging.getLogger("projections")
-
-_HAS_EVENTS = "SELECT EXISTS (SELECT FROM projections.events WHERE entity_type = $1)"
 
 
 async def run(
@@ -98,7 +96,7 @@ async def _register(session: OwnedSession, projection: Projection, cut: Sequence
     projection_id = await offsets.register(session, projection.name, projection.entity_type)
     if cut is not None:
         await offsets.set_ranges(session, projection_id, cut)
-    if not await session.fetchval(_HAS_EVENTS, projection.entity_type):
+    if not await has_events(session, projection.entity_type):
         # Allowed: a projection may well run before the first event. A misspelt type looks the same, so say it.
         log.warning(
             "projection %r: the journal has no events of entity type %r yet", projection.name, projection.entity_type,

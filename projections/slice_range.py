@@ -189,9 +189,8 @@ class RangeRunner:
             self, self.projection.entity_type, place, self._look, self._backtracking.import_id
         )
         self._look = look.number
-        nothing_new = look.newest is None or look.newest <= place
         fresh = look.poll.polled_at - self._used_poll_at < self._settings.save_horizon_every
-        if not (nothing_new and fresh and self._backtracking.unchanged(look.poll)):
+        if not (fresh and look.says_nothing_to(self._backtracking)):
             self._used_poll_at = look.poll.polled_at
             self._backtracking.polled(look.poll)
         if (

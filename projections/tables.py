@@ -152,11 +152,6 @@ class Table:
     def __repr__(self) -> str:
         return f"Table({str(self)!r}, key={self.key!r})"
 
-    @property
-    def declaration(self) -> tuple[Any, ...]:
-        """All that was declared: equal for two objects that mean the same."""
-        return self.qualified_name, self.key, tuple(self.operations.items()), self.per_source
-
     def upsert(self, /, **columns: Any) -> Change:
         """
         Change a row, or make it where there is none.

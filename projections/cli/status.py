@@ -10,7 +10,7 @@ import click
 from rich.table import Table
 
 import offsets
-from journal import BEGINNING, Session, slice_of
+from journal import BEGINNING, Session, has_events, slice_of
 from projections.cli.connection import visit
 from projections.cli.offsets import statuses
 from projections.cli.options import dsn_option, echo_json, json_option
@@ -19,7 +19,6 @@ from projections.cli.output import print_table
 __all__ = ["pause", "resume", "status"]
 
 _NOW = "SELECT clock_timestamp()"
-_HAS_EVENTS = "SELECT EXISTS (SELECT FROM projections.events WHERE entity_type = $1)"
 
 
 class _Report(NamedTuple):
@@ -76,9 +75,7 @@ async def _reports(session: Session, name: str | None) -> list[_Report]:
     reports = []
     for found in await statuses(session, name):
         parked = await offsets.parked(session, found.name)
-        reports.append(
-            _Report(found, now, parked, bool(await session.fetchval(_HAS_EVENTS, found.entity_type)))
-        )
+        reports.append(_Report(found, now, parked, await has_events(session, found.entity_type)))
     return reports
 
 
