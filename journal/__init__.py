@@ -9,7 +9,7 @@ from journal.backtracking import (
     WriterLockBacktracking,
     WritersPoll,
 )
-from journal.drivers import Database, OwnedSession, Row, Session, connect, hide_password
+from journal.drivers import Database, KeptSession, OwnedSession, Row, Session, connect, hide_password
 from journal.errors import (
     AppendConflict,
     DatabaseError,
@@ -60,6 +60,7 @@ __all__ = [
     "IntervalBacktracking",
     "InvalidEvent",
     "InvalidPayload",
+    "KeptSession",
     "Key",
     "MaintainedPartition",
     "MissingPrivilege",

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from journal.backtracking import Backtracking, WritersPoll
-from journal.drivers import Database, Row, Session
+from journal.drivers import Database, KeptSession, Row
 
 CHANNEL = "projections_appended"
 
@@ -62,8 +62,8 @@ class WritersPoller:
     def __init__(self, database: Database, pacing: PollPacing | None = None) -> None:
         self._database = database
         self._pacing = pacing or PollPacing()
-        self._session: Session | None = None
-        self._lent = AsyncExitStack()
+        # One connection for all polls: lending one from the pool costs a second round trip each time.
+        self._session = KeptSession(database.session)
         self._places: dict[object, tuple[str, datetime, int]] = {}
         self._covered: set[object] = set()
         self._one_at_a_time = asyncio.Lock()
@@ -128,11 +128,10 @@ class WritersPoller:
         self._woken.clear()
 
     async def _ask(self, import_id: int, places: dict[str, datetime]) -> Row:
-        # One connection for all polls: lending one from the pool costs a second round trip each time.
-        if self._session is None:
-            self._session = await self._lent.enter_async_context(self._database.session())
         try:
-            row = await self._session.fetchrow(_POLL, import_id, list(places), list(places.values()))
+            row = await (await self._session.get()).fetchrow(
+                _POLL, import_id, list(places), list(places.values())
+            )
         except BaseException:
             await self.close()
             raise
@@ -141,8 +140,7 @@ class WritersPoller:
 
     async def close(self) -> None:
         """Give the connection back; a later poll lends another."""
-        self._session = None
-        await self._lent.aclose()
+        await self._session.close()
 
     async def _poll(self) -> None:
         places: dict[str, datetime] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from journal import BEGINNING, ProjectionsError, Session
-from offsets.store import RangeStatus, read_ranges
+from journal import BEGINNING, OwnedSession, ProjectionsError, Session, slice_ranges
+from offsets.claims import RangeStatus, read_ranges, set_ranges
 
 _FIND = (
     "SELECT projection_id, entity_type, paused, evicted_before FROM projections.projections WHERE name = $1"
@@ -77,6 +77,26 @@ async def set_paused(session: Session, name: str, *, paused: bool) -> None:
     """Pause or resume; workers take it in with their next heartbeat, about a second later."""
     await status(session, name)
     await session.execute(_SET_PAUSED, name, paused)
+
+
+async def rescale(session: OwnedSession, name: str, ranges: int) -> None:
+    """
+    Cut the slices of a projection into another number of ranges, while it runs.
+
+    Progress is kept. Batches in flight roll back, and the workers share the new ranges within about a heartbeat.
+
+    Args:
+        session: Outside a transaction.
+        name: The projection.
+        ranges: 1 to 1024.
+
+    Raises:
+        UnknownProjection: None of this name has run.
+        ValueError: There can not be so many.
+    """
+    cut = slice_ranges(ranges)
+    found = await status(session, name)
+    await set_ranges(session, found.projection_id, cut)
 
 
 async def set_offset(session: Session, name: str, start: datetime) -> None:

@@ -7,23 +7,19 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from journal import DatabaseError, EventEnvelope, OwnedSession, Session, SliceRange
+from journal import ALL_SLICES, DatabaseError, EventEnvelope, OwnedSession, Session, SliceRange
 from offsets.errors import from_database
 
-_REGISTER = "SELECT projections.register_projection_v1($1, $2)"
-_SET_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
-_CLAIM = "SELECT * FROM projections.claim_range_v1($1, $2, $3, $4, $5)"
-_RENEW = "SELECT * FROM projections.renew_ranges_v1($1, $2, $3)"
-_RELEASE = "SELECT projections.release_range_v1($1, $2, $3)"
-_SAVE = "SELECT projections.save_offsets_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_REGISTER = "SELECT projections.register_projection_v1($1, $2, $3)"
+_CLAIM = "SELECT * FROM projections.claim_range_v1($1, $2, $3)"
+_RELEASE = "SELECT projections.release_range_v1($1, $2, $3, $4, $5)"
+_FAIL = "SELECT projections.fail_range_v1($1, $2, $3, $4, $5, $6)"
+_SAVE_HORIZONS = "SELECT projections.save_horizons_v1($1, $2, $3, $4, $5)"
+_SAVE = "SELECT projections.save_offsets_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _READ = "SELECT source_id, seq_nr FROM projections.read_offsets_v1($1, $2)"
 # Whatever the database's default is: eviction looks at imports that committed while it waited for their lock.
 _READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _EVICT = "SELECT projections.evict_offsets_v1($1, $2, $3)"
-_RANGES = """
-SELECT min_slice, max_slice, epoch, owner, lease_until, horizon, handled_at, lease_until > clock_timestamp() AS alive
-FROM projections.projection_ranges WHERE projection_id = $1 ORDER BY min_slice
-"""
 _EVICTED_BEFORE = "SELECT evicted_before FROM projections.projections WHERE projection_id = $1"
 _PARKED = """
 SELECT source_id, seq_nr, decision FROM projections.parked_sources
@@ -54,18 +50,6 @@ class Claim(NamedTuple):
     import_id: int
 
 
-class RangeStatus(NamedTuple):
-    """A slice range as the database has it."""
-
-    slices: SliceRange
-    epoch: int
-    owner: str | None
-    lease_until: datetime | None
-    horizon: datetime
-    handled_at: datetime | None
-    alive: bool
-
-
 class Parked(NamedTuple):
     """A source that waits at ``seq_nr``, and what was decided about it."""
 
@@ -74,71 +58,45 @@ class Parked(NamedTuple):
     decision: str
 
 
-async def register(session: Session, name: str, entity_type: str) -> int:
+async def register(
+    session: Session, name: str, entity_type: str, ranges: Sequence[SliceRange] = (ALL_SLICES,)
+) -> int:
     """
     Make a projection known; returns its id.
+
+    Args:
+        session: Where.
+        name: Of the projection.
+        entity_type: What it reads.
+        ranges: How its slices are cut when it is new.
 
     Raises:
         WrongEntityType: The name belongs to a projection of another entity type.
     """
     with _own_errors():
-        return int(await session.fetchval(_REGISTER, name, entity_type))
+        return int(await session.fetchval(_REGISTER, name, entity_type, [r.min_slice for r in ranges]))
 
 
-async def set_ranges(session: Session, projection_id: int, ranges: Sequence[SliceRange]) -> None:
-    """Cut the slices anew, keeping progress; every present owner loses its claim if anything changes."""
-    await session.execute(_SET_RANGES, projection_id, [r.min_slice for r in ranges])
-
-
-async def read_ranges(session: Session, projection_id: int) -> list[RangeStatus]:
-    """The ranges of a projection, in order."""
-    rows = await session.fetch(_RANGES, projection_id)
-    return [
-        RangeStatus(
-            SliceRange(row["min_slice"], row["max_slice"]),
-            row["epoch"],
-            row["owner"],
-            row["lease_until"],
-            row["horizon"],
-            row["handled_at"],
-            bool(row["alive"]),
-        )
-        for row in rows
-    ]
-
-
-async def claim(
-    session: Session,
-    projection_id: int,
-    min_slice: int,
-    owner: str,
-    lease: timedelta,
-    *,
-    take_over: bool = False,
-) -> Claim | None:
-    """Claim the range that starts at ``min_slice``; None while another owner's lease runs, unless taken over."""
-    row = await session.fetchrow(_CLAIM, projection_id, min_slice, owner, lease, take_over)
-    if row is None:
+async def claim_again(session: Session, held: Claim, owner: str) -> Claim | None:
+    """Claim a range that its owner holds with a new epoch; None when it belongs to another, or was cut anew."""
+    row = await session.fetchrow(_CLAIM, held.projection_id, held.slices.min_slice, owner)
+    if row is None or row["max_slice"] != held.slices.max_slice or row["epoch"] != held.epoch + 1:
         return None
-    slices = SliceRange(min_slice, row["max_slice"])
-    return Claim(projection_id, slices, row["epoch"], row["horizon"], row["import_id"])
+    return Claim(held.projection_id, held.slices, row["epoch"], row["horizon"], row["import_id"])
 
 
-class Renewed(NamedTuple):
-    """What a heartbeat learns."""
+class Progress(NamedTuple):
+    """How far a claimed range is: everything before the horizon is handled."""
 
-    held: dict[int, int]
-    """Epochs of the ranges that are still held, by their first slice."""
-    paused: bool
-    decided: bool
-    """Whether somebody has decided about a parked source."""
+    claim: Claim
+    horizon: datetime
+    import_id: int
 
 
-async def renew(session: Session, projection_id: int, owner: str, lease: timedelta) -> Renewed:
-    """Prolong all leases of an owner on a projection."""
-    rows = await session.fetch(_RENEW, projection_id, owner, lease)
-    held = {row["min_slice"]: row["epoch"] for row in rows}
-    return Renewed(held, any(row["paused"] for row in rows), any(row["decided"] for row in rows))
+async def save_horizons(session: Session, projection_id: int, progress: Sequence[Progress]) -> None:
+    """Store how far ranges are that have had nothing to handle; those that are no longer held stay as they are."""
+    columns = [(p.claim.slices.min_slice, p.claim.epoch, p.horizon, p.import_id) for p in progress]
+    await session.execute(_SAVE_HORIZONS, projection_id, *map(list, zip(*columns, strict=True)))
 
 
 async def evict(session: OwnedSession, projection_id: int, retention: timedelta) -> None:
@@ -180,9 +138,9 @@ class OffsetStore:
         self,
         session: Session,
         batch: str,
-        horizon: datetime,
-        import_id: int,
+        progress: tuple[datetime, int],
         last: Mapping[str, EventEnvelope],
+        handled: int,
     ) -> None:
         """
         Store a batch's progress in the transaction of its effects.
@@ -190,9 +148,9 @@ class OffsetStore:
         Args:
             session: The transaction of the batch.
             batch: The mark that it was begun with.
-            horizon: Where a restart would begin.
-            import_id: The last import that the horizon accounts for.
+            progress: The horizon, where a restart would begin, and the last import that it accounts for.
             last: The last handled event of each source.
+            handled: How many events that were.
 
         Raises:
             RangeLost: Another worker has claimed the range.
@@ -209,12 +167,12 @@ class OffsetStore:
                 self.claim.slices.min_slice,
                 self.claim.epoch,
                 batch,
-                horizon,
-                import_id,
+                *progress,
                 [e.source_id for e in envelopes],
                 [e.slice for e in envelopes],
                 [e.seq_nr for e in envelopes],
                 [e.db_timestamp for e in envelopes],
+                handled,
             )
 
     async def parked(self, session: Session) -> list[Parked]:
@@ -237,7 +195,12 @@ class OffsetStore:
         """Let a source go on."""
         await session.execute(_UNPARK, self.claim.projection_id, source_id)
 
-    async def release(self, session: Session) -> None:
+    async def failed(self, session: Session, failures: int, error: str, delay: timedelta) -> None:
+        """Note that the range has failed, so many times in a row, and when it starts again."""
+        c = self.claim
+        await session.execute(_FAIL, c.projection_id, c.slices.min_slice, c.epoch, failures, error, delay)
+
+    async def release(self, session: Session, horizon: datetime, import_id: int) -> None:
         """Give the range back, so that the next claim need not wait for the lease."""
         c = self.claim
-        await session.execute(_RELEASE, c.projection_id, c.slices.min_slice, c.epoch)
+        await session.execute(_RELEASE, c.projection_id, c.slices.min_slice, c.epoch, horizon, import_id)

@@ -30,7 +30,7 @@ class AtLeastOncePipeline(Pipeline):
         super().__init__(*parts)
         self._database = database
         self._delivery = delivery
-        self._done: dict[str, EventEnvelope] = {}
+        self._done: list[EventEnvelope] = []
 
     async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         """Handle accepted events; see :meth:`Pipeline.handle`."""
@@ -54,10 +54,10 @@ class AtLeastOncePipeline(Pipeline):
 
     async def _save_done(self, session: OwnedSession) -> None:
         """Store what has been handled since the last time."""
-        done, self._done = self._done, {}
+        done, self._done = self._done, []
         if done:
-            await self._in_transaction(session, list(done.values()), nothing)
-            self._observer.handled(self._projection.name, self._store.claim.slices, list(done.values()))
+            await self._in_transaction(session, done, nothing)
+            self._observer.handled(self._projection.name, self._store.claim.slices, done)
 
     async def _work(self, chunk: Sequence[EventEnvelope]) -> None:
         places = asyncio.Semaphore(self._delivery.concurrency)
@@ -101,7 +101,7 @@ class AtLeastOncePipeline(Pipeline):
                 else:
                     return await self._give_up_on(session, events, failure, attempt)
             else:
-                self._done.update({e.source_id: e for e in events})
+                self._done.extend(events)
                 return True
         return False
 
@@ -117,7 +117,7 @@ class AtLeastOncePipeline(Pipeline):
             case GiveUp.FAIL:
                 raise self._gave_up(envelope, failure) from failure
             case GiveUp.SKIP:
-                self._done[envelope.source_id] = envelope  # counts as handled, or it would block its source
+                self._done.append(envelope)  # counts as handled, or it would block its source
                 self._log_skipped(envelope, failure)
                 return True
             case GiveUp.PARK:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel
@@ -45,10 +46,16 @@ class Dispatcher:
         target: The object whose methods are called.
         tables: Writes what table handlers return; shared by all ranges of a process.
         monitor: Is told what is being handled.
+        timeout: How long a call of a handler may take.
     """
 
     def __init__(
-        self, projection: Projection, target: object, tables: TableWriter, monitor: LoopMonitor
+        self,
+        projection: Projection,
+        target: object,
+        tables: TableWriter,
+        monitor: LoopMonitor,
+        timeout: timedelta,
     ) -> None:
         self._projection = projection
         self._handlers: dict[str, _Handler] = {
@@ -57,6 +64,7 @@ class Dispatcher:
         }
         self._tables = tables
         self._monitor = monitor
+        self._timeout = timeout.total_seconds()
         self._in_transaction = isinstance(projection.delivery, ExactlyOnce)
         self._handle = {Kind.EVENT: self._each, Kind.GROUP: self._group, Kind.TABLE: self._table}[
             projection.kind
@@ -90,7 +98,10 @@ class Dispatcher:
                     decode, method = found
                     event = decode(envelope)
                     name(envelope)
-                    await method(session, event, envelope)
+                    async with asyncio.timeout(self._timeout) as watchdog:
+                        await method(session, event, envelope)
+                except TimeoutError as error:
+                    raise _failed(self._hung(watchdog, error), envelope, index) from error
                 except (Exception, asyncio.CancelledError) as error:
                     raise _failed(error, envelope, index) from error
                 if self._in_transaction and _spoiled(session):
@@ -99,15 +110,23 @@ class Dispatcher:
     async def _group(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         for method, events in self._lists(envelopes):
             first = events[0][1]
+            several = f"a group of {len(events)} from " if len(events) > 1 else ""
             try:
                 with self._monitor.handling() as name:
                     name(first)
-                    await method(session, events)
+                    async with asyncio.timeout(self._timeout) as watchdog:
+                        await method(session, events)
+            except TimeoutError as error:
+                raise _failed(self._hung(watchdog, error), first, None, several) from error
             except (Exception, asyncio.CancelledError) as error:
-                several = f"a group of {len(events)} from " if len(events) > 1 else ""
                 raise _failed(error, first, None, several) from error
             if self._in_transaction and _spoiled(session):
                 await _complain(session, first, None)
+
+    def _hung(self, watchdog: asyncio.Timeout, error: TimeoutError) -> TimeoutError:
+        if not watchdog.expired():
+            return error  # the handler's own
+        return TimeoutError(f"the handler was cancelled after {self._timeout:g} s (handler_timeout)")
 
     def _lists(self, envelopes: Sequence[EventEnvelope]) -> list[tuple[Callable[..., Any], _Events]]:
         """The list of each method; cut where a source goes on with another method, to keep its order."""

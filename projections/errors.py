@@ -3,6 +3,7 @@ Errors of running projections.
 
     ProjectionsError
     ├── InvalidHandler      a projection class is not declared as it must be
+    ├── PoolTooSmall        too few connections to run projections with
     ├── HandlerFailed       a handler raised; names the event
     └── ProjectionFailed    recovery gave up; the range restarts from its stored offset
 """
@@ -14,6 +15,10 @@ from journal import EventEnvelope, ProjectionsError
 
 class InvalidHandler(ProjectionsError, TypeError):
     """A projection class, or a method of it, is not declared as it must be."""
+
+
+class PoolTooSmall(ProjectionsError, ValueError):
+    """Projections can not run with so few connections; the message says how many they need."""
 
 
 class HandlerFailed(ProjectionsError):

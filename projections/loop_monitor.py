@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,9 @@ from projections.errors import describe
 
 log = logging.getLogger("projections")
 
+ABORTED = 70
+"""Exit code of a process that was ended because its event loop was blocked."""
+
 
 class LoopMonitor:
     """
@@ -23,10 +27,12 @@ class LoopMonitor:
 
     Args:
         blocked_after: Report when the loop has not turned for so long.
+        abort_after: End the process when it has not turned for so long; None for never.
     """
 
-    def __init__(self, blocked_after: timedelta) -> None:
+    def __init__(self, blocked_after: timedelta, abort_after: timedelta | None = None) -> None:
         self._limit = blocked_after.total_seconds()
+        self._abort_limit = abort_after.total_seconds() if abort_after else None
         self._turned_at = time.monotonic()
         self._handling: dict[asyncio.Task[Any] | None, EventEnvelope] = {}
         self._stop = threading.Event()
@@ -67,12 +73,23 @@ class LoopMonitor:
         reported = 0.0
         while not self._stop.wait(self._limit / 4):
             since = self._turned_at
-            if since != reported and time.monotonic() - since > self._limit:
+            blocked = time.monotonic() - since
+            if since != reported and blocked > self._limit:
                 reported = since
                 self.blocked += 1
-                envelope = self._handling.get(asyncio.current_task(loop))
-                what = f"while handling {describe(envelope)}" if envelope else "outside of handlers"
                 log.warning(
                     "the event loop has been blocked for more than %g s, %s: a handler must await, or use a thread",
-                    self._limit, what, extra={"action": "loop_blocked"},
+                    self._limit, self._what(loop), extra={"action": "loop_blocked"},
                 )  # fmt: skip
+            if self._abort_limit is not None and blocked > self._abort_limit:
+                # Nothing but this thread runs, so nothing can be ended in order: the database rolls back.
+                log.critical(
+                    "the event loop has been blocked for more than %g s, %s: this process ends",
+                    self._abort_limit, self._what(loop), extra={"action": "aborted"},
+                )  # fmt: skip
+                logging.shutdown()
+                os._exit(ABORTED)
+
+    def _what(self, loop: asyncio.AbstractEventLoop) -> str:
+        envelope = self._handling.get(asyncio.current_task(loop))
+        return f"while handling {describe(envelope)}" if envelope else "outside of handlers"

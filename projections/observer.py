@@ -14,6 +14,9 @@ class StatusObserver:
     def started(self, name: str, slices: SliceRange) -> None:
         """A range has been claimed and begins."""
 
+    def taken_over(self, name: str, slices: SliceRange, owner: str) -> None:
+        """A range has been claimed from a worker whose lease had ended; it begins next."""
+
     def stopped(self, name: str, slices: SliceRange) -> None:
         """A range has ended, by itself or after :meth:`failed`."""
 

@@ -88,10 +88,6 @@ class Pipeline:
                 else:
                     todo.extend(reversed(_around(batch, failure.index)))
 
-    async def save_progress(self, session: OwnedSession) -> None:
-        """Store the horizon alone."""
-        await self._in_transaction(session, [], nothing)
-
     async def skip(self, session: OwnedSession, envelope: EventEnvelope) -> None:
         """Count an event as handled without handling it: an event that is dropped must not block its source."""
         await self._in_transaction(session, [envelope], nothing)
@@ -136,7 +132,7 @@ class Pipeline:
         last = {envelope.source_id: envelope for envelope in handled}
         for attempt in range(1, _CONFLICT_RETRIES + 1):
             try:
-                await self._try(session, last, work)
+                await self._try(session, last, len(handled), work)
                 break
             except DatabaseError as error:
                 if error.sqlstate not in CONFLICTS or attempt == _CONFLICT_RETRIES:
@@ -151,14 +147,18 @@ class Pipeline:
         self._state.committed({source_id: envelope.seq_nr for source_id, envelope in last.items()})
 
     async def _try(
-        self, session: OwnedSession, last: dict[str, EventEnvelope], work: Callable[[], Awaitable[None]]
+        self,
+        session: OwnedSession,
+        last: dict[str, EventEnvelope],
+        handled: int,
+        work: Callable[[], Awaitable[None]],
     ) -> None:
         mark = secrets.token_hex(8)
-        horizon, import_id = self._progress()
+        progress = self._progress()
         try:
             await session.begin(mark)
             await work()
-            await self._store.save_in_tx(session, mark, horizon, import_id, last)
+            await self._store.save_in_tx(session, mark, progress, last, handled)
             await session.commit()
         except BaseException:
             # After a COMMIT that broke, the outcome is unknown: the range restarts and reads it back.

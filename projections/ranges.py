@@ -1,192 +1,146 @@
-"""The claimed ranges of one projection in one process: kept running, kept alive, until one of them is lost."""
+"""The ranges of one projection that this process holds: begun, given up and dropped as heartbeats say."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 import offsets
-from journal import DatabaseError, ProjectionsError
-from offsets import Claim, OffsetStore, RangeLost, TransactionEnded
+from journal import ProjectionsError
+from offsets import Heartbeat, Held, Progress
 from projections.handlers import Projection
 from projections.process import Process
-from projections.slice_range import RangeRunner
-from projections.tables import TableError
+from projections.range_keeper import RangeKeeper
 
 log = logging.getLogger("projections")
-
-# Starting again would repeat the fault for ever, or worse: a handler that commits by itself repeats its effects.
-_FATAL = (TransactionEnded, TableError)
 
 
 class Ranges:
     """
-    Runs claimed ranges.
+    Runs what is held.
 
     Args:
         process: The process.
         projection: What to run.
-        claims: Its ranges, all held by this process.
+        projection_id: Its number in the database.
+        group: The tasks of the process; a fault that starting again does not heal ends them all.
     """
 
-    def __init__(self, process: Process, projection: Projection, claims: Sequence[Claim]) -> None:
+    def __init__(
+        self, process: Process, projection: Projection, projection_id: int, group: asyncio.TaskGroup
+    ) -> None:
+        self.projection = projection
+        self.projection_id = projection_id
         self._process = process
-        self._projection = projection
-        self._id = claims[0].projection_id
-        self._running = {c.slices.min_slice: RangeRunner(projection, c, process) for c in claims}
-        self._ending = asyncio.Event()
-        self._paused = False
+        self._group = group
+        self._keepers: dict[int, RangeKeeper] = {}
+        self._told: Heartbeat | None = None
 
-    async def run(self, until: datetime | None) -> None:
-        """
-        Run until the process stops, or until everything before a time is handled.
+    @property
+    def progress(self) -> list[Progress]:
+        """What runs here, and how far it is."""
+        return [keeper.progress for _, keeper in sorted(self._keepers.items())]
 
-        Raises:
-            RangeLost: A range belongs to another worker now, or the ranges were cut anew.
-            TransactionEnded, TableError: What starting again can not heal.
-        """
-        await self._renew()  # whether it is paused must be known before the first batch
-        tasks = [asyncio.create_task(work) for work in (
-            *(self._keep(min_slice) for min_slice in self._running), self._heartbeat(), self._evict(), self._end(until)
-        )]  # fmt: skip
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            for task in tasks:  # not a graceful stop: a handler that hangs must not outlive this
-                task.cancel()
-            raise
-        finally:
-            self._ending.set()
-            for runner in self._running.values():
-                runner.stop()
-            for task in tasks[len(self._running) :]:
-                task.cancel()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-            await self._release()
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs here."""
+        return not self._keepers
 
-    async def _end(self, until: datetime | None) -> None:
-        while until is not None and any(runner.horizon < until for runner in self._running.values()):
-            await self._process.pause(0.01)
-            if self._process.stop.is_set():
-                return
-        if until is None:
-            await self._process.stop.wait()
+    def told(self, heartbeat: Heartbeat) -> None:
+        """Do what a heartbeat says: what the database shows as ours is what is to run."""
+        self._pause(paused=heartbeat.paused)
+        self._told = heartbeat
+        held = {one.claim.slices.min_slice: one for one in heartbeat.held}
+        for min_slice, keeper in self._keepers.items():
+            one = held.pop(min_slice, None)
+            if one is None or not keeper.holds(one.claim.epoch):
+                keeper.drop()
+            elif not one.kept:
+                keeper.give_up()
+            elif heartbeat.decided:
+                keeper.decided()
+        for one in held.values():
+            self._begin(one, len(heartbeat.held))
 
-    async def _keep(self, min_slice: int) -> None:
-        """Run one range; a failure starts it again after a pause, from its stored offset."""
-        failures = 0
-        while not self._ending.is_set():
-            runner = self._running[min_slice]
-            horizon = runner.horizon
-            try:
-                await self._run_once(runner)
-            except (RangeLost, *_FATAL):
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, the range starts again
-                failures = 1 if runner.horizon > horizon else failures + 1
-                await self._pause_after(runner, error, failures)
-                claim = await self._read_back(runner.claim)
-                if claim is None:
-                    return
-                self._running[min_slice] = RangeRunner(self._projection, claim, self._process)
-            else:
-                return
+    def stop(self) -> None:
+        """Finish the batches at hand, and release all."""
+        for keeper in self._keepers.values():
+            keeper.give_up()
 
-    async def _run_once(self, runner: RangeRunner) -> None:
-        name, slices = self._projection.name, runner.claim.slices
-        runner.pause(paused=self._paused)
-        self._process.observer.started(name, slices)
-        log.info("%s: slices %s started", name, slices, extra={"action": "started", "projection": name})
-        try:
-            await runner.run()
-        finally:
-            self._process.observer.stopped(name, slices)
-            log.info("%s: slices %s stopped", name, slices, extra={"action": "stopped", "projection": name})
+    def drop(self) -> None:
+        """The lease has ended: everything may be another's."""
+        for keeper in self._keepers.values():
+            keeper.drop()
 
-    async def _pause_after(self, runner: RangeRunner, error: Exception, failures: int) -> None:
-        name, slices = self._projection.name, runner.claim.slices
-        self._process.observer.failed(name, slices, error)
-        delay = self._process.settings.restart.delay(failures).total_seconds()
-        log.error(
-            "%s: slices %s failed, starting again in %.1f s: %s", name, slices, delay, error,
-            # What the library did not foresee is shown whole.
-            exc_info=None if isinstance(error, ProjectionsError) else error,
-            extra={"action": "failed", "projection": name},
-        )  # fmt: skip
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._ending.wait(), delay)
+    def caught_up(self, until: datetime) -> bool:
+        """Whether everything before a time is handled here and, as far as their workers have stored, elsewhere."""
+        told = self._told
+        if told is None or told.awaited or told.uneven:
+            return False
+        elsewhere = told.others_horizon is None or told.others_horizon >= until
+        return elsewhere and self.caught_up_here(until)
 
-    async def _read_back(self, claim: Claim) -> Claim | None:
-        """The claim anew, with the offset as the database has it: the outcome of the last COMMIT may be unknown."""
-        process, settings = self._process, self._process.settings
-        while not self._ending.is_set():
-            try:
-                async with process.database.session() as session:
-                    again = await offsets.claim(
-                        session, self._id, claim.slices.min_slice, process.owner, settings.lease
-                    )
-            except DatabaseError as error:  # also read-only, as a standby is until it is promoted
-                log.error(  # noqa: TRY400 - where it was noticed says nothing
-                    "%s", error, extra={"action": "database_unavailable", "projection": self._projection.name}
-                )
-                await process.pause(settings.heartbeat.total_seconds())
-            else:
-                if again is None or again.slices != claim.slices or again.epoch != claim.epoch + 1:
-                    raise RangeLost(f"slices {claim.slices} were claimed by another")
-                return again
-        return None
+    def caught_up_here(self, until: datetime) -> bool:
+        """Whether everything before a time is handled in the ranges of this process."""
+        return all(keeper.progress.horizon >= until for keeper in self._keepers.values())
 
-    async def _heartbeat(self) -> None:
-        while True:
-            await asyncio.sleep(self._process.settings.heartbeat.total_seconds())
-            try:
-                await self._renew()
-            except RangeLost:
-                raise
-            except ProjectionsError as error:
-                log.warning("heartbeat: %s", error, extra={"action": "heartbeat_failed"})
-
-    async def _renew(self) -> None:
-        """Prolong the leases, and take in what was decided meanwhile."""
-        process = self._process
-        async with process.database.session() as session:
-            held, paused, decided = await offsets.renew(
-                session, self._id, process.owner, process.settings.lease
+    async def chores(self) -> None:
+        """What is to be done now and then, until cancelled: storing horizons, evicting offsets."""
+        settings = self._process.settings
+        async with asyncio.TaskGroup() as group:
+            group.create_task(
+                self._every(settings.save_horizon_every.total_seconds(), self.save_horizons, "horizon")
             )
-        if len(held) < len(self._running):
-            raise RangeLost("ranges were claimed by another, or cut anew")
-        if paused != self._paused:
-            action = "paused" if paused else "resumed"
-            log.info(
-                "%s: %s",
-                self._projection.name,
-                action,
-                extra={"action": action, "projection": self._projection.name},
-            )
-        self._paused = paused
-        for runner in self._running.values():
-            runner.pause(paused=paused)
-            if decided:
-                runner.decided()
+            group.create_task(self._every(settings.evict_every.total_seconds(), self._evict, "eviction"))
+
+    async def save_horizons(self) -> None:
+        """Store how far all ranges are."""
+        if progress := self.progress:
+            async with self._process.database.session() as session:
+                await offsets.save_horizons(session, self.projection_id, progress)
+            for claim, horizon, _ in progress:
+                self._process.observer.progressed(self.projection.name, claim.slices, horizon)
 
     async def _evict(self) -> None:
-        process, settings = self._process, self._process.settings
-        while True:
-            await asyncio.sleep(settings.evict_every.total_seconds())
-            try:
-                async with process.database.session() as session:
-                    await offsets.evict(session, self._id, settings.retention)
-            except ProjectionsError as error:
-                log.warning("eviction: %s", error, extra={"action": "eviction_failed"})
+        async with self._process.database.session() as session:
+            await offsets.evict(session, self.projection_id, self._process.settings.retention)
 
-    async def _release(self) -> None:
-        with suppress(ProjectionsError):
-            async with self._process.database.session() as session:
-                for runner in self._running.values():
-                    await OffsetStore(runner.claim).release(session)
+    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]], what: str) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await work()
+            except ProjectionsError as error:
+                log.warning("%s: %s", what, error, extra={"action": f"{what}_failed"})
+
+    def _pause(self, *, paused: bool) -> None:
+        if paused != (self._told is not None and self._told.paused):
+            action, name = "paused" if paused else "resumed", self.projection.name
+            log.info("%s: %s", name, action, extra={"action": action, "projection": name})
+            for keeper in self._keepers.values():
+                keeper.pause(paused=paused)
+
+    def _begin(self, one: Held, held: int) -> None:
+        if one.taken_from is not None:
+            self._process.observer.taken_over(self.projection.name, one.claim.slices, one.taken_from)
+            log.warning(
+                "%s: slices %s taken over from %s, whose lease has ended",
+                self.projection.name, one.claim.slices, one.taken_from,
+                extra={"action": "taken_over", "projection": self.projection.name, "slices": str(one.claim.slices)},
+            )  # fmt: skip
+        assert self._told is not None  # noqa: S101 - a heartbeat has told
+        cache_size = self._process.settings.cache_size // held
+        keeper = RangeKeeper(self._process, self.projection, one.claim, cache_size, paused=self._told.paused)
+        if not one.kept:  # a release that failed, or an assignment that has changed since it was claimed
+            keeper.give_up()
+        self._keepers[one.claim.slices.min_slice] = keeper
+        self._group.create_task(self._keep(one.claim.slices.min_slice, keeper))
+
+    async def _keep(self, min_slice: int, keeper: RangeKeeper) -> None:
+        try:
+            await keeper.run()
+        finally:
+            del self._keepers[min_slice]
+            self._process.changed.set()

@@ -32,13 +32,14 @@ class RunSettings(BaseModel):
     """Wake on notifications too. Needs a connection of its own, and none through PgBouncer."""
 
     cache_size: int = Field(default=65_536, ge=1)
-    """Sources of a range whose offset is kept in memory, about 200 bytes each; others are looked up for each batch."""
+    """Sources of a projection whose offset is kept in memory, about 200 bytes each, shared by the ranges of a process;
+    others are looked up for each batch."""
 
     lease: timedelta = timedelta(seconds=10)
     """How long a crashed process keeps others from its ranges. Safety does not depend on it."""
 
-    heartbeat: timedelta = timedelta(seconds=1)
-    """How often leases are prolonged, and pause, resume and decisions about parked sources are noticed."""
+    heartbeat: timedelta = timedelta(milliseconds=500)
+    """How often the lease is prolonged, and workers that came or went, pause, resume and decisions are noticed."""
 
     retention: timedelta = Field(default=timedelta(days=1), ge=timedelta(minutes=1))
     """How long offsets of sources outlive the settled horizon: the table's size against how far an import may reach."""
@@ -52,5 +53,12 @@ class RunSettings(BaseModel):
     restart: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
     """Pauses before a failed range starts again."""
 
+    handler_timeout: timedelta = timedelta(minutes=1)
+    """A call of a handler that takes longer is cancelled, and has failed: the projection's recovery decides."""
+
     blocked_after: timedelta = timedelta(seconds=1)
     """A handler that holds the event loop longer than this is reported."""
+
+    abort_after: timedelta | None = None
+    """End the process when a handler has held the event loop for so long: others take over, and a supervisor starts it
+    again. By default it is only reported, because the process may be more than a worker."""

@@ -15,6 +15,7 @@ from datetime import datetime
 from journal import (
     EventEnvelope,
     IntervalBacktracking,
+    KeptSession,
     Key,
     OwnedSession,
     Poll,
@@ -25,8 +26,7 @@ from journal import (
     WriterLockBacktracking,
     read_source,
 )
-from journal.backtracking import Step
-from offsets import Claim, OffsetState, OffsetStore, Parked
+from offsets import Claim, OffsetState, OffsetStore, Parked, Progress
 from projections.acceptance import Acceptance
 from projections.at_least_once import AtLeastOncePipeline
 from projections.dispatch import Dispatcher
@@ -46,21 +46,23 @@ class RangeRunner:
         projection: What to run.
         claim: The range.
         process: What all ranges of the process share.
+        cache_size: How many sources' offsets to keep in memory.
     """
 
-    def __init__(self, projection: Projection, claim: Claim, process: Process) -> None:
+    def __init__(self, projection: Projection, claim: Claim, process: Process, cache_size: int) -> None:
         self.projection = projection
         self.claim = claim
         self._process = process
         self._settings = process.settings
         self._reader = SliceReader(projection.entity_type, claim.slices, projection.batch_size)
         self._store = OffsetStore(claim)
-        self._ahead = ReadAhead(self._reader, process.database, process.spare_connections)
+        self._ahead = ReadAhead(self._reader, process.database, process.connections.ahead)
+        self._session = KeptSession(process.connections.lend)
+        # A page's sources must fit, or a verdict would miss one that was just looked up.
+        self._cache_size = max(cache_size, projection.batch_size)
         self._backtracking = _backtracking(claim, process.settings)
         self._look = process.poller.number
         self._used_poll_at = claim.horizon
-        self._saved_at = 0.0
-        self._saved_horizon = claim.horizon
         self._stopping = asyncio.Event()
         self._running = asyncio.Event()
         self._running.set()
@@ -70,6 +72,11 @@ class RangeRunner:
     def horizon(self) -> datetime:
         """Everything before this time is handled."""
         return self._backtracking.horizon
+
+    @property
+    def progress(self) -> Progress:
+        """How far the range is: what to store when nothing else stores it."""
+        return Progress(self.claim, self._backtracking.horizon, self._backtracking.import_id)
 
     def stop(self) -> None:
         """Stop after the batch at hand."""
@@ -98,40 +105,57 @@ class RangeRunner:
             DatabaseUnavailable: The database is gone.
         """
         target = self.projection.make()
+        self._process.connections.ranges += 1
         try:
-            async with self._process.database.session() as session:
-                if start := getattr(target, "start", None):
-                    await start()
-                try:
-                    await self._run(session, target)
-                finally:
-                    if stop := getattr(target, "stop", None):
-                        await stop()
+            if start := getattr(target, "start", None):
+                await start()
+            try:
+                await self._begin(target)
+                await self._run()
+            finally:
+                if stop := getattr(target, "stop", None):
+                    await stop()
         finally:
+            self._process.connections.ranges -= 1
             self._process.poller.forget(self)
             await self._ahead.drop()
+            await self._session.close()
 
-    async def _run(self, session: OwnedSession, target: object) -> None:
+    async def _begin(self, target: object) -> None:
+        session = await self._session.get()
         parked = {p.source_id: p.seq_nr for p in await self._store.parked(session)}
-        # A page's sources must fit, or a verdict would miss one that was just looked up.
-        cache_size = max(self._settings.cache_size, self.projection.batch_size)
-        self._state = OffsetState(cache_size, await self._store.evicted_before(session), parked)
+        self._state = OffsetState(self._cache_size, await self._store.evicted_before(session), parked)
         exact = self._settings.backtracking == "writer-lock"
         self._acceptance = Acceptance(
             self.projection.name, self._reader, self._store, self._state, exact=exact
         )
-        dispatcher = Dispatcher(self.projection, target, self._process.tables, self._process.monitor)
+        dispatcher = Dispatcher(
+            self.projection,
+            target,
+            self._process.tables,
+            self._process.monitor,
+            self._settings.handler_timeout,
+        )
         self._pipeline = self._make_pipeline(dispatcher)
+
+    async def _run(self) -> None:
         with suppress(Stopping):
             while await self._may_run():
+                step = self._backtracking.next_step()
+                if self._process.connections.scarce:
+                    await self._session.close()  # others wait for a turn
                 if self._decisions:
-                    await self._follow_decisions(session)
-                await self._step(session, self._backtracking.next_step())
-        await self._save(session)
+                    await self._follow_decisions(await self._session.get())
+                if isinstance(step, Poll):
+                    await self._poll()
+                else:
+                    await self._step(await self._session.get(), step)
 
     async def _may_run(self) -> bool:
         """Wait while paused; false when the range is to stop."""
-        await self._running.wait()
+        if not self._running.is_set():
+            await self._session.close()
+            await self._running.wait()
         return not self._stopping.is_set()
 
     def _make_pipeline(self, dispatcher: Dispatcher) -> Pipeline:
@@ -153,10 +177,8 @@ class RangeRunner:
             )
         return Pipeline(*parts)
 
-    async def _step(self, session: OwnedSession, step: Step) -> None:
+    async def _step(self, session: OwnedSession, step: ReadKeys | ReadEvents) -> None:
         match step:
-            case Poll():
-                await self._poll(session)
             case ReadKeys(after, until):
                 keys = await self._reader.keys(session, after, until)
                 await self._handle_late(session, keys)
@@ -183,28 +205,17 @@ class RangeRunner:
             page = await self._reader.events(session, after, until)
         return page
 
-    async def _poll(self, session: OwnedSession) -> None:
+    async def _poll(self) -> None:
         place = self._backtracking.position.db_timestamp
         look = await self._process.poller.look(
             self, self.projection.entity_type, place, self._look, self._backtracking.import_id
         )
         self._look = look.number
+        # Now and then also a look that says nothing: the horizon moves on with it.
         fresh = look.poll.polled_at - self._used_poll_at < self._settings.save_horizon_every
         if not (fresh and look.says_nothing_to(self._backtracking)):
             self._used_poll_at = look.poll.polled_at
             self._backtracking.polled(look.poll)
-        if (
-            asyncio.get_running_loop().time() - self._saved_at
-            > self._settings.save_horizon_every.total_seconds()
-        ):
-            await self._save(session)
-
-    async def _save(self, session: OwnedSession) -> None:
-        if self.horizon != self._saved_horizon:
-            await self._pipeline.save_progress(session)
-            self._saved_horizon = self.horizon
-            self._process.observer.progressed(self.projection.name, self.claim.slices, self.horizon)
-        self._saved_at = asyncio.get_running_loop().time()
 
     async def _handle_late(self, session: OwnedSession, keys: Sequence[Key]) -> None:
         """Of keys that were read again, load and handle the events that have not been handled."""
@@ -214,7 +225,6 @@ class RangeRunner:
     async def _handle(self, session: OwnedSession, page: Sequence[EventEnvelope]) -> None:
         if page and (accepted := await self._acceptance.accept(session, page)):
             await self._pipeline.handle(session, accepted)
-            self._saved_at = asyncio.get_running_loop().time()
 
     async def _follow_decisions(self, session: OwnedSession) -> None:
         """Let parked sources go on: first the event they waited at, then what has come since."""

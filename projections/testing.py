@@ -34,7 +34,7 @@ START = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 async def run_until_caught_up(
-    database: Database, *definitions: Any, ranges: int | None = None, **settings: Any
+    database: Database, *definitions: Any, ranges: int = 1, **settings: Any
 ) -> None:
     """
     Run projections until all that was committed before is handled.

@@ -9,6 +9,7 @@
 \ir tables/events.sql
 \ir tables/imports.sql
 \ir tables/projections.sql
+\ir tables/workers.sql
 \ir tables/projection_ranges.sql
 \ir tables/source_offsets.sql
 \ir tables/parked_sources.sql
@@ -35,10 +36,15 @@
 \ir functions/maintenance/create_partition_v1.sql
 \ir functions/offsets/register_projection_v1.sql
 \ir functions/offsets/set_ranges_v1.sql
+\ir functions/offsets/assign_ranges_v1.sql
+\ir functions/offsets/heartbeat_v1.sql
+\ir functions/offsets/leave_v1.sql
+\ir functions/offsets/take_over_v1.sql
 \ir functions/offsets/claim_range_v1.sql
-\ir functions/offsets/renew_ranges_v1.sql
 \ir functions/offsets/release_range_v1.sql
+\ir functions/offsets/fail_range_v1.sql
 \ir functions/offsets/save_offsets_v1.sql
+\ir functions/offsets/save_horizons_v1.sql
 \ir functions/offsets/read_offsets_v1.sql
 \ir functions/offsets/evict_offsets_v1.sql
 \ir functions/offsets/set_offset_v1.sql

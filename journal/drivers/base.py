@@ -107,6 +107,11 @@ class BaseDatabase(ABC):
         self._dsn = dsn
         self._settings = settings
 
+    @property
+    def max_connections(self) -> int:
+        """See :class:`journal.Database`."""
+        return self._settings.max_connections
+
     @classmethod
     @abstractmethod
     async def connect(cls, dsn: str, settings: ConnectionSettings) -> Self:

@@ -93,6 +93,11 @@ class OwnedSession(Session, Protocol):
 class Database(Protocol):
     """A pool of sessions on one database; :func:`journal.connect` makes one."""
 
+    @property
+    def max_connections(self) -> int:
+        """How many sessions can be lent at a time."""
+        ...
+
     def session(self) -> AbstractAsyncContextManager[OwnedSession]:
         """Lend a session; outside ``begin`` every statement commits by itself."""
         ...

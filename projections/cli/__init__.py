@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 _COMMANDS = {
     "schema": LazyCommand("projections.cli.schema:schema", "Install, upgrade and check the database schema."),
-    "run": LazyCommand("projections.cli.run:run", "Run projections in this process."),
+    "worker": LazyCommand("projections.cli.worker:worker", "Run projections, together with other workers."),
     "status": LazyCommand(
         "projections.cli.status:status", "Show who runs projections, and how far they are."
     ),
@@ -50,7 +50,7 @@ def main() -> None:
     Begin with
       projections schema install     make the schema in your database
       projections schema verify      compare it with what this version needs
-      projections run my_module      run the projections defined in my_module.py
+      projections worker my_module   run the projections defined in my_module.py
 
     The database is the one that --dsn names, else PROJECTIONS_DSN. With neither, a PostgreSQL of your own
     starts when a command needs it, keeps its data in your user data folder, and is not on the network.
@@ -60,5 +60,5 @@ def main() -> None:
       0  done
       1  refused, failed, or differences were found; the reason is on stderr
       2  the command line itself is wrong
-    `projections run` has more; its help lists them.
+    `projections worker` has more; its help lists them.
     """  # noqa: D301 - click reads the escape

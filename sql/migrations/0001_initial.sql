@@ -61,16 +61,32 @@ CREATE TABLE projections.projections (
     CONSTRAINT name_has_1_to_255_characters CHECK (char_length(name) BETWEEN 1 AND 255)
 );
 
+CREATE TABLE projections.workers (
+    owner text PRIMARY KEY,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    projection_ids integer[] NOT NULL,
+    joined_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    lease_until timestamptz NOT NULL,
+    leaving boolean NOT NULL DEFAULT FALSE
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+
 CREATE TABLE projections.projection_ranges (
     projection_id integer NOT NULL REFERENCES projections.projections ON DELETE CASCADE,
     min_slice smallint NOT NULL,
     max_slice smallint NOT NULL,
     epoch bigint NOT NULL DEFAULT 0,
     owner text,
-    lease_until timestamptz,
+    assigned_to text,
+    claimed_at timestamptz,
     horizon timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
     import_id bigint NOT NULL DEFAULT 0,
+    handled_until timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
     handled_at timestamptz,
+    handled bigint NOT NULL DEFAULT 0,
+    failures integer NOT NULL DEFAULT 0,
+    error text,
+    restarts_at timestamptz,
     PRIMARY KEY (projection_id, min_slice),
     CONSTRAINT slices_in_order CHECK (0 <= min_slice AND min_slice <= max_slice AND max_slice <= 1023)
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);

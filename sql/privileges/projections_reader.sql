@@ -8,7 +8,7 @@ BEGIN
     GRANT USAGE ON SCHEMA projections TO projections_reader;
     GRANT SELECT ON
         projections.schema_versions, projections.sources, projections.events, projections.events_default,
-        projections.imports, projections.projections, projections.projection_ranges,
+        projections.imports, projections.projections, projections.workers, projections.projection_ranges,
         projections.source_offsets, projections.parked_sources, projections.partitions
     TO projections_reader;
     GRANT EXECUTE ON FUNCTION

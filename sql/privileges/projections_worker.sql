@@ -8,14 +8,14 @@ BEGIN
     GRANT USAGE ON SCHEMA projections TO projections_worker;
     GRANT SELECT ON
         projections.schema_versions, projections.sources, projections.events, projections.events_default,
-        projections.imports, projections.projections, projections.projection_ranges,
+        projections.imports, projections.projections, projections.workers, projections.projection_ranges,
         projections.source_offsets, projections.parked_sources, projections.partitions
     TO projections_worker;
     GRANT INSERT, UPDATE ON
         projections.projections
     TO projections_worker;
     GRANT INSERT, UPDATE, DELETE ON
-        projections.projection_ranges, projections.source_offsets, projections.parked_sources
+        projections.workers, projections.projection_ranges, projections.source_offsets, projections.parked_sources
     TO projections_worker;
     -- Nothing is ever updated here: evicting offsets locks this table, and LOCK TABLE asks for UPDATE.
     GRANT UPDATE ON
@@ -38,7 +38,12 @@ BEGIN
         projections.register_projection_v1,
         projections.set_ranges_v1,
         projections.claim_range_v1,
-        projections.renew_ranges_v1,
+        projections.assign_ranges_v1,
+        projections.heartbeat_v1,
+        projections.leave_v1,
+        projections.take_over_v1,
+        projections.fail_range_v1,
+        projections.save_horizons_v1,
         projections.release_range_v1,
         projections.save_offsets_v1,
         projections.evict_offsets_v1,

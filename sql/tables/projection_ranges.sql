@@ -5,13 +5,24 @@ CREATE TABLE IF NOT EXISTS projections.projection_ranges (
     min_slice smallint NOT NULL,
     max_slice smallint NOT NULL,
     epoch bigint NOT NULL DEFAULT 0,
+    -- Who holds it: a worker, as long as that one's lease runs.
     owner text,
-    lease_until timestamptz,
+    -- Who is to hold it: the owner gives it up to that worker.
+    assigned_to text,
+    claimed_at timestamptz,
     -- The settled horizon: no event before it can appear any more, and all of them are handled.
     horizon timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
     -- The last import that the horizon accounts for.
     import_id bigint NOT NULL DEFAULT 0,
+    -- The newest db_timestamp of a handled event, and when the last batch was committed.
+    handled_until timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
     handled_at timestamptz,
+    -- Events handled since the projection was made; a cut keeps the sum over all ranges.
+    handled bigint NOT NULL DEFAULT 0,
+    -- Failures in a row, the last one's error, and when the range starts again.
+    failures integer NOT NULL DEFAULT 0,
+    error text,
+    restarts_at timestamptz,
     PRIMARY KEY (projection_id, min_slice),
     CONSTRAINT slices_in_order CHECK (0 <= min_slice AND min_slice <= max_slice AND max_slice <= 1023)
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);

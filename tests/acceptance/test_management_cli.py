@@ -42,7 +42,7 @@ def event(source_id: str, payload: Any) -> Event:
 
 
 def run(app: Path, dsn: str) -> int:
-    return projections("run", "app:Delays", "--dsn", dsn, "--until-caught-up", cwd=app).returncode
+    return projections("worker", "app:Delays", "--dsn", dsn, "--until-caught-up", cwd=app).returncode
 
 
 def values(*arguments: str) -> Any:
@@ -108,7 +108,7 @@ def test_status_names_the_owner_of_a_range_that_runs(app: Path, handled: str) ->
 
 
 def test_status_counts_parked_sources_in_the_range_they_belong_to(app: Path, handled: str) -> None:
-    projections("run", "app:Delays", "--dsn", handled, "--ranges", "4", "--until-caught-up", cwd=app)
+    projections("worker", "app:Delays", "--dsn", handled, "--ranges", "4", "--until-caught-up", cwd=app)
 
     table = projections("status", "--dsn", handled).stdout
 

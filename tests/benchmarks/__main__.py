@@ -66,7 +66,7 @@ async def _measure(measured: Server, names: list[str], sizes: Sizes) -> tuple[li
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The loop that ``projections run`` takes."""
+    """The loop that ``projections worker`` takes."""
     try:
         import uvloop
     except ModuleNotFoundError:

@@ -131,7 +131,7 @@ wrong_dsn("a DSN with white space", "postgresql://user:secret more@localhost/db"
 wrong_dsn("a DSN with a port that is no number", "postgresql://user:secret@localhost:http/db")
 
 
-@case("Ctrl-C while projections run")
+@case("Ctrl-C while a worker runs")
 async def _(bench: Bench) -> str:
     return await asyncio.to_thread(_interrupt, bench)
 

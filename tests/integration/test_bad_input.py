@@ -202,7 +202,7 @@ def test_no_error_of_the_schema_shows_the_password(dsn: str) -> None:
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize("command", [["run", "json.decoder"], ["status"], ["doctor"], ["schema", "install"]])
+@pytest.mark.parametrize("command", [["worker", "json.decoder"], ["status"], ["doctor"], ["schema", "install"]])
 @pytest.mark.parametrize("dsn", [WRONG_DSNS[0], WRONG_DSNS[6], WRONG_DSNS[13]])
 def test_no_command_shows_the_password(command: list[str], dsn: str) -> None:
     result = projections(*command, env=environment(PROJECTIONS_DSN=dsn))

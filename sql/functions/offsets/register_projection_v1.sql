@@ -1,6 +1,8 @@
--- Makes a projection known, with one range over all slices; a known one is returned as it is.
+-- Makes a projection known, its slices cut into ranges that start at the given slices; a known one is returned as it is.
 -- Raises PJ020 when the name is taken by a projection of another entity type.
-CREATE OR REPLACE FUNCTION projections.register_projection_v1(p_name text, p_entity_type text)
+CREATE OR REPLACE FUNCTION projections.register_projection_v1(
+    p_name text, p_entity_type text, p_min_slices integer[] DEFAULT '{0}'
+)
 RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -10,14 +12,16 @@ DECLARE
 BEGIN
     INSERT INTO projections.projections (name, entity_type) VALUES (p_name, p_entity_type)
     ON CONFLICT (name) DO NOTHING;
-    SELECT p.projection_id, p.entity_type INTO _known FROM projections.projections AS p WHERE p.name = p_name FOR UPDATE;
+    SELECT p.projection_id, p.entity_type INTO _known
+    FROM projections.projections AS p WHERE p.name = p_name FOR NO KEY UPDATE;
     IF _known.entity_type <> p_entity_type THEN
         RAISE EXCEPTION 'projection % reads entity type %, not %',
             quote_literal(p_name), quote_literal(_known.entity_type), quote_literal(p_entity_type)
         USING ERRCODE = 'PJ020', HINT = 'Give it another name: its offsets belong to the other type.';
     END IF;
     INSERT INTO projections.projection_ranges (projection_id, min_slice, max_slice)
-    SELECT _known.projection_id, 0, 1023
+    SELECT _known.projection_id, w.min_slice, coalesce(lead(w.min_slice) OVER (ORDER BY w.min_slice), 1024) - 1
+    FROM unnest(p_min_slices) AS w (min_slice)
     WHERE NOT EXISTS (SELECT FROM projections.projection_ranges AS r WHERE r.projection_id = _known.projection_id);
     RETURN _known.projection_id;
 END;

@@ -12,7 +12,8 @@ CREATE OR REPLACE FUNCTION projections.save_offsets_v1(
     p_source_ids text[],
     p_slices smallint[],
     p_seq_nrs bigint[],
-    p_timestamps timestamptz[]
+    p_timestamps timestamptz[],
+    p_handled bigint
 )
 RETURNS void
 LANGUAGE plpgsql
@@ -29,12 +30,17 @@ BEGIN
     END IF;
     UPDATE projections.projection_ranges AS r
     SET
-        horizon = p_horizon, import_id = p_import_id,
-        handled_at = CASE WHEN cardinality(p_source_ids) > 0 THEN clock_timestamp() ELSE r.handled_at END
+        horizon = p_horizon, import_id = p_import_id, handled = r.handled + p_handled,
+        handled_until = greatest(r.handled_until, (SELECT max(t.at) FROM unnest(p_timestamps) AS t (at))),
+        handled_at = CASE WHEN p_handled > 0 THEN clock_timestamp() ELSE r.handled_at END,
+        failures = 0, error = NULL, restarts_at = NULL
     WHERE r.projection_id = p_projection_id AND r.min_slice = p_min_slice AND r.epoch = p_epoch;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the slice range from % is no longer held with epoch %', p_min_slice, p_epoch USING ERRCODE = 'PJ010';
     END IF;
+    -- From here only COMMIT is left. A client that is gone without a word (stopped, cut off) must not keep the row above
+    -- locked, and with it the range from whoever takes over.
+    PERFORM set_config('idle_in_transaction_session_timeout', '10s', TRUE);
     -- Two statements: most sources are known, and updating those alone costs a quarter less than an upsert of all.
     -- The row above is locked, so no other holder of this range comes in between.
     UPDATE projections.source_offsets AS o

@@ -7,7 +7,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     UPDATE projections.projection_ranges AS r
     SET
-        epoch = r.epoch + 1, owner = NULL, lease_until = NULL, horizon = p_from, handled_at = NULL,
+        epoch = r.epoch + 1, owner = NULL, horizon = p_from, handled_at = NULL, handled_until = '1970-01-01T00:00:00Z',
+        failures = 0, error = NULL, restarts_at = NULL,
         import_id = coalesce((SELECT max(i.import_id) FROM projections.imports AS i), 0)
     WHERE r.projection_id = p_projection_id;
     DELETE FROM projections.source_offsets AS o WHERE o.projection_id = p_projection_id;

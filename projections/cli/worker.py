@@ -1,4 +1,4 @@
-"""``projections run``: projections in one process, until they are stopped."""
+"""``projections worker``: projections in one process, until it is stopped."""
 
 from __future__ import annotations
 
@@ -15,34 +15,27 @@ import click
 from journal import NUMBER_OF_SLICES, ConnectionSettings, ProjectionsError
 from journal.drivers import connect, hide_password
 from journal.embedded import database_dsn
-from journal.schema import check_version
 from projections.cli.logs import LogFormat, configure_logs
 from projections.cli.options import dsn_option
 from projections.cli.signals import stopped_by_signals
 from projections.cli.targets import load_projections
-from projections.handlers import AtLeastOnce, Projection, projection_of
-from projections.process import SPARE_CONNECTIONS
+from projections.process import OTHER_CONNECTIONS
 from projections.runner import run as run_projections
 from projections.settings import RunSettings
 
-__all__ = ["run"]
+__all__ = ["worker"]
 
 log = logging.getLogger("projections")
 
 _INTERRUPTED = 130  # what a shell shows for a command that Ctrl-C ended
 _SIGNAL_BASE = 128
-_RANGES = """
-SELECT p.name, count(*) AS ranges FROM projections.projections AS p
-JOIN projections.projection_ranges AS r ON p.projection_id = r.projection_id
-WHERE p.name = ANY($1) GROUP BY p.name
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    ranges: int | None
+    ranges: int
     driver: Literal["asyncpg", "psycopg"]
-    max_connections: int | None
+    max_connections: int
     pgbouncer: bool
     until_caught_up: bool
     take_over: bool
@@ -55,13 +48,17 @@ class _Options:
 @click.option(
     "--ranges",
     type=click.IntRange(1, NUMBER_OF_SLICES),
-    help="Cut the slices of each projection into so many ranges. Default: as before.",
+    default=8,
+    show_default=True,
+    help="Cut the slices of a projection that has never run into so many ranges; `projections rescale` cuts others.",
 )
 @click.option(
     "--until-caught-up", is_flag=True, help="End when all that was appended before the start is handled."
 )
 @click.option(
-    "--take-over", is_flag=True, help="Take ranges that another process holds, without waiting for its lease."
+    "--take-over",
+    is_flag=True,
+    help="Begin with what other workers hold, without waiting for their leases to end.",
 )
 @click.option(
     "--backtracking",
@@ -72,7 +69,11 @@ class _Options:
 )
 @click.option("--driver", type=click.Choice(["asyncpg", "psycopg"]), default="asyncpg", show_default=True)
 @click.option(
-    "--max-connections", type=click.IntRange(1), help="Size of the pool. Default: what the ranges need."
+    "--max-connections",
+    type=click.IntRange(OTHER_CONNECTIONS + 1),
+    default=20,
+    show_default=True,
+    help="Size of the pool. With fewer than ranges + 3, ranges take turns.",
 )
 @click.option(
     "--pgbouncer", is_flag=True, help="Behind PgBouncer in transaction mode: poll only, nothing prepared."
@@ -82,7 +83,7 @@ class _Options:
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
 @click.pass_context
-def run(  # noqa: PLR0917 - click passes all by name
+def worker(  # noqa: PLR0917 - click passes all by name
     context: click.Context,
     /,
     targets: tuple[str, ...],
@@ -94,7 +95,9 @@ def run(  # noqa: PLR0917 - click passes all by name
     **options: Any,
 ) -> None:
     """
-    Run projections in this process.
+    Run projections in this process, together with all other workers on the same database.
+
+    The slice ranges of each projection spread over the workers by themselves, and move when one comes, goes or dies.
 
     MODULE:OBJECT is a class decorated with @projection; MODULE alone, all of them in it. The current directory
     is searched first. Logs go to stderr.
@@ -141,8 +144,9 @@ def _runner() -> asyncio.Runner:
 
 async def _run(dsn: str, definitions: Sequence[Any], options: _Options) -> int:
     stop = asyncio.Event()
-    size = options.max_connections or await _connections_needed(dsn, definitions, options)
-    settings = ConnectionSettings(driver=options.driver, max_connections=size, pgbouncer=options.pgbouncer)
+    settings = ConnectionSettings(
+        driver=options.driver, max_connections=options.max_connections, pgbouncer=options.pgbouncer
+    )
     async with connect(dsn, settings) as database:
         with stopped_by_signals(stop) as received:
             await run_projections(
@@ -159,20 +163,3 @@ async def _run(dsn: str, definitions: Sequence[Any], options: _Options) -> int:
         return 0
     graceful = received.number.name == "SIGTERM" and not options.until_caught_up
     return 0 if graceful else _SIGNAL_BASE + received.number
-
-
-async def _connections_needed(dsn: str, definitions: Sequence[Any], options: _Options) -> int:
-    """What the ranges hold, and some for heartbeats, polls and claims, which must not wait for a range to end."""
-    projections = [projection_of(definition) for definition in definitions]
-    settings = ConnectionSettings(driver=options.driver, max_connections=1, pgbouncer=options.pgbouncer)
-    async with connect(dsn, settings) as database, database.session() as session:
-        await check_version(session)
-        rows = await session.fetch(_RANGES, [projection.name for projection in projections])
-    before = {row["name"]: int(row["ranges"]) for row in rows}
-    held = sum((options.ranges or before.get(p.name, 1)) * _held_by_range(p) for p in projections)
-    return held + 2 * len(projections) + 2 + SPARE_CONNECTIONS
-
-
-def _held_by_range(projection: Projection) -> int:
-    delivery = projection.delivery
-    return 1 + delivery.concurrency if isinstance(delivery, AtLeastOnce) else 1

@@ -1,4 +1,4 @@
-"""`projections run` as a user runs it: a process, its log, its exit code, and signals at told points."""
+"""`projections worker` as a user runs it: a process, its log, its exit code, and signals at told points."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def gate(dsn: str) -> Iterator[None]:
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 def test_until_caught_up_handles_everything_once_and_exits_0(app: Path, filled: str, driver: str) -> None:
     result = projections(
-        "run", "app:Delays", "--dsn", filled, "--until-caught-up", "--driver", driver, cwd=app
+        "worker", "app:Delays", "--dsn", filled, "--until-caught-up", "--driver", driver, cwd=app
     )
 
     assert (result.returncode, result.stdout, seen(filled)) == (0, "", 100)
@@ -75,19 +75,19 @@ def test_until_caught_up_handles_everything_once_and_exits_0(app: Path, filled: 
 
 
 def test_a_module_alone_names_all_projections_in_it(app: Path, filled: str) -> None:
-    result = projections("run", "app", "--dsn", filled, "--until-caught-up", cwd=app)
+    result = projections("worker", "app", "--dsn", filled, "--until-caught-up", cwd=app)
 
     assert (result.returncode, seen(filled, "delays"), seen(filled, "gated")) == (0, 100, 100)
 
 
 def test_naming_a_projection_twice_runs_it_once(app: Path, filled: str) -> None:
-    result = projections("run", "app", "app:Delays", "--dsn", filled, "--until-caught-up", cwd=app)
+    result = projections("worker", "app", "app:Delays", "--dsn", filled, "--until-caught-up", cwd=app)
 
     assert (result.returncode, seen(filled)) == (0, 100)
 
 
 def test_the_pool_suffices_for_all_ranges(app: Path, filled: str) -> None:
-    result = projections("run", "app:Delays", "--dsn", filled, "--ranges", "25", "--until-caught-up", cwd=app)
+    result = projections("worker", "app:Delays", "--dsn", filled, "--ranges", "25", "--until-caught-up", cwd=app)
 
     assert (result.returncode, seen(filled)) == (0, 100)
     assert "connections of the pool" not in result.stderr
@@ -95,7 +95,7 @@ def test_the_pool_suffices_for_all_ranges(app: Path, filled: str) -> None:
 
 def test_json_logs_are_one_object_a_line_with_an_action(app: Path, filled: str) -> None:
     result = projections(
-        "run", "app:Delays", "--dsn", filled, "--until-caught-up", "--log-format", "json", cwd=app
+        "worker", "app:Delays", "--dsn", filled, "--until-caught-up", "--log-format", "json", cwd=app
     )
 
     lines = [json.loads(line) for line in result.stderr.splitlines()]
@@ -105,7 +105,7 @@ def test_json_logs_are_one_object_a_line_with_an_action(app: Path, filled: str) 
 
 
 def test_text_logs_name_time_level_and_action(app: Path, filled: str) -> None:
-    result = projections("run", "app:Delays", "--dsn", filled, "--until-caught-up", cwd=app)
+    result = projections("worker", "app:Delays", "--dsn", filled, "--until-caught-up", cwd=app)
 
     assert result.stderr.splitlines()[0].endswith(" INFO    started: delays: slices 0-1023 started")
 
@@ -137,7 +137,7 @@ def test_a_second_signal_ends_at_once_and_nothing_is_lost_or_done_twice(
 
         assert run.end() == -number
 
-    again = projections("run", "app:Gated", "--dsn", filled, "--until-caught-up", "--take-over", cwd=app)
+    again = projections("worker", "app:Gated", "--dsn", filled, "--until-caught-up", "--take-over", cwd=app)
     assert (again.returncode, seen(filled, "gated")) == (0, 100)
 
 
@@ -150,7 +150,7 @@ def test_ctrl_c_in_the_middle_loses_nothing(app: Path, filled: str, events: int)
 
         assert run.end() == 130
     assert owners(filled) == [(None,)]
-    again = projections("run", "app:Gated", "--dsn", filled, "--until-caught-up", cwd=app)
+    again = projections("worker", "app:Gated", "--dsn", filled, "--until-caught-up", cwd=app)
     assert (again.returncode, seen(filled, "gated")) == (0, 100)
 
 
@@ -189,7 +189,7 @@ def test_ranges_are_taken_over_when_asked(app: Path, filled: str) -> None:
         first.until("started")
 
         second = projections(
-            "run", "app:Delays", "--dsn", filled, "--until-caught-up", "--take-over", cwd=app
+            "worker", "app:Delays", "--dsn", filled, "--until-caught-up", "--take-over", cwd=app
         )
 
         assert second.returncode == 0
@@ -211,7 +211,7 @@ def test_ranges_are_taken_over_when_asked(app: Path, filled: str) -> None:
     ],
 )
 def test_a_wrong_target_is_told(app: Path, target: str, message: str) -> None:
-    result = projections("run", target, "--dsn", "postgresql:///none", cwd=app)
+    result = projections("worker", target, "--dsn", "postgresql:///none", cwd=app)
 
     assert result.returncode == 2
     assert message in result.stderr
@@ -232,7 +232,7 @@ def test_a_wrong_target_is_told(app: Path, target: str, message: str) -> None:
 def test_a_module_that_can_not_be_imported_is_told(tmp_path: Path, code: str, message: str) -> None:
     (tmp_path / "broken.py").write_text(code)
 
-    result = projections("run", "broken", "--dsn", "postgresql:///none", cwd=tmp_path)
+    result = projections("worker", "broken", "--dsn", "postgresql:///none", cwd=tmp_path)
 
     assert result.returncode == 1
     assert result.stderr.startswith(message)
@@ -243,7 +243,7 @@ def test_a_wrong_handler_is_told_with_its_fault(tmp_path: Path) -> None:
     wrong = APP.replace("async def landed", "def landed").replace("await ", "")
     (tmp_path / "app.py").write_text(wrong)
 
-    result = projections("run", "app", "--dsn", "postgresql:///none", cwd=tmp_path)
+    result = projections("worker", "app", "--dsn", "postgresql:///none", cwd=tmp_path)
 
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (
@@ -253,7 +253,7 @@ def test_a_wrong_handler_is_told_with_its_fault(tmp_path: Path) -> None:
 
 
 def test_json_logs_give_the_reason_of_a_failed_start_too(app: Path, empty_dsn: str) -> None:
-    result = projections("run", "app", "--dsn", empty_dsn, "--log-format", "json", cwd=app)
+    result = projections("worker", "app", "--dsn", empty_dsn, "--log-format", "json", cwd=app)
 
     assert result.returncode == 1
     line = json.loads(result.stderr)
@@ -264,7 +264,7 @@ def test_an_entity_type_without_events_is_told_and_allowed(app: Path, dsn: str) 
     with connect_sync(dsn) as connection:
         connection.execute(SEEN)
 
-    result = projections("run", "app:Delays", "--dsn", dsn, "--until-caught-up", cwd=app)
+    result = projections("worker", "app:Delays", "--dsn", dsn, "--until-caught-up", cwd=app)
 
     assert result.returncode == 0
     assert (
@@ -274,6 +274,6 @@ def test_an_entity_type_without_events_is_told_and_allowed(app: Path, dsn: str) 
 
 
 def test_help_tells_the_exit_codes() -> None:
-    result = projections("run", "--help")
+    result = projections("worker", "--help")
 
     assert [code for code in ("0", "1", "2", "130", "143") if f"\n    {code} " not in result.stdout] == []

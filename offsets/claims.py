@@ -1,0 +1,222 @@
+"""
+Which worker holds which range, in the database: heartbeats, assignment, and cutting the slices anew.
+
+A range has an owner, who holds it while its lease runs, and a worker that it is assigned to, who is to hold it. The
+owner gives up what is assigned to another; whoever a free range is assigned to claims it with its next heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from journal import OwnedSession, Session, SliceRange
+from offsets.assignment import assign
+from offsets.store import Claim
+
+_HEARTBEAT = "SELECT * FROM projections.heartbeat_v1($1, $2, $3, $4, $5, $6)"
+_LEAVE = "SELECT projections.leave_v1($1)"
+_TAKE_OVER = "SELECT projections.take_over_v1($1, $2)"
+_SET_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
+_ASSIGN = "SELECT projections.assign_ranges_v1($1, $2, $3)"
+# Statements after the lock must see what was committed while it was waited for.
+_READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+_LOCK = "SELECT FROM projections.projections WHERE projection_id = $1 FOR NO KEY UPDATE"
+_MEMBERS = """
+SELECT owner FROM projections.workers
+WHERE $1 = ANY(projection_ids) AND lease_until > clock_timestamp() AND NOT leaving ORDER BY joined_at, owner
+"""
+_RANGES = """
+SELECT
+    r.min_slice, r.max_slice, r.epoch, r.owner, r.assigned_to, r.claimed_at, r.horizon, r.handled_until,
+    r.handled_at, r.handled, r.failures, r.error, r.restarts_at,
+    w.lease_until, coalesce(w.lease_until > clock_timestamp(), FALSE) AS alive
+FROM projections.projection_ranges AS r LEFT JOIN projections.workers AS w ON r.owner = w.owner
+WHERE r.projection_id = $1 ORDER BY r.min_slice
+"""
+_WORKERS = """
+SELECT
+    w.owner, w.host, w.pid, w.joined_at, w.lease_until, w.lease_until > clock_timestamp() AS alive, w.leaving,
+    ARRAY(SELECT p.name FROM projections.projections AS p
+          WHERE p.projection_id = ANY(w.projection_ids) ORDER BY p.name) AS projections,
+    count(r.min_slice) AS ranges, coalesce(sum(r.max_slice - r.min_slice + 1), 0)::integer AS slices
+FROM projections.workers AS w LEFT JOIN projections.projection_ranges AS r ON w.owner = r.owner
+GROUP BY w.owner ORDER BY w.joined_at, w.owner
+"""
+
+
+class Worker(NamedTuple):
+    """
+    A process that runs projections, as the others know it.
+
+    Args:
+        owner: Its name, unique over all time.
+        host: The machine.
+        pid: The process there.
+    """
+
+    owner: str
+    host: str
+    pid: int
+
+
+class Held(NamedTuple):
+    """A range that a worker owns."""
+
+    claim: Claim
+    kept: bool
+    """Whether it is assigned to its owner, or to be given up."""
+    taken_from: str | None
+    """The dead owner that this heartbeat has taken it from."""
+
+
+class Heartbeat(NamedTuple):
+    """What a worker is told of one of its projections."""
+
+    projection_id: int
+    paused: bool
+    decided: bool
+    """Whether somebody has decided about a parked source."""
+    uneven: bool
+    """Whether the ranges are to be assigned anew."""
+    awaited: int
+    """How many ranges are assigned to it, and still another's."""
+    others_horizon: datetime | None
+    """The oldest horizon among the ranges that it does not own; None when it owns all."""
+    held: list[Held]
+
+
+class RangeStatus(NamedTuple):
+    """A slice range as the database has it."""
+
+    slices: SliceRange
+    epoch: int
+    owner: str | None
+    assigned_to: str | None
+    claimed_at: datetime | None
+    horizon: datetime
+    handled_until: datetime
+    """The newest timestamp of an event that was handled."""
+    handled_at: datetime | None
+    """When the last batch was committed."""
+    handled: int
+    """Events handled since the projection was made; exact over all ranges, for a cut leaves it to one of the parts."""
+    failures: int
+    """Failures in a row."""
+    error: str | None
+    restarts_at: datetime | None
+    lease_until: datetime | None
+    alive: bool
+    """Whether it is owned, and the lease runs."""
+
+
+class WorkerStatus(NamedTuple):
+    """A worker as the database has it."""
+
+    owner: str
+    host: str
+    pid: int
+    joined_at: datetime
+    lease_until: datetime
+    alive: bool
+    leaving: bool
+    projections: list[str]
+    ranges: int
+    slices: int
+
+
+async def heartbeat(
+    session: Session,
+    worker: Worker,
+    lease: timedelta,
+    projection_ids: Sequence[int],
+    *,
+    leaving: bool = False,
+) -> list[Heartbeat]:
+    """
+    Say that a worker is alive, and claim what is assigned to it and free.
+
+    Args:
+        session: Outside a transaction.
+        worker: Who.
+        lease: How long it counts as alive without another heartbeat.
+        projection_ids: What it runs.
+        leaving: It takes nothing new, and what it has is assigned to others.
+    """
+    rows = await session.fetch(_HEARTBEAT, *worker, lease, list(projection_ids), leaving)
+    columns = ("min_slices", "max_slices", "epochs", "horizons", "import_ids", "kept", "taken_from")
+    return [
+        Heartbeat(
+            row["projection_id"], row["paused"], row["decided"], row["uneven"], row["awaited"], row["others_horizon"],
+            [
+                Held(Claim(row["projection_id"], SliceRange(first, last), *claimed), kept, taken_from)
+                for first, last, *claimed, kept, taken_from in zip(*(row[c] or () for c in columns), strict=True)
+            ],
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+async def leave(session: Session, owner: str) -> None:
+    """End a worker: whatever it still owns is free."""
+    await session.execute(_LEAVE, owner)
+
+
+async def take_over(session: Session, owner: str, projection_ids: Sequence[int]) -> None:
+    """Take projections from whoever runs them, alive or not."""
+    await session.execute(_TAKE_OVER, owner, list(projection_ids))
+
+
+async def assign_ranges(session: OwnedSession, projection_id: int) -> None:
+    """Assign the ranges of a projection to the workers that are alive: evenly, and moving as few as can be."""
+    async with _locked(session, projection_id):
+        await _assign(session, projection_id)
+
+
+async def set_ranges(session: OwnedSession, projection_id: int, ranges: Sequence[SliceRange]) -> None:
+    """Cut the slices anew, keeping progress; every present owner loses its claim if anything changes."""
+    async with _locked(session, projection_id):
+        await session.execute(_SET_RANGES, projection_id, [r.min_slice for r in ranges])
+        await _assign(session, projection_id)
+
+
+@asynccontextmanager
+async def _locked(session: OwnedSession, projection_id: int) -> AsyncIterator[None]:
+    """One that assigns at a time, so that the second sees what the first has assigned."""
+    await session.begin()
+    try:
+        await session.execute(_READ_COMMITTED)
+        await session.execute(_LOCK, projection_id)
+        yield
+        await session.commit()
+    finally:
+        await session.rollback()
+
+
+async def _assign(session: Session, projection_id: int) -> None:
+    ranges = await read_ranges(session, projection_id)
+    workers = [row["owner"] for row in await session.fetch(_MEMBERS, projection_id)]
+    if workers:  # so that of many projections with one range each, not all go to one worker
+        first = projection_id % len(workers)
+        workers = workers[first:] + workers[:first]
+    before = [r.assigned_to for r in ranges]
+    changed = [
+        (r.slices.min_slice, to)
+        for r, to in zip(ranges, assign(before, workers), strict=True)
+        if r.assigned_to != to
+    ]
+    if changed:
+        await session.execute(_ASSIGN, projection_id, *map(list, zip(*changed, strict=True)))
+
+
+async def read_ranges(session: Session, projection_id: int) -> list[RangeStatus]:
+    """The ranges of a projection, in order."""
+    rows = (tuple(row.values()) for row in await session.fetch(_RANGES, projection_id))
+    return [RangeStatus(SliceRange(first, last), *rest) for first, last, *rest in rows]
+
+
+async def workers(session: Session) -> list[WorkerStatus]:
+    """The workers that are alive, and those that were in the last hour, in the order in which they joined."""
+    return [WorkerStatus(*row.values()) for row in await session.fetch(_WORKERS)]

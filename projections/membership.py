@@ -1,0 +1,154 @@
+"""
+A process among the others that run the same projections: it says that it is alive, and learns what is its own.
+
+The database is what all agree on: each heartbeat returns the ranges that this process owns, and whoever finds them
+unevenly assigned assigns them anew. Nothing is negotiated between processes, and nothing depends on their clocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import offsets
+from journal import KeptSession, ProjectionsError
+from projections.process import Process
+from projections.ranges import Ranges
+
+log = logging.getLogger("projections")
+
+_SOON = 0.05
+"""Seconds to the next heartbeat while a range is to come from another worker."""
+
+
+class Membership:
+    """
+    Takes part, from joining to leaving.
+
+    Args:
+        process: The process.
+        projections: What it runs.
+    """
+
+    def __init__(self, process: Process, projections: Sequence[Ranges]) -> None:
+        self._process = process
+        self._settings = process.settings
+        self._ranges = {ranges.projection_id: ranges for ranges in projections}
+        self._session = KeptSession(process.database.session)
+        self._alive_at = asyncio.get_running_loop().time()
+        self._failures = 0
+        self._idle = False
+
+    async def run(self, until: datetime | None) -> None:
+        """
+        Take part until the process stops, or until everything before a time is handled; then finish what is at hand.
+
+        Args:
+            until: The time.
+        """
+        try:
+            while not self._done(until):
+                soon = await self._beat(leaving=False)
+                await self._wait(until, _SOON if soon else self._settings.heartbeat.total_seconds())
+            await self._leave()
+        finally:
+            with suppress(ProjectionsError):
+                await offsets.leave(await self._session.get(), self._process.worker.owner)
+            with suppress(ProjectionsError):
+                await self._session.close()
+
+    def _done(self, until: datetime | None) -> bool:
+        if self._process.stop.is_set():
+            return True
+        return until is not None and all(ranges.caught_up(until) for ranges in self._ranges.values())
+
+    async def _leave(self) -> None:
+        """Have the ranges assigned to others while the last batches end: they begin as soon as each is released."""
+        await self._beat(leaving=True)
+        for ranges in self._ranges.values():
+            ranges.stop()
+        while not all(ranges.idle for ranges in self._ranges.values()):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._process.changed.wait(), self._settings.heartbeat.total_seconds())
+            self._process.changed.clear()
+            await self._beat(leaving=True)
+
+    async def _beat(self, *, leaving: bool) -> bool:
+        """Send a heartbeat and do what it says; whether another should follow soon."""
+        try:
+            # A network that is cut says nothing: a heartbeat without an answer must end before the lease does.
+            async with asyncio.timeout(self._settings.lease.total_seconds() / 2):
+                return await self._try(leaving=leaving)
+        except (ProjectionsError, TimeoutError) as error:
+            self._failed(error)
+            # Closing may wait for a network that is cut, too.
+            with suppress(ProjectionsError, TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._session.close()
+            return False
+
+    async def _try(self, *, leaving: bool) -> bool:
+        loop, session, soon = asyncio.get_running_loop(), await self._session.get(), False
+        sent_at = loop.time()
+        told = await offsets.heartbeat(
+            session, self._process.worker, self._settings.lease, list(self._ranges), leaving=leaving
+        )
+        self._alive_at, self._failures = sent_at, 0
+        for heartbeat in told:
+            self._ranges[heartbeat.projection_id].told(heartbeat)
+            if heartbeat.uneven:
+                await offsets.assign_ranges(session, heartbeat.projection_id)
+            soon = soon or heartbeat.uneven or heartbeat.awaited > 0
+        self._tell_whether_idle(idle=not soon and not any(heartbeat.held for heartbeat in told))
+        return soon
+
+    def _tell_whether_idle(self, *, idle: bool) -> None:
+        if idle and not self._idle:
+            log.info(
+                "no range is left for this worker: there are more workers than ranges",
+                extra={"action": "idle"},
+            )
+        self._idle = idle
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        log.warning("heartbeat: %s", str(error) or "no answer", extra={"action": "heartbeat_failed"})
+        if asyncio.get_running_loop().time() - self._alive_at > self._settings.lease.total_seconds():
+            # Others may run the ranges by now. What is in flight here could not be committed; effects outside the
+            # database could happen twice.
+            for ranges in self._ranges.values():
+                ranges.drop()
+
+    async def _wait(self, until: datetime | None, seconds: float) -> None:
+        """Wait for the next heartbeat, but no longer than until there is something to do."""
+        if self._failures:
+            seconds = max(seconds, self._settings.restart.delay(self._failures).total_seconds())
+        stop, changed = self._process.stop, self._process.changed
+        waiting = [asyncio.create_task(stop.wait()), asyncio.create_task(changed.wait())]
+        try:
+            if until is None:
+                await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await self._wait_until_caught_up(until, waiting, seconds)
+        finally:
+            for task in waiting:
+                task.cancel()
+        changed.clear()
+
+    async def _wait_until_caught_up(
+        self, until: datetime, waiting: Sequence[asyncio.Task[Any]], seconds: float
+    ) -> None:
+        end = asyncio.get_running_loop().time() + seconds
+        while not self._done(until) and not any(task.done() for task in waiting):
+            left = end - asyncio.get_running_loop().time()
+            if left <= 0:
+                break
+            await asyncio.wait(waiting, timeout=min(left, 0.01), return_when=asyncio.FIRST_COMPLETED)
+        for ranges in self._ranges.values():
+            if ranges.caught_up_here(until) and not ranges.caught_up(until):
+                with suppress(ProjectionsError):
+                    await ranges.save_horizons()  # another may wait for the end, too

@@ -1,0 +1,98 @@
+-- Says that a worker is alive, claims the ranges that are assigned to it and free, and returns what is its own: for each
+-- of its projections one row. Nothing but this row is needed to know what to run, so a lost answer does no harm.
+--
+-- A range is free when it has no owner, or one whose lease has ended. A new epoch makes everything that an earlier owner
+-- still tries to commit fail. A row that a transaction holds locked is left for the next heartbeat.
+CREATE OR REPLACE FUNCTION projections.heartbeat_v1(
+    p_owner text, p_host text, p_pid integer, p_lease interval, p_projection_ids integer[], p_leaving boolean
+)
+RETURNS TABLE (
+    projection_id integer,
+    paused boolean,
+    -- Whether somebody has decided about a parked source.
+    decided boolean,
+    -- Whether the ranges are to be assigned anew: some to nobody alive, or not evenly.
+    uneven boolean,
+    -- How many ranges are assigned to this worker and still another's.
+    awaited bigint,
+    -- The oldest horizon among the ranges of others, NULL when there are none.
+    others_horizon timestamptz,
+    min_slices smallint[],
+    max_slices smallint[],
+    epochs bigint[],
+    horizons timestamptz[],
+    import_ids bigint[],
+    -- For each, whether it is assigned to this worker: else it is to be given up.
+    kept boolean[],
+    -- For each, the dead owner that it was taken from by this heartbeat, or NULL.
+    taken_from text[]
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _now CONSTANT timestamptz := clock_timestamp();
+    _claimed jsonb;
+BEGIN
+    INSERT INTO projections.workers AS w (owner, host, pid, projection_ids, lease_until, leaving)
+    VALUES (p_owner, p_host, p_pid, p_projection_ids, _now + p_lease, p_leaving)
+    ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until, leaving = excluded.leaving;
+
+    WITH free AS (
+        SELECT r.projection_id, r.min_slice, r.owner
+        FROM projections.projection_ranges AS r
+        WHERE NOT p_leaving
+        AND r.projection_id = ANY(p_projection_ids)
+        AND r.assigned_to = p_owner
+        AND r.owner IS DISTINCT FROM p_owner
+        AND NOT EXISTS (SELECT FROM projections.workers AS w WHERE w.owner = r.owner AND w.lease_until > _now)
+        FOR UPDATE SKIP LOCKED
+    ), claimed AS (
+        UPDATE projections.projection_ranges AS r
+        SET epoch = r.epoch + 1, owner = p_owner, claimed_at = _now
+        FROM free AS f
+        WHERE r.projection_id = f.projection_id AND r.min_slice = f.min_slice
+        RETURNING r.projection_id, r.min_slice, f.owner AS taken_from
+    )
+    SELECT jsonb_object_agg(format('%s/%s', c.projection_id, c.min_slice), c.taken_from) INTO _claimed FROM claimed AS c;
+
+    RETURN QUERY
+    SELECT
+        p.projection_id, p.paused,
+        EXISTS (
+            SELECT FROM projections.parked_sources AS k
+            WHERE k.projection_id = p.projection_id AND k.decision <> 'waiting'
+        ),
+        coalesce(e.uneven, FALSE), r.awaited, r.others_horizon,
+        r.min_slices, r.max_slices, r.epochs, r.horizons, r.import_ids, r.kept, r.taken_from
+    FROM projections.projections AS p
+    CROSS JOIN LATERAL (
+        SELECT
+            count(*) FILTER (WHERE r.assigned_to = p_owner AND r.owner IS DISTINCT FROM p_owner) AS awaited,
+            min(r.horizon) FILTER (WHERE r.owner IS DISTINCT FROM p_owner) AS others_horizon,
+            array_agg(r.min_slice) FILTER (WHERE r.owner = p_owner) AS min_slices,
+            array_agg(r.max_slice) FILTER (WHERE r.owner = p_owner) AS max_slices,
+            array_agg(r.epoch) FILTER (WHERE r.owner = p_owner) AS epochs,
+            array_agg(r.horizon) FILTER (WHERE r.owner = p_owner) AS horizons,
+            array_agg(r.import_id) FILTER (WHERE r.owner = p_owner) AS import_ids,
+            array_agg(r.assigned_to IS NOT DISTINCT FROM p_owner) FILTER (WHERE r.owner = p_owner) AS kept,
+            array_agg(_claimed ->> format('%s/%s', r.projection_id, r.min_slice)) FILTER (WHERE r.owner = p_owner)
+            AS taken_from
+        FROM projections.projection_ranges AS r WHERE r.projection_id = p.projection_id
+    ) AS r
+    CROSS JOIN LATERAL (
+        SELECT max(m.ranges) - min(m.ranges) > 1 OR sum(m.ranges) < (
+            SELECT count(*) FROM projections.projection_ranges AS r WHERE r.projection_id = p.projection_id
+        ) AS uneven
+        FROM (
+            SELECT w.owner, (
+                SELECT count(*) FROM projections.projection_ranges AS r
+                WHERE r.projection_id = p.projection_id AND r.assigned_to = w.owner
+            ) AS ranges
+            FROM projections.workers AS w
+            WHERE p.projection_id = ANY(w.projection_ids) AND w.lease_until > _now AND NOT w.leaving
+        ) AS m
+    ) AS e
+    WHERE p.projection_id = ANY(p_projection_ids);
+END;
+$$;

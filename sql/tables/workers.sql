@@ -1,0 +1,12 @@
+-- The processes that run projections. One that has not been heard of until its lease ends is gone, and the ranges that
+-- it owns are free; all times are this database's.
+CREATE TABLE IF NOT EXISTS projections.workers (
+    owner text PRIMARY KEY,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    projection_ids integer[] NOT NULL,
+    joined_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    lease_until timestamptz NOT NULL,
+    -- It finishes its batches and takes nothing new.
+    leaving boolean NOT NULL DEFAULT FALSE
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
