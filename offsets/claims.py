@@ -202,11 +202,9 @@ async def _assign(session: Session, projection_id: int) -> None:
         first = projection_id % len(workers)
         workers = workers[first:] + workers[:first]
     before = [r.assigned_to for r in ranges]
-    changed = [
-        (r.slices.min_slice, to)
-        for r, to in zip(ranges, assign(before, workers), strict=True)
-        if r.assigned_to != to
-    ]
+    sizes = [r.slices.max_slice - r.slices.min_slice + 1 for r in ranges]
+    after = assign(before, workers, sizes)
+    changed = [(r.slices.min_slice, to) for r, to in zip(ranges, after, strict=True) if r.assigned_to != to]
     if changed:
         await session.execute(_ASSIGN, projection_id, *map(list, zip(*changed, strict=True)))
 
