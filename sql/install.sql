@@ -49,6 +49,7 @@
 \ir functions/offsets/evict_offsets_v1.sql
 \ir functions/offsets/set_offset_v1.sql
 \ir functions/offsets/park_source_v1.sql
+\ir functions/monitoring/slice_lag_v1.sql
 \ir versions.sql
 \ir privileges/public.sql
 \ir privileges/projections_reader.sql

@@ -32,6 +32,7 @@ BEGIN
         projections.predecessors_v1,
         projections.poll_writers_v1,
         projections.writers_in_flight_v1,
+        projections.slice_lag_v1,
         projections.read_offsets_v1,
         projections.missing_partitions_v1,
         projections.notify_appended_v1,

@@ -1,0 +1,69 @@
+"""Everything that a monitor shows, in one look at the database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import offsets
+from journal import Session
+from projections.monitoring.lag import ProjectionLag, projection_lag
+
+_NOW = "SELECT clock_timestamp()"
+_WRITERS = "SELECT pid, application_name, started_at, age FROM projections.writers_in_flight_v1()"
+
+
+class OpenWriter(NamedTuple):
+    """A transaction that has appended and not ended: no horizon passes what it may still commit."""
+
+    pid: int | None
+    """None for a prepared transaction."""
+    application_name: str | None
+    """None also where the role that asks may not see it (see ``pg_read_all_stats``)."""
+    started_at: datetime | None
+    age: float
+    """Seconds since it began; 0 where that is not known."""
+
+
+class Snapshot(NamedTuple):
+    """How all projections are doing."""
+
+    at: datetime
+    """The database's time."""
+    projections: list[ProjectionLag]
+    workers: list[offsets.WorkerStatus]
+    writers: list[OpenWriter]
+    """Transactions that hold the horizon back, the oldest first."""
+
+
+async def snapshot(session: Session, names: Sequence[str] | None = None) -> Snapshot:
+    """
+    How projections are doing, and who runs them.
+
+    Args:
+        session: Where; inside or outside of a transaction.
+        names: Which projections; None for all that have run on this database.
+
+    Raises:
+        UnknownProjection: One of them has not run.
+    """
+    at: datetime = await session.fetchval(_NOW)
+    found = await offsets.names(session) if names is None else names
+    return Snapshot(
+        at,
+        [await projection_lag(session, name) for name in found],
+        await offsets.workers(session),
+        await open_writers(session),
+    )
+
+
+async def open_writers(session: Session) -> list[OpenWriter]:
+    """The transactions that have appended and not ended, the oldest first."""
+    return [
+        OpenWriter(
+            row["pid"], row["application_name"], row["started_at"],
+            0.0 if row["age"] is None else max(row["age"].total_seconds(), 0.0),
+        )
+        for row in await session.fetch(_WRITERS)
+    ]  # fmt: skip
