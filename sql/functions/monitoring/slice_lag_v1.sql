@@ -39,7 +39,7 @@ BEGIN
         )) AS since
         FROM projections.projection_ranges AS r WHERE r.projection_id = p_projection_id
     ) AS r
-    CROSS JOIN LATERAL generate_series(r.min_slice, r.max_slice) AS s (slice)
+    CROSS JOIN LATERAL generate_series(r.min_slice::integer, r.max_slice::integer) AS s (slice)
     LEFT JOIN (
         SELECT DISTINCT k.slice FROM projections.parked_sources AS k WHERE k.projection_id = p_projection_id
     ) AS k ON s.slice = k.slice;
