@@ -37,7 +37,9 @@ class AtLeastOncePipeline(Pipeline):
         size = min(self._delivery.after, self._projection.batch_size)
         for start in range(0, len(envelopes), size):
             chunk = [e for e in envelopes[start : start + size] if e.source_id not in self._state.parked]
-            await self._handle_chunk(session, chunk)
+            if chunk:
+                with self._telling(chunk):
+                    await self._handle_chunk(session, chunk)
 
     async def _handle_chunk(self, session: OwnedSession, chunk: Sequence[EventEnvelope]) -> None:
         work = asyncio.create_task(self._work(chunk))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 from journal import EventEnvelope, SliceRange
+
+log = logging.getLogger("projections")
 
 
 class StatusObserver:
@@ -23,6 +27,12 @@ class StatusObserver:
     def failed(self, name: str, slices: SliceRange, error: BaseException) -> None:
         """A range has failed; it restarts after a pause."""
 
+    def batch_started(self, name: str, slices: SliceRange, envelopes: Sequence[EventEnvelope]) -> None:
+        """Handlers are about to be called for a batch; a range has one at a time, begun and ended in one task."""
+
+    def batch_ended(self, name: str, slices: SliceRange, error: BaseException | None) -> None:
+        """A batch has committed; or an error has rolled it back, and recovery decides about its events."""
+
     def handled(self, name: str, slices: SliceRange, envelopes: Sequence[EventEnvelope]) -> None:
         """Events have been handled and committed."""
 
@@ -37,3 +47,29 @@ class StatusObserver:
 
     def progressed(self, name: str, slices: SliceRange, horizon: datetime) -> None:
         """The settled horizon was stored: everything before it is handled."""
+
+
+class CombinedObserver(StatusObserver):
+    """
+    Tells several observers, in their order; the mistakes of one are logged, and the others are told all the same.
+
+    Args:
+        observers: Whom.
+    """
+
+    def __init__(self, observers: Iterable[StatusObserver]) -> None:
+        self._observers = list(observers)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_"):
+            return object.__getattribute__(self, name)
+        hooks = [getattr(observer, name) for observer in self._observers]
+
+        def call(*args: Any) -> None:
+            for hook in hooks:
+                try:
+                    hook(*args)
+                except Exception:
+                    log.exception("observer: %s", name, extra={"action": "observer_failed"})
+
+        return call

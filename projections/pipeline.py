@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 
 from journal import DatabaseError, EventEnvelope, OwnedSession
@@ -113,7 +113,8 @@ class Pipeline:
             await self._store.advance_parked_in_tx(session, last.source_id, last.seq_nr + 1)
             await self._dispatcher.handle(session, envelopes)
 
-        await self._in_transaction(session, envelopes, work)
+        with self._telling(envelopes):
+            await self._in_transaction(session, envelopes, work)
         self._observer.handled(self._projection.name, self._store.claim.slices, envelopes)
 
     async def unpark(self, session: OwnedSession, source_id: str) -> None:
@@ -122,8 +123,21 @@ class Pipeline:
         self._state.parked.pop(source_id, None)
 
     async def _commit(self, session: OwnedSession, batch: Sequence[EventEnvelope]) -> None:
-        await self._in_transaction(session, batch, lambda: self._dispatcher.handle(session, batch))
+        with self._telling(batch):
+            await self._in_transaction(session, batch, lambda: self._dispatcher.handle(session, batch))
         self._observer.handled(self._projection.name, self._store.claim.slices, batch)
+
+    @contextmanager
+    def _telling(self, envelopes: Sequence[EventEnvelope]) -> Iterator[None]:
+        """Tell when a batch begins, and how it ends."""
+        name, slices = self._projection.name, self._store.claim.slices
+        self._observer.batch_started(name, slices, envelopes)
+        try:
+            yield
+        except BaseException as error:
+            self._observer.batch_ended(name, slices, error)
+            raise
+        self._observer.batch_ended(name, slices, None)
 
     async def _in_transaction(
         self, session: OwnedSession, handled: Sequence[EventEnvelope], work: Callable[[], Awaitable[None]]
