@@ -1,12 +1,14 @@
-"""``projections worker``: projections in one process, until it is stopped."""
+"""``projections worker``: projections in one process, or in several under a supervisor, until it is stopped."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib import import_module
 from typing import Any, Literal
 
@@ -15,9 +17,11 @@ import click
 from journal import NUMBER_OF_SLICES, ConnectionSettings, ProjectionsError
 from journal.drivers import connect, hide_password
 from journal.embedded import database_dsn
+from journal.schema import check_version
 from projections.cli.logs import LogFormat, configure_logs
 from projections.cli.options import dsn_option
 from projections.cli.signals import stopped_by_signals
+from projections.cli.supervisor import Asked, heard_from_supervisor, supervise, tagged_logs
 from projections.cli.targets import load_projections
 from projections.process import OTHER_CONNECTIONS
 from projections.runner import run as run_projections
@@ -29,6 +33,9 @@ log = logging.getLogger("projections")
 
 _INTERRUPTED = 130  # what a shell shows for a command that Ctrl-C ended
 _SIGNAL_BASE = 128
+_ABORT_AFTER = timedelta(minutes=5)  # a loop that has not turned for so long will hardly turn again
+_GRACE = timedelta(seconds=10)  # to finish the batch at hand when the supervisor is gone
+_NOT_HANDED_DOWN = frozenset({"processes", "dsn", "take_over"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,15 @@ class _Options:
     pgbouncer: bool
     until_caught_up: bool
     take_over: bool
+    processes: int
+    supervised: bool
     settings: RunSettings
+
+    @property
+    def connections(self) -> ConnectionSettings:
+        return ConnectionSettings(
+            driver=self.driver, max_connections=self.max_connections, pgbouncer=self.pgbouncer
+        )
 
 
 @click.command()
@@ -53,12 +68,36 @@ class _Options:
     help="Cut the slices of a projection that has never run into so many ranges; `projections rescale` cuts others.",
 )
 @click.option(
+    "--processes",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Start so many processes, and start again those that die: one for each core that it may use.",
+)
+@click.option("--supervised", is_flag=True, hidden=True)  # one of --processes
+@click.option(
     "--until-caught-up", is_flag=True, help="End when all that was appended before the start is handled."
 )
 @click.option(
     "--take-over",
     is_flag=True,
     help="Begin with what other workers hold, without waiting for their leases to end.",
+)
+@click.option(
+    "--lease",
+    type=click.FloatRange(1),
+    default=10,
+    show_default=True,
+    metavar="SECONDS",
+    help="Others take over the ranges of a worker that has died, or that the network has cut off, after so long.",
+)
+@click.option(
+    "--handler-timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="A call of a handler that takes longer is cancelled, and has failed.",
 )
 @click.option(
     "--backtracking",
@@ -89,6 +128,8 @@ def worker(  # noqa: PLR0917 - click passes all by name
     targets: tuple[str, ...],
     dsn: str | None,
     backtracking: Literal["writer-lock", "interval"],
+    lease: float,
+    handler_timeout: float,
     log_format: LogFormat,
     log_level: str,
     pgbouncer: bool,
@@ -107,25 +148,40 @@ def worker(  # noqa: PLR0917 - click passes all by name
 
     A database that goes away is waited for.
 
+    One process uses one core. With --processes, this one starts the others, starts again those that die, and stops
+    them when it is stopped or dies itself; each has a pool of --max-connections of its own.
+
     \b
     Exit codes
       0    caught up (--until-caught-up), or stopped by SIGTERM
       1    could not start, or a fault that starting again does not heal; the reason is on stderr
       2    the command line itself is wrong
+      70   a handler has held the event loop for 5 minutes; --processes starts such a process again
       130  stopped by SIGINT (Ctrl-C)
       143  stopped by SIGTERM before --until-caught-up was reached
     """  # noqa: D301 - click reads the escape
     configure_logs(log_format, log_level)
-    settings = RunSettings(backtracking=backtracking, listen=not pgbouncer)
+    settings = RunSettings(
+        backtracking=backtracking,
+        listen=not pgbouncer,
+        lease=timedelta(seconds=lease),
+        handler_timeout=timedelta(seconds=handler_timeout),
+        abort_after=_ABORT_AFTER,
+    )
+    chosen = _Options(**options, pgbouncer=pgbouncer, settings=settings)
+    if chosen.supervised or chosen.processes > 1:
+        tagged_logs(log_format)
     try:
         definitions = load_projections(targets)
         with database_dsn(dsn) as database:
-            chosen = _Options(**options, pgbouncer=pgbouncer, settings=settings)
-            code = _runner().run(_run(database, definitions, chosen))
+            if chosen.processes > 1:
+                code = asyncio.run(_supervise(database, _handed_down(context), chosen))
+            else:
+                code = _runner().run(_run(database, definitions, chosen))
     except KeyboardInterrupt:  # before the projections have started
         code = _INTERRUPTED
     except ProjectionsError as error:
-        if log_format == "text":
+        if log_format == "text" and not chosen.supervised:
             raise
         # Whoever reads the log as JSON finds the reason there.
         log.critical(
@@ -142,13 +198,38 @@ def _runner() -> asyncio.Runner:
     return asyncio.Runner()
 
 
+def _handed_down(context: click.Context) -> list[str]:
+    """What was given on the command line, for each process; not the DSN, which may hold a password."""
+    handed = ["worker", "--supervised"]
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if not given or name in _NOT_HANDED_DOWN or not isinstance(parameter, click.Option):
+            continue
+        handed.append(
+            parameter.opts[0] if parameter.is_flag else f"{parameter.opts[0]}={context.params[name]}"
+        )
+    return [*handed, "--", *context.params["targets"]]
+
+
+async def _supervise(dsn: str, command: Sequence[str], options: _Options) -> int:
+    # What no process could start with is told once, and not by each.
+    async with connect(dsn, options.connections) as database, database.session() as session:
+        await check_version(session)
+    outcome = await supervise(
+        command,
+        options.processes,
+        dsn,
+        forever=not options.until_caught_up,
+        once=["--take-over"] if options.take_over else [],
+    )
+    return outcome.code or _exit_code(outcome.signal, options)
+
+
 async def _run(dsn: str, definitions: Sequence[Any], options: _Options) -> int:
     stop = asyncio.Event()
-    settings = ConnectionSettings(
-        driver=options.driver, max_connections=options.max_connections, pgbouncer=options.pgbouncer
-    )
-    async with connect(dsn, settings) as database:
-        with stopped_by_signals(stop) as received:
+    async with connect(dsn, options.connections) as database:
+        with stopped_by_signals(stop) as received, _supervisor(stop, options) as asked:
             await run_projections(
                 database,
                 *definitions,
@@ -158,8 +239,16 @@ async def _run(dsn: str, definitions: Sequence[Any], options: _Options) -> int:
                 until_caught_up=options.until_caught_up,
                 take_over=options.take_over,
             )
-    if received.number is None:
+    return 0 if asked.yes else _exit_code(received.number, options)
+
+
+def _supervisor(stop: asyncio.Event, options: _Options) -> AbstractContextManager[Asked]:
+    return heard_from_supervisor(stop, _GRACE) if options.supervised else nullcontext(Asked())
+
+
+def _exit_code(received: signal.Signals | None, options: _Options) -> int:
+    if received is None:
         log.info("caught up", extra={"action": "caught_up"})
         return 0
-    graceful = received.number.name == "SIGTERM" and not options.until_caught_up
-    return 0 if graceful else _SIGNAL_BASE + received.number
+    graceful = received is signal.SIGTERM and not options.until_caught_up
+    return 0 if graceful else _SIGNAL_BASE + received
