@@ -18,6 +18,11 @@ _COMMANDS = {
     "status": LazyCommand(
         "projections.cli.status:status", "Show who runs projections, and how far they are."
     ),
+    "lag": LazyCommand("projections.cli.lag:lag", "Show how far projections are behind, slice by slice."),
+    "workers": LazyCommand("projections.cli.workers:workers", "Show the processes that run projections."),
+    "rescale": LazyCommand(
+        "projections.cli.rescale:rescale", "Cut a projection into another number of ranges."
+    ),
     "pause": LazyCommand("projections.cli.status:pause", "Pause a projection."),
     "resume": LazyCommand("projections.cli.status:resume", "Let a paused projection go on."),
     "offsets": LazyCommand(
@@ -60,5 +65,5 @@ def main() -> None:
       0  done
       1  refused, failed, or differences were found; the reason is on stderr
       2  the command line itself is wrong
-    `projections worker` has more; its help lists them.
+    `projections worker` and `projections lag` have more; their help lists them.
     """  # noqa: D301 - click reads the escape

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 import click
 
-from journal import ConnectionSettings, Session
+from journal import ConnectionSettings, OwnedSession, Session
 from journal.drivers import connect
 from journal.embedded import database_dsn
 from journal.schema import check_version
 
-__all__ = ["confirm", "visit"]
+__all__ = ["confirm", "visit", "visit_session"]
 
 T = TypeVar("T")
 
@@ -30,14 +30,38 @@ def visit(dsn: str | None, work: Callable[[Session], Awaitable[T]]) -> T:
     Raises:
         ProjectionsError: The database can not be reached, is of another version, or refuses.
     """
+
+    async def in_transaction(session: OwnedSession) -> T:
+        await session.begin()
+        try:
+            done = await work(session)
+            await session.commit()
+            return done
+        finally:
+            await session.rollback()
+
+    return visit_session(dsn, in_transaction)
+
+
+def visit_session(dsn: str | None, work: Callable[[OwnedSession], Awaitable[T]]) -> T:
+    """
+    Do something that begins its own transactions, or looks again and again; see :func:`visit`.
+
+    Args:
+        dsn: The database that was named, or None.
+        work: What to do there, outside a transaction.
+
+    Raises:
+        ProjectionsError: The database can not be reached, is of another version, or refuses.
+    """
     with database_dsn(dsn) as found:
         return asyncio.run(_visit(found, work))
 
 
-async def _visit(dsn: str, work: Callable[[Session], Awaitable[T]]) -> T:
+async def _visit(dsn: str, work: Callable[[OwnedSession], Awaitable[T]]) -> T:
     async with (
         connect(dsn, ConnectionSettings(max_connections=1)) as database,
-        database.transaction() as session,
+        database.session() as session,
     ):
         await check_version(session)
         return await work(session)

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import click
-from rich.table import Table
+from rich.markup import escape
+from rich.table import Column, Table
 
 import offsets
-from journal import BEGINNING, Session, has_events, slice_of
+from journal import Session, has_events
 from projections.cli.connection import visit
-from projections.cli.offsets import statuses
+from projections.cli.lag import age, owner_of
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import print_table
+from projections.monitoring import OpenWriter, ProjectionLag, RangeLag, Snapshot, snapshot
 
 __all__ = ["pause", "resume", "status"]
 
-_NOW = "SELECT clock_timestamp()"
+_LONG = 1.0  # seconds after which an open transaction is worth a line
 
 
 class _Report(NamedTuple):
-    status: offsets.ProjectionStatus
-    now: datetime
-    parked: Sequence[offsets.ParkedSource]
-    has_events: bool
+    snapshot: Snapshot
+    has_events: dict[str, bool]
+    """By entity type."""
 
 
 @click.command()
@@ -34,22 +34,29 @@ class _Report(NamedTuple):
 @json_option
 def status(name: str | None, dsn: str | None, as_json: bool) -> None:
     """
-    Show who runs the ranges of each projection, and how far they are.
+    Show who runs the ranges of each projection, how far they are, and what is wrong.
 
-    Lag is the time since the horizon, before which everything is handled. A worker stores the horizon with every
-    batch, and about every 10 seconds while nothing comes.
+    A range is running, paused, restarting (it has failed, and waits before it starts again), parked (it runs, and
+    sources of it wait for a decision: see `projections parked`), or unclaimed: no worker that is alive holds it.
+
+    Lag is the age of the oldest event that is not handled, backlog the number of such events. A transaction that has
+    appended and stays open holds back the horizon, up to which a restart need not look again.
     """
-    reports = visit(dsn, lambda session: _reports(session, name))
+    report = visit(dsn, lambda session: _report(session, name))
     if as_json:
-        echo_json(projections=[_values(report) for report in reports])
+        echo_json(**_values(report))
         return
-    table = Table("projection", "state", "slices", "owner", "horizon", "lag", "parked")
-    for report in reports:
-        for part in report.status.ranges:
+    numbers = (Column(name, justify="right", no_wrap=True) for name in ("lag", "backlog", "parked"))
+    table = Table("projection", "slices", "owner", "epoch", "state", *numbers)
+    for found in report.snapshot.projections:
+        for part in found.ranges:
             table.add_row(
-                report.status.name, _state(report), str(part.slices), _owner(part), *_progress(report, part)
-            )
+                escape(found.name), str(part.slices), owner_of(part), str(part.epoch), part.state,
+                age(part.lag), f"{part.backlog:,}", str(part.parked),
+            )  # fmt: skip
     print_table(table)
+    for line in _notes(report):
+        click.echo(line)
 
 
 @click.command()
@@ -70,58 +77,77 @@ def resume(name: str, dsn: str | None) -> None:
     click.echo(f"projection {name!r} goes on")
 
 
-async def _reports(session: Session, name: str | None) -> list[_Report]:
-    now = await session.fetchval(_NOW)
-    reports = []
-    for found in await statuses(session, name):
-        parked = await offsets.parked(session, found.name)
-        reports.append(_Report(found, now, parked, await has_events(session, found.entity_type)))
-    return reports
+async def _report(session: Session, name: str | None) -> _Report:
+    found = await snapshot(session, None if name is None else [name])
+    types = {projection.entity_type for projection in found.projections}
+    return _Report(found, {each: await has_events(session, each) for each in types})
 
 
-def _state(report: _Report) -> str:
-    if not report.has_events:
-        return f"no events of type {report.status.entity_type!r}"
-    if report.status.paused:
-        return "paused"
-    return "running" if all(part.alive for part in report.status.ranges) else "not running"
+def _notes(report: _Report) -> Iterator[str]:
+    for found in report.snapshot.projections:
+        if not report.has_events[found.entity_type]:
+            yield f"projection {found.name!r}: there are no events of type {found.entity_type!r}"
+        for part in found.ranges:
+            if part.failures:
+                yield _failure(found, part, report.snapshot)
+    for writer in report.snapshot.writers:
+        if writer.age > _LONG:
+            who = "prepared" if writer.pid is None else f"pid {writer.pid} ({writer.application_name})"
+            yield f"held back for {age(writer.age)} by an open transaction that has appended: {who}"
 
 
-def _owner(part: offsets.RangeStatus) -> str:
-    if part.owner is None:
-        return "nobody"
-    return part.owner if part.alive else f"{part.owner} (lease ended)"
-
-
-def _lag(report: _Report, part: offsets.RangeStatus) -> float:
-    return max((report.now - part.horizon).total_seconds(), 0.0)
-
-
-def _progress(report: _Report, part: offsets.RangeStatus) -> tuple[str, str, str]:
-    parked = str(sum(slice_of(one.source_id) in part.slices for one in report.parked))
-    if part.horizon <= BEGINNING:
-        return "at the beginning", "", parked
-    return f"{part.horizon:%Y-%m-%d %H:%M:%S}", f"{_lag(report, part):,.1f} s", parked
+def _failure(found: ProjectionLag, part: RangeLag, at: Snapshot) -> str:
+    times = "once" if part.failures == 1 else f"{part.failures} times in a row"
+    left = 0.0 if part.restarts_at is None else (part.restarts_at - at.at).total_seconds()
+    when = f"starts again in {age(left)}" if left > 0 else "is to start again"
+    return f"projection {found.name!r}, slices {part.slices}: failed {times}, {when}: {part.error}"
 
 
 def _values(report: _Report) -> dict[str, object]:
-    found = report.status
     return {
-        "name": found.name,
-        "entity_type": found.entity_type,
-        "has_events": report.has_events,
-        "paused": found.paused,
-        "parked": len(report.parked),
-        "ranges": [
+        "at": report.snapshot.at.isoformat(),
+        "projections": [
             {
-                "min_slice": part.slices.min_slice,
-                "max_slice": part.slices.max_slice,
-                "owner": part.owner,
-                "alive": part.alive,
-                "epoch": part.epoch,
-                "horizon": part.horizon.isoformat(),
-                "lag_seconds": _lag(report, part),
+                "name": found.name,
+                "entity_type": found.entity_type,
+                "has_events": report.has_events[found.entity_type],
+                "paused": found.paused,
+                "lag_seconds": found.lag,
+                "backlog": found.backlog,
+                "handled": found.handled,
+                "parked": found.parked,
+                "ranges": [_range_values(part) for part in found.ranges],
             }
-            for part in found.ranges
+            for found in report.snapshot.projections
         ],
+        "writers": [_writer_values(writer) for writer in report.snapshot.writers],
+    }
+
+
+def _range_values(part: RangeLag) -> dict[str, object]:
+    return {
+        **part.slices._asdict(),
+        "owner": part.owner,
+        "alive": part.alive,
+        "assigned_to": part.assigned_to,
+        "epoch": part.epoch,
+        "state": part.state,
+        "lag_seconds": part.lag,
+        "backlog": part.backlog,
+        "parked": part.parked,
+        "handled": part.handled,
+        "handled_at": None if part.handled_at is None else part.handled_at.isoformat(),
+        "horizon": part.horizon.isoformat(),
+        "failures": part.failures,
+        "error": part.error,
+        "restarts_at": None if part.restarts_at is None else part.restarts_at.isoformat(),
+    }
+
+
+def _writer_values(writer: OpenWriter) -> dict[str, object]:
+    return {
+        "pid": writer.pid,
+        "application_name": writer.application_name,
+        "started_at": None if writer.started_at is None else writer.started_at.isoformat(),
+        "age_seconds": writer.age,
     }

@@ -1,0 +1,271 @@
+"""``projections lag``: how far projections are behind, by range, slice or worker."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+from datetime import timedelta
+from typing import Literal, TypeAlias
+
+import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Column, Table
+from rich.text import Text
+
+from journal import OwnedSession
+from projections.cli.connection import visit_session
+from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.output import print_table
+from projections.monitoring import ProjectionLag, RangeLag, SliceLag, Snapshot, snapshot
+
+__all__ = ["age", "duration", "lag", "owner_of"]
+
+By: TypeAlias = Literal["range", "slice", "worker"]
+
+_EVERY = 1.0  # seconds between two looks
+_ABOVE = 3
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
+
+
+def duration(_: click.Context, __: click.Parameter, value: str | None) -> timedelta | None:
+    """Read ``500ms``, ``30s``, ``5m`` or ``2h``: the callback of an option."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|h)", value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no duration: write 500ms, 30s, 5m or 2h")
+    return timedelta(**{_UNITS[found[2]]: float(found[1])})
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option(
+    "--by", type=click.Choice(["range", "slice", "worker"]), default="range", show_default=True,
+    help="One line for each range, for each slice that is behind, or for each worker.",
+)  # fmt: skip
+@click.option("--watch", is_flag=True, help="Look again about every second, until Ctrl-C.")
+@click.option(
+    "--fail-above", callback=duration, metavar="500ms|30s|5m|2h",
+    help="Exit with code 3 when the lag of a projection is above this.",
+)  # fmt: skip
+@dsn_option
+@json_option
+@click.pass_context
+def lag(  # noqa: PLR0917 - click passes all by name
+    context: click.Context,
+    /,
+    name: str | None,
+    by: By,
+    watch: bool,
+    fail_above: timedelta | None,
+    dsn: str | None,
+    as_json: bool,
+) -> None:
+    """
+    Show how far projections are behind: lag, the age of the oldest event that is not handled, and backlog,
+    the number of such events.
+
+    Both come from the database alone, exact whether or not a worker runs. Events of parked sources are not among
+    them: the number of such sources stands beside. With --json and --by slice all 1,024 slices are told.
+
+    \b
+    Exit codes
+      0  done, also when --watch was ended by Ctrl-C
+      1  refused or failed; the reason is on stderr
+      2  the command line itself is wrong
+      3  the lag of a projection is above --fail-above
+    """  # noqa: D301, D205 - click reads the escape, and a first sentence may be longer than a line
+    if watch and fail_above is not None:
+        raise click.UsageError("--watch looks until it is ended: pass it without --fail-above")
+    names = None if name is None else [name]
+    if watch:
+        with suppress(KeyboardInterrupt):
+            visit_session(dsn, lambda session: _watch(session, names, by, as_json=as_json))
+        return
+    found = visit_session(dsn, lambda session: snapshot(session, names))
+    _print(found, by, as_json=as_json)
+    if fail_above is not None and (
+        above := [p for p in found.projections if p.lag > fail_above.total_seconds()]
+    ):
+        behind = ", ".join(f"{p.name} ({age(p.lag)})" for p in above)
+        click.echo(f"lag above {age(fail_above.total_seconds())}: {behind}", err=True)
+        context.exit(_ABOVE)
+
+
+def age(seconds: float) -> str:
+    """Seconds as people read them: ``0 s``, ``0.8 s``, ``12 min 3 s``, ``2 d 4 h``."""
+    if seconds < 60:  # noqa: PLR2004 - a minute
+        return f"{seconds:.3g} s" if 0 < seconds < 1 else f"{seconds:.1f} s".replace(".0 s", " s")
+    whole = int(seconds)
+    for unit, size, smaller, part in (
+        ("d", 86_400, "h", 3_600),
+        ("h", 3_600, "min", 60),
+        ("min", 60, "s", 1),
+    ):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // part} {smaller}"
+    raise AssertionError(seconds)
+
+
+def owner_of(part: RangeLag) -> str:
+    """Who holds a range, escaped for a table."""
+    if part.owner is None:
+        return "nobody"
+    return escape(part.owner) + ("" if part.alive else " (lease ended)")
+
+
+async def _watch(session: OwnedSession, names: list[str] | None, by: By, *, as_json: bool) -> None:
+    console, clock = Console(), asyncio.get_running_loop().time
+    live = Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
+    with live or nullcontext():
+        while True:
+            begun = clock()
+            found = await snapshot(session, names)
+            if live is None:
+                _print(found, by, as_json=as_json)
+            else:
+                live.update(_shown(found, by), refresh=True)
+            # A large backlog takes a while to count: look no more than half of the time.
+            await asyncio.sleep(max(_EVERY, clock() - begun))
+
+
+def _print(found: Snapshot, by: By, *, as_json: bool) -> None:
+    if as_json:
+        echo_json(**_values(found, by))
+    else:
+        print_table(_table(found, by))
+        for line in _notes(found, by):
+            click.echo(line)
+
+
+def _shown(found: Snapshot, by: By) -> RenderableType:
+    return Group(_table(found, by), *(Text(line) for line in _notes(found, by)), Text(f"{found.at:%H:%M:%S}"))
+
+
+def _table(found: Snapshot, by: By) -> Table:
+    return {"range": _by_range, "slice": _by_slice, "worker": _by_worker}[by](found)
+
+
+def _notes(found: Snapshot, by: By) -> Iterator[str]:
+    if by == "slice":
+        for projection in found.projections:
+            idle = len(projection.slices) - len(_behind(projection))
+            yield f"projection {projection.name!r}: {idle:,} slices with nothing to handle"
+
+
+def _by_range(found: Snapshot) -> Table:
+    table = Table("projection", "slices", "owner", "state", *_numbers(), "last handled")
+    for projection in found.projections:
+        for part in projection.ranges:
+            handled = "never" if part.handled_at is None else f"{part.handled_at:%Y-%m-%d %H:%M:%S}"
+            table.add_row(
+                escape(projection.name), str(part.slices), owner_of(part), part.state, *_cells(part), handled
+            )
+    return table
+
+
+def _by_slice(found: Snapshot) -> Table:
+    table = Table("projection", "slice", "owner", "state", *_numbers())
+    for projection in found.projections:
+        for one in sorted(_behind(projection), key=lambda one: (-one.lag, one.slice)):
+            owner = escape(one.owner or "nobody")
+            table.add_row(escape(projection.name), str(one.slice), owner, one.state, *_cells(one))
+    return table
+
+
+def _by_worker(found: Snapshot) -> Table:
+    table = Table("worker", "ranges", "slices", *_numbers())
+    for owner, parts in _held(found).items():
+        cells = (str(len(parts)), str(sum(_size(part) for part in parts)))
+        name = "nobody" if owner is None else escape(owner)
+        table.add_row(name, *cells, age(_lag(parts)), f"{_backlog(parts):,}", str(_parked(parts)))
+    return table
+
+
+def _numbers() -> Iterator[Column]:
+    return (Column(name, justify="right", no_wrap=True) for name in ("lag", "backlog", "parked"))
+
+
+def _cells(one: RangeLag | SliceLag) -> tuple[str, str, str]:
+    return age(one.lag), f"{one.backlog:,}", str(one.parked)
+
+
+def _behind(projection: ProjectionLag) -> list[SliceLag]:
+    return [one for one in projection.slices if one.backlog or one.parked]
+
+
+def _held(found: Snapshot) -> dict[str | None, list[RangeLag]]:
+    """What each worker that is alive holds, and what nobody does."""
+    held: dict[str | None, list[RangeLag]] = {w.owner: [] for w in found.workers if w.alive}
+    for projection in found.projections:
+        for part in projection.ranges:
+            held.setdefault(part.owner if part.alive else None, []).append(part)
+    return held
+
+
+def _size(part: RangeLag) -> int:
+    return part.slices.max_slice - part.slices.min_slice + 1
+
+
+def _lag(parts: list[RangeLag]) -> float:
+    return max((part.lag for part in parts), default=0.0)
+
+
+def _backlog(parts: list[RangeLag]) -> int:
+    return sum(part.backlog for part in parts)
+
+
+def _parked(parts: list[RangeLag]) -> int:
+    return sum(part.parked for part in parts)
+
+
+def _values(found: Snapshot, by: By) -> dict[str, object]:
+    values: dict[str, object] = {"at": found.at.isoformat()}
+    values["projections"] = [_projection_values(projection, by) for projection in found.projections]
+    if by == "worker":
+        values["workers"] = [_worker_values(owner, parts) for owner, parts in _held(found).items()]
+    return values
+
+
+def _projection_values(projection: ProjectionLag, by: By) -> dict[str, object]:
+    values: dict[str, object] = {
+        "name": projection.name,
+        "entity_type": projection.entity_type,
+        "paused": projection.paused,
+        "lag_seconds": projection.lag,
+        "backlog": projection.backlog,
+        "parked": projection.parked,
+        "handled": projection.handled,
+    }
+    if by == "slice":
+        values["slices"] = [{"slice": one.slice, **_part_values(one)} for one in projection.slices]
+    elif by == "range":
+        values["ranges"] = [{**part.slices._asdict(), **_part_values(part)} for part in projection.ranges]
+    return values
+
+
+def _part_values(one: RangeLag | SliceLag) -> dict[str, object]:
+    return {
+        "lag_seconds": one.lag,
+        "backlog": one.backlog,
+        "parked": one.parked,
+        "handled_at": None if one.handled_at is None else one.handled_at.isoformat(),
+        "owner": one.owner,
+        "epoch": one.epoch,
+        "state": one.state,
+    }
+
+
+def _worker_values(owner: str | None, parts: list[RangeLag]) -> dict[str, object]:
+    return {
+        "owner": owner,
+        "ranges": len(parts),
+        "slices": sum(_size(part) for part in parts),
+        "lag_seconds": _lag(parts),
+        "backlog": _backlog(parts),
+        "parked": _parked(parts),
+    }
