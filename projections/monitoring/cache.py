@@ -1,0 +1,108 @@
+"""One look at the database for all who ask within a few seconds: scrapes and probes can not pile up on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+from journal import Database, ProjectionsError, hide_password
+from projections.monitoring.snapshot import Snapshot, snapshot
+
+KEEP = timedelta(seconds=5)
+"""How long a look is kept."""
+PATIENCE = timedelta(seconds=10)
+"""How long a look may take."""
+
+T = TypeVar("T")
+
+
+class LookFailed(ProjectionsError):
+    """The database could not be asked; the message says why, without a password."""
+
+
+class Cache(Generic[T]):
+    """
+    Keeps what the last look has seen, or why it failed; while one is under way, all wait for that one.
+
+    Args:
+        look: Asks the database.
+        keep: How long a look is kept.
+        patience: How long it may take.
+    """
+
+    def __init__(
+        self, look: Callable[[], Awaitable[T]], *, keep: timedelta = KEEP, patience: timedelta = PATIENCE
+    ) -> None:
+        self._look = look
+        self._keep = keep.total_seconds()
+        self._patience = patience.total_seconds()
+        self._task: asyncio.Task[T | LookFailed] | None = None
+        self._ended_at = 0.0
+
+    async def get(self) -> T:
+        """
+        What is known.
+
+        Raises:
+            LookFailed: The database does not answer, or refuses.
+        """
+        if self._task is None or self._is_stale(self._task):
+            self._task = asyncio.create_task(self._try())
+        # One who stops waiting must not end it for the others.
+        found = await asyncio.shield(self._task)
+        if isinstance(found, LookFailed):
+            raise LookFailed(str(found))
+        return found
+
+    async def close(self) -> None:
+        """End a look that is under way."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    def _is_stale(self, task: asyncio.Task[T | LookFailed]) -> bool:
+        return task.done() and asyncio.get_running_loop().time() - self._ended_at >= self._keep
+
+    async def _try(self) -> T | LookFailed:
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._look()
+        except TimeoutError:
+            return LookFailed(f"no answer within {self._patience:g} s")
+        except ProjectionsError as error:
+            return LookFailed(hide_password(str(error)))
+        finally:
+            self._ended_at = asyncio.get_running_loop().time()
+
+
+def cached_snapshot(
+    database: Database, names: Callable[[], list[str] | None] = lambda: None, *, keep: timedelta = KEEP
+) -> Cache[Snapshot]:
+    """
+    Looks at projections.
+
+    Args:
+        database: Lends one connection while a look is under way.
+        names: Which projections, asked before each look; None for all.
+        keep: How long a look is kept.
+    """
+
+    async def look() -> Snapshot:
+        async with database.session() as session:
+            return await snapshot(session, names())
+
+    return Cache(look, keep=keep)
+
+
+@asynccontextmanager
+async def closing(*caches: Cache[T]) -> AsyncIterator[None]:
+    """End what is under way at the end of the block: the database may be closed after it."""
+    try:
+        yield
+    finally:
+        for cache in caches:
+            await cache.close()

@@ -1,0 +1,273 @@
+"""Metrics and health over HTTP, served in the event loop of the process that they tell of."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from typing import Any
+
+from journal import Database, ProjectionsError
+from projections.monitoring.authentication import Address, ASGIApp, Authentication
+from projections.monitoring.cache import Cache, LookFailed, cached_snapshot, closing
+from projections.monitoring.extras import from_extra
+from projections.monitoring.health import (
+    SLOW_TURN,
+    InvalidDuration,
+    LagChecks,
+    Place,
+    lags_of,
+    parse_duration,
+    time_of_a_turn,
+)
+from projections.monitoring.metrics import (
+    build_info,
+    database_up,
+    range_metrics,
+    snapshot_metrics,
+    write_metrics,
+)
+from projections.monitoring.snapshot import Snapshot
+from projections.monitoring.worker_metrics import WorkerMetrics
+
+with from_extra("monitor"):
+    import uvicorn
+    from prometheus_client import Metric
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+
+OPEN_PATHS = frozenset({"/livez", "/readyz"})
+"""What probes ask without a token: they are told whether, and nothing more."""
+
+_READY_FOR = timedelta(seconds=1)
+_READY_WITHIN = timedelta(seconds=3)
+_GRACE = 1  # seconds that open answers have when the server ends
+
+
+class AddressInUse(ProjectionsError, OSError):
+    """Nothing can listen at an address; the message says why."""
+
+
+class Probe:
+    """
+    What answers ``/metrics``, ``/livez``, ``/readyz`` and ``/lagz``.
+
+    Args:
+        database: Is asked whether it answers.
+        snapshots: What the database tells.
+        collect: All metrics; of None, when the database tells nothing.
+        lags: The lags to check.
+        fault: Why the process is not ready, the database aside; None when it is.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        snapshots: Cache[Snapshot],
+        collect: Callable[[Snapshot | None], Iterable[Metric]],
+        lags: Callable[[Snapshot], dict[Place, timedelta]],
+        fault: Callable[[], str | None],
+    ) -> None:
+        self._database = database
+        self._snapshots = snapshots
+        self._answers = Cache(self._ask, keep=_READY_FOR, patience=_READY_WITHIN)
+        self._collect = collect
+        self._lags = lags
+        self._fault = fault
+        self._checks = LagChecks()
+
+    @property
+    def routes(self) -> list[Route]:
+        """One for each."""
+        return [
+            Route("/metrics", self._metrics),
+            Route("/livez", self._livez),
+            Route("/readyz", self._readyz),
+            Route("/lagz", self._lagz),
+        ]
+
+    @asynccontextmanager
+    async def lifespan(self, _: Any) -> AsyncIterator[None]:
+        """Ends what is under way."""
+        async with closing(self._snapshots), closing(self._answers):
+            yield
+
+    async def _ask(self) -> None:
+        async with self._database.session() as session:
+            await session.fetchval("SELECT 1")
+
+    async def _metrics(self, request: Request) -> Response:
+        try:
+            snapshot = await self._snapshots.get()
+        except LookFailed:
+            snapshot = None
+        metrics = [database_up(up=snapshot is not None), *self._collect(snapshot)]
+        text, content_type = write_metrics(metrics, request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": content_type})
+
+    async def _livez(self, _: Request) -> Response:
+        turn = await time_of_a_turn()
+        return _health(ok=turn <= SLOW_TURN, event_loop_turn_seconds=turn.total_seconds())
+
+    async def _readyz(self, _: Request) -> Response:
+        """Say no names: this is answered without a token."""
+        fault = self._fault()
+        try:
+            await self._answers.get()
+        except LookFailed:
+            fault = "the database does not answer"
+        return _health(ok=fault is None, **({} if fault is None else {"reason": fault}))
+
+    async def _lagz(self, request: Request) -> Response:
+        try:
+            above = parse_duration(request.query_params.get("above", "30s"))
+            lasting = parse_duration(request.query_params.get("for", "5m"))
+            snapshot = await self._snapshots.get()
+        except InvalidDuration as error:
+            return JSONResponse({"status": "invalid", "reason": str(error)}, 400)
+        except LookFailed as error:
+            return _health(ok=False, reason=str(error))
+        lagging = self._checks.observe(above, lasting, snapshot.at, self._lags(snapshot))
+        return _health(
+            ok=not lagging,
+            above_seconds=above.total_seconds(),
+            for_seconds=lasting.total_seconds(),
+            lagging=[
+                {
+                    "projection": one.projection,
+                    "range": str(one.slices),
+                    "lag_seconds": one.lag.total_seconds(),
+                    "since": one.since.isoformat(),
+                }
+                for one in lagging
+            ],
+        )
+
+
+def worker_app(metrics: WorkerMetrics, database: Database) -> Starlette:
+    """
+    What a worker serves: its own counts, and what the database tells of the ranges that it holds.
+
+    Args:
+        metrics: What ``run(observer=..., on_start=metrics.attach)`` counts with.
+        database: What the worker runs on.
+    """
+
+    def held(snapshot: Snapshot) -> Snapshot:
+        mine = [
+            one._replace(ranges=[part for part in one.ranges if metrics.owns(part)])
+            for one in snapshot.projections
+        ]
+        return snapshot._replace(projections=mine)
+
+    def collect(snapshot: Snapshot | None) -> Iterable[Metric]:
+        if snapshot is None:
+            return metrics.collect()
+        metrics.forget(snapshot)
+        ranges = [(one.name, part) for one in held(snapshot).projections for part in one.ranges]
+        return [*metrics.collect(), *range_metrics(snapshot.at, ranges)]
+
+    snapshots = cached_snapshot(database, lambda: metrics.projections)
+    probe = Probe(database, snapshots, collect, lambda seen: lags_of(held(seen)), metrics.fault)
+    return Starlette(routes=probe.routes, lifespan=probe.lifespan)
+
+
+def monitor_probe(database: Database) -> Probe:
+    """
+    What a monitor serves beside its page: what the database tells of all projections.
+
+    Args:
+        database: Where they run.
+    """
+
+    def collect(snapshot: Snapshot | None) -> Iterable[Metric]:
+        return [build_info(), *(snapshot_metrics(snapshot) if snapshot else ())]
+
+    return Probe(database, cached_snapshot(database), collect, lags_of, lambda: None)
+
+
+@asynccontextmanager
+async def serving(
+    address: Address, app: ASGIApp, token: str | None = None, *, open_paths: Collection[str] = OPEN_PATHS
+) -> AsyncIterator[Address]:
+    """
+    Serve an application for the length of the block, in the running event loop; signals are left alone.
+
+    Args:
+        address: Where; port 0 takes any that is free.
+        app: What; requests that may not be answered do not reach it.
+        token: See :class:`Authentication`.
+        open_paths: Paths that need no token.
+
+    Returns:
+        Where it listens.
+
+    Raises:
+        TokenMissing: The address is not a loopback one, and there is no token.
+        AddressInUse: Nothing can listen there.
+    """
+    protected = Authentication(app, address, token, open_paths)
+    listener = await _listen(address)
+    server = _Server(
+        uvicorn.Config(
+            protected, interface="asgi3", loop="none", http="h11", ws="none", lifespan="on", log_config=None,
+            log_level="warning", access_log=False, server_header=False, proxy_headers=False,
+            timeout_graceful_shutdown=_GRACE,
+        )
+    )  # fmt: skip
+    task = asyncio.create_task(server.serve([listener]))
+    try:
+        await server.listening(task)
+        yield Address(address.host, listener.getsockname()[1])
+    finally:
+        server.should_exit = True
+        await task
+
+
+class _Server(uvicorn.Server):
+    """A server among other work of a process."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._listening = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """What a signal means is the process's business."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, or raise: the exit that uvicorn asks for would end the process."""
+        try:
+            await super().startup(sockets)
+        except SystemExit as error:
+            raise RuntimeError("the application did not start; the log says why") from error
+        self._listening.set()
+
+    async def listening(self, task: asyncio.Task[None]) -> None:
+        """Wait until requests are answered, or the server's task has failed."""
+        waiting = asyncio.create_task(self._listening.wait())
+        await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if task.done():
+            task.result()
+
+
+async def _listen(address: Address) -> socket.socket:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        # Of a name with both, the older one: every client tries it.
+        family, *_, place = min(found, key=lambda one: one[0] is not socket.AF_INET)
+        return socket.create_server(place[:2], family=family)
+    except OSError as error:
+        raise AddressInUse(f"nothing can listen at {address}: {error.strerror or error}") from error
+
+
+def _health(*, ok: bool, **details: object) -> Response:
+    return JSONResponse({"status": "ok" if ok else "failing", **details}, 200 if ok else 503)

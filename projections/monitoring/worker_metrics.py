@@ -1,0 +1,303 @@
+"""
+What a worker counts by itself, for Prometheus.
+
+Invariant: labels are projections and their ranges, never sources, and a range that has gone takes its series with it.
+"""
+
+# ruff: noqa: ARG002 - hooks are told more than is counted
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
+
+from journal import EventEnvelope, SliceRange
+from offsets import Worker
+from projections.loop_monitor import LoopMonitor
+from projections.monitoring.extras import from_extra
+from projections.monitoring.lag import RangeLag
+from projections.monitoring.metrics import RANGE_LABELS, build_info
+from projections.monitoring.snapshot import Snapshot
+from projections.observer import StatusObserver
+from projections.settings import RunSettings
+
+with from_extra("monitor"):
+    from prometheus_client import Metric, ProcessCollector
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class WorkerProcess(Protocol):
+    """What is read of a process that runs projections, see :class:`projections.process.Process`."""
+
+    @property
+    def worker(self) -> Worker:
+        """Its name among the others."""
+
+    @property
+    def settings(self) -> RunSettings:
+        """How it runs."""
+
+    @property
+    def monitor(self) -> LoopMonitor:
+        """What watches its event loop."""
+
+    @property
+    def alive_at(self) -> float | None:
+        """When the last heartbeat that was answered was sent, by the loop's clock; None before the first."""
+
+
+class _Phase(Enum):
+    CLAIMED = auto()
+    RUNNING = auto()
+    RESTARTING = auto()
+    ENDED = auto()
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What one range has come to in this process."""
+
+    phase: _Phase = _Phase.CLAIMED
+    events: int = 0
+    batches: int = 0
+    failures: int = 0
+    skipped: int = 0
+    parked: int = 0
+    restarts: int = 0
+
+
+@dataclass(slots=True)
+class _Durations:
+    """A histogram of seconds."""
+
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(_SECONDS) + 1))
+    total: float = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.buckets[bisect_left(_SECONDS, seconds)] += 1
+        self.total += seconds
+
+    def cumulated(self) -> Iterator[tuple[str, float]]:
+        count = 0
+        for bound, number in zip((*map(str, _SECONDS), "+Inf"), self.buckets, strict=True):
+            count += number
+            yield bound, count
+
+
+@dataclass(slots=True)
+class _Projection:
+    """What one projection has come to in this process."""
+
+    take_overs: int = 0
+    durations: _Durations = field(default_factory=_Durations)
+    ranges: dict[SliceRange, _Counts] = field(default_factory=dict)
+
+
+class _Counter(NamedTuple):
+    name: str
+    documentation: str
+    value: Callable[[_Counts], int]
+
+
+_COUNTERS = (
+    _Counter("events_handled", "Events that this worker has handled and committed.", lambda c: c.events),
+    _Counter("batches", "Batches that this worker has committed.", lambda c: c.batches),
+    _Counter("handler_failures", "Attempts at an event that have failed.", lambda c: c.failures),
+    _Counter("events_skipped", "Events that were given up and passed over.", lambda c: c.skipped),
+    _Counter("sources_parked", "Times that a source was set aside.", lambda c: c.parked),
+    _Counter("range_restarts", "Failures after which the range starts again.", lambda c: c.restarts),
+)
+
+
+class WorkerMetrics(StatusObserver):
+    """
+    Counts what a process that runs projections does; give it to ``run(observer=...)``.
+
+    Args:
+        clock: Seconds, for the length of batches.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._projections: dict[str, _Projection] = {}
+        self._begun: dict[tuple[str, SliceRange], float] = {}
+        self._system = ProcessCollector(registry=None)
+        self.process: WorkerProcess | None = None
+        """The process, once :meth:`attach` has told."""
+
+    def attach(self, process: WorkerProcess) -> None:
+        """Read heartbeats and the event loop's blocks from a process; give it to ``run(on_start=...)``."""
+        self.process = process
+
+    @property
+    def projections(self) -> list[str]:
+        """Names of what has run here."""
+        return sorted(self._projections)
+
+    def heartbeat_age(self) -> float | None:
+        """Seconds since the last heartbeat that the database answered; None before the first."""
+        alive_at = self.process.alive_at if self.process else None
+        return None if alive_at is None else max(asyncio.get_running_loop().time() - alive_at, 0.0)
+
+    def owns(self, part: RangeLag) -> bool:
+        """Whether a range is this worker's, as the database has it."""
+        return self.process is not None and part.owner == self.process.worker.owner
+
+    def fault(self) -> str | None:
+        """Why the worker is not ready; None when it has joined, and its lease runs."""
+        age = self.heartbeat_age()
+        if self.process is None or age is None:
+            return "the worker has not joined yet"
+        if age > self.process.settings.lease.total_seconds():
+            return "the worker's lease has ended"
+        return None
+
+    def started(self, name: str, slices: SliceRange) -> None:
+        """Count the range as held."""
+        self._range(name, slices).phase = _Phase.RUNNING
+
+    def taken_over(self, name: str, slices: SliceRange, owner: str) -> None:
+        """Count a take-over; its series is the projection's, because the range's would begin at 1, unseen."""
+        self._range(name, slices)
+        self._projections[name].take_overs += 1
+
+    def stopped(self, name: str, slices: SliceRange) -> None:
+        """The range is gone, unless :meth:`failed` follows."""
+        self._range(name, slices).phase = _Phase.ENDED
+
+    def failed(self, name: str, slices: SliceRange, error: BaseException) -> None:
+        """Count a restart."""
+        counts = self._range(name, slices)
+        counts.phase = _Phase.RESTARTING
+        counts.restarts += 1
+
+    def batch_started(self, name: str, slices: SliceRange, envelopes: Sequence[EventEnvelope]) -> None:
+        """Note when."""
+        self._begun[name, slices] = self._clock()
+
+    def batch_ended(self, name: str, slices: SliceRange, error: BaseException | None) -> None:
+        """Count how long the batch took, whether it has failed or not."""
+        self._range(name, slices)
+        begun = self._begun.pop((name, slices))
+        self._projections[name].durations.observe(self._clock() - begun)
+
+    def handled(self, name: str, slices: SliceRange, envelopes: Sequence[EventEnvelope]) -> None:
+        """Count the batch and its events."""
+        counts = self._range(name, slices)
+        counts.events += len(envelopes)
+        counts.batches += 1
+
+    def error(self, name: str, envelope: EventEnvelope, error: BaseException, attempt: int) -> None:
+        """Count a failed attempt."""
+        for counts in self._around(name, envelope):
+            counts.failures += 1
+
+    def skipped(self, name: str, envelope: EventEnvelope, error: BaseException) -> None:
+        """Count an event that was passed over."""
+        for counts in self._around(name, envelope):
+            counts.skipped += 1
+
+    def parked(self, name: str, envelope: EventEnvelope, error: BaseException) -> None:
+        """Count a source that was set aside."""
+        for counts in self._around(name, envelope):
+            counts.parked += 1
+
+    def forget(self, snapshot: Snapshot) -> None:
+        """Drop ranges that wait for a restart and are not this worker's any more: others tell of them."""
+        if self.process is None:
+            return
+        ours = {
+            (one.name, part.slices) for one in snapshot.projections for part in one.ranges if self.owns(part)
+        }
+        for name, projection in self._projections.items():
+            for slices, counts in projection.ranges.items():
+                if counts.phase is _Phase.RESTARTING and (name, slices) not in ours:
+                    counts.phase = _Phase.ENDED
+
+    def collect(self) -> list[Metric]:
+        """What has been counted, as of now."""
+        for projection in self._projections.values():
+            projection.ranges = {
+                slices: counts
+                for slices, counts in projection.ranges.items()
+                if counts.phase is not _Phase.ENDED
+            }
+        return [
+            build_info(),
+            *self._of_process(),
+            *self._of_projections(),
+            *self._of_ranges(),
+            *self._system.collect(),
+        ]
+
+    def _of_process(self) -> Iterator[Metric]:
+        age = self.heartbeat_age()
+        if age is not None:
+            yield GaugeMetricFamily(
+                "projections_worker_heartbeat_age_seconds",
+                "Time since the last heartbeat that the database answered.",
+                age,
+            )
+        if self.process is not None:
+            yield GaugeMetricFamily(
+                "projections_worker_lease_seconds",
+                "How long this worker keeps its ranges without a heartbeat.",
+                self.process.settings.lease.total_seconds(),
+            )
+            yield CounterMetricFamily(
+                "projections_worker_event_loop_blocks",
+                "Times that a handler has held the event loop for too long.",
+                self.process.monitor.blocked,
+            )
+
+    def _of_projections(self) -> list[Metric]:
+        held = GaugeMetricFamily(
+            "projections_worker_ranges", "Ranges that this worker holds.", labels=["projection"]
+        )
+        take_overs = CounterMetricFamily(
+            "projections_worker_take_overs",
+            "Ranges taken over from workers that died.",
+            labels=["projection"],
+        )
+        durations = HistogramMetricFamily(
+            "projections_worker_batch_duration_seconds",
+            "Time from calling the handlers of a batch to its commit, or to its failure.",
+            labels=["projection"],
+        )
+        for name, projection in sorted(self._projections.items()):
+            held.add_metric([name], len(projection.ranges))
+            take_overs.add_metric([name], projection.take_overs)
+            durations.add_metric([name], list(projection.durations.cumulated()), projection.durations.total)
+        return [held, take_overs, durations]
+
+    def _of_ranges(self) -> Iterator[Metric]:
+        for counter in _COUNTERS:
+            family = CounterMetricFamily(
+                f"projections_worker_{counter.name}", counter.documentation, labels=RANGE_LABELS
+            )
+            for name, projection in sorted(self._projections.items()):
+                for slices, counts in sorted(projection.ranges.items()):
+                    family.add_metric([name, str(slices)], counter.value(counts))
+            yield family
+
+    def _range(self, name: str, slices: SliceRange) -> _Counts:
+        projection = self._projections.get(name)
+        if projection is None:
+            projection = self._projections[name] = _Projection()
+        counts = projection.ranges.get(slices)
+        if counts is None:
+            counts = projection.ranges[slices] = _Counts()
+        return counts
+
+    def _around(self, name: str, envelope: EventEnvelope) -> Iterator[_Counts]:
+        """The range that runs an event: the one that has ended may still be there, with other bounds."""
+        for slices, counts in self._projections[name].ranges.items():
+            if envelope.slice in slices and counts.phase is not _Phase.ENDED:
+                yield counts
+                return
