@@ -4,64 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from journal import Event, append_sync
 from journal.drivers.sync import connect_sync
-from tests.fixtures.commands import APP, SEEN, projections, running
+from tests.fixtures.commands import APP, SEEN, gate, owners, projections, running, seen
 
 SIGNALS = {signal.SIGTERM: 0, signal.SIGINT: 130}
-
-
-@pytest.fixture
-def app(tmp_path: Path) -> Path:
-    """A directory with a user's module in it."""
-    (tmp_path / "app.py").write_text(APP)
-    return tmp_path
-
-
-@pytest.fixture
-def filled(dsn: str) -> str:
-    """A journal of 100 events over 20 sources, and the read model's table."""
-    with connect_sync(dsn) as connection:
-        connection.execute(SEEN)
-    append_events(dsn, 100)
-    return dsn
-
-
-def append_events(dsn: str, count: int) -> None:
-    with connect_sync(dsn) as connection:
-        append_sync(connection, [landed(f"N{number % 20}") for number in range(count)])
-
-
-def landed(source_id: str) -> Event:
-    return Event(source_id, {"delay": 1}, entity_type="plane", event_type="Landed")
-
-
-def query(dsn: str, sql: str) -> list[tuple[Any, ...]]:
-    with connect_sync(dsn) as connection:
-        return connection.execute(sql.encode()).fetchall()
-
-
-def seen(dsn: str, projection: str = "delays") -> int:
-    return int(query(dsn, f"SELECT count(*) FROM seen WHERE projection = '{projection}'")[0][0])
-
-
-def owners(dsn: str) -> list[tuple[Any, ...]]:
-    return query(dsn, "SELECT DISTINCT owner FROM projections.projection_ranges")
-
-
-@contextmanager
-def gate(dsn: str) -> Iterator[None]:
-    """Keeps the handlers of `Gated` waiting for the length of the block."""
-    with connect_sync(dsn) as connection:
-        connection.execute("SELECT pg_advisory_xact_lock(7)")
-        yield
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
@@ -87,16 +37,17 @@ def test_naming_a_projection_twice_runs_it_once(app: Path, filled: str) -> None:
 
 
 def test_the_pool_suffices_for_all_ranges(app: Path, filled: str) -> None:
-    result = projections("worker", "app:Delays", "--dsn", filled, "--ranges", "25", "--until-caught-up", cwd=app)
+    result = projections(
+        "worker", "app:Delays", "--dsn", filled, "--ranges", "25", "--until-caught-up", cwd=app
+    )
 
     assert (result.returncode, seen(filled)) == (0, 100)
     assert "connections of the pool" not in result.stderr
 
 
 def test_json_logs_are_one_object_a_line_with_an_action(app: Path, filled: str) -> None:
-    result = projections(
-        "worker", "app:Delays", "--dsn", filled, "--until-caught-up", "--log-format", "json", cwd=app
-    )
+    once = ["--ranges", "1", "--until-caught-up", "--log-format", "json"]
+    result = projections("worker", "app:Delays", "--dsn", filled, *once, cwd=app)
 
     lines = [json.loads(line) for line in result.stderr.splitlines()]
     assert [line["action"] for line in lines] == ["started", "stopped", "caught_up"]
@@ -105,7 +56,9 @@ def test_json_logs_are_one_object_a_line_with_an_action(app: Path, filled: str) 
 
 
 def test_text_logs_name_time_level_and_action(app: Path, filled: str) -> None:
-    result = projections("worker", "app:Delays", "--dsn", filled, "--until-caught-up", cwd=app)
+    result = projections(
+        "worker", "app:Delays", "--dsn", filled, "--ranges", "1", "--until-caught-up", cwd=app
+    )
 
     assert result.stderr.splitlines()[0].endswith(" INFO    started: delays: slices 0-1023 started")
 
@@ -114,7 +67,7 @@ def test_text_logs_name_time_level_and_action(app: Path, filled: str) -> None:
 def test_a_signal_finishes_the_batch_and_gives_the_ranges_back(
     app: Path, filled: str, number: signal.Signals, code: int
 ) -> None:
-    with running("app:Gated", "--dsn", filled, cwd=app) as run:
+    with running("app:Gated", "--ranges", "1", "--dsn", filled, cwd=app) as run:
         with gate(filled):
             run.until("handling")
             run.signal(number)
@@ -164,11 +117,11 @@ def test_an_idle_worker_stops_by_a_signal(app: Path, filled: str, number: signal
     assert owners(filled) == [(None,)]
 
 
-def test_a_worker_that_waits_for_another_stops_by_ctrl_c(app: Path, filled: str) -> None:
-    with running("app:Delays", "--dsn", filled, cwd=app) as first:
+def test_a_worker_without_a_range_stops_by_ctrl_c(app: Path, filled: str) -> None:
+    with running("app:Delays", "--ranges", "1", "--dsn", filled, cwd=app) as first:
         first.until("started")
         with running("app:Delays", "--dsn", filled, cwd=app) as second:
-            second.until("waiting")
+            second.until("idle")
             second.signal(signal.SIGINT)
 
             assert second.end() == 130
@@ -276,4 +229,6 @@ def test_an_entity_type_without_events_is_told_and_allowed(app: Path, dsn: str) 
 def test_help_tells_the_exit_codes() -> None:
     result = projections("worker", "--help")
 
-    assert [code for code in ("0", "1", "2", "130", "143") if f"\n    {code} " not in result.stdout] == []
+    assert [
+        code for code in ("0", "1", "2", "70", "130", "143") if f"\n    {code} " not in result.stdout
+    ] == []

@@ -1,0 +1,26 @@
+"""What tests of running commands begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from journal.drivers.sync import connect_sync
+from tests.fixtures.commands import APP, SEEN, append_events
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    """A directory with a user's module in it."""
+    (tmp_path / "app.py").write_text(APP)
+    return tmp_path
+
+
+@pytest.fixture
+def filled(dsn: str) -> str:
+    """A journal of 100 events over 20 sources, and the read model's table."""
+    with connect_sync(dsn) as connection:
+        connection.execute(SEEN)
+    append_events(dsn, 100)
+    return dsn

@@ -1,0 +1,170 @@
+"""`projections worker --processes N`: shared ranges, processes that die, and one end for all."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.commands import (
+    APP,
+    Running,
+    append_events,
+    gate,
+    owners,
+    projections,
+    query,
+    running,
+    seen,
+)
+
+
+def holders(dsn: str) -> list[tuple[Any, ...]]:
+    """Pid of each worker that owns ranges, and how many."""
+    return query(
+        dsn,
+        "SELECT w.pid, count(*) FROM projections.projection_ranges AS r JOIN projections.workers AS w USING (owner) "
+        "GROUP BY w.pid ORDER BY w.pid",
+    )
+
+
+@contextmanager
+def two_processes(
+    app: Path, dsn: str, *more: str, target: str = "app:Delays"
+) -> Iterator[tuple[Running, list[int]]]:
+    """A supervisor whose two processes hold a range each, and their pids."""
+    options = [target, "--ranges", "2", "--processes", "2", "--dsn", dsn, *more]
+    with running(*options, cwd=app) as run:
+        pids = [line["child_pid"] for line in run.until_all("process_started", 2)]
+        while [pid for pid, _ in holders(dsn)] != sorted(pids):
+            run.until("started")
+        yield run, pids
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_processes_share_the_ranges_and_end_together_by_sigterm(app: Path, filled: str) -> None:
+    with two_processes(app, filled) as (run, pids):
+        shared = holders(filled)
+
+        run.signal(signal.SIGTERM)
+
+        assert run.end() == 0
+    assert shared == [(pid, 1) for pid in sorted(pids)]
+    assert (seen(filled), owners(filled)) == (100, [(None,)])
+    assert query(filled, "SELECT owner FROM projections.workers") == []
+    assert {line["pid"] for line in run.log} == {run.process.pid, *pids}
+
+
+def test_ctrl_c_ends_processes_with_the_exit_code_of_a_single_one(app: Path, filled: str) -> None:
+    with two_processes(app, filled) as (run, _):
+        run.signal(signal.SIGINT)
+
+        assert run.end() == 130
+    assert owners(filled) == [(None,)]
+
+
+def test_processes_that_get_the_signal_too_finish_their_batches(app: Path, dsn: str) -> None:
+    """As a service manager does it: SIGTERM to each process of a service."""
+    with connect_sync(dsn) as connection:
+        connection.execute(SEEN)
+    with two_processes(app, dsn, target="app:Gated") as (run, pids):
+        with gate(dsn):
+            append_events(dsn, 100)
+            while {line["pid"] for line in run.log if line["action"] == "handling"} != set(pids):
+                run.until("handling")
+            run.signal(signal.SIGTERM)
+            run.until("stopping")
+            for pid in pids:
+                os.kill(pid, signal.SIGTERM)
+            run.until_all("stopping", 2)
+
+        assert run.end() == 0
+    assert seen(dsn, "gated") == 20
+    assert owners(dsn) == [(None,)]
+
+
+def test_a_second_signal_kills_the_processes_too(app: Path, filled: str) -> None:
+    with running("app:Gated", "--processes", "2", "--dsn", filled, cwd=app) as run, gate(filled):
+        pids = [line["child_pid"] for line in run.until_all("process_started", 2)]
+        run.until("handling")
+        run.signal(signal.SIGTERM)
+        run.until("stopping")
+        run.signal(signal.SIGTERM)
+
+        assert run.end() == -signal.SIGTERM
+    assert all(gone(pid) for pid in pids)
+
+
+def test_a_process_that_is_killed_is_replaced_and_its_range_runs_on(app: Path, filled: str) -> None:
+    with two_processes(app, filled, "--lease", "1") as (run, pids):
+        os.kill(pids[0], signal.SIGKILL)
+
+        ended, started = run.until("process_ended"), run.until("process_started")
+        while [pid for pid, _ in holders(filled)] != sorted([pids[1], started["child_pid"]]):
+            run.until("started")
+        append_events(filled, 100)
+        run.signal(signal.SIGTERM)
+        assert run.end() == 0
+
+    assert (ended["child"], ended["exit_code"]) == (started["child"], -signal.SIGKILL)
+
+
+def test_processes_end_when_their_supervisor_is_killed(app: Path, filled: str) -> None:
+    with two_processes(app, filled) as (run, _):
+        run.signal(signal.SIGKILL)
+
+        assert run.end() == -signal.SIGKILL  # the log ends when the last that writes to it has
+    assert query(filled, "SELECT owner FROM projections.workers") == []
+
+
+def test_processes_catch_up_and_exit_0(app: Path, filled: str) -> None:
+    result = projections(
+        "worker", "app", "--dsn", filled, "--processes", "2", "--until-caught-up", "--take-over", cwd=app
+    )
+
+    assert (result.returncode, seen(filled), seen(filled, "gated")) == (0, 100, 100)
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "message"),
+    [("nowhere", 2, "there is no module 'nowhere'"), ("app", 1, "the schema projections is not installed")],
+)
+def test_what_no_process_could_start_with_is_told_once(
+    app: Path, empty_dsn: str, target: str, code: int, message: str
+) -> None:
+    result = projections("worker", target, "--processes", "2", "--dsn", empty_dsn, cwd=app)
+
+    assert (result.returncode, result.stderr.count(message)) == (code, 1)
+
+
+def test_a_process_that_can_not_start_ends_all_with_its_exit_code(app: Path, filled: str) -> None:
+    once = "import sys\nif '--supervised' in sys.argv: raise RuntimeError('not here')\n"
+    (app / "app.py").write_text(once + APP)
+
+    result = projections("worker", "app", "--processes", "2", "--dsn", filled, cwd=app)
+
+    assert result.returncode == 1
+    assert "can not be imported: RuntimeError: not here" in result.stderr
+    assert "could not start, exit code 1: all end" in result.stderr
+    assert "starting again" not in result.stderr
+
+
+def test_the_dsn_is_not_on_the_command_line_of_the_processes(app: Path, filled: str) -> None:
+    with two_processes(app, filled) as (run, pids):
+        lines = [Path(f"/proc/{pid}/cmdline").read_text() for pid in pids]
+        run.signal(signal.SIGTERM)
+        run.end()
+
+    assert ["postgresql://" in line for line in lines] == [False, False]
