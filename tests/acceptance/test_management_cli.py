@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ def event(source_id: str, payload: Any) -> Event:
 
 
 def run(app: Path, dsn: str) -> int:
-    return projections("worker", "app:Delays", "--dsn", dsn, "--until-caught-up", cwd=app).returncode
+    result = projections("worker", "app:Delays", "--dsn", dsn, "--ranges", "1", "--until-caught-up", cwd=app)
+    return result.returncode
 
 
 def values(*arguments: str) -> Any:
@@ -59,6 +61,14 @@ def seen(dsn: str) -> list[str]:
 def append(dsn: str, *events: Event) -> None:
     with connect_sync(dsn) as connection:
         append_sync(connection, events)
+
+
+def wait_until_older_than(dsn: str, pid: int, seconds: float) -> None:
+    """Ask until a writer's transaction is as old as that."""
+    with connect_sync(dsn) as connection:
+        asked = "SELECT age FROM projections.writers_in_flight_v1() WHERE pid = %s"
+        while (connection.execute(asked, [pid]).fetchone() or (timedelta(0),))[0].total_seconds() < seconds:
+            connection.rollback()
 
 
 def forget_seen(dsn: str) -> None:
@@ -84,14 +94,18 @@ def answer(arguments: list[str], text: str) -> tuple[int, str]:
 
 
 def test_status_tells_what_a_projection_does(handled: str) -> None:
+    append(handled, event("N0", {"delay": 1}), event("N1", {"delay": 1}))
+
     (found,) = values("status", "--dsn", handled)["projections"]
 
     assert found["name"] == "delays"
-    assert (found["paused"], found["parked"], found["has_events"]) == (False, 2, True)
+    assert (found["paused"], found["has_events"]) == (False, True)
+    assert (found["backlog"], found["parked"], found["handled"]) == (1, 2, 2)
+    assert found["lag_seconds"] > 0
     (part,) = found["ranges"]
     assert (part["min_slice"], part["max_slice"], part["owner"], part["alive"]) == (0, 1023, None, False)
+    assert (part["state"], part["backlog"], part["parked"]) == ("unclaimed", 1, 2)
     assert part["horizon"] > BEGINNING
-    assert part["lag_seconds"] > 0
 
 
 def test_status_names_the_owner_of_a_range_that_runs(app: Path, handled: str) -> None:
@@ -103,18 +117,53 @@ def test_status_names_the_owner_of_a_range_that_runs(app: Path, handled: str) ->
 
     assert found["ranges"][0]["alive"]
     assert f":{worker.process.pid}:" in found["ranges"][0]["owner"]
-    assert "running" in table
+    assert found["ranges"][0]["epoch"] == 2
+    assert found["ranges"][0]["state"] == "parked"
     assert found["ranges"][0]["owner"] in table
 
 
-def test_status_counts_parked_sources_in_the_range_they_belong_to(app: Path, handled: str) -> None:
-    projections("worker", "app:Delays", "--dsn", handled, "--ranges", "4", "--until-caught-up", cwd=app)
+def test_status_counts_parked_sources_in_the_range_they_belong_to(handled: str) -> None:
+    projections("rescale", "delays", "--ranges", "4", "--dsn", handled)
 
     table = projections("status", "--dsn", handled).stdout
 
     rows = [line.split("│") for line in table.splitlines() if "delays" in line]
     assert len(rows) == 4
     assert sum(int(row[-2]) for row in rows) == 2
+
+
+def test_status_tells_why_a_range_is_restarting(handled: str) -> None:
+    with connect_sync(handled) as connection:
+        connection.execute(
+            "INSERT INTO projections.workers (owner, host, pid, projection_ids, lease_until) "
+            "VALUES ('w', 'h', 1, '{1}', clock_timestamp() + INTERVAL '1 hour')"
+        )
+        connection.execute("UPDATE projections.projection_ranges SET owner = 'w'")
+        connection.execute(
+            "SELECT projections.fail_range_v1(1, 0, epoch, 3, 'no [table]', '1 hour') "
+            "FROM projections.projection_ranges"
+        )
+
+    (part,) = values("status", "--dsn", handled)["projections"][0]["ranges"]
+    text = projections("status", "--dsn", handled).stdout
+
+    assert (part["state"], part["failures"], part["error"]) == ("restarting", 3, "no [table]")
+    assert "slices 0-1023: failed 3 times in a row, starts again in 59 min" in text
+    assert text.endswith(": no [table]\n")
+
+
+def test_status_tells_which_open_transaction_holds_the_horizon_back(handled: str) -> None:
+    with connect_sync(handled, application_name="slow-writer") as writer:
+        append_sync(writer, [event("N0", {"delay": 1})])
+        pid = writer.info.backend_pid
+        wait_until_older_than(handled, pid, seconds=1.1)
+
+        (found,) = values("status", "--dsn", handled)["writers"]
+        text = projections("status", "--dsn", handled).stdout
+
+    assert (found["pid"], found["application_name"]) == (pid, "slow-writer")
+    assert found["age_seconds"] > 1
+    assert f"by an open transaction that has appended: pid {pid} (slow-writer)" in text
 
 
 def test_a_range_that_stopped_before_it_handled_anything_is_at_the_beginning(app: Path, handled: str) -> None:
@@ -125,9 +174,11 @@ def test_a_range_that_stopped_before_it_handled_anything_is_at_the_beginning(app
         worker.process.terminate()
         worker.process.wait(30)
 
-    shown = [projections(*command, "--dsn", handled).stdout for command in (["status"], ["offsets", "show"])]
+    shown = projections("offsets", "show", "--dsn", handled).stdout
+    (found,) = values("status", "--dsn", handled)["projections"]
 
-    assert all("at the beginning" in table for table in shown)
+    assert "at the beginning" in shown
+    assert (found["backlog"], found["ranges"][0]["horizon"]) == (4, BEGINNING)
 
 
 def test_status_of_an_unknown_projection_names_the_known_ones(handled: str) -> None:
