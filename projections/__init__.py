@@ -41,7 +41,7 @@ from journal import (
     slice_ranges,
 )
 from offsets import live_events
-from projections.errors import HandlerFailed, InvalidHandler, ProjectionFailed
+from projections.errors import HandlerFailed, InvalidHandler, PoolTooSmall, ProjectionFailed
 from projections.handlers import (
     AtLeastOnce,
     ExactlyOnce,
@@ -82,6 +82,7 @@ __all__ = [
     "InvalidPayload",
     "Notifier",
     "Origin",
+    "PoolTooSmall",
     "Projection",
     "ProjectionFailed",
     "ProjectionsError",

@@ -70,7 +70,11 @@ class RangeKeeper:
     def drop(self) -> None:
         """It is another's: whatever it is doing can not be committed any more."""
         self._ending.set()
-        if self._task is not None:
+        self._cancel()
+
+    def _cancel(self) -> None:
+        # Once: a second cancellation would end what the first has begun, and a connection would never be given back.
+        if self._task is not None and not self._task.cancelling():
             self._task.cancel()
 
     async def run(self) -> None:
@@ -84,7 +88,7 @@ class RangeKeeper:
         try:
             await asyncio.wait([self._task])
         except asyncio.CancelledError:
-            self._task.cancel()
+            self._cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             raise
         if not self._task.cancelled():

@@ -37,6 +37,7 @@ class Ranges:
         self._group = group
         self._keepers: dict[int, RangeKeeper] = {}
         self._told: Heartbeat | None = None
+        self._saved: set[Progress] = set()
 
     @property
     def progress(self) -> list[Progress]:
@@ -96,12 +97,14 @@ class Ranges:
             group.create_task(self._every(settings.evict_every.total_seconds(), self._evict, "eviction"))
 
     async def save_horizons(self) -> None:
-        """Store how far all ranges are."""
-        if progress := self.progress:
+        """Store how far the ranges are that have moved since the last time."""
+        progress = self.progress
+        if moved := [one for one in progress if one not in self._saved]:
             async with self._process.database.session() as session:
-                await offsets.save_horizons(session, self.projection_id, progress)
-            for claim, horizon, _ in progress:
+                await offsets.save_horizons(session, self.projection_id, moved)
+            for claim, horizon, _ in moved:
                 self._process.observer.progressed(self.projection.name, claim.slices, horizon)
+        self._saved = set(progress)
 
     async def _evict(self) -> None:
         async with self._process.database.session() as session:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 from journal import Session, schema
@@ -111,9 +112,11 @@ async def _(bench: Bench) -> str:
 @case("a pool whose connections are all in use")
 async def _(bench: Bench) -> str:
     async with (
-        bench.connect(max_connections=1, pool_timeout=timedelta(seconds=0.05)) as database,
-        database.session(),
+        bench.connect(max_connections=4, pool_timeout=timedelta(seconds=0.05)) as database,
+        AsyncExitStack() as held,
     ):
+        for _ in range(4):
+            await held.enter_async_context(database.session())
         return await told(run_once(database, does(nothing)))
 
 

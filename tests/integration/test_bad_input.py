@@ -202,7 +202,9 @@ def test_no_error_of_the_schema_shows_the_password(dsn: str) -> None:
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize("command", [["worker", "json.decoder"], ["status"], ["doctor"], ["schema", "install"]])
+@pytest.mark.parametrize(
+    "command", [["worker", "json.decoder"], ["status"], ["doctor"], ["schema", "install"]]
+)
 @pytest.mark.parametrize("dsn", [WRONG_DSNS[0], WRONG_DSNS[6], WRONG_DSNS[13]])
 def test_no_command_shows_the_password(command: list[str], dsn: str) -> None:
     result = projections(*command, env=environment(PROJECTIONS_DSN=dsn))
@@ -255,6 +257,8 @@ async def test_a_projection_that_failed_for_the_lack_of_a_database_tells_its_obs
     async with prepared(dsn, "asyncpg") as (worker, ours):
         told = Told()
         async with running(worker, recording(), observer=told):
+            await happen(ours, "a")
+            await told.first("handled")
             await execute(ours, TERMINATE)
 
             name, _, error = await told.first("failed")

@@ -134,8 +134,9 @@ async def test_ranges_are_cut_anew_between_runs_and_keep_everything_exactly_once
     half = await fetchval(
         journal, "SELECT count(*) FROM unnest($1::text[]) s WHERE projections.slice_of_v1(s) >= 512", SOURCES
     )
-    exact = settings(clock_margin=timedelta(0), save_horizon_every=timedelta(0))
-    crashed = asyncio.create_task(run(journal, recording(slow), ranges=8, settings=exact))
+    exact = settings(clock_margin=timedelta(0), save_horizon_every=timedelta(milliseconds=10))
+    await cut(journal, 8)
+    crashed = asyncio.create_task(run(journal, recording(slow), settings=exact))
     await entered.wait()
     await until_effects(journal, len(SOURCES) + half)
     newest = await fetchval(journal, "SELECT max(db_timestamp) FROM projections.events")
@@ -147,7 +148,9 @@ async def test_ranges_are_cut_anew_between_runs_and_keep_everything_exactly_once
     crashed.cancel()
     await asyncio.gather(crashed, return_exceptions=True)
 
-    await run(journal, recording(), ranges=3, settings=exact, until_caught_up=True)
+    await cut(journal, 3)
+
+    await run(journal, recording(), settings=exact, until_caught_up=True)
 
     each_once(await effects(journal), **dict.fromkeys(SOURCES, 2))
 

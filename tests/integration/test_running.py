@@ -17,6 +17,7 @@ from projections import (
     AtLeastOnce,
     EventEnvelope,
     InvalidHandler,
+    PoolTooSmall,
     Session,
     handles,
     projection,
@@ -62,8 +63,8 @@ async def test_a_paused_projection_handles_nothing_until_it_is_resumed(journal: 
         await until_effects(journal, 2)
         await pause(journal, paused=True)
         await until(journal, "SELECT count(*) > 0 FROM projections.projections WHERE paused")
-        heartbeats = "SELECT min(lease_until) > $1 FROM projections.projection_ranges"
-        now = await fetchval(journal, "SELECT max(lease_until) FROM projections.projection_ranges")
+        heartbeats = "SELECT min(lease_until) > $1 FROM projections.workers"
+        now = await fetchval(journal, "SELECT max(lease_until) FROM projections.workers")
         await until(journal, heartbeats, now)
         await happen(journal, "a")
         await until_effects(journal, 3)
@@ -121,18 +122,24 @@ async def test_a_new_object_is_made_for_every_start_of_a_range(journal: Database
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
-async def test_a_pool_without_a_spare_connection_does_not_keep_a_range_from_catching_up(
+async def test_the_smallest_pool_lets_ranges_catch_up_in_turn(
     dsn: str, driver: Literal["asyncpg", "psycopg"]
 ) -> None:
-    """Of two connections the range has one and the polls have the other: none is left for reading ahead."""
-    async with connect(dsn, ConnectionSettings(driver=driver, max_connections=2)) as small:
+    """Of four connections polls and heartbeats keep two, and seven ranges share one."""
+    async with connect(dsn, ConnectionSettings(driver=driver, max_connections=4)) as small:
         await execute(small, EFFECTS)
         for _ in range(5):
-            await happen(small, "a", "b")
+            await happen(small, *"abcdefgh")
 
-        await run_until_caught_up(small, recording(batch_size=2), heartbeat=timedelta(hours=1))
+        await run_until_caught_up(small, recording(batch_size=2), ranges=7)
 
-        each_once(await effects(small), a=5, b=5)
+        each_once(await effects(small), **dict.fromkeys("abcdefgh", 5))
+
+
+async def test_a_pool_that_is_too_small_is_refused(dsn: str) -> None:
+    async with connect(dsn, ConnectionSettings(max_connections=3)) as small:
+        with pytest.raises(PoolTooSmall, match="max_connections=4 or more"):
+            await run_until_caught_up(small, recording())
 
 
 async def test_an_object_is_used_as_it_is(journal: Database) -> None:

@@ -46,15 +46,21 @@ CALLS = {
     "create_partition_v1": "SELECT projections.create_partition_v1(now() + '1 day', now() + '2 days')",
     "register_projection_v1": "SELECT projections.register_projection_v1('delays', 'plane')",
     "set_ranges_v1": "SELECT projections.set_ranges_v1(1, '{0,512}')",
-    "claim_range_v1": "SELECT projections.claim_range_v1(1, 0, 'worker', '10 s')",
-    "renew_ranges_v1": "SELECT projections.renew_ranges_v1(1, 'worker', '10 s')",
+    "assign_ranges_v1": "SELECT projections.assign_ranges_v1(1, '{0}', '{worker}')",
+    "heartbeat_v1": "SELECT projections.heartbeat_v1('worker', 'host', 1, '10 s', '{1}', false)",
+    "claim_range_v1": "SELECT projections.claim_range_v1(1, 0, 'worker')",
+    "fail_range_v1": "SELECT projections.fail_range_v1(1, 0, 1, 1, 'why', '1 s')",
     "save_offsets_v1": "SELECT projections.save_offsets_v1(1, 0, "
     "(SELECT epoch FROM projections.projection_ranges WHERE min_slice = 0), "
-    "'batch', now(), 0, '{a}', '{97}', '{1}', ARRAY[now()])",
+    "'batch', now(), 0, '{a}', '{97}', '{1}', ARRAY[now()], 1)",
+    "save_horizons_v1": "SELECT projections.save_horizons_v1(1, '{0}', '{1}', ARRAY[now()], '{0}')",
     "read_offsets_v1": "SELECT projections.read_offsets_v1(1, '{a}')",
     "park_source_v1": "SELECT projections.park_source_v1(1, 'a', 97, 2, 'Landed', 'why', 1)",
+    "slice_lag_v1": "SELECT projections.slice_lag_v1(1)",
     "evict_offsets_v1": "SELECT projections.evict_offsets_v1(1, '1 day', '')",
-    "release_range_v1": "SELECT projections.release_range_v1(1, 0, 2)",
+    "release_range_v1": "SELECT projections.release_range_v1(1, 0, 2, now(), 0)",
+    "take_over_v1": "SELECT projections.take_over_v1('worker', '{1}')",
+    "leave_v1": "SELECT projections.leave_v1('worker')",
     "set_offset_v1": "SELECT projections.set_offset_v1(1, now())",
 }
 
@@ -118,7 +124,7 @@ def test_every_function_runs_without_a_search_path(connection: psycopg.Connectio
 
 
 def test_bodies_name_tables_with_their_schema() -> None:
-    tables = "sources|events|imports|projections|projection_ranges|source_offsets|parked_sources|partitions"
+    tables = "sources|events|imports|projections|projection_ranges|workers|source_offsets|parked_sources|partitions"
     unqualified = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+(?:{tables})\b(?!\.)")
 
     assert {name for name, text in FILES.items() if unqualified.search(text)} == set()
