@@ -80,8 +80,8 @@ class Membership:
     async def _beat(self, *, leaving: bool) -> bool:
         """Send a heartbeat and do what it says; whether another should follow soon."""
         try:
-            # A network that is cut says nothing: a heartbeat without an answer must end before the lease does.
-            async with asyncio.timeout(self._settings.lease.total_seconds() / 2):
+            # A network that is cut says nothing: a heartbeat without an answer must end with the lease.
+            async with asyncio.timeout(self._patience()):
                 return await self._try(leaving=leaving)
         except (ProjectionsError, TimeoutError) as error:
             self._failed(error)
@@ -90,6 +90,11 @@ class Membership:
                 async with asyncio.timeout(1):
                     await self._session.close()
             return False
+
+    def _patience(self) -> float:
+        half = self._settings.lease.total_seconds() / 2
+        left = self._alive_at + 2 * half - asyncio.get_running_loop().time()
+        return min(half, left) if left > 0 else half
 
     async def _try(self, *, leaving: bool) -> bool:
         loop, session, soon = asyncio.get_running_loop(), await self._session.get(), False
@@ -117,7 +122,7 @@ class Membership:
     def _failed(self, error: Exception) -> None:
         self._failures += 1
         log.warning("heartbeat: %s", str(error) or "no answer", extra={"action": "heartbeat_failed"})
-        if asyncio.get_running_loop().time() - self._alive_at > self._settings.lease.total_seconds():
+        if asyncio.get_running_loop().time() - self._alive_at >= self._settings.lease.total_seconds():
             # Others may run the ranges by now. What is in flight here could not be committed; effects outside the
             # database could happen twice.
             for ranges in self._ranges.values():

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from journal import Database, OwnedSession, WritersPoller
 from offsets import Worker
 from projections.errors import PoolTooSmall
 from projections.loop_monitor import LoopMonitor
-from projections.observer import StatusObserver
+from projections.observer import CombinedObserver, StatusObserver
 from projections.settings import RunSettings
 from projections.table_writer import TableWriter
-
-log = logging.getLogger("projections")
 
 OTHER_CONNECTIONS = 3
 """Of a pool, what ranges do not take: one for polls, one for heartbeats, one for what comes up."""
@@ -80,7 +76,7 @@ class Process:
     ) -> None:
         self.database = database
         self.settings = settings
-        self.observer: StatusObserver = _Guarded(observer)
+        self.observer = CombinedObserver([observer])  # which keeps its mistakes away from the work
         self.stop = stop
         self.changed = asyncio.Event()
         """A range has ended: what is to run is to be asked anew."""
@@ -90,23 +86,3 @@ class Process:
         self.poller = WritersPoller(database, settings.pacing)
         self.tables = TableWriter()
         self.monitor = LoopMonitor(settings.blocked_after, settings.abort_after)
-
-
-class _Guarded(StatusObserver):
-    """Keeps the mistakes of an observer away from the work."""
-
-    def __init__(self, observer: StatusObserver) -> None:
-        self._observer = observer
-
-    def __getattribute__(self, name: str) -> Any:
-        if name.startswith("_"):
-            return object.__getattribute__(self, name)
-        hook = getattr(object.__getattribute__(self, "_observer"), name)
-
-        def call(*args: Any) -> None:
-            try:
-                hook(*args)
-            except Exception:
-                log.exception("observer: %s", name, extra={"action": "observer_failed"})
-
-        return call
