@@ -23,7 +23,11 @@ _SET_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
 _ASSIGN = "SELECT projections.assign_ranges_v1($1, $2, $3)"
 # Statements after the lock must see what was committed while it was waited for.
 _READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
-_LOCK = "SELECT FROM projections.projections WHERE projection_id = $1 FOR NO KEY UPDATE"
+# A process that is stopped or cut off while it has the lock must not keep others from assigning.
+_LOCK = """
+SELECT set_config('idle_in_transaction_session_timeout', '2s', TRUE)
+FROM projections.projections WHERE projection_id = $1 FOR NO KEY UPDATE
+"""
 _MEMBERS = """
 SELECT owner FROM projections.workers
 WHERE $1 = ANY(projection_ids) AND lease_until > clock_timestamp() AND NOT leaving ORDER BY joined_at, owner

@@ -1,4 +1,4 @@
-"""A range's effects are committed by the newest holder alone, and a claim is all or nothing."""
+"""A range's effects are committed by the newest holder alone; ranges follow the workers that are alive."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ import offsets
 from journal import ConnectionSettings, Database, connect
 from offsets import OffsetOvertaken
 from projections import EventEnvelope, Session, run
-from projections.testing import run_until_caught_up
 from tests.fixtures.projections import (
     EFFECTS,
     Does,
     Happened,
+    Told,
     caught_up,
     each_once,
     effects,
     execute,
+    fetchval,
     happen,
     recording,
     running,
     settings,
+    until,
     until_effects,
 )
+from tests.fixtures.proxy import Proxy, proxy_to
 
-OFFSETS = "SELECT count(*) FROM projections.source_offsets"
+RANGES = "projections.projection_ranges"
+ALL_OWNED = f"SELECT count(*) = 0 FROM {RANGES} WHERE owner IS NULL OR owner <> assigned_to"
+OWNERS = f"SELECT count(DISTINCT owner) = $1 FROM {RANGES}"
 
 
 @pytest.fixture(params=["asyncpg", "psycopg"])
@@ -46,6 +51,23 @@ async def journal(database: Database) -> Database:
     return database
 
 
+@pytest.fixture
+async def proxy(dsn: str) -> AsyncIterator[Proxy]:
+    async with proxy_to(dsn) as between:
+        yield between
+
+
+class Gate:
+    """Holds handlers up until it is opened."""
+
+    def __init__(self) -> None:
+        self.entered, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        self.entered.set()
+        await self.go_on.wait()
+
+
 def once(does: Does) -> Does:
     """Do something at the first call only."""
     done = False
@@ -59,23 +81,29 @@ def once(does: Does) -> Does:
     return first
 
 
+async def a_worker(database: Database, owner: str, lease: timedelta) -> None:
+    """A worker of which nothing more is heard holds all ranges."""
+    async with database.session() as session:
+        ids = [(await offsets.status(session, "p")).projection_id]
+        await offsets.take_over(session, owner, ids)
+        await offsets.heartbeat(session, offsets.Worker(owner, "elsewhere", 1), lease, ids)
+
+
+# The fence
+
+
 async def test_a_holder_that_was_replaced_commits_nothing(
     either: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two runners on one range: the first is held up in its batch while the second takes over and handles all."""
-    entered, go_on = asyncio.Event(), asyncio.Event()
-
-    async def hold(session: Session, event: Happened, envelope: EventEnvelope) -> None:
-        entered.set()
-        await go_on.wait()
-
+    """The first is held up in its batch while the second takes over and handles all."""
+    gate = Gate()
     await happen(either, "a", "b", "a")
 
     with caplog.at_level(logging.WARNING):
-        async with running(either, recording(hold)):
-            await entered.wait()
-            await run_until_caught_up_taking_over(either)
-            go_on.set()
+        async with running(either, recording(gate), settings=settings(heartbeat=timedelta(seconds=5))):
+            await gate.entered.wait()
+            await caught_up(either, recording(), take_over=True)
+            gate.go_on.set()
             await happen(either, "a")
             await until_effects(either, 4)
 
@@ -83,8 +111,21 @@ async def test_a_holder_that_was_replaced_commits_nothing(
     assert "range_lost" in [getattr(record, "action", None) for record in caplog.records]
 
 
-async def run_until_caught_up_taking_over(database: Database) -> None:
-    await run(database, recording(), settings=settings(), until_caught_up=True, take_over=True)
+async def test_an_epoch_alone_keeps_an_older_holder_from_committing(either: Database) -> None:
+    """Nobody has handled anything since, so nothing but the epoch can tell."""
+    gate = Gate()
+    await happen(either, "a", "b")
+
+    async with running(either, recording(gate), settings=settings(heartbeat=timedelta(seconds=5))) as told:
+        await gate.entered.wait()
+        await execute(either, f"UPDATE {RANGES} SET epoch = epoch + 1")
+        gate.go_on.set()
+        await told.first("stopped")
+        before = await effects(either)
+        await until_effects(either, 2)
+
+    assert before == []
+    each_once(await effects(either), a=1, b=1)
 
 
 async def test_a_source_that_is_already_past_the_batch_rolls_it_back(journal: Database) -> None:
@@ -103,81 +144,172 @@ async def test_a_source_that_is_already_past_the_batch_rolls_it_back(journal: Da
     assert await effects(journal) == [("b", 1)]
 
 
-async def test_two_that_start_at_once_never_hold_a_part_each(journal: Database, dsn: str) -> None:
-    stops = [asyncio.Event(), asyncio.Event()]
-    await happen(journal, *"abcdefgh")
+# Coming and going
 
-    async with connect(dsn) as other:
-        runs = [
-            asyncio.create_task(run(pool, recording(), ranges=7, settings=settings(), stop=stop))
-            for pool, stop in zip((journal, other), stops, strict=True)
-        ]
+
+async def test_two_that_start_at_once_share_the_ranges(journal: Database, dsn: str) -> None:
+    async with (
+        connect(dsn) as other,
+        running(journal, recording(), ranges=7),
+        running(other, recording(), ranges=7),
+    ):
+        await until(journal, OWNERS, 2)
+        await until(journal, ALL_OWNED)
+        await happen(journal, *"abcdefgh")
         await until_effects(journal, 8)
-        for stop in stops:
-            stop.set()
-        async with asyncio.timeout(30):
-            await asyncio.gather(*runs)
+        async with journal.session() as session:
+            shares = sorted(worker.ranges for worker in await offsets.workers(session))
+
+    assert shares == [3, 4]
+    each_once(await effects(journal), **dict.fromkeys("abcdefgh", 1))
+
+
+async def test_a_crashed_holder_is_followed_when_its_lease_ends(journal: Database) -> None:
+    await caught_up(journal, recording())
+    await a_worker(journal, "gone", timedelta(milliseconds=300))
+    await happen(journal, "a")
+
+    told = await caught_up(journal, recording())
+
+    assert [args[2] for args in told.all("taken_over")] == ["gone"]
+    assert await effects(journal) == [("a", 1)]
+    assert await fetchval(journal, "SELECT count(*) FROM projections.workers WHERE owner <> 'gone'") == 0
+
+
+async def test_a_holder_whose_lease_runs_is_waited_for(journal: Database) -> None:
+    await caught_up(journal, recording())
+    await a_worker(journal, "there", timedelta(hours=1))
+    await happen(journal, "a")
+    stop = asyncio.Event()
+    waiting = asyncio.create_task(run(journal, recording(), settings=settings(), stop=stop))
+
+    await until(journal, f"SELECT count(*) > 0 FROM {RANGES} WHERE assigned_to = 'there'")
+    await until(journal, "SELECT count(*) = 2 FROM projections.workers")
+    before = await effects(journal)
+    async with journal.session() as session:
+        await offsets.leave(session, "there")
+    await until_effects(journal, 1)
+    stop.set()
+    await waiting
+
+    assert before == []
+
+
+async def test_taking_over_does_not_wait_for_a_lease(journal: Database) -> None:
+    await caught_up(journal, recording(), ranges=3)
+    await a_worker(journal, "there", timedelta(hours=1))
+    await happen(journal, *"abcd")
+
+    await caught_up(journal, recording(), take_over=True)
+
+    each_once(await effects(journal), **dict.fromkeys("abcd", 1))
+
+
+async def test_a_worker_that_was_taken_over_joins_again(journal: Database, dsn: str) -> None:
+    async with connect(dsn) as other, running(journal, recording(), ranges=4):
+        await until(journal, ALL_OWNED)
+        async with running(other, recording(), take_over=True):
+            await until(journal, OWNERS, 2)
+            await until(journal, ALL_OWNED)
+            await happen(journal, *"abcdefgh")
+            await until_effects(journal, 8)
 
     each_once(await effects(journal), **dict.fromkeys("abcdefgh", 1))
 
 
-async def test_a_claim_is_all_or_nothing(journal: Database) -> None:
-    """One range of several is held by somebody else: the others stay free until all can be had."""
-    await run_until_caught_up(journal, recording(), ranges=3)
+async def test_a_worker_without_a_range_goes_on_when_the_other_stops(
+    journal: Database, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told, stop = Told(), asyncio.Event()
+    async with connect(dsn) as other:
+        with caplog.at_level(logging.INFO):
+            async with running(journal, recording()):
+                idle = asyncio.create_task(
+                    run(other, recording(), settings=settings(), observer=told, stop=stop)
+                )
+                await until(journal, "SELECT count(*) = 2 FROM projections.workers")
+                await happen(journal, "a")
+                await until_effects(journal, 1)
+                before = told.names("started")
+        await told.first("started")
+        await happen(journal, "a")
+        await until_effects(journal, 2)
+        stop.set()
+        await idle
+
+    assert before == []
+    assert "idle" in [getattr(record, "action", None) for record in caplog.records]
+    each_once(await effects(journal), a=2)
+
+
+async def test_projections_of_one_process_are_shared_each_for_itself(journal: Database, dsn: str) -> None:
+    """The other worker runs one of the two only."""
+    async with (
+        connect(dsn) as other,
+        running(journal, recording(), recording(name="q"), ranges=4),
+        running(other, recording(name="q"), ranges=4),
+    ):
+        await until(journal, ALL_OWNED)
+        await until(journal, OWNERS, 2)
+        await happen(journal, *"abcd")
+        await until_effects(journal, 8)
+        async with journal.session() as session:
+            owners = [len({r.owner for r in (await offsets.status(session, name)).ranges}) for name in "pq"]
+
+    assert owners == [1, 2]
+
+
+async def test_a_range_that_a_zombie_keeps_locked_does_not_keep_others_waiting(journal: Database) -> None:
+    """A dead worker's last transaction may hold the row of one range; the others are claimed meanwhile."""
+    await caught_up(journal, recording(), ranges=3)
+    await a_worker(journal, "zombie", timedelta(0))
+
+    async with journal.session() as zombie:
+        await zombie.begin()
+        await zombie.execute(f"UPDATE {RANGES} SET handled = 0 WHERE min_slice = 0")
+        async with running(journal, recording()):
+            claimed = f"SELECT array_agg(owner <> 'zombie' ORDER BY min_slice) FROM {RANGES}"
+            await until(journal, f"SELECT ({claimed}) = '{{f,t,t}}'")
+            await zombie.commit()
+            await until(journal, f"SELECT ({claimed}) = '{{t,t,t}}'")
+
+
+async def test_a_process_that_hangs_while_it_assigns_does_not_keep_others_from_it(journal: Database) -> None:
+    await caught_up(journal, recording(), ranges=3)
+
     async with journal.session() as session:
         projection_id = (await offsets.status(session, "p")).projection_id
-        last = (await offsets.read_ranges(session, projection_id))[2].slices.min_slice
-        held = await offsets.claim(session, projection_id, last, "another", settings().lease)
-        assert held is not None
-    stop = asyncio.Event()
-    waiting = asyncio.create_task(run(journal, recording(), settings=settings(), stop=stop))
-
-    await happen(journal, *"abcdefgh")
-    async with journal.session() as session:
-        owners = [r.owner for r in await offsets.read_ranges(session, projection_id)]
-        await offsets.OffsetStore(held).release(session)
-    await until_effects(journal, 8)
-    stop.set()
-    await waiting
-
-    assert owners == [None, None, "another"]
-
-
-async def test_a_crashed_holder_is_followed_when_its_lease_ends(journal: Database) -> None:
-    await run_until_caught_up(journal, recording())
-    await execute(
-        journal,
-        "UPDATE projections.projection_ranges SET owner = 'gone', lease_until = clock_timestamp() + '200 ms'",
-    )
-    await happen(journal, "a")
-
-    await caught_up(journal, recording())
+        hanging = offsets.claims._locked(session, projection_id)
+        await hanging.__aenter__()
+        await happen(journal, "a")
+        await caught_up(journal, recording())
+        await hanging.__aexit__(GeneratorExit, None, None)
 
     assert await effects(journal) == [("a", 1)]
 
 
-async def test_a_claim_alone_keeps_an_older_holder_from_committing(either: Database) -> None:
-    """The newer holder has handled nothing yet, so only the epoch can tell."""
-    entered, go_on = asyncio.Event(), asyncio.Event()
+# A network that is cut
 
-    async def hold(session: Session, event: Happened, envelope: EventEnvelope) -> None:
-        entered.set()
-        await go_on.wait()
 
-    await happen(either, "a", "b")
-    async with running(either, recording(hold)) as told:
-        await entered.wait()
-        async with either.session() as session:
-            projection_id = (await offsets.status(session, "p")).projection_id
-            claim = await offsets.claim(
-                session, projection_id, 0, "another", timedelta(hours=1), take_over=True
-            )
-            assert claim is not None
-            go_on.set()
-            await told.first("stopped")
-            before = await effects(either)
-            await offsets.OffsetStore(claim).release(session)
-        await until_effects(either, 2)
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_a_process_that_is_cut_off_commits_nothing_and_joins_again(
+    journal: Database, proxy: Proxy, driver: str
+) -> None:
+    """In the middle of a batch. When the network is back, what was sent meanwhile arrives."""
+    gate, short = Gate(), settings(lease=timedelta(seconds=1))
+    await happen(journal, "a", "b")
 
-    assert before == []
-    each_once(await effects(either), a=1, b=1)
+    async with (
+        connect(proxy.dsn, ConnectionSettings(driver=driver)) as through,
+        running(through, recording(gate), settings=short) as told,
+    ):
+        await gate.entered.wait()
+        proxy.stop_forwarding()
+        await caught_up(journal, recording())
+        gate.go_on.set()
+        proxy.go_on()
+        await told.first("stopped")
+        await happen(journal, "a", "b")
+        await until_effects(journal, 4)
+
+    each_once(await effects(journal), a=2, b=2)

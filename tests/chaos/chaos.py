@@ -1,0 +1,190 @@
+"""Everything that may go wrong, at random moments from one seed, while events are appended and handled."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import offsets
+from journal import Database, Event, ProjectionsError, append
+from journal.embedded import EmbeddedServer
+from tests.chaos.server import stop_at_once
+from tests.chaos.worker import LEASE
+from tests.fixtures.projections import Happened
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [f"source {number}" for number in range(200)]
+APPENDERS = 6
+WORKERS = 4
+CONNECTIONS = APPENDERS + 4
+
+_TERMINATE = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+ORDER BY md5(pid::text || $1) LIMIT 1
+"""
+
+
+class Chaos:
+    """
+    Appenders, worker processes and what happens to them.
+
+    Args:
+        server: May be crashed.
+        dsn: Its database.
+        database: The same, for the appenders.
+        logs: A directory for what the workers say.
+        seconds: How long.
+    """
+
+    def __init__(
+        self, server: EmbeddedServer, dsn: str, database: Database, logs: Path, seconds: float
+    ) -> None:
+        self.seed = int(os.environ.get("CHAOS_SEED") or random.randrange(2**32))
+        print(f"CHAOS_SEED={self.seed}", flush=True)
+        self.counts: Counter[str] = Counter()
+        self._random = random.Random(self.seed)
+        self._server = server
+        self._dsn = dsn
+        self._database = database
+        self._logs = logs
+        self._end = asyncio.get_running_loop().time() + seconds
+
+    async def run(self) -> None:
+        """Let it all happen until the time is over; all workers are dead then."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(APPENDERS):
+                group.create_task(self._appender(self._choices()))
+            for _ in range(WORKERS):
+                group.create_task(self._workers(self._choices()))
+            group.create_task(self._now_and_then(self._rescale, 1.0, self._choices()))
+            group.create_task(self._now_and_then(self._terminate, 0.5, self._choices()))
+            group.create_task(self._now_and_then(self._crash, 12, self._choices()))
+        self.counts["take-overs"] = sum(
+            path.read_text().count(" taken over from ") for path in self._logs.iterdir()
+        )
+
+    async def catch_up(self) -> None:
+        """A worker that nothing happens to handles what is left."""
+        process = await self._start("asyncpg", "until_caught_up")
+        assert await asyncio.wait_for(process.wait(), 120) == 0
+
+    def _choices(self) -> random.Random:
+        """For one task: what it chooses does not depend on when it runs."""
+        return random.Random(self._random.randrange(2**32))
+
+    @property
+    def _going_on(self) -> bool:
+        return asyncio.get_running_loop().time() < self._end
+
+    async def _pause(self, seconds: float) -> None:
+        await asyncio.sleep(max(0, min(seconds, self._end - asyncio.get_running_loop().time())))
+
+    async def _appender(self, choices: random.Random) -> None:
+        while self._going_on:
+            try:
+                await self._append(choices)
+            except (ProjectionsError, OSError):
+                await asyncio.sleep(0.05)  # the server is away, or this connection
+
+    async def _append(self, choices: random.Random) -> None:
+        """One transaction of one to four events; some stay open for long, some are rolled back."""
+        source_ids = sorted(choices.sample(SOURCES, choices.randint(1, 4)))
+        async with self._database.session() as session:
+            await session.begin()
+            try:
+                await append(session, [Event(source_id, Happened(), "plane") for source_id in source_ids])
+                if choices.random() < 0.05:
+                    self.counts["late commits"] += 1
+                    await self._pause(choices.choice([0.1, 0.3, 1.0, 3.0]))
+                if choices.random() < 0.1:
+                    self.counts["roll-backs"] += 1
+                else:
+                    await session.commit()
+            finally:
+                with suppress(ProjectionsError):
+                    await session.rollback()
+        await asyncio.sleep(choices.uniform(0, 0.05))
+
+    async def _workers(self, choices: random.Random) -> None:
+        """One worker after the other: stopped past its lease, killed, or told to end."""
+        while self._going_on:
+            process = await self._start(choices.choice(["asyncpg", "psycopg"]))
+            try:
+                await self._live(process, choices)
+                if process.returncode is None and choices.random() < 0.3:
+                    self.counts["clean stops"] += 1
+                    process.send_signal(signal.SIGTERM)
+                    await asyncio.wait_for(process.wait(), 60)
+            finally:
+                if process.returncode is None:
+                    self.counts["kills"] += 1
+                    process.kill()
+                await process.wait()
+            await self._check_end(process)
+
+    async def _live(self, process: Process, choices: random.Random) -> None:
+        for _ in range(choices.randint(0, 3)):
+            await self._pause(choices.uniform(0.1, 5.0))
+            if process.returncode is not None or not self._going_on:
+                return
+            if choices.random() < 0.5:
+                self.counts["stops"] += 1
+                process.send_signal(signal.SIGSTOP)
+                await self._pause(LEASE.total_seconds() * choices.uniform(0.5, 4))
+                process.send_signal(signal.SIGCONT)
+
+    async def _start(self, *options: str) -> Process:
+        self.counts["workers"] += 1
+        with self._log(self.counts["workers"]).open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.chaos.worker", self._dsn, *options),
+                cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=log,
+            )  # fmt: skip
+        process.log = log.name  # type: ignore[attr-defined]
+        assert process.stdout is not None
+        await asyncio.wait_for(process.stdout.readline(), 60)
+        return process
+
+    def _log(self, number: int) -> Path:
+        return self._logs / f"{number}.log"
+
+    async def _check_end(self, process: Process) -> None:
+        """Only a server that is away when a worker starts lets it end by itself."""
+        if process.returncode not in {0, -signal.SIGKILL}:
+            log = Path(process.log).read_text()  # type: ignore[attr-defined]
+            assert "journal.errors.DatabaseUnavailable: " in log, f"a worker ended by itself: {log[-2000:]}"
+            self.counts["failed starts"] += 1
+
+    async def _now_and_then(
+        self, do: Callable[[random.Random], Awaitable[str]], seconds: float, choices: random.Random
+    ) -> None:
+        while self._going_on:
+            await self._pause(choices.uniform(0.5, 1.5) * seconds)
+            with suppress(ProjectionsError, OSError):
+                self.counts[await do(choices)] += 1
+
+    async def _rescale(self, choices: random.Random) -> str:
+        async with self._database.session() as session:
+            await offsets.rescale(session, "chaos", choices.choice([1, 2, 3, 4, 8, 13, 32, 64, 100]))
+        return "rescales"
+
+    async def _terminate(self, choices: random.Random) -> str:
+        async with self._database.session() as session:
+            await session.execute(_TERMINATE, str(choices.random()))
+        return "terminations"
+
+    async def _crash(self, choices: random.Random) -> str:
+        if self._going_on:
+            await asyncio.to_thread(stop_at_once, self._server)
+            await self._pause(choices.uniform(0, 2))
+            await asyncio.to_thread(self._server.start)
+        return "crashes"

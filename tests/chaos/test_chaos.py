@@ -1,0 +1,87 @@
+"""
+Workers are killed and stopped, ranges cut anew, connections ended, PostgreSQL crashes, appenders are late or roll back.
+
+Every event has its effect exactly once, in its source's order, and no slice has two owners. A run prints its seed;
+CHAOS_SEED makes the same choices again. CHAOS_SECONDS is how long the long run takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from journal import ConnectionSettings, Database, Row, connect
+from journal.schema import install
+from tests.chaos.chaos import CONNECTIONS, Chaos
+from tests.chaos.server import server_of_its_own
+from tests.chaos.worker import EFFECTS
+from tests.fixtures.projections import execute
+
+SECONDS = float(os.environ.get("CHAOS_SECONDS", "300"))
+
+
+async def rows(database: Database, sql: str) -> list[Row]:
+    async with database.session() as session:
+        return list(await session.fetch(sql))
+
+
+async def check_effects(database: Database) -> int:
+    """Everything that is in the journal was handled once, each source's in order; returns how much that is."""
+    events = await rows(database, "SELECT source_id, seq_nr FROM projections.events")
+    effects = await rows(database, "SELECT source_id, seq_nr FROM effects ORDER BY n")
+    seen: dict[str, list[int]] = {}
+    for effect in effects:
+        seen.setdefault(effect["source_id"], []).append(effect["seq_nr"])
+
+    assert {(e["source_id"], e["seq_nr"]) for e in effects} == {(e["source_id"], e["seq_nr"]) for e in events}
+    assert len(effects) == len(events)
+    assert all(seq_nrs == list(range(1, len(seq_nrs) + 1)) for seq_nrs in seen.values())
+    return len(events)
+
+
+def check_owners(effects: Iterable[Row]) -> None:
+    """
+    For each slice the epochs never go down, and each of them has one worker.
+
+    A commit of an epoch ends before the next epoch can be claimed, and everything that the next holder does comes
+    after that: so it holds in the order of the commits, and also in that of the effects' numbers.
+    """
+    newest: dict[int, int] = {}
+    holders: dict[tuple[int, int], str] = {}
+    for effect in effects:
+        number, epoch = effect["slice"], effect["epoch"]
+        assert epoch >= newest.get(number, 0), f"slice {number}: epoch {epoch} after {newest[number]}"
+        newest[number] = epoch
+        assert holders.setdefault((number, epoch), effect["worker"]) == effect["worker"]
+
+
+async def chaos(logs: Path, seconds: float) -> None:
+    async with server_of_its_own() as (server, dsn):
+        await asyncio.to_thread(install, dsn)
+        async with connect(dsn, ConnectionSettings(max_connections=CONNECTIONS)) as database:
+            await execute(database, EFFECTS)
+            running = Chaos(server, dsn, database, logs, seconds)
+            await running.run()
+            by_workers = len(await rows(database, "SELECT FROM effects"))
+            await running.catch_up()
+            events = await check_effects(database)
+            print({"seed": running.seed, "events": events, "by workers": by_workers, **running.counts})
+            effects = "SELECT slice, worker, epoch FROM effects ORDER BY"
+            check_owners(await rows(database, f"{effects} n"))
+            check_owners(await rows(database, f"{effects} pg_xact_commit_timestamp(xid::xid), n"))
+    assert by_workers > events // 2
+    assert all(running.counts[what] for what in ("kills", "stops", "rescales", "terminations", "crashes"))
+
+
+async def test_whatever_goes_wrong_every_event_has_its_effect_once(tmp_path: Path) -> None:
+    await chaos(tmp_path, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(SECONDS + 300)
+async def test_whatever_goes_wrong_for_minutes_every_event_has_its_effect_once(tmp_path: Path) -> None:
+    await chaos(tmp_path, SECONDS)
