@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 from journal import EventEnvelope, SliceRange
 
 log = logging.getLogger("projections")
 
 
+class Pulse(NamedTuple):
+    """A worker as of a heartbeat."""
+
+    owner: str
+    """Its name among the workers."""
+    sent_at: float
+    """When the heartbeat was sent, by the event loop's clock."""
+    lease: timedelta
+    """How long, from then, it counts as alive without another."""
+    blocked: int
+    """How often its event loop has been blocked."""
+
+
 class StatusObserver:
     """Does nothing; override what you want to see. An exception raised here is logged and otherwise ignored."""
+
+    def heartbeat(self, pulse: Pulse) -> None:
+        """A heartbeat was answered: the process is one of the workers."""
 
     def started(self, name: str, slices: SliceRange) -> None:
         """A range has been claimed and begins."""

@@ -153,7 +153,7 @@ def worker_app(metrics: WorkerMetrics, database: Database) -> Starlette:
     What a worker serves: its own counts, and what the database tells of the ranges that it holds.
 
     Args:
-        metrics: What ``run(observer=..., on_start=metrics.attach)`` counts with.
+        metrics: What ``run(observer=...)`` counts with.
         database: What the worker runs on.
     """
 
@@ -172,7 +172,7 @@ def worker_app(metrics: WorkerMetrics, database: Database) -> Starlette:
         return [*metrics.collect(), *range_metrics(snapshot.at, ranges)]
 
     snapshots = cached_snapshot(database, lambda: metrics.projections)
-    probe = Probe(database, snapshots, collect, lambda seen: lags_of(held(seen)), metrics.fault)
+    probe = Probe(database, snapshots, collect, lambda seen: lags_of(held(seen)), lambda: metrics.fault)
     return Starlette(routes=probe.routes, lifespan=probe.lifespan)
 
 

@@ -13,43 +13,20 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from journal import EventEnvelope, SliceRange
-from offsets import Worker
-from projections.loop_monitor import LoopMonitor
 from projections.monitoring.extras import from_extra
 from projections.monitoring.lag import RangeLag
 from projections.monitoring.metrics import RANGE_LABELS, build_info
 from projections.monitoring.snapshot import Snapshot
-from projections.observer import StatusObserver
-from projections.settings import RunSettings
+from projections.observer import Pulse, StatusObserver
 
 with from_extra("monitor"):
     from prometheus_client import Metric, ProcessCollector
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-
-
-class WorkerProcess(Protocol):
-    """What is read of a process that runs projections, see :class:`projections.process.Process`."""
-
-    @property
-    def worker(self) -> Worker:
-        """Its name among the others."""
-
-    @property
-    def settings(self) -> RunSettings:
-        """How it runs."""
-
-    @property
-    def monitor(self) -> LoopMonitor:
-        """What watches its event loop."""
-
-    @property
-    def alive_at(self) -> float | None:
-        """When the last heartbeat that was answered was sent, by the loop's clock; None before the first."""
 
 
 class _Phase(Enum):
@@ -128,35 +105,29 @@ class WorkerMetrics(StatusObserver):
         self._projections: dict[str, _Projection] = {}
         self._begun: dict[tuple[str, SliceRange], float] = {}
         self._system = ProcessCollector(registry=None)
-        self.process: WorkerProcess | None = None
-        """The process, once :meth:`attach` has told."""
-
-    def attach(self, process: WorkerProcess) -> None:
-        """Read heartbeats and the event loop's blocks from a process; give it to ``run(on_start=...)``."""
-        self.process = process
+        self._pulse: Pulse | None = None
 
     @property
     def projections(self) -> list[str]:
         """Names of what has run here."""
         return sorted(self._projections)
 
-    def heartbeat_age(self) -> float | None:
-        """Seconds since the last heartbeat that the database answered; None before the first."""
-        alive_at = self.process.alive_at if self.process else None
-        return None if alive_at is None else max(asyncio.get_running_loop().time() - alive_at, 0.0)
+    @property
+    def fault(self) -> str | None:
+        """Why the worker is not ready; None when it has joined, and its lease runs."""
+        if self._pulse is None:
+            return "the worker has not joined yet"
+        if _age(self._pulse) > self._pulse.lease.total_seconds():
+            return "the worker's lease has ended"
+        return None
 
     def owns(self, part: RangeLag) -> bool:
         """Whether a range is this worker's, as the database has it."""
-        return self.process is not None and part.owner == self.process.worker.owner
+        return self._pulse is not None and part.owner == self._pulse.owner
 
-    def fault(self) -> str | None:
-        """Why the worker is not ready; None when it has joined, and its lease runs."""
-        age = self.heartbeat_age()
-        if self.process is None or age is None:
-            return "the worker has not joined yet"
-        if age > self.process.settings.lease.total_seconds():
-            return "the worker's lease has ended"
-        return None
+    def heartbeat(self, pulse: Pulse) -> None:
+        """Keep the newest."""
+        self._pulse = pulse
 
     def started(self, name: str, slices: SliceRange) -> None:
         """Count the range as held."""
@@ -210,7 +181,7 @@ class WorkerMetrics(StatusObserver):
 
     def forget(self, snapshot: Snapshot) -> None:
         """Drop ranges that wait for a restart and are not this worker's any more: others tell of them."""
-        if self.process is None:
+        if self._pulse is None:
             return
         ours = {
             (one.name, part.slices) for one in snapshot.projections for part in one.ranges if self.owns(part)
@@ -237,24 +208,23 @@ class WorkerMetrics(StatusObserver):
         ]
 
     def _of_process(self) -> Iterator[Metric]:
-        age = self.heartbeat_age()
-        if age is not None:
-            yield GaugeMetricFamily(
-                "projections_worker_heartbeat_age_seconds",
-                "Time since the last heartbeat that the database answered.",
-                age,
-            )
-        if self.process is not None:
-            yield GaugeMetricFamily(
-                "projections_worker_lease_seconds",
-                "How long this worker keeps its ranges without a heartbeat.",
-                self.process.settings.lease.total_seconds(),
-            )
-            yield CounterMetricFamily(
-                "projections_worker_event_loop_blocks",
-                "Times that a handler has held the event loop for too long.",
-                self.process.monitor.blocked,
-            )
+        if self._pulse is None:
+            return
+        yield GaugeMetricFamily(
+            "projections_worker_heartbeat_age_seconds",
+            "Time since the last heartbeat that the database answered.",
+            _age(self._pulse),
+        )
+        yield GaugeMetricFamily(
+            "projections_worker_lease_seconds",
+            "How long this worker keeps its ranges without a heartbeat.",
+            self._pulse.lease.total_seconds(),
+        )
+        yield CounterMetricFamily(
+            "projections_worker_event_loop_blocks",
+            "Times that a handler has held the event loop for too long, as of the last heartbeat.",
+            self._pulse.blocked,
+        )
 
     def _of_projections(self) -> list[Metric]:
         held = GaugeMetricFamily(
@@ -301,3 +271,7 @@ class WorkerMetrics(StatusObserver):
             if envelope.slice in slices and counts.phase is not _Phase.ENDED:
                 yield counts
                 return
+
+
+def _age(pulse: Pulse) -> float:
+    return max(asyncio.get_running_loop().time() - pulse.sent_at, 0.0)

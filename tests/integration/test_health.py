@@ -17,7 +17,6 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-import offsets
 from journal import ConnectionSettings, Database, connect
 from projections import SliceRange
 from projections.monitoring import health
@@ -26,7 +25,7 @@ from projections.monitoring.authentication import Address, TokenMissing
 from projections.monitoring.serving import AddressInUse, monitor_probe, serving, worker_app
 from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.testing import run_until_caught_up
-from tests.fixtures.http import ANY_PORT, Joined, asking, counting, only_worker
+from tests.fixtures.http import ANY_PORT, asking, counting, pulse, pulse_of_the_worker
 from tests.fixtures.projections import EFFECTS, execute, happen, recording
 
 TOKEN = "open-sesame-open"
@@ -44,9 +43,9 @@ def monitor(database: Database) -> Starlette:
     return Starlette(routes=probe.routes, lifespan=probe.lifespan)
 
 
-def joined_metrics(**values: Any) -> WorkerMetrics:
+def joined_metrics(age: float = 0.0) -> WorkerMetrics:
     metrics = WorkerMetrics()
-    metrics.attach(Joined(offsets.Worker("this", "", 0), **values))
+    metrics.heartbeat(pulse(age=age))
     return metrics
 
 
@@ -97,7 +96,7 @@ async def test_a_worker_is_ready_once_it_has_joined(journal: Database) -> None:
     metrics = WorkerMetrics()
     before = await get(worker_app(metrics, journal), "/readyz")
     async with counting(journal, recording()):
-        metrics.attach(await only_worker(journal))
+        metrics.heartbeat(await pulse_of_the_worker(journal))
         after = await get(worker_app(metrics, journal), "/readyz")
 
     assert (before.status_code, after.status_code) == (503, 200)
@@ -105,16 +104,8 @@ async def test_a_worker_is_ready_once_it_has_joined(journal: Database) -> None:
     assert after.json() == {"status": "ok"}
 
 
-async def test_a_worker_without_an_answered_heartbeat_is_not_ready(journal: Database) -> None:
-    response = await get(worker_app(joined_metrics(alive_at=None), journal), "/readyz")
-
-    assert response.json()["reason"] == "the worker has not joined yet"
-
-
 async def test_a_worker_whose_lease_has_ended_is_not_ready(journal: Database) -> None:
-    long_ago = asyncio.get_running_loop().time() - 11
-
-    response = await get(worker_app(joined_metrics(alive_at=long_ago), journal), "/readyz")
+    response = await get(worker_app(joined_metrics(age=11), journal), "/readyz")
 
     assert response.status_code == 503
     assert response.json()["reason"] == "the worker's lease has ended"
