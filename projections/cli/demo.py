@@ -26,6 +26,7 @@ __all__ = ["demo"]
 _INTERRUPTED = 130
 _SIGNAL_BASE = 128
 _MOST_SHOWN = 5  # rows that differ
+_MOST_WORKERS = 8  # each takes connections, of which a server has 100
 
 
 @click.command()
@@ -40,9 +41,16 @@ _MOST_SHOWN = 5  # rows that differ
 @click.option(
     "--ranges",
     type=click.IntRange(1, NUMBER_OF_SLICES),
-    default=2,
-    show_default=True,
+    show_default="2, or one for each worker",
     help="Cut the slices of each projection into so many ranges, which run side by side.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(0, _MOST_WORKERS),
+    default=0,
+    show_default=True,
+    help="Run the projections in so many processes, cut their ranges anew while they run, and kill one. "
+    "0: in this process alone.",
 )
 @click.option("--reset", is_flag=True, help="Begin anew, even where an interrupted run could be continued.")
 @dsn_option
@@ -61,6 +69,10 @@ def demo(context: click.Context, /, dsn: str | None, as_json: bool, everything: 
     Kill it at any time, by kill -9 if you like, and run it again: it goes on where it was, and ends the same.
     After a run that has come to its end, the next one begins anew.
 
+    With --workers 4, four worker processes share the ranges. While the events are appended, the slices are cut
+    into twice as many ranges, and one worker is killed by SIGKILL: the others take over its ranges when its lease
+    has ended, which is 2 s here.
+
     Without a DSN it makes a database `projections_demo` on a PostgreSQL of your own, which starts and stops with
     it. With one, it uses that database if the journal in it is empty or the demo's. To look at what it wrote:
     the tables are in the schema `projections_demo`.
@@ -74,6 +86,9 @@ def demo(context: click.Context, /, dsn: str | None, as_json: bool, everything: 
       append_per_s       batches of 500, while the projections read; null for less than 1,000 events
       handle_per_s       from the first append to the last effect, by both projections together; or null
       latency_ms         from the start of an event's commit to the end of its handling
+      workers            processes that ran the projections; 0 for the demo's own
+      takeovers          ranges that were taken over from a worker that had died
+      rescales           how often the slices were cut into another number of ranges
       seconds            all in all, set-up and comparison included
 
     \b
@@ -85,6 +100,7 @@ def demo(context: click.Context, /, dsn: str | None, as_json: bool, everything: 
     """  # noqa: D301 - click reads the escape
     if everything and context.get_parameter_source("events") is not click.core.ParameterSource.DEFAULT:
         raise click.UsageError("--events and --all contradict each other: give one of them")
+    _check_workers(options["workers"], options["ranges"])
     configure_logs("text", "error")  # that the journal is empty at first is no news here
     began_at = time.monotonic()
     if everything:
@@ -98,6 +114,15 @@ def demo(context: click.Context, /, dsn: str | None, as_json: bool, everything: 
         context.exit(outcome)
     _show(outcome, time.monotonic() - began_at, as_json=as_json)
     context.exit(0 if outcome.good else 1)
+
+
+def _check_workers(workers: int, ranges: int | None) -> None:
+    if workers == 1:
+        raise click.UsageError(
+            "--workers 1: one is killed, and there would be none to take over; give 2 or more"
+        )
+    if ranges is not None and ranges < workers:
+        raise click.UsageError(f"--ranges {ranges} are too few for --workers {workers}: each needs one")
 
 
 def _run(dsn: str | None, options: Options) -> Result | int:
@@ -144,6 +169,8 @@ def _values(result: Result, seconds: float) -> dict[str, Any]:
             "p50": latency and round(latency.p50, 2),
             "p99": latency and round(latency.p99, 2),
         },
+        "workers": result.workers,
+        **result.moves._asdict(),
         "seconds": round(seconds, 1),
     }
 

@@ -9,29 +9,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from journal import ConnectionSettings, Database, EventEnvelope, SliceRange, connect
+from journal import ConnectionSettings, Database, connect
 from projections.demo.checking import Counts, count, differing_rows
+from projections.demo.crew import crew
 from projections.demo.database import Start, alone, complete, prepare
-from projections.demo.errors import DemoInterrupted
 from projections.demo.feeding import Feeding, feeding
 from projections.demo.flights import data_file, fingerprint, read_flights, timeline
 from projections.demo.progress import Reporter
 from projections.demo.read_models import PROJECTIONS
-from projections.observer import StatusObserver
-from projections.runner import run as run_projections
+from projections.demo.running import InProcess, Moves, Projecting, settle
+from projections.demo.stopping import Stopping
+from projections.demo.watch import Watch
 
 DEFAULT_EVENTS = 200_000
+_RANGES = 2
 _SINGLE = 300
 """Events that are appended one at a time, to measure the latency; at most a tenth of all."""
 _LEAST_MEASURED = 1000
 """Fewer events say nothing of a rate."""
 _OTHER_CONNECTIONS = 8  # heartbeats, polls, the demo's own
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,15 @@ class Options:
 
     Args:
         events: How many events of the timeline; None for all.
-        ranges: Slice ranges of each projection, run at the same time.
+        ranges: Slice ranges of each projection at the beginning; None for as many as workers, or 2.
         reset: Begin anew, whatever an earlier run has left.
+        workers: Processes that run the projections; 0 for this one alone.
     """
 
     events: int | None = DEFAULT_EVENTS
-    ranges: int = 2
+    ranges: int | None = None
     reset: bool = False
+    workers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ class Result:
     handle_per_s: float | None
     latency: Latency | None
     wanted: int
+    workers: int = 0
+    moves: Moves = field(default_factory=Moves)
 
     @property
     def read_models_match(self) -> bool:
@@ -80,40 +85,6 @@ class Result:
         counts = self.counts
         clean = counts.lost == counts.duplicated == 0 and counts.appended == counts.handled == self.wanted
         return clean and self.read_models_match
-
-
-class _Watch(StatusObserver):
-    """Counts what is appended and handled, and remembers when."""
-
-    def __init__(self, report: Reporter, start: Start, ranges: int) -> None:
-        self._report = report
-        self._awaited = ranges * len(PROJECTIONS)
-        self.appended = start.appended
-        self.effects = start.handled
-        self.last_at = 0.0
-        self.effect_at: dict[tuple[str, int], float] | None = None
-        """When each event was handled, by the monotonic clock; None for not to be remembered."""
-        self.all_started = asyncio.Event()
-
-    def fed(self, appended: int) -> None:
-        """So many are in the journal."""
-        self.appended = appended
-        self._report.counted(self.appended, self.effects)
-
-    def started(self, name: str, slices: SliceRange) -> None:  # noqa: ARG002
-        """See :class:`StatusObserver`."""
-        self._awaited -= 1
-        if self._awaited <= 0:
-            self.all_started.set()
-
-    def handled(self, name: str, slices: SliceRange, envelopes: Sequence[EventEnvelope]) -> None:  # noqa: ARG002
-        """See :class:`StatusObserver`."""
-        self.last_at, types = time.monotonic(), PROJECTIONS[name][1]
-        with_effect = [envelope for envelope in envelopes if envelope.event_type in types]
-        self.effects += len(with_effect)
-        if self.effect_at is not None:
-            self.effect_at.update({(e.source_id, e.seq_nr): self.last_at for e in with_effect})
-        self._report.counted(self.appended, self.effects)
 
 
 class Demo:
@@ -130,8 +101,9 @@ class Demo:
     def __init__(self, dsn: str, options: Options, report: Reporter, stop: asyncio.Event) -> None:
         self._dsn = dsn
         self._options = options
+        self._ranges = options.ranges or options.workers or _RANGES
         self._report = report
-        self._stop = stop
+        self._stopping = Stopping(stop)
         self._path = data_file()
 
     async def run(self) -> Result:
@@ -142,40 +114,72 @@ class Demo:
             DemoInterrupted: It was asked to stop.
             ProjectionsError: It can not go on.
         """
-        connections = len(PROJECTIONS) * self._options.ranges + _OTHER_CONNECTIONS
+        connections = _OTHER_CONNECTIONS + (0 if self._options.workers else len(PROJECTIONS) * self._ranges)
         settings = ConnectionSettings(max_connections=connections)
         async with connect(self._dsn, settings) as database, alone(database):
             async with feeding() as feed:
-                events, rates, latency = await self._append_and_project(database, feed)
-            return await self._check(database, events, rates, latency)
+                start, events = await self._begin(database, feed)
+                async with self._projecting(database) as projecting:
+                    measured = await self._append_and_project(projecting, feed, start, events)
+            return await self._check(database, events, measured, projecting.moves)
 
-    async def _append_and_project(
-        self, database: Database, feed: Feeding
-    ) -> tuple[int, _Rates, Latency | None]:
+    async def _begin(self, database: Database, feed: Feeding) -> tuple[Start, int]:
         self._report.step("reading the flights of 2013")
-        available = (await self._unless_stopped(feed.hear()))["available"]
+        available = (await self._stopping.unless(feed.hear()))["available"]
         events = min(self._options.events or available, available)
         async with database.transaction() as session:
             start = await prepare(session, fingerprint(self._path), events, reset=self._options.reset)
         if start.appended:
             self._report.step(f"going on from {start.appended:,} events of a run that was interrupted")
+        await settle(database, self._ranges)
+        return start, events
+
+    @asynccontextmanager
+    async def _projecting(self, database: Database) -> AsyncIterator[Projecting]:
+        workers = self._options.workers
+        if not workers:
+            yield InProcess(database, self._ranges, self._stopping)
+            return
+        async with crew(
+            database, self._dsn, self._report, self._stopping, workers=workers, ranges=self._ranges
+        ) as members:
+            yield members
+            await members.leave()
+
+    async def _append_and_project(
+        self, projecting: Projecting, feed: Feeding, start: Start, events: int
+    ) -> _Measured:
         self._report.begin(events)
-        watch = _Watch(self._report, start, self._options.ranges)
         bulk = events - min(_SINGLE, events // 10)
         await feed.tell(dsn=self._dsn, token=start.token, bulk=bulk, events=events)
-        rates = await self._bulk(database, feed, watch)
-        return events, rates, await self._one_at_a_time(database, feed, watch)
+        watch = self._new_watch(start.appended, start.handled)
+        measured = await self._bulk(projecting, feed, watch, bulk)
+        watch = self._new_watch(watch.appended, watch.handled_events)
+        return replace(measured, latency=await self._one_at_a_time(projecting, feed, watch))
 
-    async def _bulk(self, database: Database, feed: Feeding, watch: _Watch) -> _Rates:
-        appended, effects, began_at = watch.appended, watch.effects, time.monotonic()
-        seconds = await self._while_projecting(database, watch, _follow(feed, watch, "seconds"))
-        return _Rates(
-            append=_rate(watch.appended - appended, float(seconds["seconds"])),
-            handle=_rate(watch.effects - effects, watch.last_at - began_at),
+    def _new_watch(self, appended: int, handled: int) -> Watch:
+        return Watch(self._report, appended, handled, self._ranges * len(PROJECTIONS))
+
+    async def _bulk(self, projecting: Projecting, feed: Feeding, watch: Watch, bulk: int) -> _Measured:
+        appended, handled, began_at = watch.appended, watch.handled_events, time.monotonic()
+
+        async def work() -> dict[str, Any]:
+            incidents = asyncio.create_task(projecting.incidents(watch, bulk - appended))
+            try:
+                said = await _follow(feed, watch, "seconds")
+                await incidents
+            finally:
+                incidents.cancel()
+                await asyncio.gather(incidents, return_exceptions=True)
+            return said
+
+        said = await projecting.during(watch, work())
+        return _Measured(
+            append=_rate(watch.appended - appended, float(said["seconds"])),
+            handle=_rate(watch.handled_events - handled, watch.last_at - began_at),
         )
 
-    async def _one_at_a_time(self, database: Database, feed: Feeding, watch: _Watch) -> Latency | None:
-        watch = _Watch(self._report, Start("", watch.appended, watch.effects), self._options.ranges)
+    async def _one_at_a_time(self, projecting: Projecting, feed: Feeding, watch: Watch) -> Latency | None:
         effect_at: dict[tuple[str, int], float] = {}
         watch.effect_at = effect_at
         samples: list[tuple[str, int, float]] = []
@@ -185,66 +189,34 @@ class Demo:
             await feed.tell(go=True)
             await _follow(feed, watch, "done", samples)
 
-        await self._while_projecting(database, watch, work())
+        await projecting.during(watch, work())
+        await watch.told_of([(s, n) for s, n, _ in samples])
         return _latency([effect_at[s, n] - at for s, n, at in samples if (s, n) in effect_at])
 
-    async def _while_projecting(self, database: Database, watch: _Watch, work: Coroutine[Any, Any, T]) -> T:
-        """Do something while the projections run, then let them catch up."""
-        classes = [projection_class for projection_class, _ in PROJECTIONS.values()]
-        ended = asyncio.Event()
-        running = asyncio.create_task(
-            run_projections(
-                database, *classes, ranges=self._options.ranges, observer=watch, stop=ended, take_over=True
-            )
-        )
-        try:
-            result = await self._unless_stopped(work, running)
-        finally:
-            ended.set()
-            await running
-        await run_projections(database, *classes, observer=watch, stop=self._stop, until_caught_up=True)
-        self._check_stop()
-        return result
-
-    async def _unless_stopped(self, work: Coroutine[Any, Any, T], *others: asyncio.Task[None]) -> T:
-        """Wait for work, but no longer than until the run is to stop, or something else has ended before it."""
-        task, stopped = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
-        try:
-            await asyncio.wait([task, stopped, *others], return_when=asyncio.FIRST_COMPLETED)
-            for other in others:
-                if other.done():
-                    other.result()
-            self._check_stop()
-            return await task
-        finally:
-            stopped.cancel()
-            task.cancel()
-            await asyncio.gather(task, stopped, return_exceptions=True)
-
-    def _check_stop(self) -> None:
-        if self._stop.is_set():
-            raise DemoInterrupted("the demo was stopped; run it again to go on")
-
-    async def _check(self, database: Database, events: int, rates: _Rates, latency: Latency | None) -> Result:
+    async def _check(self, database: Database, events: int, measured: _Measured, moves: Moves) -> Result:
         self._report.step("comparing the read models with the CSV file")
         flights = read_flights(self._path)
         entries = timeline(flights)[:events]
         async with database.transaction() as session:
             counts = await count(session)
             differences = await differing_rows(session, flights, entries)
-            self._check_stop()
+            self._stopping.check()
             await complete(session)
-        return Result(counts, differences, rates.append, rates.handle, latency, events)
+        return Result(
+            counts, differences, measured.append, measured.handle, measured.latency, events,
+            self._options.workers, moves,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class _Rates:
+class _Measured:
     append: float | None
     handle: float | None
+    latency: Latency | None = None
 
 
 async def _follow(
-    feed: Feeding, watch: _Watch, last: str, samples: list[tuple[str, int, float]] | None = None
+    feed: Feeding, watch: Watch, last: str, samples: list[tuple[str, int, float]] | None = None
 ) -> dict[str, Any]:
     """Count what the appender has done, until it says a last word."""
     while last not in (said := await feed.hear()):

@@ -25,6 +25,9 @@ class Reporter(Protocol):
     def counted(self, appended: int, handled: int) -> None:
         """So many are done in all."""
 
+    def lagging(self, seconds: float) -> None:
+        """The oldest event that is not handled is so old."""
+
 
 class Lines:
     """
@@ -38,6 +41,7 @@ class Lines:
         self._console = console
         self._events = 0
         self._shown = -1
+        self._lag = ""
 
     def begin(self, events: int) -> None:
         """See :class:`Reporter`."""
@@ -52,7 +56,11 @@ class Lines:
         part = (appended + handled) * _PARTS // (2 * self._events)
         if part > self._shown:
             self._shown = part
-            self.step(f"appended {appended:,}, handled {handled:,} of {self._events:,}")
+            self.step(f"appended {appended:,}, handled {handled:,} of {self._events:,}{self._lag}")
+
+    def lagging(self, seconds: float) -> None:
+        """See :class:`Reporter`."""
+        self._lag = f", lag {seconds:.1f} s"
 
 
 class Bars:
@@ -69,7 +77,9 @@ class Bars:
 
     def begin(self, events: int) -> None:
         """See :class:`Reporter`."""
-        self._tasks = [self._progress.add_task(name, total=events) for name in ("appended", "handled")]
+        self._tasks = [
+            self._progress.add_task(name, total=events, lag="") for name in ("appended", "handled")
+        ]
 
     def step(self, text: str) -> None:
         """See :class:`Reporter`."""
@@ -80,6 +90,11 @@ class Bars:
         for task, count in zip(self._tasks, (appended, handled), strict=True):
             self._progress.update(task, completed=count)
 
+    def lagging(self, seconds: float) -> None:
+        """See :class:`Reporter`."""
+        if self._tasks:
+            self._progress.update(self._tasks[-1], lag=f"lag {seconds:.1f} s")
+
 
 @contextmanager
 def reporting() -> Iterator[Reporter]:
@@ -88,6 +103,7 @@ def reporting() -> Iterator[Reporter]:
     if not console.is_terminal:
         yield Lines(console)
         return
-    columns = TextColumn("{task.description:>8}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    lag = TextColumn("{task.fields[lag]}")
+    columns = TextColumn("{task.description:>8}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), lag
     with Progress(*columns, console=console, refresh_per_second=5) as progress:
         yield Bars(progress)

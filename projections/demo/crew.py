@@ -1,0 +1,282 @@
+"""
+The worker processes of the demo, and what happens to them: they start, share the ranges, one is killed.
+
+What they tell is shown; what counts is read from the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import offsets
+from journal import NUMBER_OF_SLICES, Database
+from offsets import RangeStatus, UnknownProjection
+from projections.demo.errors import DemoError
+from projections.demo.progress import Reporter
+from projections.demo.read_models import PROJECTIONS
+from projections.demo.running import Moves
+from projections.demo.stopping import Stopping
+from projections.demo.watch import Watch
+from projections.monitoring import projection_lag
+
+_LOOK = 0.1
+"""Seconds between looks at the database while something is awaited."""
+_MEASURE = 0.5
+"""Seconds between measurements of the lag."""
+
+T = TypeVar("T")
+
+
+class Member:
+    """
+    A worker process.
+
+    Args:
+        number: 1 for the first.
+        process: The process.
+    """
+
+    def __init__(self, number: int, process: Process) -> None:
+        self.number = number
+        self.pid = process.pid
+        self._process = process
+        self._may_end = False
+
+    def __str__(self) -> str:
+        return f"worker {self.number}"
+
+    async def tell(self, **values: Any) -> None:
+        """Tell it something."""
+        assert self._process.stdin is not None  # noqa: S101 - asked for when it was started
+        with suppress(ConnectionError):  # one that has ended says why on its output
+            self._process.stdin.write(json.dumps(values).encode() + b"\n")
+            await self._process.stdin.drain()
+
+    async def follow(self, hear: Callable[[dict[str, Any]], None]) -> None:
+        """
+        Hand on what it says until its end.
+
+        Raises:
+            DemoError: It has failed.
+        """
+        assert self._process.stdout is not None  # noqa: S101 - asked for when it was started
+        async for line in self._process.stdout:
+            if "error" in (said := json.loads(line)):
+                raise DemoError(f"{self}: {said['error']}")
+            hear(said)
+        code = await self._process.wait()
+        if not self._may_end:
+            raise DemoError(f"{self} ended unexpectedly, exit code {code}")
+
+    def kill(self) -> None:
+        """Kill it, as the kernel does when memory is short."""
+        self._may_end = True
+        self._process.kill()
+
+    async def stop(self) -> None:
+        """Ask it to finish what is at hand and to leave."""
+        self._may_end = True
+        await self.tell(stop=True)
+
+    async def end(self) -> None:
+        """End it at once, if it has not ended."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        await self._process.wait()
+
+
+class Crew:
+    """
+    Worker processes that run the projections; :func:`crew` starts them.
+
+    Args:
+        database: Where.
+        members: The processes.
+        ranges: Of each projection.
+        report: Is told what happens to them.
+        stopping: Whether to stop.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        members: Sequence[Member],
+        ranges: int,
+        report: Reporter,
+        stopping: Stopping,
+    ) -> None:
+        self._database = database
+        self._cut = ranges
+        self._members = list(members)
+        self._report = report
+        self._stopping = stopping
+        self._watch: Watch | None = None
+        self._takeovers = 0
+        self._rescales = 0
+        self._listening: list[asyncio.Task[None]] = []
+
+    @property
+    def moves(self) -> Moves:
+        """What became of the ranges until now."""
+        return Moves(self._takeovers, self._rescales)
+
+    async def join(self) -> None:
+        """Wait until each holds ranges."""
+        self._listening = [
+            asyncio.create_task(member.follow(self._hear), name=str(member)) for member in self._members
+        ]
+        pids = {member.pid for member in self._members}
+        await self._until(lambda: self._holding(pids))
+        ranges = sum(len(held) for held in (await self._ranges()).values())
+        self._report.step(f"{len(pids)} workers share {ranges} ranges of {len(PROJECTIONS)} projections")
+
+    async def during(self, watch: Watch, work: Coroutine[Any, Any, T]) -> T:
+        """Do something while they run, then let them catch up."""
+        self._watch = watch
+        watch.all_started.set()
+        measuring = asyncio.create_task(self._measure(watch))
+        try:
+            result = await self._stopping.unless(work, measuring, *self._alive())
+            await self._until(lambda: self._caught_up(watch))
+            return result
+        finally:
+            measuring.cancel()
+            await asyncio.gather(measuring, return_exceptions=True)
+
+    async def incidents(self, watch: Watch, left: int) -> None:
+        """What happens to workers in a year happens while so many events are appended."""
+        begin = watch.appended
+        await watch.reached(begin + left // 4)
+        await self._rescale()
+        await watch.reached(begin + left // 2)
+        await self._kill_one(watch)
+
+    async def _rescale(self) -> None:
+        """Cut the slices of all projections anew, while they run."""
+        cut = 2 * self._cut if 2 * self._cut <= NUMBER_OF_SLICES else self._cut // 2
+        async with self._database.session() as session:
+            for name in PROJECTIONS:
+                await offsets.rescale(session, name, cut)
+        if all(len(held) == cut for held in (await self._ranges()).values()):
+            self._rescales += 1
+            self._report.step(f"rescaled each projection from {self._cut} to {cut} ranges")
+
+    async def _kill_one(self, watch: Watch) -> None:
+        """Kill one that holds ranges, and wait until others have taken them over."""
+        victim = self._members.pop()
+        await self._until(lambda: self._holding({victim.pid}))
+        victim.kill()
+        loop = asyncio.get_running_loop()
+        killed_at, watch.longest_lag = loop.time(), 0.0
+        left = await self._held_by(victim)
+        self._report.step(f"killed {victim} (SIGKILL), which held {len(left)} ranges")
+        await self._until(lambda: self._taken_over(victim))
+        self._report.step(
+            f"the others have taken over after {loop.time() - killed_at:.1f} s; "
+            f"the lag rose to {watch.longest_lag:.1f} s"
+        )
+
+    async def leave(self) -> None:
+        """Let all finish what is at hand, and hear what they have still to say."""
+        for member in self._members:
+            await member.stop()
+        await asyncio.gather(*self._listening)
+
+    async def silence(self) -> None:
+        """Hear nothing more."""
+        for task in self._listening:
+            task.cancel()
+        await asyncio.gather(*self._listening, return_exceptions=True)
+
+    def _alive(self) -> list[asyncio.Task[None]]:
+        """Those that listen to a worker that has not been killed: they end only by a failure."""
+        names = {str(member) for member in self._members}
+        return [task for task in self._listening if task.get_name() in names]
+
+    def _hear(self, said: dict[str, Any]) -> None:
+        if "taken_over" in said:
+            self._takeovers += 1
+        elif self._watch is not None:
+            self._watch.effects(said["at"], [(source_id, seq_nr) for source_id, seq_nr in said["effects"]])
+
+    async def _until(self, true: Callable[[], Awaitable[bool]]) -> None:
+        async def look() -> None:
+            while not await true():  # noqa: ASYNC110 - the database is asked
+                await asyncio.sleep(_LOOK)
+
+        await self._stopping.unless(look(), *self._alive())
+
+    async def _ranges(self) -> dict[str, list[RangeStatus]]:
+        async with self._database.session() as session:
+            return {name: (await offsets.status(session, name)).ranges for name in PROJECTIONS}
+
+    async def _holding(self, pids: set[int]) -> bool:
+        async with self._database.session() as session:
+            workers = await offsets.workers(session)
+        return {w.pid for w in workers if w.alive and w.ranges} >= pids and await self._all_held()
+
+    async def _all_held(self) -> bool:
+        with suppress(UnknownProjection):
+            ranges = [one for held in (await self._ranges()).values() for one in held]
+            return all(one.alive and one.owner == one.assigned_to for one in ranges)
+        return False
+
+    async def _held_by(self, member: Member) -> list[RangeStatus]:
+        async with self._database.session() as session:
+            owners = {w.owner for w in await offsets.workers(session) if w.pid == member.pid}
+        return [one for held in (await self._ranges()).values() for one in held if one.owner in owners]
+
+    async def _taken_over(self, victim: Member) -> bool:
+        return not await self._held_by(victim) and await self._all_held()
+
+    async def _caught_up(self, watch: Watch) -> bool:
+        return await self._look(watch) == 0
+
+    async def _measure(self, watch: Watch) -> None:
+        while True:
+            await self._look(watch)
+            await asyncio.sleep(_MEASURE)
+
+    async def _look(self, watch: Watch) -> int:
+        """Measure, by the database; returns the backlog."""
+        async with self._database.session() as session:
+            found = [await projection_lag(session, name) for name in PROJECTIONS]
+        # Each projection handles every event, and each event has its effect in one of them.
+        handled = sum(one.handled for one in found) // len(PROJECTIONS)
+        watch.measured(handled, max(one.lag for one in found))
+        return sum(one.backlog for one in found)
+
+
+@asynccontextmanager
+async def crew(
+    database: Database, dsn: str, report: Reporter, stopping: Stopping, *, workers: int, ranges: int
+) -> AsyncIterator[Crew]:
+    """Run workers for the length of the block; they end with it, and with this process."""
+    report.step(f"starting {workers} workers")
+    share = -(-2 * ranges * len(PROJECTIONS) // (workers - 1))  # after the rescale, when one has been killed
+    async with AsyncExitStack() as stack:
+        members = []
+        for number in range(1, workers + 1):
+            member = Member(number, await _start())
+            stack.push_async_callback(member.end)
+            await member.tell(dsn=dsn, ranges=ranges, share=share)
+            members.append(member)
+        found = Crew(database, members, ranges, report, stopping)
+        stack.push_async_callback(found.silence)
+        await found.join()
+        yield found
+
+
+async def _start() -> Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "projections.demo.worker",
+        stdin=PIPE, stdout=PIPE,
+        start_new_session=True,  # Ctrl-C is for the demo, which then ends it
+
+    )  # fmt: skip

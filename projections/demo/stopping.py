@@ -1,0 +1,53 @@
+"""Ending a run of the demo early."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from projections.demo.errors import DemoInterrupted
+
+T = TypeVar("T")
+
+
+class Stopping:
+    """
+    Whether the run is to stop.
+
+    Args:
+        event: Set then.
+    """
+
+    def __init__(self, event: asyncio.Event) -> None:
+        self.event = event
+
+    def check(self) -> None:
+        """
+        Go on only if it is not.
+
+        Raises:
+            DemoInterrupted: It is to stop.
+        """
+        if self.event.is_set():
+            raise DemoInterrupted("the demo was stopped; run it again to go on")
+
+    async def unless(self, work: Coroutine[Any, Any, T], *others: asyncio.Task[None]) -> T:
+        """
+        Wait for work, but no longer than until the run is to stop, or something else has ended before it.
+
+        Raises:
+            DemoInterrupted: The run is to stop.
+        """
+        task, stopped = asyncio.create_task(work), asyncio.create_task(self.event.wait())
+        try:
+            await asyncio.wait([task, stopped, *others], return_when=asyncio.FIRST_COMPLETED)
+            for other in others:
+                if other.done():
+                    other.result()
+            self.check()
+            return await task
+        finally:
+            stopped.cancel()
+            task.cancel()
+            await asyncio.gather(task, stopped, return_exceptions=True)
