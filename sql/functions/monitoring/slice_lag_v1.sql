@@ -3,6 +3,7 @@
 --
 -- Everything before a range's horizon is handled, but for imports that it has not read yet; nothing after its newest
 -- handled event is. Only what lies between is compared with the offsets; the rest is counted from the index alone.
+-- docs/decisions/lag-from-the-database.md has the measurements.
 CREATE OR REPLACE FUNCTION projections.slice_lag_v1(p_projection_id integer)
 RETURNS TABLE (
     slice smallint,
@@ -28,7 +29,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     _projection record;
-    -- By slice, from 1: where to begin, the newest handled event, and whether sources are parked.
+    -- By slice, from 1: where to begin, up to where to compare with offsets, and whether sources are parked.
     _since timestamptz[];
     _until timestamptz[];
     _has_parked boolean[];
@@ -40,19 +41,27 @@ BEGIN
     FROM projections.projections AS p WHERE p.projection_id = p_projection_id;
 
     WITH ranges AS MATERIALIZED (
-        SELECT r.min_slice, r.max_slice, r.handled_until, least(r.horizon, (
-            SELECT min(i.from_timestamp) FROM projections.imports AS i
-            WHERE i.entity_type = _projection.entity_type AND i.import_id > r.import_id
-        )) AS since
-        FROM projections.projection_ranges AS r WHERE r.projection_id = p_projection_id
+        SELECT r.min_slice, r.max_slice, r.since, greatest(
+            r.handled_until,
+            r.since - INTERVAL '1 microsecond',
+            -- What is older counts as handled where there is no offset. A horizon lies before it only when a clock went back.
+            _projection.evicted_before - INTERVAL '1 microsecond'
+        ) AS until
+        FROM (
+            SELECT r.min_slice, r.max_slice, r.handled_until, least(r.horizon, (
+                SELECT min(i.from_timestamp) FROM projections.imports AS i
+                WHERE i.entity_type = _projection.entity_type AND i.import_id > r.import_id
+            )) AS since
+            FROM projections.projection_ranges AS r WHERE r.projection_id = p_projection_id
+        ) AS r
     )
     SELECT
         array_agg(r.since ORDER BY s.slice),
-        array_agg(greatest(r.handled_until, r.since - INTERVAL '1 microsecond') ORDER BY s.slice),
+        array_agg(r.until ORDER BY s.slice),
         array_agg(s.slice IN (
             SELECT k.slice FROM projections.parked_sources AS k WHERE k.projection_id = p_projection_id
         ) ORDER BY s.slice),
-        min(r.since), min(greatest(r.handled_until, r.since - INTERVAL '1 microsecond')), max(r.handled_until)
+        min(r.since), min(r.until), max(r.until)
     INTO _since, _until, _has_parked, _first, _first_until, _last_until
     FROM ranges AS r
     CROSS JOIN LATERAL generate_series(r.min_slice::integer, r.max_slice::integer) AS s (slice);
