@@ -225,7 +225,10 @@ async def serving(
         yield Address(address.host, listener.getsockname()[1])
     finally:
         server.should_exit = True
-        await task
+        try:
+            await task
+        finally:
+            listener.close()  # which a server that did not start leaves open
 
 
 class _Server(uvicorn.Server):
