@@ -16,6 +16,7 @@ from typing import Any
 
 import offsets
 from journal import KeptSession, ProjectionsError
+from projections.observer import Pulse
 from projections.process import Process
 from projections.ranges import Ranges
 
@@ -103,12 +104,15 @@ class Membership:
             session, self._process.worker, self._settings.lease, list(self._ranges), leaving=leaving
         )
         self._alive_at, self._failures = sent_at, 0
+        self._process.observer.heartbeat(
+            Pulse(self._process.worker.owner, sent_at, self._settings.lease, self._process.monitor.blocked)
+        )
         for heartbeat in told:
             self._ranges[heartbeat.projection_id].told(heartbeat)
             if heartbeat.uneven:
                 await offsets.assign_ranges(session, heartbeat.projection_id)
             soon = soon or heartbeat.uneven or heartbeat.awaited > 0
-        self._tell_whether_idle(idle=not soon and not any(heartbeat.held for heartbeat in told))
+        self._tell_whether_idle(idle=not (leaving or soon or any(heartbeat.held for heartbeat in told)))
         return soon
 
     def _tell_whether_idle(self, *, idle: bool) -> None:

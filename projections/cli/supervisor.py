@@ -50,13 +50,18 @@ class Outcome(NamedTuple):
 
 
 async def supervise(
-    command: Sequence[str], processes: int, dsn: str, *, forever: bool, once: Sequence[str] = ()
+    command: Callable[[int], Sequence[str]],
+    processes: int,
+    dsn: str,
+    *,
+    forever: bool,
+    once: Sequence[str] = (),
 ) -> Outcome:
     """
     Run a command in several processes until a signal stops them, or until each has ended with 0.
 
     Args:
-        command: A subcommand of ``projections`` and its arguments.
+        command: A subcommand of ``projections`` and its arguments, for each process by its number from 1.
         processes: How many.
         dsn: Handed down in the environment, for others can read a command line.
         forever: Start one again also when it has ended with 0.
@@ -71,7 +76,12 @@ async def supervise(
 
 class _Supervisor:
     def __init__(
-        self, command: Sequence[str], once: Sequence[str], environment: Mapping[str, str], *, forever: bool
+        self,
+        command: Callable[[int], Sequence[str]],
+        once: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        forever: bool,
     ) -> None:
         self._command = command
         self._once = once
@@ -142,14 +152,8 @@ class _Supervisor:
             await self._pause(number, code, failures)
 
     async def _run_once(self, number: int) -> int:
-        command = [
-            sys.executable,
-            "-m",
-            "projections.cli",
-            *self._command[:1],
-            *self._once,
-            *self._command[1:],
-        ]
+        subcommand, *arguments = self._command(number)
+        command = [sys.executable, "-m", "projections.cli", subcommand, *self._once, *arguments]
         self._once = ()
         try:
             process = await asyncio.create_subprocess_exec(

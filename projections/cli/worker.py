@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from journal import NUMBER_OF_SLICES, ConnectionSettings, ProjectionsError
+from journal import NUMBER_OF_SLICES, ConnectionSettings, Database, ProjectionsError
 from journal.drivers import connect, hide_password
 from journal.embedded import database_dsn
 from journal.schema import check_version
@@ -23,6 +25,8 @@ from projections.cli.options import dsn_option
 from projections.cli.signals import stopped_by_signals
 from projections.cli.supervisor import Asked, heard_from_supervisor, supervise, tagged_logs
 from projections.cli.targets import load_projections
+from projections.monitoring.authentication import Address, parse_address, read_token, require_token
+from projections.observer import CombinedObserver, StatusObserver
 from projections.process import OTHER_CONNECTIONS
 from projections.runner import run as run_projections
 from projections.settings import RunSettings
@@ -35,7 +39,7 @@ _INTERRUPTED = 130  # what a shell shows for a command that Ctrl-C ended
 _SIGNAL_BASE = 128
 _ABORT_AFTER = timedelta(minutes=5)  # a loop that has not turned for so long will hardly turn again
 _GRACE = timedelta(seconds=10)  # to finish the batch at hand when the supervisor is gone
-_NOT_HANDED_DOWN = frozenset({"processes", "dsn", "take_over"})
+_NOT_HANDED_DOWN = frozenset({"processes", "dsn", "take_over", "http"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,9 @@ class _Options:
     take_over: bool
     processes: int
     supervised: bool
+    traces: bool
+    address: Address | None
+    token: str | None
     settings: RunSettings
 
     @property
@@ -117,6 +124,18 @@ class _Options:
 @click.option(
     "--pgbouncer", is_flag=True, help="Behind PgBouncer in transaction mode: poll only, nothing prepared."
 )
+@click.option(
+    "--http",
+    metavar="HOST:PORT",
+    help="Serve /metrics, /livez, /readyz and /lagz; of several --processes each at the next port. What other machines "
+    "reach needs a token, save for the probes /livez and /readyz.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    help="A file that holds the token. Default: PROJECTIONS_TOKEN, or the file that PROJECTIONS_TOKEN_FILE names.",
+)
+@click.option("--traces", is_flag=True, help="Make an OpenTelemetry span of each batch.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
@@ -133,6 +152,8 @@ def worker(  # noqa: PLR0917 - click passes all by name
     log_format: LogFormat,
     log_level: str,
     pgbouncer: bool,
+    http: str | None,
+    token_file: Path | None,
     **options: Any,
 ) -> None:
     """
@@ -168,14 +189,18 @@ def worker(  # noqa: PLR0917 - click passes all by name
         handler_timeout=timedelta(seconds=handler_timeout),
         abort_after=_ABORT_AFTER,
     )
-    chosen = _Options(**options, pgbouncer=pgbouncer, settings=settings)
+    address = None if http is None else parse_address(http)
+    token = read_token(file=token_file) if address else None
+    if address:
+        require_token(address, token)
+    chosen = _Options(**options, pgbouncer=pgbouncer, address=address, token=token, settings=settings)
     if chosen.supervised or chosen.processes > 1:
         tagged_logs(log_format)
     try:
         definitions = load_projections(targets)
         with database_dsn(dsn) as database:
             if chosen.processes > 1:
-                code = asyncio.run(_supervise(database, _handed_down(context), chosen))
+                code = asyncio.run(_supervise(database, context, chosen))
             else:
                 code = _runner().run(_run(database, definitions, chosen))
     except KeyboardInterrupt:  # before the projections have started
@@ -198,9 +223,11 @@ def _runner() -> asyncio.Runner:
     return asyncio.Runner()
 
 
-def _handed_down(context: click.Context) -> list[str]:
+def _handed_down(context: click.Context, address: Address | None, number: int) -> list[str]:
     """What was given on the command line, for each process; not the DSN, which may hold a password."""
     handed = ["worker", "--supervised"]
+    if address is not None:
+        handed.append(f"--http={address._replace(port=address.port + number - 1 if address.port else 0)}")
     for parameter in context.command.params:
         name = parameter.name or ""
         given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
@@ -212,12 +239,12 @@ def _handed_down(context: click.Context) -> list[str]:
     return [*handed, "--", *context.params["targets"]]
 
 
-async def _supervise(dsn: str, command: Sequence[str], options: _Options) -> int:
+async def _supervise(dsn: str, context: click.Context, options: _Options) -> int:
     # What no process could start with is told once, and not by each.
     async with connect(dsn, options.connections) as database, database.session() as session:
         await check_version(session)
     outcome = await supervise(
-        command,
+        partial(_handed_down, context, options.address),
         options.processes,
         dsn,
         forever=not options.until_caught_up,
@@ -230,16 +257,40 @@ async def _run(dsn: str, definitions: Sequence[Any], options: _Options) -> int:
     stop = asyncio.Event()
     async with connect(dsn, options.connections) as database:
         with stopped_by_signals(stop) as received, _supervisor(stop, options) as asked:
-            await run_projections(
-                database,
-                *definitions,
-                ranges=options.ranges,
-                settings=options.settings,
-                stop=stop,
-                until_caught_up=options.until_caught_up,
-                take_over=options.take_over,
-            )
+            async with _observed(database, options) as observer:
+                await run_projections(
+                    database,
+                    *definitions,
+                    ranges=options.ranges,
+                    settings=options.settings,
+                    observer=observer,
+                    stop=stop,
+                    until_caught_up=options.until_caught_up,
+                    take_over=options.take_over,
+                )
     return 0 if asked.yes else _exit_code(received.number, options)
+
+
+@asynccontextmanager
+async def _observed(database: Database, options: _Options) -> AsyncIterator[StatusObserver]:
+    """Who is to be told, serving what it is told for the length of the block."""
+    observers: list[StatusObserver] = []
+    if options.traces:
+        from projections.monitoring.tracing import Tracing  # noqa: PLC0415 - of an extra
+
+        observers.append(Tracing())
+    if options.address is None:
+        yield CombinedObserver(observers)
+        return
+    from projections.monitoring.serving import serving, worker_app  # noqa: PLC0415 - of an extra
+    from projections.monitoring.worker_metrics import WorkerMetrics  # noqa: PLC0415 - likewise
+
+    metrics = WorkerMetrics()
+    async with serving(options.address, worker_app(metrics, database), options.token) as address:
+        log.info(
+            "metrics are at http://%s/metrics", address, extra={"action": "serving", "address": str(address)}
+        )
+        yield CombinedObserver([metrics, *observers])
 
 
 def _supervisor(stop: asyncio.Event, options: _Options) -> AbstractContextManager[Asked]:

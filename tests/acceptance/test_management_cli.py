@@ -22,13 +22,6 @@ BEGINNING = "1970-01-01T00:00:00+00:00"
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Path:
-    """A directory with a user's module in it."""
-    (tmp_path / "app.py").write_text(APP)
-    return tmp_path
-
-
-@pytest.fixture
 def handled(app: Path, dsn: str) -> str:
     """`delays` has handled events of four sources; those of N1 and N2 do not fit their model and are parked."""
     with connect_sync(dsn) as connection:
