@@ -177,9 +177,10 @@ class Crew:
         left = await self._held_by(victim)
         self._report.step(f"killed {victim} (SIGKILL), which held {len(left)} ranges")
         await self._until(lambda: self._taken_over(victim))
+        await self._look(watch)
         self._report.step(
-            f"the others have taken over after {loop.time() - killed_at:.1f} s; "
-            f"the lag rose to {watch.longest_lag:.1f} s"
+            f"the others took over after {loop.time() - killed_at:.1f} s: the lag had risen to "
+            f"{watch.longest_lag:.1f} s"
         )
 
     async def leave(self) -> None:

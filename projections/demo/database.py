@@ -63,20 +63,24 @@ def demo_database(dsn: str | None) -> Iterator[str]:
     """
     own = dsn is None and not os.environ.get(DSN_VARIABLE)
     with database_dsn(dsn) as found:
-        chosen = _own_database(found) if own else found
+        chosen = own_database(found) if own else found
         if schema.installed_version(chosen) is None:
             schema.install(chosen)
         yield chosen
 
 
-def _own_database(server: str) -> str:
-    """A database beside the one of the server's users; what another version has left there is dropped."""
+def own_database(server: str) -> str:
+    """
+    The DSN of a database beside the one of the server's users.
+
+    What another version, or a start that was killed, has left there is dropped.
+    """
     parts = urlsplit(server)
     dsn = urlunsplit(parts._replace(path="/" + quote(DATABASE)))
     with connect_sync(server) as connection:
         connection.autocommit = True
         exists = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()
-        if exists and schema.installed_version(dsn) not in {None, schema.SCHEMA_VERSION}:
+        if exists and schema.verify(dsn):
             connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)".encode())
             exists = None
         if not exists:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -14,11 +15,11 @@ from typing import IO, Any
 import pytest
 from click.testing import CliRunner
 
-from journal import Database, DatabaseError, Event, append
+from journal import Database, DatabaseError, Event, append, schema
 from journal.drivers.sync import connect_sync
 from projections.cli import main
 from projections.demo.checking import Counts, count, differing_rows
-from projections.demo.database import Start, alone, complete, fence, prepare
+from projections.demo.database import Start, alone, complete, fence, own_database, prepare
 from projections.demo.demo import Result
 from projections.demo.errors import DemoError
 from projections.demo.flights import data_file, read_flights, timeline
@@ -33,6 +34,9 @@ GOOD = {
     "duplicated": 0,
     "read_models_match": True,
 }
+MEASURED = ["append_per_s", "handle_per_s", "latency_ms"]
+MOVES = ["workers", "takeovers", "rescales"]
+WORKERS = 3  # as many connections and processes as a test may well use
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PROJECTIONS_DSN"}
 
 
@@ -69,6 +73,13 @@ def interrupt(dsn: str, least: int, number: signal.Signals) -> tuple[int, str]:
     return process.returncode, errors
 
 
+def kill_workers_run(dsn: str, told: str) -> None:
+    """Kill a run with workers once a line of its progress begins so."""
+    with start(dsn, "--workers", str(WORKERS)) as process:
+        assert any(line.startswith(told) for line in process.stderr or ())
+        process.kill()
+
+
 def good(printed: dict[str, Any]) -> bool:
     return {name: printed.get(name) for name in GOOD} == GOOD
 
@@ -89,7 +100,7 @@ def test_run_ends_with_every_event_counted_once(finished: tuple[int, dict[str, A
 def test_run_measures_rates_and_latency(finished: tuple[int, dict[str, Any], str]) -> None:
     _, printed, _ = finished
 
-    assert list(printed) == [*GOOD, "append_per_s", "handle_per_s", "latency_ms", "seconds"]
+    assert list(printed) == [*GOOD, *MEASURED, *MOVES, "seconds"]
     assert min(printed["append_per_s"], printed["handle_per_s"], printed["seconds"]) > 0
     assert 0 < printed["latency_ms"]["p50"] <= printed["latency_ms"]["p99"]
 
@@ -105,6 +116,61 @@ def test_events_are_handled_while_others_are_still_to_be_appended(
         if line.startswith("appended")
     ]
     assert any(appended < EVENTS and handled > 0 for appended, handled, _ in counts)
+
+
+@pytest.fixture(scope="module")
+def finished_by_workers(databases: Databases) -> Iterator[tuple[int, dict[str, Any], str]]:
+    """A run with worker processes on an empty database, as :func:`run` gives it."""
+    with databases.fresh("template0") as fresh:
+        yield run(fresh, "--workers", str(WORKERS))
+
+
+def test_run_with_workers_ends_with_every_event_counted_once(
+    finished_by_workers: tuple[int, dict[str, Any], str],
+) -> None:
+    code, printed, errors = finished_by_workers
+
+    assert (code, good(printed)) == (0, True), errors
+    assert None not in [printed[name] for name in MEASURED]
+
+
+def test_run_with_workers_counts_what_became_of_the_ranges(
+    finished_by_workers: tuple[int, dict[str, Any], str],
+) -> None:
+    _, printed, errors = finished_by_workers
+
+    # Of 12 ranges after the rescale, three workers hold four each.
+    assert [printed[name] for name in MOVES] == [WORKERS, 4, 1], errors
+
+
+def test_run_with_workers_shows_rescale_death_take_over_and_lag(
+    finished_by_workers: tuple[int, dict[str, Any], str],
+) -> None:
+    _, _, errors = finished_by_workers
+
+    told = re.findall(
+        r"^(?:\d workers share|rescaled each|killed worker 3|the others took over)", errors, re.MULTILINE
+    )
+    assert told == ["3 workers share", "rescaled each", "killed worker 3", "the others took over"]
+    assert re.search(r"^appended [\d,]+, handled [\d,]+ of 2,000, lag \d+\.\d s$", errors, re.MULTILINE)
+
+
+@pytest.mark.parametrize("told", ["rescaled", "killed worker"])
+def test_run_with_workers_after_sigkill_ends_with_every_event_counted_once(empty_dsn: str, told: str) -> None:
+    kill_workers_run(empty_dsn, told)
+
+    code, printed, errors = run(empty_dsn)
+
+    assert (code, good(printed)) == (0, True), errors
+
+
+def test_run_with_workers_goes_on_after_one_without(empty_dsn: str) -> None:
+    interrupt(empty_dsn, EVENTS // 2, signal.SIGKILL)
+
+    code, printed, errors = run(empty_dsn, "--workers", str(WORKERS))
+
+    assert (code, good(printed), printed["rescales"]) == (0, True, 1), errors
+    assert "going on from" in errors
 
 
 @pytest.mark.parametrize("least", [1, EVENTS // 2, EVENTS - 50])
@@ -155,6 +221,9 @@ def test_missing_data_is_told_with_the_extra_that_brings_it() -> None:
         ("--ranges", "0"),
         ("--ranges", "1025"),
         ("--all", "--events", "10"),
+        ("--workers", "1"),
+        ("--workers", "9"),
+        ("--workers", "4", "--ranges", "3"),
         ("--surprise",),
     ],
 )
@@ -171,6 +240,22 @@ def test_password_of_a_wrong_dsn_is_not_shown() -> None:
     assert ended.exit_code == 1
     assert "error: " in ended.stderr
     assert "hunter2" not in ended.output
+
+
+def test_own_database_of_another_schema_is_made_anew(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("projections.demo.database.DATABASE", f"demo_{secrets.token_hex(4)}")
+    own = own_database(dsn)
+    try:
+        schema.install(own)
+        kept = schema.installed_version(own_database(dsn))
+        with connect_sync(own) as connection:
+            connection.execute("DROP FUNCTION projections.leave_v1")
+
+        assert (kept, schema.installed_version(own_database(dsn))) == (schema.SCHEMA_VERSION, None)
+    finally:
+        with connect_sync(dsn) as connection:
+            connection.autocommit = True
+            connection.execute(f"DROP DATABASE {own.partition('?')[0].rpartition('/')[2]}".encode())
 
 
 async def prepared(database: Database, events: int = 10, data: str = "f", *, reset: bool = False) -> Start:
