@@ -33,7 +33,7 @@ from tests.fixtures.projections import (
 from tests.fixtures.proxy import Proxy, proxy_to
 
 RANGES = "projections.projection_ranges"
-ALL_OWNED = f"SELECT count(*) = 0 FROM {RANGES} WHERE owner IS NULL OR owner <> assigned_to"
+ALL_OWNED = f"SELECT count(*) = 0 FROM {RANGES} WHERE owner IS NULL OR owner IS DISTINCT FROM assigned_to"
 OWNERS = f"SELECT count(DISTINCT owner) = $1 FROM {RANGES}"
 
 
