@@ -58,7 +58,7 @@ class Member:
             self._process.stdin.write(json.dumps(values).encode() + b"\n")
             await self._process.stdin.drain()
 
-    async def follow(self, hear: Callable[[dict[str, Any]], None]) -> None:
+    async def follow(self, hear: Callable[[Member, dict[str, Any]], None]) -> None:
         """
         Hand on what it says until its end.
 
@@ -69,7 +69,7 @@ class Member:
         async for line in self._process.stdout:
             if "error" in (said := json.loads(line)):
                 raise DemoError(f"{self}: {said['error']}")
-            hear(said)
+            hear(self, said)
         code = await self._process.wait()
         if not self._may_end:
             raise DemoError(f"{self} ended unexpectedly, exit code {code}")
@@ -200,8 +200,10 @@ class Crew:
         names = {str(member) for member in self._members}
         return [task for task in self._listening if task.get_name() in names]
 
-    def _hear(self, said: dict[str, Any]) -> None:
-        if "taken_over" in said:
+    def _hear(self, member: Member, said: dict[str, Any]) -> None:
+        if "failed" in said:
+            self._report.step(f"{member}: {said['failed']}")
+        elif "taken_over" in said:
             self._takeovers += 1
         elif self._watch is not None:
             self._watch.effects(said["at"], [(source_id, seq_nr) for source_id, seq_nr in said["effects"]])
@@ -260,13 +262,12 @@ async def crew(
 ) -> AsyncIterator[Crew]:
     """Run workers for the length of the block; they end with it, and with this process."""
     report.step(f"starting {workers} workers")
-    share = -(-2 * ranges * len(PROJECTIONS) // (workers - 1))  # after the rescale, when one has been killed
     async with AsyncExitStack() as stack:
         members = []
         for number in range(1, workers + 1):
             member = Member(number, await _start())
             stack.push_async_callback(member.end)
-            await member.tell(dsn=dsn, ranges=ranges, share=share)
+            await member.tell(dsn=dsn, ranges=ranges)
             members.append(member)
         found = Crew(database, members, ranges, report, stopping)
         stack.push_async_callback(found.silence)

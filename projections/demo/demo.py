@@ -32,7 +32,8 @@ _SINGLE = 300
 """Events that are appended one at a time, to measure the latency; at most a tenth of all."""
 _LEAST_MEASURED = 1000
 """Fewer events say nothing of a rate."""
-_OTHER_CONNECTIONS = 8  # heartbeats, polls, the demo's own
+_OTHER_CONNECTIONS = 4  # the demo's own
+_POLLING = 4  # heartbeats, polls, notifications
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +115,8 @@ class Demo:
             DemoInterrupted: It was asked to stop.
             ProjectionsError: It can not go on.
         """
-        connections = _OTHER_CONNECTIONS + (0 if self._options.workers else len(PROJECTIONS) * self._ranges)
-        settings = ConnectionSettings(max_connections=connections)
+        here = 0 if self._options.workers else _POLLING + len(PROJECTIONS) * self._ranges
+        settings = ConnectionSettings(max_connections=_OTHER_CONNECTIONS + here)
         async with connect(self._dsn, settings) as database, alone(database):
             async with feeding() as feed:
                 start, events = await self._begin(database, feed)

@@ -29,7 +29,8 @@ from projections.settings import RunSettings
 
 LEASE = timedelta(seconds=2)
 """Short, for the demo is: production has 10 s, and a network that may be away for a while."""
-_OTHER_CONNECTIONS = 4  # heartbeats, polls, what comes up
+_CONNECTIONS = 7
+"""Four for ranges, which take turns: the workers of a demo share a few cores and a server's 100 connections."""
 _NAMED = 20
 """In batches of so many, each event is named: only those that are appended one at a time are timed."""
 
@@ -43,6 +44,13 @@ class _Teller(StatusObserver):
         tell(taken_over=[name, str(slices), owner])
 
 
+class _ErrorTeller(logging.Handler):
+    """The terminal is the demo's, and may show bars."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        tell(failed=hide_password(record.getMessage()))
+
+
 async def main(lines: SimpleQueue[str]) -> None:
     """Do what the first line on standard input asks for, until there is a second one."""
     asked, stop = json.loads(lines.get()), asyncio.Event()
@@ -50,7 +58,7 @@ async def main(lines: SimpleQueue[str]) -> None:
     threading.Thread(
         target=lambda: (lines.get(), loop.call_soon_threadsafe(stop.set)), name="stopping", daemon=True
     ).start()
-    connections = ConnectionSettings(max_connections=asked["share"] + _OTHER_CONNECTIONS)
+    connections = ConnectionSettings(max_connections=_CONNECTIONS)
     async with connect(asked["dsn"], connections) as database:
         await run(
             database,
@@ -74,7 +82,7 @@ def _listen(lines: SimpleQueue[str]) -> None:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.ERROR)
+    logging.basicConfig(level=logging.ERROR, handlers=[_ErrorTeller()])
     queue: SimpleQueue[str] = SimpleQueue()
     threading.Thread(target=_listen, args=(queue,), name="listening", daemon=True).start()
     try:
