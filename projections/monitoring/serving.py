@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -245,10 +245,10 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, or raise: the exit that uvicorn asks for would end the process."""
-        try:
+        with suppress(SystemExit):
             await super().startup(sockets)
-        except SystemExit as error:
-            raise RuntimeError("the application did not start; the log says why") from error
+        if not self.started:
+            raise RuntimeError("the application did not start; the log says why")
         self._listening.set()
 
     async def listening(self, task: asyncio.Task[None]) -> None:
