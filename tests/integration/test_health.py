@@ -25,7 +25,7 @@ from projections.monitoring.authentication import Address, TokenMissing
 from projections.monitoring.serving import AddressInUse, monitor_probe, serving, worker_app
 from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.testing import run_until_caught_up
-from tests.fixtures.http import ANY_PORT, asking, counting, pulse, pulse_of_the_worker
+from tests.fixtures.http import ANY_PORT, asking, counting, pulse
 from tests.fixtures.projections import EFFECTS, execute, happen, recording
 
 TOKEN = "open-sesame-open"
@@ -93,10 +93,8 @@ async def test_a_turn_of_the_event_loop_takes_as_long_as_what_runs_in_it() -> No
 
 
 async def test_a_worker_is_ready_once_it_has_joined(journal: Database) -> None:
-    metrics = WorkerMetrics()
-    before = await get(worker_app(metrics, journal), "/readyz")
-    async with counting(journal, recording()):
-        metrics.heartbeat(await pulse_of_the_worker(journal))
+    before = await get(worker_app(WorkerMetrics(), journal), "/readyz")
+    async with counting(journal, recording()) as (metrics, _):
         after = await get(worker_app(metrics, journal), "/readyz")
 
     assert (before.status_code, after.status_code) == (503, 200)

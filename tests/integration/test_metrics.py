@@ -27,7 +27,7 @@ from projections.monitoring.metrics import database_up, snapshot_metrics, write_
 from projections.monitoring.serving import monitor_probe, worker_app
 from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.testing import run_until_caught_up
-from tests.fixtures.http import Series, asking, counting, parse, pulse, pulse_of_the_worker, scrape, series
+from tests.fixtures.http import Series, asking, counting, parse, pulse, scrape, series
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,
@@ -74,8 +74,6 @@ async def test_a_worker_tells_what_it_has_handled_by_range(journal: Database) ->
     async with counting(journal, recording(), ranges=2) as (metrics, told):
         await happen(journal, IN_LOW, IN_LOW, IN_HIGH)
         await told.first("handled", 2)
-        metrics.heartbeat(await pulse_of_the_worker(journal))
-
         samples = await scraped(worker_app(metrics, journal))
 
     def of(name: str, part: str) -> float:
