@@ -329,15 +329,11 @@ async def test_a_range_that_nobody_runs_is_unclaimed(database: Database) -> None
 
 async def test_a_range_whose_owner_has_gone_without_a_word_is_unclaimed(database: Database) -> None:
     await execute(database, EFFECTS)
-    async with running(database, recording()):
-        await until(database, "SELECT bool_and(owner IS NOT NULL) FROM projections.projection_ranges")
-        await execute(
-            database,
-            "UPDATE projections.projection_ranges SET owner = 'gone', assigned_to = 'gone', epoch = epoch + 1",
-        )
+    await caught_up(database, recording())
+    await execute(database, "UPDATE projections.projection_ranges SET owner = 'gone'")
 
-        async with database.session() as session:
-            found = (await projection_lag(session, "p")).ranges[0]
+    async with database.session() as session:
+        found = (await projection_lag(session, "p")).ranges[0]
 
     assert (found.owner, found.alive, found.state) == ("gone", False, State.UNCLAIMED)
 
@@ -463,12 +459,13 @@ def test_what_is_handled_costs_nothing(dsn: str) -> None:
 
         done = pages(connection)
 
-    assert behind > 200
+    assert behind > 150
     assert done < 100
 
 
 def pages(connection: psycopg.Connection[Any]) -> int:
     query = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM projections.slice_lag_v1(1)"
     connection.execute(query.encode())  # what is read once in a session is not counted
-    plan = (connection.execute(query.encode()).fetchone() or ())[0][0]["Plan"]
+    (found,) = connection.execute(query.encode()).fetchone() or ([],)
+    plan = found[0]["Plan"]
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
