@@ -20,6 +20,9 @@ _COMMANDS = {
     ),
     "lag": LazyCommand("projections.cli.lag:lag", "Show how far projections are behind, slice by slice."),
     "workers": LazyCommand("projections.cli.workers:workers", "Show the processes that run projections."),
+    "monitor": LazyCommand(
+        "projections.cli.monitor:monitor", "Serve a page that shows the lag of every slice, live."
+    ),
     "rescale": LazyCommand(
         "projections.cli.rescale:rescale", "Cut a projection into another number of ranges."
     ),

@@ -1,0 +1,147 @@
+"""``projections monitor``: a web page of every slice's lag, until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from journal import ConnectionSettings
+from journal.drivers import connect
+from journal.embedded import database_dsn
+from journal.schema import check_version
+from projections.cli.logs import LogFormat, configure_logs
+from projections.cli.options import dsn_option
+from projections.cli.signals import stopped_by_signals
+from projections.monitoring.authentication import Address, parse_address, read_token, require_token
+from projections.monitoring.health import parse_duration
+
+__all__ = ["monitor"]
+
+log = logging.getLogger("projections")
+
+_CONNECTIONS = ConnectionSettings(max_connections=5, application_name="slice-projections monitor")
+_SHORTEST = timedelta(milliseconds=100)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    address: Address
+    token: str | None
+    every: timedelta
+    origins: Sequence[str]
+
+
+@click.command()
+@dsn_option
+@click.option(
+    "--http",
+    metavar="HOST:PORT",
+    default="127.0.0.1:8750",
+    show_default=True,
+    help="Where to serve. What other machines reach needs a token.",
+)
+@click.option(
+    "--every", metavar="TIME", default="1s", show_default=True, help="How often to look: 500ms, 1s, 5s."
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    help="A file that holds the token. Default: PROJECTIONS_TOKEN, or the file that PROJECTIONS_TOKEN_FILE names.",
+)
+@click.option(
+    "--origin",
+    "origins",
+    multiple=True,
+    metavar="URL",
+    help="Where a proxy shows the page, such as https://monitor.example.com: its buttons work from there, too.",
+)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def monitor(  # noqa: PLR0917 - click passes all by name
+    dsn: str | None,
+    http: str,
+    every: str,
+    token_file: Path | None,
+    origins: Sequence[str],
+    log_format: LogFormat,
+) -> None:
+    """
+    Serve a page that shows the lag of every slice, live, and lets you act.
+
+    It shows each projection's 1,024 slices by lag, the ranges and who holds them, throughput, workers, parked events
+    with their errors, and what holds the horizon back. Its buttons pause, resume and rescale projections, and retry
+    or drop parked events. It asks the database alone: workers need not run, and need not be reached.
+
+    Reading needs the role projections_reader, the buttons projections_worker. Many may watch: the database is asked
+    once for all of them, and every 10 seconds while nobody does.
+
+    \b
+    Also served, for machines
+      /metrics   for Prometheus
+      /livez     200 while the monitor works
+      /readyz    200 while the database answers
+      /lagz      503 when a range lags: /lagz?above=30s&for=5m
+
+    On a loopback address everybody on this machine may use it. Anywhere else it asks for a token, which browsers ask
+    their user for as a password (of any user name) and others send as `Authorization: Bearer TOKEN`. It does not
+    encrypt: put a proxy with TLS before it, or reach it through a tunnel:
+
+    \b
+      ssh -L 8750:127.0.0.1:8750 the-machine
+
+    \b
+    Exit codes
+      0    stopped by SIGTERM or SIGINT (Ctrl-C)
+      1    could not start; the reason is on stderr
+      2    the command line itself is wrong
+    """  # noqa: D301 - click reads the escape
+    configure_logs(log_format, "info")
+    options = _Options(parse_address(http), read_token(file=token_file), _interval(every), _checked(origins))
+    require_token(options.address, options.token)
+    with database_dsn(dsn) as database:
+        asyncio.run(_run(database, options))
+
+
+def _interval(text: str) -> timedelta:
+    every = parse_duration(text)
+    if every < _SHORTEST:
+        raise click.BadParameter("the shortest is 100ms: each look counts the backlog", param_hint="--every")
+    return every
+
+
+def _checked(origins: Sequence[str]) -> Sequence[str]:
+    for origin in origins:
+        parts = urlsplit(origin)
+        if parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.strip("/"):
+            raise click.BadParameter(
+                f"{origin!r} is no origin: write https://monitor.example.com, without a path",
+                param_hint="--origin",
+            )
+    return origins
+
+
+async def _run(dsn: str, options: _Options) -> None:
+    from projections.monitoring.serving import serving  # noqa: PLC0415 - its extra may be missing; the help is not
+    from projections.web import Feed, monitor_app  # noqa: PLC0415 - likewise
+
+    stop = asyncio.Event()
+    async with connect(dsn, _CONNECTIONS) as database:
+        async with database.session() as session:
+            await check_version(session)
+        feed = Feed(database, options.every)
+        app = monitor_app(database, feed, origins=options.origins)
+        with stopped_by_signals(stop):
+            async with serving(options.address, app, options.token) as address:
+                log.info(
+                    "the monitor is at http://%s",
+                    address,
+                    extra={"action": "serving", "address": str(address)},
+                )
+                await stop.wait()
+                feed.close()  # streams end, instead of being waited for

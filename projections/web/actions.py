@@ -1,0 +1,165 @@
+"""What the page's buttons do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+import offsets
+from journal import (
+    NUMBER_OF_SLICES,
+    Database,
+    DatabaseError,
+    MissingPrivilege,
+    ProjectionsError,
+    hide_password,
+)
+from projections.web.guards import CrossSite, Refused
+
+__all__ = ["Actions"]
+
+_MAX_BODY = 64 * 1024
+_REPEATABLE_READ = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+_STATUSES: Mapping[type[ProjectionsError], int] = {
+    offsets.UnknownProjection: 404,
+    MissingPrivilege: 403,
+}
+_CHANGED_MEANWHILE = "40001"  # serialization_failure
+
+
+_Text: TypeAlias = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+"""Whatever PostgreSQL can hold."""
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    projection: _Text
+
+
+class _Rescale(_Body):
+    ranges: Annotated[int, Field(ge=1, le=NUMBER_OF_SLICES)]
+
+
+class _Decide(_Body):
+    source_id: _Text
+    seq_nr: int
+    """Of the event that was shown: if the source waits at another one by now, nothing is decided."""
+
+
+_Done: TypeAlias = Callable[[Database, Any], Awaitable[str]]
+
+
+async def _pause(database: Database, body: _Body) -> str:
+    async with database.transaction() as session:
+        await offsets.set_paused(session, body.projection, paused=True)
+    return f"{body.projection} is paused after the batches at hand"
+
+
+async def _resume(database: Database, body: _Body) -> str:
+    async with database.transaction() as session:
+        await offsets.set_paused(session, body.projection, paused=False)
+    return f"{body.projection} goes on"
+
+
+async def _rescale(database: Database, body: _Rescale) -> str:
+    async with database.session() as session:
+        await offsets.rescale(session, body.projection, body.ranges)
+    return f"{body.projection} is cut into {body.ranges} {'range' if body.ranges == 1 else 'ranges'}"
+
+
+async def _retry(database: Database, body: _Decide) -> str:
+    await _decide(database, body, "retry")
+    return f"{body.source_id} is tried again"
+
+
+async def _drop(database: Database, body: _Decide) -> str:
+    await _decide(database, body, "drop")
+    return f"{body.source_id} goes on after event {body.seq_nr}"
+
+
+async def _decide(database: Database, body: _Decide, decision: Literal["retry", "drop"]) -> None:
+    """Decide about the event that was shown, and no other: in one snapshot, which a change of the row spoils."""
+    try:
+        async with database.transaction() as session:
+            await session.execute(_REPEATABLE_READ)
+            waiting = (body.source_id, body.seq_nr, "waiting")
+            found = [
+                (one.source_id, one.seq_nr, one.decision)
+                for one in await offsets.parked(session, body.projection)
+            ]
+            if waiting not in found:
+                raise Refused(409, f"{body.source_id} does not wait at event {body.seq_nr} any more")
+            await offsets.decide_parked(session, body.projection, body.source_id, decision)
+    except DatabaseError as error:
+        if error.sqlstate != _CHANGED_MEANWHILE:
+            raise
+        raise Refused(409, f"{body.source_id} has changed meanwhile") from error
+
+
+_ACTIONS: Mapping[str, tuple[type[_Body], _Done]] = {
+    "pause": (_Body, _pause),
+    "resume": (_Body, _resume),
+    "rescale": (_Rescale, _rescale),
+    "retry": (_Decide, _retry),
+    "drop": (_Decide, _drop),
+}
+
+
+class Actions:
+    """
+    Follows requests of the page, and of nobody else.
+
+    Args:
+        database: Where.
+        cross_site: Tells the page's requests from others.
+    """
+
+    def __init__(self, database: Database, cross_site: CrossSite) -> None:
+        self._database = database
+        self._cross_site = cross_site
+
+    async def follow(self, request: Request) -> Response:
+        """Do what is asked; the answer says what was done, or why not."""
+        try:
+            self._cross_site.check(request)
+            form, action = self._found(request.path_params["action"])
+            said = await action(self._database, form.model_validate_json(await _body(request)))
+        except Refused as refused:
+            return _failed(refused.status, str(refused))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            return _failed(400, f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": "))
+        except ProjectionsError as error:
+            return _failed(_status(error), hide_password(str(error)))
+        return JSONResponse({"done": said})
+
+    @staticmethod
+    def _found(name: str) -> tuple[type[_Body], _Done]:
+        try:
+            return _ACTIONS[name]
+        except KeyError:
+            raise Refused(
+                404, f"there is no action {name!r}; those there are: {', '.join(_ACTIONS)}"
+            ) from None
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MAX_BODY:
+            raise Refused(413, f"a body is at most {_MAX_BODY} bytes")
+    return bytes(body)
+
+
+def _status(error: ProjectionsError) -> int:
+    return next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 503)
+
+
+def _failed(status: int, reason: str) -> JSONResponse:
+    return JSONResponse({"error": reason}, status)

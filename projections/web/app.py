@@ -1,0 +1,59 @@
+"""The monitor as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from journal import Database
+from projections.monitoring.extras import from_extra
+from projections.monitoring.serving import monitor_probe
+from projections.web.actions import Actions
+from projections.web.feed import Feed
+from projections.web.guards import CrossSite, StrictHeaders
+from projections.web.stream import EventStream
+
+with from_extra("monitor"):
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import FileResponse, Response
+    from starlette.routing import Mount, Route
+    from starlette.staticfiles import StaticFiles
+
+__all__ = ["monitor_app"]
+
+_STATIC = Path(__file__).parent / "static"
+
+
+def monitor_app(database: Database, feed: Feed, *, origins: Collection[str] = ()) -> StrictHeaders:
+    """
+    The page, its events and its actions, metrics and health.
+
+    Whoever reaches it may use it: :func:`projections.monitoring.serving.serving` puts authentication around it.
+
+    Args:
+        database: Where actions are done.
+        feed: What the page shows; runs while the application does.
+        origins: Where a proxy shows the page, such as ``https://monitor.example.com``.
+    """
+    cross_site, probe = CrossSite(origins), monitor_probe(database)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with probe.lifespan(app), feed.running():
+            yield
+
+    routes = [
+        Route("/", _page),
+        Mount("/static", StaticFiles(directory=_STATIC)),
+        Route("/session", cross_site.session),
+        Route("/events", EventStream(feed)),
+        Route("/actions/{action}", Actions(database, cross_site).follow, methods=["POST"]),
+        *probe.routes,
+    ]
+    return StrictHeaders(Starlette(routes=routes, lifespan=lifespan))
+
+
+async def _page(_: Request) -> Response:
+    return FileResponse(_STATIC / "index.html")

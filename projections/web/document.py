@@ -1,0 +1,137 @@
+"""A snapshot as the JSON that the page reads: times in seconds since 1970, columns of slices run-length encoded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+import offsets
+from projections.monitoring import OpenWriter, ProjectionLag, RangeLag, Snapshot
+from projections.web.history import History, Point
+
+__all__ = ["failure", "history", "live"]
+
+_LISTED = 100
+"""Parked sources that the page lists of a projection; the others are counted."""
+_TEXT = 2000
+"""Characters of an error that are shown."""
+
+
+def live(
+    snapshot: Snapshot, points: History, parked: Mapping[str, Sequence[offsets.ParkedSource]], every: float
+) -> bytes:
+    """
+    What is sent each time.
+
+    Args:
+        snapshot: What was seen.
+        points: With the point that was made of it.
+        parked: The sources that wait, by projection.
+        every: Seconds to the next one.
+    """
+    return _encoded(
+        at=_seconds(snapshot.at),
+        every=every,
+        projections=[
+            _projection(found, parked.get(found.name, ()), points.points(found.projection_id))
+            for found in snapshot.projections
+        ],
+        workers=[_worker(worker) for worker in snapshot.workers],
+        writers=[_writer(writer) for writer in snapshot.writers],
+    )
+
+
+def failure(reason: str) -> bytes:
+    """What is sent when the database can not be asked."""
+    return _encoded(error=reason)
+
+
+def history(points: History) -> bytes:
+    """What a client is sent first: the lines until now, by the projection's id."""
+    return _encoded(history={number: [_point(one) for one in kept] for number, kept in points.items()})
+
+
+def _projection(
+    found: ProjectionLag, parked: Sequence[offsets.ParkedSource], points: Sequence[Point]
+) -> dict[str, Any]:
+    return {
+        "id": found.projection_id,
+        "name": found.name,
+        "entity_type": found.entity_type,
+        "paused": found.paused,
+        "lag": _rounded(found.lag),
+        "backlog": found.backlog,
+        "handled": found.handled,
+        "point": _point(points[-1]) if points else None,
+        "ranges": [_range(part) for part in found.ranges],
+        "slices": {
+            "lag": _runs(_rounded(one.lag) for one in found.slices),
+            "backlog": _runs(one.backlog for one in found.slices),
+            "state": _runs(one.state for one in found.slices),
+            "parked": _runs(one.parked for one in found.slices),
+        },
+        "parked": [_parked(one) for one in parked[:_LISTED]],
+        "parked_total": len(parked),
+    }
+
+
+def _range(part: RangeLag) -> dict[str, Any]:
+    return {
+        "first": part.slices.min_slice,
+        "last": part.slices.max_slice,
+        "state": part.state,
+        "lag": _rounded(part.lag),
+        "backlog": part.backlog,
+        "handled": part.handled,
+        "handled_at": _seconds(part.handled_at),
+        "horizon": _seconds(part.horizon),
+        "owner": part.owner,
+        "alive": part.alive,
+        "assigned_to": part.assigned_to,
+        "epoch": part.epoch,
+        "parked": part.parked,
+        "failures": part.failures,
+        "error": part.error and part.error[:_TEXT],
+        "restarts_at": _seconds(part.restarts_at),
+    }
+
+
+def _parked(one: offsets.ParkedSource) -> dict[str, Any]:
+    return {**one._asdict(), "error": one.error[:_TEXT], "parked_at": _seconds(one.parked_at)}
+
+
+def _worker(worker: offsets.WorkerStatus) -> dict[str, Any]:
+    times = {"joined_at": _seconds(worker.joined_at), "lease_until": _seconds(worker.lease_until)}
+    return {**worker._asdict(), **times}
+
+
+def _writer(writer: OpenWriter) -> dict[str, Any]:
+    return {
+        "pid": writer.pid,
+        "application_name": writer.application_name,
+        "age": writer.age,
+    }
+
+
+def _point(point: Point) -> list[float]:
+    return [round(point.at.timestamp(), 3), round(point.lag, 3), round(point.rate, 1)]
+
+
+def _runs(values: Iterable[Any]) -> list[Any]:
+    """``[value, count, value, count, ...]``: a quiet projection's 1,024 slices are a few bytes."""
+    return [part for value, group in groupby(values) for part in (value, len(list(group)))]
+
+
+def _rounded(seconds: float) -> float:
+    return round(seconds, 3)
+
+
+def _seconds(time: datetime | None) -> float | None:
+    return None if time is None else round(time.timestamp(), 3)
+
+
+def _encoded(**values: Any) -> bytes:
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,142 @@
+"""One look at the database for all who watch: at an interval while somebody does, seldom while nobody does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import timedelta
+from typing import NamedTuple
+
+import offsets
+from journal import Database
+from projections.monitoring import Snapshot, snapshot
+from projections.monitoring.cache import PATIENCE, Cache, LookFailed, closing
+from projections.web import document
+from projections.web.history import History
+
+__all__ = ["Feed"]
+
+log = logging.getLogger("projections")
+
+_IDLE = timedelta(seconds=10)
+
+
+class _Seen(NamedTuple):
+    snapshot: Snapshot
+    parked: Mapping[str, Sequence[offsets.ParkedSource]]
+
+
+class Feed:
+    """
+    Keeps the newest document, and wakes whoever waits for it.
+
+    Args:
+        database: What is looked at; one connection of it is in use while a look is under way.
+        every: From one look to the next, while somebody watches.
+        idle: The same while nobody does: the lines of the last minutes go on.
+        patience: How long a look may take.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        every: timedelta = timedelta(seconds=1),
+        *,
+        idle: timedelta = _IDLE,
+        patience: timedelta = PATIENCE,
+    ) -> None:
+        self.number = 0
+        """Of the newest document; 0 before the first."""
+        self.document = b""
+        self.closed = False
+        """Nothing comes any more: streams end."""
+        self._database = database
+        self._every = every.total_seconds()
+        self._idle = max(idle, every).total_seconds()
+        self._look = Cache(self._read, keep=timedelta(0), patience=patience)
+        self._history = History()
+        self._next = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._watching = 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Look for the length of the block."""
+        async with closing(self._look):
+            task = asyncio.create_task(self._run())
+            try:
+                yield
+            finally:
+                self.close()
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    def close(self) -> None:
+        """End all streams."""
+        self.closed = True
+        self._wake()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Somebody watches for the length of the block."""
+        self._watching += 1
+        self._wanted.set()
+        try:
+            yield
+        finally:
+            self._watching -= 1
+
+    def history(self) -> bytes:
+        """The document that a client begins with."""
+        return document.history(self._history)
+
+    async def after(self, number: int) -> tuple[int, bytes]:
+        """Wait for a document newer than that of a number; who is slow misses some."""
+        while self.number <= number and not self.closed:
+            await self._next.wait()
+        return self.number, self.document
+
+    async def _run(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            begun = clock()
+            self._publish(await self._new_document())
+            await self._pause(clock() - begun)
+
+    async def _new_document(self) -> bytes:
+        try:
+            seen = await self._look.get()
+            self._history.add(seen.snapshot)
+            return document.live(seen.snapshot, self._history, seen.parked, self._every)
+        except LookFailed as error:
+            log.warning("%s", error, extra={"action": "look_failed"})
+            return document.failure(str(error))
+        except Exception:
+            log.exception("a look at the database", extra={"action": "look_failed"})
+            return document.failure("something unforeseen happened, which the monitor's log shows")
+
+    async def _read(self) -> _Seen:
+        async with self._database.session() as session:
+            seen = await snapshot(session)
+            waiting = [found.name for found in seen.projections if found.parked]
+            return _Seen(seen, {name: await offsets.parked(session, name) for name in waiting})
+
+    def _publish(self, data: bytes) -> None:
+        self.number += 1
+        self.document = data
+        self._wake()
+
+    def _wake(self) -> None:
+        woken, self._next = self._next, asyncio.Event()
+        woken.set()
+
+    async def _pause(self, took: float) -> None:
+        """A look that takes long is followed by a pause as long: watching must not be what loads the database."""
+        await asyncio.sleep(max(self._every - took, took))
+        if self._watching:
+            return
+        self._wanted.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wanted.wait(), self._idle - self._every)

@@ -1,0 +1,320 @@
+"""The monitor's page in a real browser: what a user sees, clicks and types, and what becomes of it in the database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+import offsets
+from journal import ConnectionSettings, Database, connect, slice_of
+from projections.monitoring.authentication import Address
+from projections.monitoring.serving import serving
+from projections.web import Feed, monitor_app
+from tests.fixtures.chromium import EXECUTABLE, Page, browser
+from tests.fixtures.projections import (
+    EFFECTS,
+    NO_RETRY,
+    caught_up,
+    execute,
+    failing,
+    fetchval,
+    happen,
+    recording,
+    running,
+    until,
+)
+
+pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on PATH")
+
+NASTY = "<img src=x onerror=alert(1)>"
+QUICK = timedelta(milliseconds=100)
+LIVE = "document.querySelector('#connection').dataset.state === 'live'"
+CELLS = "document.querySelectorAll('[role=gridcell]').length"
+
+
+@pytest.fixture
+async def journal(dsn: str) -> AsyncIterator[Database]:
+    """Projection p: two sources wait at their first event, three events are not handled, and nobody runs it."""
+    async with connect(dsn, ConnectionSettings(max_connections=20)) as pool:
+        await execute(pool, EFFECTS)
+        await happen(pool, "a", NASTY, "b", "c")
+        await caught_up(pool, projection(), ranges=4)
+        await happen(pool, "b", "b", "c")
+        yield pool
+
+
+def projection() -> type[Any]:
+    return recording(failing(("a", 1), (NASTY, 1)), recovery=NO_RETRY)
+
+
+@asynccontextmanager
+async def monitored(database: Database, port: int = 0) -> AsyncIterator[Address]:
+    feed = Feed(database, QUICK)
+    async with serving(Address("127.0.0.1", port), monitor_app(database, feed)) as address:
+        yield address
+        feed.close()
+
+
+@asynccontextmanager
+async def opened(database: Database) -> AsyncIterator[Page]:
+    """The page, live, on a screen of usual size."""
+    async with asyncio.timeout(60), monitored(database) as address, browser() as page:
+        await page.view(1400, 1000)
+        await page.open(f"http://{address}/")
+        await page.until(f"document.readyState === 'complete' && {LIVE} && {CELLS}")
+        yield page
+
+
+async def cells(page: Page, attribute: str, value: str) -> list[int]:
+    """The slices whose cell has an attribute of this value."""
+    js = f"[...document.querySelectorAll('[role=gridcell]')].map(cell => cell.getAttribute('{attribute}'))"
+    return [number for number, found in enumerate(await page.value(js)) if found == value]
+
+
+async def decisions(database: Database) -> dict[str, str]:
+    async with database.session() as session:
+        return {one.source_id: one.decision for one in await offsets.parked(session, "p")}
+
+
+async def stats(page: Page) -> dict[str, str]:
+    js = "[...document.querySelectorAll('.stats div')].map(one => [...one.children].map(part => part.textContent))"
+    return dict(await page.value(js))
+
+
+def decision(source_id: str) -> str:
+    """What the list of parked sources shows for one, in JavaScript."""
+    row = f"[...document.querySelectorAll('.parked tr')].find(row => row.cells[0].textContent === '{source_id}')"
+    return f"{row}?.cells[4].innerText"
+
+
+async def test_every_slice_is_shown_with_its_lag_state_and_parked_sources(journal: Database) -> None:
+    async with opened(journal) as page:
+        behind = set(range(1024)) - set(await cells(page, "data-level", "0"))
+        waiting = await cells(page, "data-parked", "")
+        labels = await page.value(
+            "[...document.querySelectorAll('[role=gridcell]')].map(cell => cell.ariaLabel)"
+        )
+        shown = await stats(page)
+
+    assert behind == {slice_of("b"), slice_of("c")}
+    assert set(waiting) == {slice_of("a"), slice_of(NASTY)}
+    assert len(labels) == 1024
+    assert labels[1023] == "Slice 1023: lag none, unclaimed, range 768 to 1023, no owner"
+    assert f"Slice {slice_of('b')}: lag " in labels[slice_of("b")]
+    assert (shown["Backlog"], shown["Ranges"], shown["Parked"]) == ("3", "4", "2")
+
+
+async def test_what_events_bring_stays_text(journal: Database) -> None:
+    async with opened(journal) as page:
+        source = await page.until(f"{decision(NASTY)} && document.querySelector('.parked').innerText")
+        images = await page.value("document.querySelectorAll('img').length")
+
+    assert source.count(NASTY) >= 2  # the source, and its error
+    assert (images, page.errors) == (0, [])
+
+
+async def test_page_follows_the_database_without_a_reload(journal: Database) -> None:
+    async with opened(journal) as page:
+        await page.value("window.sameWindow = true")
+        async with running(journal, projection(), ranges=4):
+            await page.until("document.querySelector('.badge').textContent === 'running'")
+            await page.until("document.querySelectorAll('.stats dd')[1].textContent === '0'")
+            owners = await page.value(
+                "[...document.querySelectorAll('.stretch')].map(one => one.textContent)"
+            )
+            workers = await page.text("#workers tbody")
+
+        assert owners == ["A"] * 4
+        assert "alive" in workers
+        assert await page.value("window.sameWindow")
+
+
+async def test_arrows_move_over_the_slices_and_say_what_they_are(journal: Database) -> None:
+    async with opened(journal) as page:
+        stops = await page.value("document.querySelectorAll('[role=gridcell][tabindex=\"0\"]').length")
+        await page.value("document.querySelector('.toggle').focus()")
+        await page.press("Tab")
+        await page.press("ArrowRight", 3)
+        await page.press("ArrowDown", 2)
+        await page.press("ArrowLeft")
+        focused = await page.value("document.activeElement.ariaLabel")
+        detail = await page.text(".detail")
+        await page.press("Tab")
+        left = await page.value("document.activeElement.role")
+
+    assert stops == 1
+    assert focused.startswith("Slice 66: lag none, unclaimed, range 0 to 255")
+    assert "Slice 66" in detail
+    assert "0 to 255" in detail
+    assert left != "gridcell"
+
+
+async def test_pointer_shows_the_slice_under_it(journal: Database) -> None:
+    number = slice_of("b")
+    async with opened(journal) as page:
+        await page.hover(f"[role=row]:nth-child({number // 32 + 1}) > :nth-child({number % 32 + 1})")
+        await page.until(f"document.querySelector('.detail h3').textContent === 'Slice {number}'")
+        detail = await page.text(".detail")
+
+    assert "2 events" in detail
+
+
+async def test_an_event_is_dropped_only_after_a_confirmation(journal: Database) -> None:
+    async with opened(journal) as page:
+        await page.click("button.drop[aria-label='Drop event 1 of a']")
+        question = await page.until("document.querySelector('dialog[open]')?.innerText")
+        await page.press("Escape")
+        await page.until("!document.querySelector('dialog[open]')")
+        kept = await decisions(journal)
+        await page.click("button.drop[aria-label='Drop event 1 of a']")
+        await page.until("document.querySelector('dialog[open]')")
+        await page.click("dialog button[value=drop]")
+        await page.until(f"{decision('a')} === 'to be dropped'")
+
+    assert "p never handles event 1 (Happened) of source a" in question
+    assert kept == {"a": "waiting", NASTY: "waiting"}
+    assert await decisions(journal) == {"a": "drop", NASTY: "waiting"}
+
+
+async def test_an_event_is_retried_from_the_keyboard(journal: Database) -> None:
+    async with opened(journal) as page:
+        await page.value(f"document.querySelector(\"button[aria-label='Retry event 1 of {NASTY}']\").focus()")
+        await page.press("Enter")
+        await page.until(f"{decision(NASTY)} === 'to be retried'")
+
+    assert await decisions(journal) == {"a": "waiting", NASTY: "retry"}
+
+
+async def test_a_projection_is_paused_and_resumed(journal: Database) -> None:
+    paused = "SELECT paused FROM projections.projections"
+    async with opened(journal) as page:
+        await page.click(".toggle")
+        await page.until("document.querySelectorAll('[role=gridcell][data-state=paused]').length === 1024")
+        before = await fetchval(journal, paused)
+        await page.click(".toggle")
+        await page.until("document.querySelector('.toggle').textContent === 'Pause'")
+
+    assert (before, await fetchval(journal, paused)) == (True, False)
+
+
+async def test_a_projection_is_rescaled_by_typing_a_number(journal: Database) -> None:
+    async with opened(journal) as page:
+        await page.value("document.querySelector('.rescale input').select()")
+        await page.type("7")
+        await page.press("Enter")
+        await page.until("document.querySelectorAll('.stretch').length === 7")
+
+    assert await fetchval(journal, "SELECT count(*) FROM projections.projection_ranges") == 7
+
+
+async def test_a_number_of_ranges_that_can_not_be_is_not_sent(journal: Database) -> None:
+    async with opened(journal) as page:
+        await page.value("document.querySelector('.rescale input').select()")
+        await page.type("1025")
+        await page.press("Enter")
+
+        assert not await page.value("document.querySelector('.rescale').checkValidity()")
+    assert await fetchval(journal, "SELECT count(*) FROM projections.projection_ranges") == 4
+
+
+async def test_what_holds_the_horizon_back_is_named(journal: Database) -> None:
+    async with opened(journal) as page, journal.transaction() as writer:
+        await writer.execute("SELECT set_config('application_name', $1, FALSE)", NASTY)
+        await writer.execute("LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE")
+        told = await page.until("document.querySelector('#writers li')?.innerText")
+
+    assert NASTY in told
+    assert "open for" in told
+
+
+async def test_page_says_that_the_monitor_is_gone_and_connects_again(journal: Database) -> None:
+    async with asyncio.timeout(60), browser() as page:
+        async with monitored(journal) as address:
+            await page.open(f"http://{address}/")
+            await page.until(f"document.readyState === 'complete' && {LIVE}")
+        await page.until("document.querySelector('#connection').textContent === 'Reconnecting'")
+        banner = await page.text("#banner")
+        async with monitored(journal, address.port):
+            await page.until(LIVE)
+            hidden = await page.value("document.querySelector('#banner').hidden")
+
+    assert "What is shown is as of" in banner
+    assert hidden
+
+
+async def test_page_says_that_the_database_is_lost_and_keeps_what_it_showed(
+    journal: Database, dsn: str, admin_dsn: str
+) -> None:
+    name = conninfo_to_dict(dsn)["dbname"]
+    async with connect(dsn, ConnectionSettings(max_connections=3)) as pool, opened(pool) as page:
+        with psycopg.connect(admin_dsn, autocommit=True) as admin:
+            admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+            admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+            await page.until("document.querySelector('#connection').textContent === 'Database lost'")
+            banner, shown = await page.text("#banner"), await page.value(CELLS)
+            admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+        await page.until(LIVE)
+
+    assert banner.startswith("The database can not be asked: ")
+    assert shown == 1024
+
+
+async def test_everything_fits_the_width_of_a_phone(journal: Database) -> None:
+    async with opened(journal) as page:
+        await page.view(360, 740, phone=True)
+        await page.until("innerWidth === 360")
+        width = await page.value("document.documentElement.scrollWidth")
+        grid = await page.value("document.querySelector('.grid').getBoundingClientRect().toJSON()")
+        await page.until("getComputedStyle(document.querySelector('#workers thead')).position === 'absolute'")
+
+    assert width == 360
+    assert grid["width"] == pytest.approx(grid["height"], abs=1)
+    assert grid["left"] >= 0
+    assert grid["right"] <= 360
+
+
+@pytest.mark.parametrize("dark", [False, True])
+async def test_text_and_levels_can_be_told_apart_in_light_and_dark(journal: Database, dark: bool) -> None:
+    async with opened(journal) as page:
+        await page.view(1400, 1000, dark=dark)
+        await page.until(f"matchMedia('(prefers-color-scheme: dark)').matches === {str(dark).lower()}")
+        ink, surface = await page.value(
+            "(style => [style.color, style.backgroundColor])(getComputedStyle(document.querySelector('.card')))"
+        )
+        levels = await page.value(
+            "[...document.querySelectorAll('.levels .swatch')].map(one => getComputedStyle(one).backgroundColor)"
+        )
+
+    lightness = [luminance(level) for level in levels]
+    assert contrast(ink, surface) >= 7
+    assert lightness == sorted(
+        lightness, reverse=not dark
+    )  # the further behind, the further from the surface
+    assert len(set(levels)) == 7
+
+
+def luminance(colour: str) -> float:
+    """Of ``rgb(…)``, as WCAG defines it."""
+    parts = [int(part) / 255 for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
+    red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+async def test_page_needs_nothing_that_its_policy_refuses(journal: Database) -> None:
+    async with opened(journal) as page, running(journal, projection(), ranges=4):
+        await page.until("document.querySelectorAll('.stretch[data-owner]').length === 4")
+        await until(journal, "SELECT count(*) > 0 FROM projections.workers")
+
+    assert page.errors == []
