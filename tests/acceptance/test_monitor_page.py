@@ -55,9 +55,9 @@ def projection() -> type[Any]:
 
 
 @asynccontextmanager
-async def monitored(database: Database, port: int = 0) -> AsyncIterator[Address]:
+async def monitored(database: Database, port: int = 0, token: str | None = None) -> AsyncIterator[Address]:
     feed = Feed(database, QUICK)
-    async with serving(Address("127.0.0.1", port), monitor_app(database, feed)) as address:
+    async with serving(Address("127.0.0.1", port), monitor_app(database, feed), token) as address:
         yield address
         feed.close()
 
@@ -264,6 +264,16 @@ async def test_page_says_that_the_database_is_lost_and_keeps_what_it_showed(
 
     assert banner.startswith("The database can not be asked: ")
     assert shown == 1024
+
+
+async def test_page_lives_and_acts_behind_a_password(journal: Database) -> None:
+    async with asyncio.timeout(60), monitored(journal, token="secret") as address, browser() as page:
+        await page.open(f"http://anybody:secret@{address}/")
+        await page.until(f"document.readyState === 'complete' && {LIVE} && {CELLS}")
+        await page.click(".toggle")
+        await page.until("document.querySelector('.toggle').textContent === 'Resume'")
+
+    assert await fetchval(journal, "SELECT paused FROM projections.projections")
 
 
 async def test_everything_fits_the_width_of_a_phone(journal: Database) -> None:

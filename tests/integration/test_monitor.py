@@ -317,6 +317,42 @@ async def test_a_wrong_request_is_told_why(
     assert response.json()["error"]
 
 
+async def test_a_role_that_may_read_sees_everything_and_changes_nothing(
+    parked: Database, login: Callable[[str | None], str]
+) -> None:
+    async with (
+        connect(login("projections_reader"), ConnectionSettings(max_connections=2)) as pool,
+        monitoring(pool) as client,
+    ):
+        found = await first(client)
+        bodies: dict[str, dict[str, Any]] = {
+            "pause": {}, "rescale": {"ranges": 3}, "drop": {"source_id": "a", "seq_nr": 1},
+        }  # fmt: skip
+        refused = [await act(client, action, projection="p", **body) for action, body in bodies.items()]
+
+    assert [(one["name"], one["parked_total"]) for one in found["projections"]] == [("p", 2)]
+    assert [response.status_code for response in refused] == [403, 403, 403]
+    assert "grant the role" in refused[0].json()["error"]
+
+
+async def test_a_role_of_workers_may_do_everything(
+    parked: Database, login: Callable[[str | None], str]
+) -> None:
+    async with (
+        connect(login("projections_worker"), ConnectionSettings(max_connections=2)) as pool,
+        monitoring(pool) as client,
+    ):
+        found = await first(client)
+        done = [
+            await act(client, "pause", projection="p"),
+            await act(client, "rescale", projection="p", ranges=3),
+            await act(client, "drop", projection="p", source_id="a", seq_nr=1),
+        ]
+
+    assert "projections" in found
+    assert [response.status_code for response in done] == [200, 200, 200]
+
+
 # ---- what is told ----
 
 

@@ -97,3 +97,12 @@ export const ofDurations = {
 
 /** The same for events a second. */
 export const ofRates = { words: (value) => `${compact(value)}/s`, top: round };
+
+/** Each value as the mean of the five seconds before it: batches commit in bursts. */
+export function smooth(points) {
+  return points.map(([time], index) => {
+    let [sum, from] = [0, index];
+    while (from >= 0 && points[from][0] > time - 5) sum += points[from--][1];
+    return [time, sum / (index - from)];
+  });
+}

@@ -1,10 +1,12 @@
 /** The page: takes in one document a second, and sends what its buttons ask for. */
 
 import { ago, clock, compact, duration, keep, make, mark, number, pairs, row, say } from "./page.js";
-import { Chart, ofDurations, ofRates } from "./chart.js";
+import { Chart, ofDurations, ofRates, smooth } from "./chart.js";
 import { HeatMap, level, slices } from "./heat_map.js";
 
 const $ = (id) => document.getElementById(id);
+/** An address beside the page's own; a password in that is left out, for fetch refuses one. */
+const beside = (path) => new URL(path, location.href);
 const SECONDS_KEPT = 600;
 const COLOURS = 8;
 /** Parked sources that are listed before somebody asks for more. */
@@ -24,7 +26,7 @@ let heardAt = Date.now();
 
 function connect() {
   source?.close();
-  source = new EventSource("events");
+  source = new EventSource(beside("events"));
   heardAt = Date.now();
   source.addEventListener("history", (event) => takeHistory(JSON.parse(event.data).history));
   source.addEventListener("message", (event) => take(JSON.parse(event.data)));
@@ -354,24 +356,15 @@ class Card {
   }
 }
 
-/** Each value as the mean of the five seconds before it: batches commit in bursts. */
-function smooth(points) {
-  return points.map(([time], index) => {
-    let [sum, from] = [0, index];
-    while (from >= 0 && points[from][0] > time - 5) sum += points[from--][1];
-    return [time, sum / (index - from)];
-  });
-}
-
 /* ---- what is done ---- */
 
 /** Ask the monitor to do something, and say what it answers. */
 async function act(button, action, body) {
   button.disabled = true;
   try {
-    const { token } = await (await fetch("session", { cache: "no-store" })).json();
+    const { token } = await (await fetch(beside("session"), { cache: "no-store" })).json();
     const headers = { "Content-Type": "application/json", "X-CSRF-Token": token };
-    const answered = await fetch(`actions/${action}`, { method: "POST", headers, body: JSON.stringify(body) });
+    const answered = await fetch(beside(`actions/${action}`), { method: "POST", headers, body: JSON.stringify(body) });
     const said = await answered.json();
     toast(said.done ?? said.error, !answered.ok);
   } catch (error) {
