@@ -16,18 +16,21 @@ from collections.abc import Awaitable, Callable
 
 from tests.benchmarks.appending import measure_append, measure_import
 from tests.benchmarks.harness import QUICK, Line, Sizes
-from tests.benchmarks.latency import measure_idle, measure_latency
+from tests.benchmarks.idle import measure_idle
+from tests.benchmarks.latency import measure_latency
 from tests.benchmarks.memory import measure_memory
 from tests.benchmarks.projecting import measure_projection
 from tests.benchmarks.reading import measure_read
 from tests.benchmarks.report import machine, show
 from tests.benchmarks.server import Server, server
+from tests.benchmarks.workers import measure_workers
 
 BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "append": measure_append,
     "import": measure_import,
     "read": measure_read,
     "projection": measure_projection,
+    "workers": measure_workers,
     "latency": measure_latency,
     "idle": measure_idle,
     "memory": measure_memory,

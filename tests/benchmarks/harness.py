@@ -29,12 +29,16 @@ class Sizes:
     projected: int = 100_000
     peer: int = 5_000
     latencies: int = 300
-    idle_seconds: float = 10.0
+    idle_settle: float = 12.0  # a session that goes idle tells within 10 seconds what it has done
+    idle_seconds: float = 20.0  # twice the 10 seconds after which a range looks again
+    shared: int = 200_000
+    worker_rounds: int = 3
 
 
 QUICK = Sizes(
     rounds=1, sources=1_000, append=2_000, append_small=500, append_single=50, imported=2_000, backlog=500,
-    large_backlog=5_000, read=2_000, first_batches=3, projected=3_000, peer=200, latencies=10, idle_seconds=1.0,
+    large_backlog=5_000, read=2_000, first_batches=3, projected=3_000, peer=200, latencies=10, idle_settle=0.0,
+    idle_seconds=1.0, shared=5_000, worker_rounds=1,
 )  # fmt: skip
 
 

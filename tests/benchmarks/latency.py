@@ -1,4 +1,4 @@
-"""From committed to handled on a system that is idle otherwise, and what a worker asks of the database meanwhile."""
+"""From committed to handled, on a system that is idle otherwise."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from statistics import quantiles
 
-import psycopg
-
 from journal import Database, EventEnvelope, Notifier, SliceRange
 from journal.drivers import connect
 from journal.writer import append
@@ -22,7 +20,6 @@ from tests.benchmarks.peer import DelaysView, Peer
 from tests.benchmarks.server import Server
 
 _SPACING = (0.020, 0.120)  # seconds between two appends
-_RANGES = (1, 8)
 _PATIENCE = 60.0
 
 
@@ -106,28 +103,6 @@ def _peer_latencies(server: Server, sizes: Sizes) -> list[float]:
     return [max(0.0, handled[position] - at) * 1000 for position, at in committed.items()]
 
 
-def _transactions(dsn: str) -> int:
-    with psycopg.connect(dsn) as connection:
-        # A session that ends tells at once what it did, one that lives on within a second or so.
-        found = connection.execute(
-            "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
-        ).fetchone()
-    return int(found[0]) if found else 0
-
-
-async def _idle_rate(server: Server, ranges: int, seconds: float) -> float:
-    """Transactions per second of a worker that has nothing to do; outside a transaction each query is one."""
-    with server.database() as dsn:
-        with psycopg.connect(dsn) as connection:
-            connection.execute("ALTER TABLE projections.events_default SET (autovacuum_enabled = off)")
-        async with connect(dsn) as database, _worker(database, ranges, RunSettings()):
-            await asyncio.sleep(2)
-            before, begun = await asyncio.to_thread(_transactions, dsn), time.perf_counter()
-            await asyncio.sleep(seconds)
-            after, ended = await asyncio.to_thread(_transactions, dsn), time.perf_counter()
-    return max(0.0, after - before - 1) / (ended - begun)
-
-
 def _percentile(values: Sequence[float], percent: int) -> float:
     return quantiles(values, n=100, method="inclusive")[percent - 1]
 
@@ -157,17 +132,3 @@ async def measure_latency(server: Server, sizes: Sizes) -> list[Line]:
                 )
             )
     return lines
-
-
-async def measure_idle(server: Server, sizes: Sizes) -> list[Line]:
-    """What a worker asks of the database when nothing happens."""
-    goal = Goal(20, at_most=True, absolute=True)
-    return [
-        Line(
-            f"idle worker, {ranges} range(s)",
-            await _idle_rate(server, ranges, sizes.idle_seconds),
-            "queries/s",
-            goal=goal,
-        )
-        for ranges in _RANGES
-    ]
