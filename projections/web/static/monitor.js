@@ -171,7 +171,7 @@ function showWorkers({ workers, at }) {
         ["Process", String(worker.pid)],
         ["Ranges", number(worker.ranges), "number"],
         ["Slices", number(worker.slices), "number"],
-        ["Lease", lease > 0 ? `${Math.ceil(lease)} s left` : `ended ${ago(worker.lease_until, at)}`],
+        ["Lease", lease > 0 ? `${Math.round(lease)} s left` : `ended ${ago(worker.lease_until, at)}`],
         ["Runs", worker.projections.join(", ")],
       ]);
     });
