@@ -69,7 +69,7 @@ class RangeKeeper:
 
     def drop(self) -> None:
         """It is another's: whatever it is doing can not be committed any more."""
-        self._ending.set()
+        self.give_up()  # for a cancellation that gets lost: asyncio.wait_for of Python 3.11 returns what is just there
         self._cancel()
 
     def _cancel(self) -> None:

@@ -118,8 +118,10 @@ class RangeRunner:
         finally:
             self._process.connections.ranges -= 1
             self._process.poller.forget(self)
-            await self._ahead.drop()
-            await self._session.close()
+            try:
+                await self._ahead.drop()
+            finally:  # also when the range is dropped just here: the connection must go back
+                await self._session.close()
 
     async def _begin(self, target: object) -> None:
         session = await self._session.get()
