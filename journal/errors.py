@@ -9,6 +9,7 @@ Errors of the journal and of everything above it.
     ├── InvalidPayload            a stored payload does not fit its model
     ├── DatabaseError             the database refused or broke a statement
     │   ├── DatabaseUnavailable   no connection, or it was lost
+    │   ├── OutOfResources        the server has no disk or memory left, or can not read its files
     │   ├── MissingPrivilege      a grant is missing
     │   └── ReadOnlyDatabase      a standby, or default_transaction_read_only
     └── SchemaError               the schema is missing, older or newer than this library
@@ -24,6 +25,7 @@ __all__ = [
     "InvalidEvent",
     "InvalidPayload",
     "MissingPrivilege",
+    "OutOfResources",
     "ProjectionsError",
     "ReadOnlyDatabase",
     "SchemaError",
@@ -91,6 +93,10 @@ class DatabaseUnavailable(DatabaseError):
 
 class MissingPrivilege(DatabaseError):
     """The connected role lacks a grant."""
+
+
+class OutOfResources(DatabaseError):
+    """The server has no disk or memory left, or can not read or write its files."""
 
 
 class ReadOnlyDatabase(DatabaseError):

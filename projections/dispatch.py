@@ -15,6 +15,7 @@ from journal import (
     EventEnvelope,
     InvalidPayload,
     MissingPrivilege,
+    OutOfResources,
     OwnedSession,
     ReadOnlyDatabase,
     UnknownEventType,
@@ -27,11 +28,11 @@ from projections.loop_monitor import LoopMonitor
 from projections.table_writer import TableWriter
 from projections.tables import Batch, TableError
 
-# A missing grant or a read-only database fails every event alike: none is to blame, and none is parked.
-NOT_OF_AN_EVENT = (DatabaseUnavailable, MissingPrivilege, ReadOnlyDatabase, TransactionEnded)
+# A full disk, a missing grant or a read-only database fails every event alike: none is to blame, and none is parked.
+NOT_OF_AN_EVENT = (DatabaseUnavailable, OutOfResources, MissingPrivilege, ReadOnlyDatabase, TransactionEnded)
 
-# Serialization failure, deadlock: the same transaction may well pass the next time.
-CONFLICTS = {"40001", "40P01"}
+# Serialization failure, deadlock, lock_timeout: the same transaction may well pass the next time.
+CONFLICTS = {"40001", "40P01", "55P03"}
 
 _Handler = tuple[Callable[[EventEnvelope], BaseModel], Callable[..., Any]]
 _Events = list[tuple[BaseModel, EventEnvelope]]

@@ -26,6 +26,10 @@ _SOON = 0.05
 """Seconds to the next heartbeat while a range is to come from another worker."""
 
 
+_GOODBYE = 2
+"""Seconds that leaving may take at the end: a database that does not answer learns it from the lease."""
+
+
 class Membership:
     """
     Takes part, from joining to leaving.
@@ -57,10 +61,12 @@ class Membership:
                 await self._wait(until, _SOON if soon else self._settings.heartbeat.total_seconds())
             await self._leave()
         finally:
-            with suppress(ProjectionsError):
-                await offsets.leave(await self._session.get(), self._process.worker.owner)
-            with suppress(ProjectionsError):
-                await self._session.close()
+            with suppress(ProjectionsError, TimeoutError):
+                async with asyncio.timeout(_GOODBYE):
+                    await offsets.leave(await self._session.get(), self._process.worker.owner)
+            with suppress(ProjectionsError, TimeoutError):
+                async with asyncio.timeout(_GOODBYE):
+                    await self._session.close()
 
     def _done(self, until: datetime | None) -> bool:
         if self._process.stop.is_set():
@@ -129,13 +135,21 @@ class Membership:
         if asyncio.get_running_loop().time() - self._alive_at >= self._settings.lease.total_seconds():
             # Others may run the ranges by now. What is in flight here could not be committed; effects outside the
             # database could happen twice.
-            for ranges in self._ranges.values():
+            running = [ranges for ranges in self._ranges.values() if not ranges.idle]
+            for ranges in running:
                 ranges.drop()
+            if running:
+                log.error(
+                    "the lease has ended without an answer: all ranges are dropped",
+                    extra={"action": "lease_ended"},
+                )
 
     async def _wait(self, until: datetime | None, seconds: float) -> None:
         """Wait for the next heartbeat, but no longer than until there is something to do."""
         if self._failures:
-            seconds = max(seconds, self._settings.restart.delay(self._failures).total_seconds())
+            # Later and later, but often enough to keep the lease once the database is back.
+            longest = self._settings.lease.total_seconds() / 5
+            seconds = max(seconds, min(seconds * self._failures, longest))
         stop, changed = self._process.stop, self._process.changed
         waiting = [asyncio.create_task(stop.wait()), asyncio.create_task(changed.wait())]
         try:

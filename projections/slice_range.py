@@ -37,6 +37,9 @@ from projections.process import Process
 from projections.read_ahead import ReadAhead
 from projections.settings import RunSettings
 
+_OFTEN = 32
+"""With more ranges in a process, each moves its horizon less often, so that an idle process asks no more for it."""
+
 
 class RangeRunner:
     """
@@ -67,11 +70,6 @@ class RangeRunner:
         self._running = asyncio.Event()
         self._running.set()
         self._decisions = True
-
-    @property
-    def horizon(self) -> datetime:
-        """Everything before this time is handled."""
-        return self._backtracking.horizon
 
     @property
     def progress(self) -> Progress:
@@ -214,7 +212,8 @@ class RangeRunner:
         )
         self._look = look.number
         # Now and then also a look that says nothing: the horizon moves on with it.
-        fresh = look.poll.polled_at - self._used_poll_at < self._settings.save_horizon_every
+        every = self._settings.save_horizon_every * max(1, self._process.connections.ranges / _OFTEN)
+        fresh = look.poll.polled_at - self._used_poll_at < every
         if not (fresh and look.says_nothing_to(self._backtracking)):
             self._used_poll_at = look.poll.polled_at
             self._backtracking.polled(look.poll)

@@ -27,6 +27,9 @@ _ERRORS = (
 )
 
 
+_CLOSE = 10  # seconds for connections to be given back and to end in order
+
+
 class AsyncpgSession(BaseSession):
     """A session over an asyncpg connection."""
 
@@ -139,10 +142,13 @@ class AsyncpgDatabase(BaseDatabase):
     async def session(self) -> AsyncIterator[OwnedSession]:
         with translated(*_ERRORS):
             connection = await self._acquire()
+        session = AsyncpgSession(connection)
         try:
-            yield AsyncpgSession(connection)
+            yield session
         finally:
             with translated(*_ERRORS):
+                if session.in_transaction:  # it was cancelled, and the connection may not answer any more
+                    connection.terminate()
                 await self._pool.release(connection)
 
     async def _acquire(self) -> Any:
@@ -153,7 +159,11 @@ class AsyncpgDatabase(BaseDatabase):
 
     async def _listen(self, channel: str, heard: Callable[[], None]) -> None:
         lost = asyncio.Event()
-        connection = await asyncpg.connect(self._dsn, timeout=self._settings.connect_timeout.total_seconds())
+        connection = await asyncpg.connect(
+            self._dsn,
+            timeout=self._settings.connect_timeout.total_seconds(),
+            server_settings={"application_name": self._settings.application_name},
+        )
         try:
             connection.add_termination_listener(lambda _: lost.set())
             await connection.add_listener(channel, lambda *_: heard())
@@ -161,3 +171,10 @@ class AsyncpgDatabase(BaseDatabase):
             await lost.wait()
         finally:
             connection.terminate()
+
+    async def close(self) -> None:
+        try:
+            async with asyncio.timeout(_CLOSE):
+                await self._pool.close()
+        except TimeoutError:
+            self._pool.terminate()  # connections that a cut network keeps from ending in order

@@ -15,6 +15,7 @@ from journal.errors import (
     EventIdConflict,
     InvalidEvent,
     MissingPrivilege,
+    OutOfResources,
     ProjectionsError,
     ReadOnlyDatabase,
     SchemaError,
@@ -96,6 +97,8 @@ def _kind_of(sqlstate: str) -> tuple[type[DatabaseError], str]:
         )
     if sqlstate in _UNAVAILABLE or sqlstate.startswith(("08", "28")):
         return DatabaseUnavailable, "no connection to the database: {}"
+    if sqlstate.startswith(("53", "58")):
+        return OutOfResources, "the database server can not go on: {}"
     return DatabaseError, "{}"
 
 

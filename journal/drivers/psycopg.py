@@ -125,7 +125,9 @@ class PsycopgDatabase(BaseDatabase):
             raise self._pool_is_full() from error
 
     async def _listen(self, channel: str, heard: Callable[[], None]) -> None:
-        async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True) as connection:
+        async with await psycopg.AsyncConnection.connect(
+            self._dsn, autocommit=True, application_name=self._settings.application_name
+        ) as connection:
             await connection.execute(pgsql.SQL("LISTEN {}").format(pgsql.Identifier(channel)))
             heard()  # what was appended while nobody listened
             async for _ in connection.notifies():

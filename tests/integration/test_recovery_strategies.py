@@ -357,3 +357,25 @@ async def test_a_cancellation_that_a_handler_brings_along_is_the_fault_of_its_ev
 
     assert [e.source_id for _, e, _ in told.all("skipped")] == ["a"]
     assert ("b", 1) in await effects(journal)
+
+
+@DELIVERIES
+async def test_a_disk_that_is_full_is_the_fault_of_no_event(journal: Database, delivery: Any) -> None:
+    """Nothing is skipped: the range starts again until there is space."""
+    full = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$"
+    attempts = 0
+
+    async def write(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 3:
+            await session.execute(full)
+
+    await happen(journal, "a")
+
+    told = await caught_up(journal, recording(write, recovery=Recovery.skip(), delivery=delivery))
+
+    assert told.all("skipped") == []
+    assert [str(error) for _, _, error in told.all("failed")] == [
+        "the database server can not go on: could not extend file"
+    ] * 2

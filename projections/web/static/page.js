@@ -14,7 +14,7 @@ export function duration(seconds) {
   const two = (big, bigName, small, smallName) => (small ? `${big} ${bigName} ${small} ${smallName}` : `${big} ${bigName}`);
   const whole = Math.round(seconds);
   if (seconds <= 0) return "0 s";
-  if (seconds < 1) return seconds < 0.01 ? "< 0.01 s" : `${seconds.toFixed(2)} s`;
+  if (seconds < 0.995) return seconds < 0.01 ? "< 0.01 s" : `${seconds.toFixed(2)} s`;
   if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
   if (whole < 60) return `${whole} s`;
   if (whole < 3600) return two(Math.floor(whole / 60), "min", whole % 60, "s");
