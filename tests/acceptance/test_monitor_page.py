@@ -234,6 +234,27 @@ async def test_what_holds_the_horizon_back_is_named(journal: Database) -> None:
     assert "open for" in told
 
 
+async def test_a_range_that_fails_is_marked_and_says_why(journal: Database) -> None:
+    await execute(
+        journal,
+        "INSERT INTO projections.workers (owner, host, pid, projection_ids, lease_until) "
+        "VALUES ('h:1:x', 'h', 1, '{}', clock_timestamp() + interval '1 hour')",
+    )
+    await execute(
+        journal,
+        "UPDATE projections.projection_ranges SET owner = 'h:1:x', failures = 3, error = $1, "
+        "restarts_at = clock_timestamp() + interval '90 s' WHERE min_slice = 256",
+        NASTY,
+    )
+    async with opened(journal) as page:
+        restarting = await cells(page, "data-state", "restarting")
+        told = await page.text(".failures")
+
+    assert restarting == [*range(256, 512)]
+    assert told.startswith("Slices 256 to 511 failed 3 times in a row, starts again in 1 min ")
+    assert NASTY in told
+
+
 async def test_page_says_that_the_monitor_is_gone_and_connects_again(journal: Database) -> None:
     async with asyncio.timeout(60), browser() as page:
         async with monitored(journal) as address:
