@@ -15,11 +15,16 @@ from datetime import datetime, timedelta
 
 from journal.backtracking import Backtracking, WritersPoll
 from journal.drivers import Database, KeptSession, Row
+from journal.errors import DatabaseUnavailable
 
 CHANNEL = "projections_appended"
 
 _POLL = "SELECT * FROM projections.poll_writers_v1($1, $2, $3)"
 _NOTIFY = "SELECT projections.notify_appended_v1()"
+
+
+_PATIENCE = 10
+"""Seconds that a poll may take. It takes milliseconds: a connection that says nothing for so long is dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +134,14 @@ class WritersPoller:
 
     async def _ask(self, import_id: int, places: dict[str, datetime]) -> Row:
         try:
-            row = await (await self._session.get()).fetchrow(
-                _POLL, import_id, list(places), list(places.values())
-            )
+            async with asyncio.timeout(_PATIENCE):
+                session = await self._session.get()
+                row = await session.fetchrow(_POLL, import_id, list(places), list(places.values()))
+        except TimeoutError as error:
+            await self.close()
+            raise DatabaseUnavailable(
+                f"no connection to the database: no answer for {_PATIENCE} s"
+            ) from error
         except BaseException:
             await self.close()
             raise

@@ -11,7 +11,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from journal import DatabaseError, EventEnvelope, OwnedSession
 from offsets import OffsetOvertaken, OffsetState, OffsetStore, RangeLost
@@ -45,6 +45,7 @@ class Pipeline:
         observer: Is told.
         progress: The horizon and the last import, as they are to be stored now.
         pause: Waits between attempts; true, and early, when the range is to stop.
+        idle: The database ends a batch's transaction that is without a statement for so long.
     """
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -56,6 +57,7 @@ class Pipeline:
         observer: StatusObserver,
         progress: Callable[[], tuple[datetime, int]],
         pause: Callable[[float], Awaitable[bool]],
+        idle: timedelta,
     ) -> None:
         self._projection = projection
         self._dispatcher = dispatcher
@@ -64,6 +66,7 @@ class Pipeline:
         self._observer = observer
         self._progress = progress
         self._pause = pause
+        self._idle = idle
 
     async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         """
@@ -170,7 +173,7 @@ class Pipeline:
         mark = secrets.token_hex(8)
         progress = self._progress()
         try:
-            await session.begin(mark)
+            await session.begin(mark, self._idle)
             await work()
             await self._store.save_in_tx(session, mark, progress, last, handled)
             await session.commit()

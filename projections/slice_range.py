@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from journal import (
     EventEnvelope,
@@ -37,6 +37,8 @@ from projections.process import Process
 from projections.read_ahead import ReadAhead
 from projections.settings import RunSettings
 
+_LATER = timedelta(seconds=5)
+"""After a handler that hangs should have been cancelled: then the database takes its process for frozen or cut off."""
 _OFTEN = 32
 """With more ranges in a process, each moves its horizon less often, so that an idle process asks no more for it."""
 
@@ -170,6 +172,7 @@ class RangeRunner:
             self._process.observer,
             progress,
             self._pause_for,
+            self._settings.handler_timeout + _LATER,
         )
         if isinstance(self.projection.delivery, AtLeastOnce):
             return AtLeastOncePipeline(

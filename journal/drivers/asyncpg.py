@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Self, cast
 from urllib.parse import quote, urlencode
 
@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from journal.drivers.base import BaseDatabase, BaseSession
 from journal.drivers.failures import translate, translated
+from journal.drivers.keepalive import keep_alive
 from journal.drivers.session import OwnedSession, Row
 from journal.errors import DatabaseUnavailable
 from journal.settings import ConnectionSettings
@@ -50,6 +51,10 @@ class AsyncpgSession(BaseSession):
         except _ERRORS as error:
             self.failure = translate(error)
             raise self.failure from error
+
+    async def _drop(self) -> None:
+        with suppress(asyncpg.InterfaceError):  # the pool has taken a lost connection back
+            self.connection.terminate()
 
     async def _control(self, sql: str) -> str | None:
         return cast("str | None", await self.connection.execute(sql))
@@ -118,6 +123,12 @@ def _as_url(dsn: str) -> str:
     return f"postgresql://?{query}"
 
 
+async def _initialise(connection: Any) -> None:
+    # asyncpg has no setting for it, and names its transport for itself.
+    if (transport := getattr(connection, "_transport", None)) is not None:
+        keep_alive(transport.get_extra_info("socket"))
+
+
 class AsyncpgDatabase(BaseDatabase):
     """A pool of asyncpg connections."""
 
@@ -135,6 +146,7 @@ class AsyncpgDatabase(BaseDatabase):
                 timeout=settings.connect_timeout.total_seconds(),
                 statement_cache_size=0 if settings.pgbouncer else 200,
                 server_settings={"application_name": settings.application_name},
+                init=_initialise,
             )
         return cls(pool, dsn, settings)
 
@@ -145,10 +157,13 @@ class AsyncpgDatabase(BaseDatabase):
         session = AsyncpgSession(connection)
         try:
             yield session
+        except (asyncio.CancelledError, TimeoutError):
+            await session._drop()  # noqa: SLF001 - in the middle of a statement, which may never be answered
+            raise
         finally:
             with translated(*_ERRORS):
-                if session.in_transaction:  # it was cancelled, and the connection may not answer any more
-                    connection.terminate()
+                if session.in_transaction:
+                    await session._drop()  # noqa: SLF001 - likewise
                 await self._pool.release(connection)
 
     async def _acquire(self) -> Any:
@@ -164,6 +179,7 @@ class AsyncpgDatabase(BaseDatabase):
             timeout=self._settings.connect_timeout.total_seconds(),
             server_settings={"application_name": self._settings.application_name},
         )
+        await _initialise(connection)
         try:
             connection.add_termination_listener(lambda _: lost.set())
             await connection.add_listener(channel, lambda *_: heard())

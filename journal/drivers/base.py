@@ -7,6 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import timedelta
 from typing import Any, Self, TypeVar
 
 from journal.drivers.failures import translate
@@ -20,6 +21,10 @@ _TRANSACTION_CONTROL = re.compile(
     r"\s*(begin|start\s+transaction|commit|end|rollback(?!\s+to)|abort|prepare\s+transaction)\b",
     re.IGNORECASE,
 )
+
+
+_ROLLBACK = 5
+"""Seconds that a rollback may take; a server that is there does it at once."""
 
 
 class BaseSession(ABC):
@@ -55,15 +60,21 @@ class BaseSession(ABC):
             self.failure = translate(error)
             raise self.failure from error
 
-    async def begin(self, mark: str | None = None) -> None:
+    @abstractmethod
+    async def _drop(self) -> None:
+        """End the connection at once, without a word to the server."""
+
+    async def begin(self, mark: str | None = None, idle: timedelta | None = None) -> None:
         self.failure = None
-        if mark is None:
-            await self._run(self._control("BEGIN"))
-        else:
-            # One round trip; bytes.fromhex, because a statement of several parts takes no arguments.
-            await self._run(
-                self._control(f"BEGIN; SET LOCAL projections.batch = '{bytes.fromhex(mark).hex()}'")
-            )
+        statements = [
+            "BEGIN"
+        ]  # in one round trip; without arguments, which a statement of several parts does not take
+        if mark is not None:
+            statements.append(f"SET LOCAL projections.batch = '{bytes.fromhex(mark).hex()}'")
+        if idle is not None:
+            milliseconds = max(1, round(idle.total_seconds() * 1000))
+            statements.append(f"SET LOCAL idle_in_transaction_session_timeout = {milliseconds}")
+        await self._run(self._control("; ".join(statements)))
 
     async def commit(self) -> None:
         # PostgreSQL answers a COMMIT after an error with a rollback, and calls that a success.
@@ -80,8 +91,11 @@ class BaseSession(ABC):
         self.failure = None
         if self.in_transaction:
             # A connection that can not even roll back is lost, and the database has rolled back by itself.
-            with suppress(ProjectionsError):
-                await self._run(self._control("ROLLBACK"))
+            try:
+                async with asyncio.timeout(_ROLLBACK):
+                    await self._run(self._control("ROLLBACK"))
+            except (ProjectionsError, TimeoutError):
+                await self._drop()
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:

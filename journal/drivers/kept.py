@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
@@ -30,4 +31,5 @@ class KeptSession:
     async def close(self) -> None:
         """Give it back, also after an error on it; a later :meth:`get` borrows another."""
         self._session = None
-        await self._lent.aclose()
+        # The error that is being handled tells the lender whether the connection is still of use.
+        await self._lent.__aexit__(*sys.exc_info())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self, cast
@@ -9,11 +10,13 @@ from typing import Any, Self, cast
 import psycopg
 import psycopg_pool
 from psycopg import sql as pgsql
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
 from journal.drivers.base import BaseDatabase, BaseSession
 from journal.drivers.failures import translated
+from journal.drivers.keepalive import LIBPQ
 from journal.drivers.session import OwnedSession, Row
 from journal.errors import DatabaseUnavailable
 from journal.settings import ConnectionSettings
@@ -32,6 +35,9 @@ class PsycopgSession(BaseSession):
         return (
             not self.connection.closed and self.connection.info.transaction_status != TransactionStatus.IDLE
         )
+
+    async def _drop(self) -> None:
+        await self.connection.close()
 
     async def _control(self, sql: str) -> str | None:
         return cast("str | None", (await self.connection.execute(sql)).statusmessage)
@@ -77,6 +83,12 @@ class PsycopgSession(BaseSession):
                 await copy.write_row(row)
 
 
+def _keepalives(dsn: str) -> dict[str, Any]:
+    """What the DSN does not say itself."""
+    said = conninfo_to_dict(dsn)
+    return {name: value for name, value in LIBPQ.items() if name not in said}
+
+
 async def _first(dsn: str, arguments: Mapping[str, Any]) -> psycopg.AsyncConnection:
     try:
         return await psycopg.AsyncConnection.connect(dsn, **arguments)
@@ -95,6 +107,7 @@ class PsycopgDatabase(BaseDatabase):
         """Open the pool; raises DatabaseUnavailable when no connection can be had."""
         timeout = settings.connect_timeout.total_seconds()
         arguments: dict[str, Any] = {
+            **_keepalives(dsn),
             "application_name": settings.application_name,
             "autocommit": True,
             "connect_timeout": max(2, round(timeout)),
@@ -115,6 +128,9 @@ class PsycopgDatabase(BaseDatabase):
             connection = await self._acquire()
         try:
             yield PsycopgSession(connection)
+        except (asyncio.CancelledError, TimeoutError):
+            await connection.close()  # in the middle of a statement, which may never be answered
+            raise
         finally:
             await self._pool.putconn(connection)
 
@@ -126,7 +142,10 @@ class PsycopgDatabase(BaseDatabase):
 
     async def _listen(self, channel: str, heard: Callable[[], None]) -> None:
         async with await psycopg.AsyncConnection.connect(
-            self._dsn, autocommit=True, application_name=self._settings.application_name
+            self._dsn,
+            autocommit=True,
+            application_name=self._settings.application_name,
+            **_keepalives(self._dsn),
         ) as connection:
             await connection.execute(pgsql.SQL("LISTEN {}").format(pgsql.Identifier(channel)))
             heard()  # what was appended while nobody listened

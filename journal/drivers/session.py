@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from typing import Any, Protocol, TypeAlias
 
 from journal.errors import ProjectionsError
@@ -72,8 +73,15 @@ class OwnedSession(Session, Protocol):
     failure: ProjectionsError | None
     """The last error since ``begin`` that no savepoint undid: such a transaction can not commit."""
 
-    async def begin(self, mark: str | None = None) -> None:
-        """Open a transaction; a mark (hexadecimal) lets the database see whether it is still the same one."""
+    async def begin(self, mark: str | None = None, idle: timedelta | None = None) -> None:
+        """
+        Open a transaction.
+
+        Args:
+            mark: Hexadecimal; lets the database see whether it is still the same one.
+            idle: The database ends it, and the connection, after so long without a statement: whoever has it may be
+                frozen or cut off, and others wait for its locks.
+        """
         ...
 
     async def commit(self) -> None:

@@ -313,3 +313,27 @@ async def test_a_process_that_is_cut_off_commits_nothing_and_joins_again(
         await until_effects(journal, 4)
 
     each_once(await effects(journal), a=2, b=2)
+
+
+@pytest.mark.slow  # the limits that notice it are of ten seconds
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_connections_that_are_dead_without_a_word_are_replaced(
+    journal: Database, proxy: Proxy, driver: str
+) -> None:
+    """The heartbeats' and the polls' too, while a handler runs."""
+    gate = Gate()
+    patient = settings(lease=timedelta(seconds=2), handler_timeout=timedelta(seconds=3))
+    await happen(journal, "a", "b")
+
+    async with (
+        connect(proxy.dsn, ConnectionSettings(driver=driver)) as through,
+        running(through, recording(gate), settings=patient),
+    ):
+        await gate.entered.wait()
+        proxy.forget_connections()
+        gate.go_on.set()
+        await happen(journal, "a", "b")
+        async with asyncio.timeout(60):
+            await until_effects(journal, 4)
+
+    each_once(await effects(journal), a=2, b=2)
