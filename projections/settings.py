@@ -54,8 +54,8 @@ class RunSettings(BaseModel):
     """Pauses before a failed range starts again."""
 
     handler_timeout: timedelta = timedelta(minutes=1)
-    """A call of a handler that takes longer is cancelled, and has failed: the projection's recovery decides. The database
-    ends a batch's transaction that says nothing for 5 seconds more, so that a process that is cut off keeps no rows locked."""
+    """A call of a handler that takes longer is cancelled, and has failed: the projection's recovery decides. 5 seconds
+    later the database ends a transaction that says nothing, so that a process that is cut off keeps no rows locked."""
 
     blocked_after: timedelta = timedelta(seconds=1)
     """A handler that holds the event loop longer than this is reported."""
