@@ -23,7 +23,7 @@ _SET_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
 _ASSIGN = "SELECT projections.assign_ranges_v1($1, $2, $3)"
 # Statements after the lock must see what was committed while it was waited for.
 _READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
-# A process that is stopped or cut off while it has the lock must not keep others from assigning.
+# One assigns at a time. A process that is stopped or cut off meanwhile must not keep others from it.
 _LOCK = """
 SELECT set_config('idle_in_transaction_session_timeout', '2s', TRUE)
 FROM projections.projections WHERE projection_id = $1 FOR NO KEY UPDATE
@@ -174,25 +174,29 @@ async def take_over(session: Session, owner: str, projection_ids: Sequence[int])
 
 
 async def assign_ranges(session: OwnedSession, projection_id: int) -> None:
-    """Assign the ranges of a projection to the workers that are alive: evenly, and moving as few as can be."""
-    async with _locked(session, projection_id):
-        await _assign(session, projection_id)
+    """
+    Assign the ranges of a projection to the workers that are alive: evenly, and moving as few as can be.
+
+    Does nothing while another does it, or has the projection locked.
+    """
+    async with _transaction(session):
+        if await session.fetchval(f"{_LOCK} SKIP LOCKED", projection_id) is not None:
+            await _assign(session, projection_id)
 
 
 async def set_ranges(session: OwnedSession, projection_id: int, ranges: Sequence[SliceRange]) -> None:
     """Cut the slices anew, keeping progress; every present owner loses its claim if anything changes."""
-    async with _locked(session, projection_id):
+    async with _transaction(session):
+        await session.execute(_LOCK, projection_id)
         await session.execute(_SET_RANGES, projection_id, [r.min_slice for r in ranges])
         await _assign(session, projection_id)
 
 
 @asynccontextmanager
-async def _locked(session: OwnedSession, projection_id: int) -> AsyncIterator[None]:
-    """One that assigns at a time, so that the second sees what the first has assigned."""
+async def _transaction(session: OwnedSession) -> AsyncIterator[None]:
     await session.begin()
     try:
         await session.execute(_READ_COMMITTED)
-        await session.execute(_LOCK, projection_id)
         yield
         await session.commit()
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -22,7 +23,7 @@ from journal import (
     decoder,
 )
 from offsets import TransactionEnded
-from projections.errors import HandlerFailed, describe
+from projections.errors import HandlerFailed, ProjectionFailed, describe
 from projections.handlers import ExactlyOnce, Kind, Projection
 from projections.loop_monitor import LoopMonitor
 from projections.table_writer import TableWriter
@@ -33,6 +34,8 @@ NOT_OF_AN_EVENT = (DatabaseUnavailable, OutOfResources, MissingPrivilege, ReadOn
 
 # Serialization failure, deadlock, lock_timeout: the same transaction may well pass the next time.
 CONFLICTS = {"40001", "40P01", "55P03"}
+
+_SILENCE = 1.0  # seconds
 
 _Handler = tuple[Callable[[EventEnvelope], BaseModel], Callable[..., Any]]
 _Events = list[tuple[BaseModel, EventEnvelope]]
@@ -66,6 +69,7 @@ class Dispatcher:
         self._tables = tables
         self._monitor = monitor
         self._timeout = timeout.total_seconds()
+        self._clock = time.monotonic
         self._in_transaction = isinstance(projection.delivery, ExactlyOnce)
         self._handle = {Kind.EVENT: self._each, Kind.GROUP: self._group, Kind.TABLE: self._table}[
             projection.kind
@@ -91,6 +95,7 @@ class Dispatcher:
         return found
 
     async def _each(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        spoken_at = self._clock()
         with self._monitor.handling() as name:
             for index, envelope in enumerate(envelopes):
                 try:
@@ -105,10 +110,20 @@ class Dispatcher:
                     raise _failed(self._hung(watchdog, error), envelope, index) from error
                 except (Exception, asyncio.CancelledError) as error:
                     raise _failed(error, envelope, index) from error
-                if self._in_transaction and _spoiled(session):
-                    await _complain(session, envelope, index)
+                if self._in_transaction:
+                    if _spoiled(session):
+                        await _complain(session, envelope, index)
+                    spoken_at = await self._speak(session, spoken_at)
+
+    async def _speak(self, session: OwnedSession, spoken_at: float) -> float:
+        """Let the database hear something now and then: it ends a transaction that is silent (handler_timeout)."""
+        if self._clock() - spoken_at < _SILENCE:
+            return spoken_at
+        await session.fetchval("SELECT 1")
+        return self._clock()
 
     async def _group(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        spoken_at = self._clock()
         for method, events in self._lists(envelopes):
             first = events[0][1]
             several = f"a group of {len(events)} from " if len(events) > 1 else ""
@@ -121,8 +136,10 @@ class Dispatcher:
                 raise _failed(self._hung(watchdog, error), first, None, several) from error
             except (Exception, asyncio.CancelledError) as error:
                 raise _failed(error, first, None, several) from error
-            if self._in_transaction and _spoiled(session):
-                await _complain(session, first, None)
+            if self._in_transaction:
+                if _spoiled(session):
+                    await _complain(session, first, None)
+                spoken_at = await self._speak(session, spoken_at)
 
     def _hung(self, watchdog: asyncio.Timeout, error: TimeoutError) -> TimeoutError:
         if not watchdog.expired():
@@ -169,7 +186,13 @@ class Dispatcher:
             session, *batch.tables
         )  # a table that does not fit is nobody's event's fault
         try:
-            await self._tables.write(session, batch)
+            async with asyncio.timeout(self._timeout):
+                await self._tables.write(session, batch)
+        except TimeoutError as error:
+            raise ProjectionFailed(
+                f"projection {self._projection.name!r}: writing a batch was cancelled after {self._timeout:g} s "
+                "(handler_timeout): something else has its tables or rows locked"
+            ) from error
         except TableError as error:
             raise HandlerFailed(f"a batch from {describe(envelopes[0])}: {error}") from error
 

@@ -70,10 +70,15 @@ class LoopMonitor:
             await asyncio.sleep(self._limit / 4)
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        reported = 0.0
+        reported, looked_at = 0.0, time.monotonic()
+        thawed_at = looked_at
         while not self._stop.wait(self._limit / 4):
-            since = self._turned_at
-            blocked = time.monotonic() - since
+            now = time.monotonic()
+            if now - looked_at > self._limit:
+                thawed_at = now  # this thread stood still, too: the process was stopped, or its machine
+            looked_at = now
+            since = max(self._turned_at, thawed_at)
+            blocked = now - since
             if since != reported and blocked > self._limit:
                 reported = since
                 self.blocked += 1

@@ -23,7 +23,7 @@ from projections.ranges import Ranges
 log = logging.getLogger("projections")
 
 _SOON = 0.05
-"""Seconds to the next heartbeat while a range is to come from another worker."""
+"""Seconds to the next heartbeat when a range is to come from another worker; doubled while it does not."""
 
 
 _GOODBYE = 2
@@ -56,9 +56,13 @@ class Membership:
             until: The time.
         """
         try:
+            every = self._settings.heartbeat.total_seconds()
+            pause = _SOON / 2
             while not self._done(until):
                 soon = await self._beat(leaving=False)
-                await self._wait(until, _SOON if soon else self._settings.heartbeat.total_seconds())
+                pause = min(2 * pause, every) if soon else every
+                await self._wait(until, pause)
+                pause = pause if soon else _SOON / 2
             await self._leave()
         finally:
             with suppress(ProjectionsError, TimeoutError):
@@ -83,6 +87,8 @@ class Membership:
                 await asyncio.wait_for(self._process.changed.wait(), self._settings.heartbeat.total_seconds())
             self._process.changed.clear()
             await self._beat(leaving=True)
+            for ranges in self._ranges.values():
+                ranges.stop()  # also what an answer from before a release has begun again
 
     async def _beat(self, *, leaving: bool) -> bool:
         """Send a heartbeat and do what it says; whether another should follow soon."""
@@ -115,9 +121,12 @@ class Membership:
         )
         for heartbeat in told:
             self._ranges[heartbeat.projection_id].told(heartbeat)
+            soon = soon or heartbeat.uneven or heartbeat.awaited > 0
+        for gone in self._ranges.keys() - {heartbeat.projection_id for heartbeat in told}:
+            self._ranges[gone].deleted()
+        for heartbeat in told:
             if heartbeat.uneven:
                 await offsets.assign_ranges(session, heartbeat.projection_id)
-            soon = soon or heartbeat.uneven or heartbeat.awaited > 0
         self._tell_whether_idle(idle=not (leaving or soon or any(heartbeat.held for heartbeat in told)))
         return soon
 

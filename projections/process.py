@@ -78,6 +78,7 @@ class Process:
         self.settings = settings
         self.observer = CombinedObserver([observer])  # which keeps its mistakes away from the work
         self.stop = stop
+        self.evicting = asyncio.Lock()
         self.changed = asyncio.Event()
         """A range has ended: what is to run is to be asked anew."""
         host, pid = socket.gethostname(), os.getpid()

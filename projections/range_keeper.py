@@ -88,7 +88,7 @@ class RangeKeeper:
         try:
             await asyncio.wait([self._task])
         except asyncio.CancelledError:
-            self._cancel()
+            self.drop()
             await asyncio.gather(self._task, return_exceptions=True)
             raise
         if not self._task.cancelled():

@@ -8,13 +8,16 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 import offsets
-from journal import ProjectionsError
+from journal import DatabaseError, ProjectionsError
 from offsets import Heartbeat, Held, Progress
 from projections.handlers import Projection
 from projections.process import Process
 from projections.range_keeper import RangeKeeper
 
 log = logging.getLogger("projections")
+
+
+_LOCKED = "55P03"
 
 
 class Ranges:
@@ -38,6 +41,7 @@ class Ranges:
         self._keepers: dict[int, RangeKeeper] = {}
         self._told: Heartbeat | None = None
         self._saved: set[Progress] = set()
+        self._deleted = False
 
     @property
     def progress(self) -> list[Progress]:
@@ -75,6 +79,16 @@ class Ranges:
         for keeper in self._keepers.values():
             keeper.drop()
 
+    def deleted(self) -> None:
+        """The database does not know the projection any more."""
+        if not self._deleted:
+            self._deleted = True
+            log.error(
+                "%s: deleted while it runs: nothing of it is handled until this process starts anew",
+                self.projection.name, extra={"action": "deleted", "projection": self.projection.name},
+            )  # fmt: skip
+        self.drop()
+
     def caught_up(self, until: datetime) -> bool:
         """Whether everything before a time is handled here and, as far as their workers have stored, elsewhere."""
         told = self._told
@@ -107,8 +121,14 @@ class Ranges:
         self._saved = set(progress)
 
     async def _evict(self) -> None:
-        async with self._process.database.session() as session:
-            await offsets.evict(session, self.projection_id, self._process.settings.retention)
+        # One at a time, or those of many projections would keep the connections that their ranges need.
+        async with self._process.evicting, self._process.database.session() as session:
+            try:
+                await offsets.evict(session, self.projection_id, self._process.settings.retention)
+            except DatabaseError as error:
+                if error.sqlstate != _LOCKED:
+                    raise
+                log.info("eviction: an import runs, next time", extra={"action": "eviction_put_off"})
 
     async def _every(self, seconds: float, work: Callable[[], Awaitable[None]], what: str) -> None:
         while True:

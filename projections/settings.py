@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from journal import PollPacing
 from projections.recovery import Backoff
@@ -63,3 +63,12 @@ class RunSettings(BaseModel):
     abort_after: timedelta | None = None
     """End the process when a handler has held the event loop for so long: others take over, and a supervisor starts it
     again. By default it is only reported, because the process may be more than a worker."""
+
+    @model_validator(mode="after")
+    def _lease_outlasts_heartbeats(self) -> Self:
+        if self.heartbeat * 2 > self.lease:
+            raise ValueError(
+                f"a lease of {self.lease.total_seconds():g} s does not outlast two heartbeats, one every "
+                f"{self.heartbeat.total_seconds():g} s: ranges would move all the time"
+            )
+        return self

@@ -85,7 +85,10 @@ class PsycopgSession(BaseSession):
 
 def _keepalives(dsn: str) -> dict[str, Any]:
     """What the DSN does not say itself."""
-    said = conninfo_to_dict(dsn)
+    try:
+        said = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        return {}  # connecting says so, without quoting it
     return {name: value for name, value in LIBPQ.items() if name not in said}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from datetime import timedelta
@@ -21,6 +20,7 @@ from projections.cli.connection import visit_session
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import print_table
 from projections.monitoring import ProjectionLag, RangeLag, SliceLag, Snapshot, snapshot
+from projections.monitoring.health import InvalidDuration, parse_duration
 
 __all__ = ["age", "duration", "lag", "owner_of"]
 
@@ -28,17 +28,16 @@ By: TypeAlias = Literal["range", "slice", "worker"]
 
 _EVERY = 1.0  # seconds between two looks
 _ABOVE = 3
-_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 
 
 def duration(_: click.Context, __: click.Parameter, value: str | None) -> timedelta | None:
     """Read ``500ms``, ``30s``, ``5m`` or ``2h``: the callback of an option."""
     if value is None:
         return None
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|h)", value)
-    if found is None:
-        raise click.BadParameter(f"{value!r} is no duration: write 500ms, 30s, 5m or 2h")
-    return timedelta(**{_UNITS[found[2]]: float(found[1])})
+    try:
+        return parse_duration(value)
+    except InvalidDuration as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command()

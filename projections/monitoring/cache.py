@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Generic, TypeVar
 
+import offsets
 from journal import Database, ProjectionsError, hide_password
 from projections.monitoring.snapshot import Snapshot, snapshot
 
@@ -93,7 +94,11 @@ def cached_snapshot(
 
     async def look() -> Snapshot:
         async with database.session() as session:
-            return await snapshot(session, names())
+            known, wanted = await offsets.names(session), names()
+            # Without those that have been deleted meanwhile: they must not hide the others.
+            return await snapshot(
+                session, known if wanted is None else [n for n in known if n in set(wanted)]
+            )
 
     return Cache(look, keep=keep)
 

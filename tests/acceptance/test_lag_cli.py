@@ -131,7 +131,7 @@ def test_a_wrong_duration_is_told(text: str) -> None:
     result = projections("lag", "--fail-above", text)
 
     assert (result.returncode, result.stdout) == (2, "")
-    assert f"{text!r} is no duration: write 500ms, 30s, 5m or 2h" in result.stderr
+    assert f"{text!r} is no length of time: write 500ms, 30s, 5m, 2h or 1d" in result.stderr
 
 
 def test_the_help_tells_the_exit_codes() -> None:

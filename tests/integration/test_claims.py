@@ -279,8 +279,9 @@ async def test_a_process_that_hangs_while_it_assigns_does_not_keep_others_from_i
 
     async with journal.session() as session:
         projection_id = (await offsets.status(session, "p")).projection_id
-        hanging = offsets.claims._locked(session, projection_id)
+        hanging = offsets.claims._transaction(session)
         await hanging.__aenter__()
+        await session.execute(offsets.claims._LOCK, projection_id)
         await happen(journal, "a")
         await caught_up(journal, recording())
         await hanging.__aexit__(GeneratorExit, None, None)

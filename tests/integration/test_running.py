@@ -80,7 +80,7 @@ async def test_a_paused_projection_does_not_begin_when_it_is_started(journal: Da
     await pause(journal, paused=True)
     await happen(journal, "a")
 
-    rare = settings(heartbeat=timedelta(hours=1))
+    rare = settings(heartbeat=timedelta(hours=1), lease=timedelta(hours=2))
     async with running(journal, recording(), recording(name="other"), settings=rare) as told:
         for number in range(1, 4):
             await told.first("handled", number)

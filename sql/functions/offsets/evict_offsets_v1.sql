@@ -17,8 +17,10 @@ BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'evicting offsets needs the isolation level READ COMMITTED' USING ERRCODE = '25001';
     END IF;
-    -- An import compares its times with evicted_before: one of the two waits for the other.
-    LOCK TABLE projections.imports IN ROW EXCLUSIVE MODE;
+    -- An import compares its times with evicted_before, so the two exclude one another: 55P03 while one runs.
+    LOCK TABLE projections.imports IN ROW EXCLUSIVE MODE NOWAIT;
+    -- Whoever sets the offset has this, too: the horizons below must be those that it leaves.
+    PERFORM FROM projections.projections AS p WHERE p.projection_id = p_projection_id FOR NO KEY UPDATE;
     UPDATE projections.projections AS p
     SET evicted_before = greatest(
         p.evicted_before,

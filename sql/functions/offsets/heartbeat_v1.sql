@@ -36,7 +36,8 @@ DECLARE
 BEGIN
     INSERT INTO projections.workers AS w (owner, host, pid, projection_ids, lease_until, leaving)
     VALUES (p_owner, p_host, p_pid, p_projection_ids, _now + p_lease, p_leaving)
-    ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until, leaving = excluded.leaving;
+    ON CONFLICT (owner) DO UPDATE
+    SET lease_until = excluded.lease_until, leaving = excluded.leaving, projection_ids = excluded.projection_ids;
 
     WITH free AS (
         SELECT r.projection_id, r.min_slice, r.owner
@@ -80,19 +81,25 @@ BEGIN
             AS taken_from
         FROM projections.projection_ranges AS r WHERE r.projection_id = p.projection_id
     ) AS r
-    CROSS JOIN LATERAL (
-        SELECT max(m.ranges) - min(m.ranges) > 1 OR sum(m.ranges) < (
-            SELECT count(*) FROM projections.projection_ranges AS r WHERE r.projection_id = p.projection_id
-        ) AS uneven
+    LEFT JOIN (
+        SELECT m.projection_id, max(m.ranges) - min(m.ranges) > 1 OR sum(m.ranges) < min(m.all_ranges) AS uneven
         FROM (
-            SELECT w.owner, (
-                SELECT count(*) FROM projections.projection_ranges AS r
-                WHERE r.projection_id = p.projection_id AND r.assigned_to = w.owner
-            ) AS ranges
+            SELECT k.projection_id, coalesce(c.ranges, 0) AS ranges, t.all_ranges
             FROM projections.workers AS w
-            WHERE p.projection_id = ANY(w.projection_ids) AND w.lease_until > _now AND NOT w.leaving
+            CROSS JOIN unnest(w.projection_ids) AS k (projection_id)
+            INNER JOIN (
+                SELECT r.projection_id, count(*) AS all_ranges
+                FROM projections.projection_ranges AS r WHERE r.projection_id = ANY(p_projection_ids) GROUP BY r.projection_id
+            ) AS t ON k.projection_id = t.projection_id
+            LEFT JOIN (
+                SELECT r.projection_id, r.assigned_to, count(*) AS ranges
+                FROM projections.projection_ranges AS r WHERE r.projection_id = ANY(p_projection_ids)
+                GROUP BY r.projection_id, r.assigned_to
+            ) AS c ON k.projection_id = c.projection_id AND w.owner = c.assigned_to
+            WHERE w.lease_until > _now AND NOT w.leaving
         ) AS m
-    ) AS e
+        GROUP BY m.projection_id
+    ) AS e ON p.projection_id = e.projection_id
     WHERE p.projection_id = ANY(p_projection_ids);
 END;
 $$;

@@ -10,7 +10,21 @@ RETURNS void
 LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
 AS $$
-    UPDATE projections.projection_ranges AS r SET horizon = h.horizon, import_id = h.import_id
-    FROM unnest(p_min_slices, p_epochs, p_horizons, p_import_ids) AS h (min_slice, epoch, horizon, import_id)
-    WHERE r.projection_id = p_projection_id AND r.min_slice = h.min_slice AND r.epoch = h.epoch
+    UPDATE projections.projection_ranges AS r
+    SET
+        horizon = h.horizon, import_id = h.import_id,
+        -- A range that moves on has recovered.
+        failures = CASE WHEN h.horizon > r.horizon THEN 0 ELSE r.failures END,
+        error = CASE WHEN h.horizon > r.horizon THEN NULL ELSE r.error END,
+        restarts_at = CASE WHEN h.horizon > r.horizon THEN NULL ELSE r.restarts_at END
+    FROM (
+        SELECT n.min_slice, n.horizon, n.import_id
+        FROM projections.projection_ranges AS f
+        INNER JOIN unnest(p_min_slices, p_epochs, p_horizons, p_import_ids) AS n (min_slice, epoch, horizon, import_id)
+            ON f.min_slice = n.min_slice AND f.epoch = n.epoch
+        WHERE f.projection_id = p_projection_id
+        ORDER BY f.min_slice
+        FOR UPDATE OF f  -- in the order in which a cut takes them
+    ) AS h
+    WHERE r.projection_id = p_projection_id AND r.min_slice = h.min_slice
 $$;
