@@ -34,9 +34,11 @@
 \ir functions/journal/notify_appended_v1.sql
 \ir functions/maintenance/missing_partitions_v1.sql
 \ir functions/maintenance/create_partition_v1.sql
+\ir functions/offsets/check_cut_v1.sql
 \ir functions/offsets/register_projection_v1.sql
 \ir functions/offsets/set_ranges_v1.sql
 \ir functions/offsets/assign_ranges_v1.sql
+\ir functions/offsets/uneven_v1.sql
 \ir functions/offsets/heartbeat_v1.sql
 \ir functions/offsets/leave_v1.sql
 \ir functions/offsets/take_over_v1.sql

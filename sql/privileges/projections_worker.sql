@@ -40,6 +40,8 @@ BEGIN
         projections.set_ranges_v1,
         projections.claim_range_v1,
         projections.assign_ranges_v1,
+        projections.check_cut_v1,
+        projections.uneven_v1,
         projections.heartbeat_v1,
         projections.leave_v1,
         projections.take_over_v1,

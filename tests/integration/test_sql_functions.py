@@ -47,6 +47,8 @@ CALLS = {
     "register_projection_v1": "SELECT projections.register_projection_v1('delays', 'plane')",
     "set_ranges_v1": "SELECT projections.set_ranges_v1(1, '{0,512}')",
     "assign_ranges_v1": "SELECT projections.assign_ranges_v1(1, '{0}', '{worker}')",
+    "check_cut_v1": "SELECT projections.check_cut_v1('{0,512}')",
+    "uneven_v1": "SELECT projections.uneven_v1('{1}')",
     "heartbeat_v1": "SELECT projections.heartbeat_v1('worker', 'host', 1, '10 s', '{1}', false)",
     "claim_range_v1": "SELECT projections.claim_range_v1(1, 0, 'worker')",
     "fail_range_v1": "SELECT projections.fail_range_v1(1, 0, 1, 1, 'why', '1 s')",

@@ -10,13 +10,7 @@ AS $$
 DECLARE
     _known record;
 BEGIN
-    IF p_min_slices IS DISTINCT FROM ARRAY(
-        SELECT DISTINCT w.min_slice FROM unnest(p_min_slices) AS w (min_slice)
-        WHERE w.min_slice BETWEEN 0 AND 1023 ORDER BY w.min_slice
-    ) OR p_min_slices[1] IS DISTINCT FROM 0 THEN
-        RAISE EXCEPTION 'ranges must begin at slice 0 and ascend to 1023 at most, not %', p_min_slices
-        USING ERRCODE = '22023';
-    END IF;
+    PERFORM projections.check_cut_v1(p_min_slices);
     INSERT INTO projections.projections (name, entity_type) VALUES (p_name, p_entity_type)
     ON CONFLICT (name) DO NOTHING;
     SELECT p.projection_id, p.entity_type INTO _known

@@ -6,13 +6,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF p_min_slices IS DISTINCT FROM ARRAY(
-        SELECT DISTINCT w.min_slice FROM unnest(p_min_slices) AS w (min_slice)
-        WHERE w.min_slice BETWEEN 0 AND 1023 ORDER BY w.min_slice
-    ) OR p_min_slices[1] IS DISTINCT FROM 0 THEN
-        RAISE EXCEPTION 'ranges must begin at slice 0 and ascend to 1023 at most, not %', p_min_slices
-        USING ERRCODE = '22023';
-    END IF;
+    PERFORM projections.check_cut_v1(p_min_slices);
     PERFORM FROM projections.projections AS p WHERE p.projection_id = p_projection_id FOR NO KEY UPDATE;
     PERFORM FROM projections.projection_ranges AS r WHERE r.projection_id = p_projection_id ORDER BY r.min_slice FOR UPDATE;
     IF p_min_slices = ARRAY(
