@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from journal import Database, EventEnvelope, OwnedSession
+from journal.tasks import end
 from projections.errors import HandlerFailed
 from projections.handlers import AtLeastOnce, Kind
 from projections.pipeline import Pipeline, nothing
@@ -48,10 +48,7 @@ class AtLeastOncePipeline(Pipeline):
                 await asyncio.wait([work], timeout=self._delivery.within.total_seconds())
                 await self._save_done(session)
         finally:
-            if not work.done():
-                work.cancel()
-                with suppress(asyncio.CancelledError):
-                    await work
+            await end(work)
         work.result()
 
     async def _save_done(self, session: OwnedSession) -> None:

@@ -37,6 +37,9 @@ CONFLICTS = {"40001", "40P01", "55P03"}
 
 _SILENCE = 1.0  # seconds
 
+# What a handler may raise: a poison event must not end the process, nor look like its end.
+_OF_A_HANDLER = (Exception, asyncio.CancelledError, SystemExit)
+
 _Handler = tuple[Callable[[EventEnvelope], BaseModel], Callable[..., Any]]
 _Events = list[tuple[BaseModel, EventEnvelope]]
 
@@ -108,7 +111,7 @@ class Dispatcher:
                         await method(session, event, envelope)
                 except TimeoutError as error:
                     raise _failed(self._hung(watchdog, error), envelope, index) from error
-                except (Exception, asyncio.CancelledError) as error:
+                except _OF_A_HANDLER as error:
                     raise _failed(error, envelope, index) from error
                 if self._in_transaction:
                     if _spoiled(session):
@@ -134,7 +137,7 @@ class Dispatcher:
                         await method(session, events)
             except TimeoutError as error:
                 raise _failed(self._hung(watchdog, error), first, None, several) from error
-            except (Exception, asyncio.CancelledError) as error:
+            except _OF_A_HANDLER as error:
                 raise _failed(error, first, None, several) from error
             if self._in_transaction:
                 if _spoiled(session):
@@ -180,7 +183,7 @@ class Dispatcher:
                 try:
                     decode, method = found or self._find(envelope)  # type: ignore[misc]
                     collect(envelope.source_id, method(decode(envelope), envelope))
-                except (Exception, asyncio.CancelledError) as error:
+                except _OF_A_HANDLER as error:
                     raise _failed(error, envelope, index) from error
         await self._tables.prepare(
             session, *batch.tables

@@ -86,4 +86,4 @@ class Process:
         self.connections = Connections(database)
         self.poller = WritersPoller(database, settings.pacing)
         self.tables = TableWriter()
-        self.monitor = LoopMonitor(settings.blocked_after, settings.abort_after)
+        self.monitor = LoopMonitor(settings.blocked_after, settings.handler_timeout, settings.abort_after)

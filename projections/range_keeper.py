@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import offsets
 from journal import DatabaseError, ProjectionsError
+from journal.tasks import end
 from offsets import Claim, OffsetStore, Progress, RangeLost, TransactionEnded
 from projections.handlers import Projection
 from projections.process import Process
@@ -89,7 +90,7 @@ class RangeKeeper:
             await asyncio.wait([self._task])
         except asyncio.CancelledError:
             self.drop()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end(self._task)
             raise
         if not self._task.cancelled():
             self._task.result()

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from journal import Database, EventEnvelope, Position, ProjectionsError, SliceReader
+from journal.tasks import end
 
 
 class ReadAhead:
@@ -53,6 +54,4 @@ class ReadAhead:
         """Forget what was begun."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            # Unlike awaiting it, this tells the task's cancellation from that of whoever waits here.
-            await asyncio.gather(task, return_exceptions=True)
+            await end(task)

@@ -16,6 +16,7 @@ from typing import Any
 import offsets
 from journal import Database, OwnedSession, SliceRange, has_events, slice_ranges
 from journal.schema import check_version
+from journal.tasks import end
 from projections.errors import InvalidHandler
 from projections.handlers import Projection, projection_of
 from projections.membership import Membership
@@ -93,8 +94,7 @@ async def _run(process: Process, projections: dict[int, Projection], until: date
         ranges = [Ranges(process, projection, number, group) for number, projection in projections.items()]
         chores = [group.create_task(one.chores()) for one in ranges]
         await Membership(process, ranges).run(until)
-        for task in chores:
-            task.cancel()
+        await end(*chores)
 
 
 def _check_names(projections: Sequence[Projection]) -> None:

@@ -61,8 +61,8 @@ class RunSettings(BaseModel):
     """A handler that holds the event loop longer than this is reported."""
 
     abort_after: timedelta | None = None
-    """End the process when a handler has held the event loop for so long: others take over, and a supervisor starts it
-    again. By default it is only reported, because the process may be more than a worker."""
+    """End the process when a handler has held the event loop for so long, or goes on after it was cancelled: others
+    take over, and a supervisor starts it again. By default it is only reported, for processes that are more than that."""
 
     @model_validator(mode="after")
     def _lease_outlasts_heartbeats(self) -> Self:

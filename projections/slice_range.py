@@ -30,7 +30,7 @@ from offsets import Claim, OffsetState, OffsetStore, Parked, Progress
 from projections.acceptance import Acceptance
 from projections.at_least_once import AtLeastOncePipeline
 from projections.dispatch import Dispatcher
-from projections.errors import HandlerFailed
+from projections.errors import HandlerFailed, ProjectionFailed
 from projections.handlers import AtLeastOnce, Kind, Projection
 from projections.pipeline import Pipeline, Stopping
 from projections.process import Process
@@ -107,14 +107,12 @@ class RangeRunner:
         target = self.projection.make()
         self._process.connections.ranges += 1
         try:
-            if start := getattr(target, "start", None):
-                await start()
+            await self._hook(target, "start")
             try:
                 await self._begin(target)
                 await self._run()
             finally:
-                if stop := getattr(target, "stop", None):
-                    await stop()
+                await self._hook(target, "stop")
         finally:
             self._process.connections.ranges -= 1
             self._process.poller.forget(self)
@@ -122,6 +120,19 @@ class RangeRunner:
                 await self._ahead.drop()
             finally:  # also when the range is dropped just here: the connection must go back
                 await self._session.close()
+
+    async def _hook(self, target: object, name: str) -> None:
+        """Call what the projection wants to do at the start or the end of a range, if anything."""
+        if (hook := getattr(target, name, None)) is None:
+            return
+        limit = self._settings.handler_timeout.total_seconds()
+        try:
+            async with asyncio.timeout(limit) as watchdog:
+                await hook()
+        except (TimeoutError, SystemExit) as error:
+            ended = isinstance(error, TimeoutError) and watchdog.expired()
+            why = f"was cancelled after {limit:g} s (handler_timeout)" if ended else f"raised {error!r}"
+            raise ProjectionFailed(f"projection {self.projection.name!r}: {name}() {why}") from error
 
     async def _begin(self, target: object) -> None:
         session = await self._session.get()

@@ -14,6 +14,7 @@ from journal.drivers.failures import translate
 from journal.drivers.session import OwnedSession, Session
 from journal.errors import DatabaseError, ProjectionsError
 from journal.settings import ConnectionSettings
+from journal.tasks import end
 
 T = TypeVar("T")
 
@@ -155,8 +156,7 @@ class BaseDatabase(ABC):
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await end(task)
 
     async def _keep_listening(self, channel: str, heard: Callable[[], None]) -> None:
         while True:

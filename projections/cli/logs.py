@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from journal.drivers import hide_password
+from projections.cli.output import printable
 
 __all__ = ["LogFormat", "configure_logs"]
 
@@ -39,7 +40,7 @@ class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
         action = getattr(record, "action", record.name)
-        line = f"{time} {record.levelname:<7} {action}: {record.getMessage()}"
+        line = f"{time} {record.levelname:<7} {action}: {printable(record.getMessage())}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return hide_password(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["print_table"]
+__all__ = ["print_table", "printable"]
 
 _PIPE_WIDTH = 250  # columns where no terminal says how wide it is: lines stay whole for grep
 
@@ -16,3 +16,12 @@ def print_table(table: Table) -> None:
     if not console.is_terminal:
         console = Console(width=_PIPE_WIDTH)
     console.print(table)
+
+
+def printable(text: str) -> str:
+    """A text of somebody's data as one line that does nothing to a terminal: what can not be seen is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
@@ -64,6 +65,12 @@ class _Options:
         )
 
 
+def _finite(_: click.Context, __: click.Parameter, seconds: float) -> float:
+    if math.isnan(seconds):  # which is within any range
+        raise click.BadParameter("nan is no number of seconds")
+    return seconds
+
+
 @click.command()
 @click.argument("targets", nargs=-1, required=True, metavar="MODULE[:OBJECT]...")
 @dsn_option
@@ -92,7 +99,8 @@ class _Options:
 )
 @click.option(
     "--lease",
-    type=click.FloatRange(1),
+    type=click.FloatRange(1, 3600),
+    callback=_finite,
     default=10,
     show_default=True,
     metavar="SECONDS",
@@ -100,7 +108,8 @@ class _Options:
 )
 @click.option(
     "--handler-timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=click.FloatRange(0, 86_400, min_open=True),
+    callback=_finite,
     default=60,
     show_default=True,
     metavar="SECONDS",

@@ -230,7 +230,7 @@ def test_a_process_that_was_frozen_is_not_taken_for_a_blocked_one() -> None:
     if child == 0:
 
         async def freeze() -> None:
-            monitor = LoopMonitor(timedelta(seconds=0.2), timedelta(seconds=0.5))
+            monitor = LoopMonitor(timedelta(seconds=0.2), timedelta(seconds=60), timedelta(seconds=0.5))
             with monitor.watching():
                 await asyncio.sleep(0.3)
                 os.kill(os.getpid(), signal.SIGSTOP)

@@ -6,12 +6,14 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import offsets
 from journal import ConnectionSettings, Database, connect
 from projections import (
     AtLeastOnce,
@@ -28,6 +30,7 @@ from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,
     Does,
+    Failure,
     Happened,
     caught_up,
     each_once,
@@ -235,3 +238,75 @@ async def test_a_process_whose_loop_is_held_ends_and_another_takes_over(journal:
     assert process.returncode == ABORTED == 70
     assert b"while handling event 'Happened' of source 'bad'" in said
     each_once(await effects(journal), a=1, b=1, bad=1)
+
+
+@pytest.mark.parametrize("delivery", [None, AtLeastOnce()], ids=["exactly-once", "at-least-once"])
+async def test_a_handler_that_exits_ends_neither_the_process_nor_looks_like_its_end(
+    journal: Database, delivery: Any
+) -> None:
+    async def leave(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        if envelope.source_id == "a":
+            sys.exit(0)
+
+    await happen(journal, "a", "b")
+
+    await caught_up(journal, recording(leave, recovery=NO_RETRY, delivery=delivery))
+
+    async with journal.session() as session:
+        [parked] = await offsets.parked(session, "p")
+    assert parked.source_id == "a"
+    assert "SystemExit: 0" in parked.error
+    assert ("b", 1) in await effects(journal)
+
+
+@pytest.mark.parametrize("hook", ["start", "stop"])
+async def test_a_hook_that_hangs_or_exits_is_told_and_tried_again(journal: Database, hook: str) -> None:
+    calls = 0
+
+    async def misbehave(self: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            await asyncio.Event().wait()
+        if calls == 2:
+            sys.exit(0)
+
+    async def fail(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        if calls < 2:
+            raise Failure
+
+    hooked = recording(fail, recovery=Recovery.fail())
+    setattr(hooked, hook, misbehave)
+    await happen(journal, "a")
+
+    told = await caught_up(journal, hooked, settings=settings(handler_timeout=timedelta(milliseconds=200)))
+
+    said = [str(error) for _, _, error in told.all("failed")]
+    assert any(f"{hook}() was cancelled after 0.2 s" in one for one in said)
+    assert any(f"{hook}() raised SystemExit(0)" in one for one in said)
+    assert await effects(journal) == [("a", 1)]
+
+
+async def test_a_handler_that_swallows_its_cancellation_is_named(
+    journal: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.loop_monitor._GRACE", 0.3)
+    go_on = asyncio.Event()
+
+    async def swallow(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        while not go_on.is_set():
+            with suppress(asyncio.CancelledError):
+                await go_on.wait()
+
+    await happen(journal, "a")
+    quick = settings(handler_timeout=timedelta(milliseconds=200), blocked_after=timedelta(milliseconds=200))
+    with caplog.at_level(logging.ERROR):
+        async with running(journal, recording(swallow), settings=quick):
+            async with asyncio.timeout(20):
+                while not (
+                    told := [r for r in caplog.records if getattr(r, "action", "") == "handler_stuck"]
+                ):
+                    await fetchval(journal, "SELECT 1")
+            go_on.set()
+
+    assert "source 'a', seq_nr 1" in told[0].getMessage()
