@@ -62,7 +62,7 @@ class RunSettings(BaseModel):
 
     abort_after: timedelta | None = None
     """End the process when a handler has held the event loop for so long, or goes on after it was cancelled: others
-    take over, and a supervisor starts it again. By default it is only reported, for processes that are more than that."""
+    take over, and a supervisor starts it again. By default it is only reported, for what is more than a worker."""
 
     @model_validator(mode="after")
     def _lease_outlasts_heartbeats(self) -> Self:

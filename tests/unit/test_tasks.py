@@ -33,6 +33,7 @@ async def test_a_task_that_ends_with_an_error_has_ended() -> None:
         raise ValueError
 
     task = asyncio.create_task(fail())
+    await asyncio.wait([task])
 
     await end(task)
 
