@@ -83,13 +83,16 @@ class PsycopgSession(BaseSession):
                 await copy.write_row(row)
 
 
-def _keepalives(dsn: str) -> dict[str, Any]:
+def _defaults(dsn: str, settings: ConnectionSettings) -> dict[str, Any]:
     """What the DSN does not say itself."""
     try:
         said = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
         return {}  # connecting says so, without quoting it
-    return {name: value for name, value in LIBPQ.items() if name not in said}
+    defaults: dict[str, Any] = {name: value for name, value in LIBPQ.items() if name not in said}
+    if not settings.pgbouncer:  # which refuses options, and sees to the style of dates itself
+        defaults["options"] = f"{said.get('options', '')} -c datestyle=ISO".strip()  # psycopg reads no other
+    return defaults
 
 
 async def _first(dsn: str, arguments: Mapping[str, Any]) -> psycopg.AsyncConnection:
@@ -110,7 +113,7 @@ class PsycopgDatabase(BaseDatabase):
         """Open the pool; raises DatabaseUnavailable when no connection can be had."""
         timeout = settings.connect_timeout.total_seconds()
         arguments: dict[str, Any] = {
-            **_keepalives(dsn),
+            **_defaults(dsn, settings),
             "application_name": settings.application_name,
             "autocommit": True,
             "connect_timeout": max(2, round(timeout)),
@@ -148,7 +151,7 @@ class PsycopgDatabase(BaseDatabase):
             self._dsn,
             autocommit=True,
             application_name=self._settings.application_name,
-            **_keepalives(self._dsn),
+            **_defaults(self._dsn, self._settings),
         ) as connection:
             await connection.execute(pgsql.SQL("LISTEN {}").format(pgsql.Identifier(channel)))
             heard()  # what was appended while nobody listened
