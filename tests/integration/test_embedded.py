@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -43,6 +44,7 @@ NOBODY = 65534
 
 # Imports first: the interpreter of a root may lie where nobody can read.
 AS_NOBODY = f"""
+import contextlib
 import os
 import journal.embedded
 os.setgroups([])
@@ -391,12 +393,21 @@ def test_server_has_no_tcp_socket(server: EmbeddedServer, root: Path) -> None:
     ) == ("reject")
 
 
+def open_descriptors(process: Path) -> list[str]:
+    """What a running process has open; it may close a descriptor while the list is read."""
+    links = []
+    for descriptor in (process / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            links.append(str(descriptor.readlink()))
+    return links
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_postmaster_listens_on_its_unix_socket_alone(server: EmbeddedServer, root: Path) -> None:
     server.start()
     process = Path(f"/proc/{postmaster(root)}")
 
-    links = [str(descriptor.readlink()) for descriptor in (process / "fd").iterdir()]
+    links = open_descriptors(process)
     own = {link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:")}
     tables = [process / "net" / name for name in ("tcp", "tcp6", "udp", "udp6")]
     lines = [line for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
