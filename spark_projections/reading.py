@@ -1,0 +1,237 @@
+"""
+The journal as Arrow batches: ``COPY (SELECT …) TO STDOUT (FORMAT binary)``, decoded by ADBC.
+
+ADBC takes a statement with bound parameters off its COPY path and then keeps the whole result in memory, so
+values become literals here, all of them in :func:`literal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+import adbc_driver_postgresql.dbapi as adbc
+import psycopg
+import pyarrow as pa
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from journal import ALL_SLICES, DatabaseUnavailable, SliceRange, hide_password
+from journal.drivers import translate
+
+Value: TypeAlias = "str | int | datetime | tuple[str, ...]"
+
+SCHEMA = pa.schema(
+    {
+        "source_id": pa.string(),
+        "seq_nr": pa.int64(),
+        "db_timestamp": pa.timestamp("us", tz="UTC"),
+        "slice": pa.int32(),
+        "event_id": pa.string(),
+        "entity_type": pa.string(),
+        "event_type": pa.string(),
+        "version": pa.int32(),
+        "payload": pa.string(),
+        "metadata": pa.string(),
+        "tags": pa.list_(pa.string()),
+    }
+)
+"""All columns: ``payload`` and ``metadata`` hold the JSON text as it was written."""
+
+COLUMNS = tuple(SCHEMA.names)
+
+_CASTS = {"slice": "int4", "version": "int4", "event_id": "text", "payload": "text", "metadata": "text"}
+
+# In the transaction that reads, whatever the role's or the database's defaults are. A bulk read takes as long as it
+# takes; transaction_timeout exists from PostgreSQL 17 on.
+_NO_LIMITS = """
+SELECT pg_catalog.set_config(name, '0', true) FROM pg_catalog.pg_settings
+WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')
+"""
+_DEFAULTS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "application_name": "slice-projections",
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """
+    What to read. Picklable, and holds no DSN: it may travel in a plan.
+
+    Args:
+        entity_type: Whose events.
+        slices: Of which slices.
+        since: Events with this ``db_timestamp`` or a later one.
+        until: Events with this ``db_timestamp`` or an earlier one: the fence.
+        after: With ``order="source"``: events behind this (source_id, seq_nr), to resume there.
+        event_types: Events of these types; empty for all.
+        source_ids: Events of these sources; empty for all.
+        columns: Which columns, in which order.
+        order: ``"source"`` for (source_id, seq_nr), the ids compared by their bytes; ``"none"`` for any.
+        snapshot: An exported snapshot to read in.
+        batch_bytes: About how many bytes a batch has; one event more may exceed it.
+
+    Raises:
+        ValueError: A column does not exist, a time has no time zone, or ``after`` has no order to go by.
+    """
+
+    entity_type: str
+    slices: SliceRange = ALL_SLICES
+    since: datetime | None = None
+    until: datetime | None = None
+    after: tuple[str, int] | None = None
+    event_types: tuple[str, ...] = ()
+    source_ids: tuple[str, ...] = ()
+    columns: tuple[str, ...] = COLUMNS
+    order: Literal["source", "none"] = "none"
+    snapshot: str | None = None
+    batch_bytes: int = 1 << 22
+
+    def __post_init__(self) -> None:
+        """Refuse what would read something else than was meant."""
+        if unknown := [name for name in self.columns if name not in COLUMNS]:
+            raise ValueError(f"unknown column {unknown[0]!r}: the journal has {', '.join(COLUMNS)}")
+        if not self.columns:
+            raise ValueError("no columns to read")
+        if self.after is not None and self.order != "source":
+            raise ValueError('after needs order="source"')
+        for time in (self.since, self.until):
+            if time is not None and time.utcoffset() is None:
+                raise ValueError(f"the time {time} is naive: give it a time zone, such as datetime.UTC")
+
+
+def literal(value: Value) -> str:
+    """
+    Quote a value for SQL text, whatever it holds and however the server reads backslashes.
+
+    Needs a connection whose client_encoding is UTF8, as :func:`read_batches` sets it.
+
+    Raises:
+        ValueError: The text has a NUL or half a surrogate pair, which PostgreSQL stores nowhere.
+    """
+    match value:
+        case str():
+            return _quoted(value)
+        case datetime():
+            return f"'{value.isoformat()}'::timestamptz"
+        case tuple():
+            return f"ARRAY[{', '.join(map(_quoted, value))}]::text[]"
+        case _:
+            return str(int(value))
+
+
+def _quoted(text: str) -> str:
+    if "\0" in text or not _is_unicode(text):
+        raise ValueError(f"{text!r} has a character that PostgreSQL can not store")
+    doubled = text.replace("'", "''").replace("\\", "\\\\")
+    return f"E'{doubled}'" if "\\" in text else f"'{doubled}'"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def statement(reading: Reading) -> str:
+    """The SELECT that reads: for a look at its plan, or another way to run it."""
+    columns = ", ".join(_column(name) for name in reading.columns)
+    order = " ORDER BY e.source_id, e.seq_nr" if reading.order == "source" else ""
+    return f"SELECT {columns} FROM projections.events AS e WHERE {' AND '.join(_conditions(reading))}{order}"
+
+
+def _column(name: str) -> str:
+    return f"e.{name}::{_CASTS[name]} AS {name}" if name in _CASTS else f"e.{name}"
+
+
+def _conditions(reading: Reading) -> Iterator[str]:
+    yield f"e.entity_type = {literal(reading.entity_type)}"
+    if reading.slices != ALL_SLICES:
+        yield f"e.slice BETWEEN {literal(reading.slices.min_slice)} AND {literal(reading.slices.max_slice)}"
+    if reading.since is not None:
+        yield f"e.db_timestamp >= {literal(reading.since)}"
+    if reading.until is not None:
+        yield f"e.db_timestamp <= {literal(reading.until)}"
+    if reading.after is not None:
+        yield f"(e.source_id, e.seq_nr) > ({literal(reading.after[0])}, {literal(reading.after[1])})"
+    if reading.event_types:
+        yield f"e.event_type = ANY ({literal(reading.event_types)})"
+    if reading.source_ids:
+        yield f"e.source_id = ANY ({literal(reading.source_ids)})"
+
+
+def read_batches(dsn: str, reading: Reading) -> Iterator[pa.RecordBatch]:
+    """
+    Read on one connection, in one snapshot; the connection is closed when the iterator is.
+
+    Memory holds a few batches, however much there is to read.
+
+    Args:
+        dsn: A PostgreSQL URL or a libpq keyword string.
+        reading: What to read.
+
+    Yields:
+        Batches with the asked columns in the asked order, typed as in :data:`SCHEMA`.
+
+    Raises:
+        DatabaseError: The database refused, or can not be reached (DatabaseUnavailable); the password is hidden.
+    """
+    sql = statement(reading)
+    schema = pa.schema([SCHEMA.field(name) for name in reading.columns])
+    with _translated(dsn), closing(_connect(dsn)) as connection, closing(connection.cursor()) as cursor:
+        for preparation in _preparations(reading.snapshot):
+            cursor.execute(preparation)
+        cursor.adbc_statement.set_options(
+            **{"adbc.postgresql.batch_size_hint_bytes": str(reading.batch_bytes)}
+        )
+        cursor.execute(sql)
+        for batch in cursor.fetch_record_batch():
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def _preparations(snapshot: str | None) -> Iterator[str]:
+    yield "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+    if snapshot is not None:
+        yield f"SET TRANSACTION SNAPSHOT {literal(snapshot)}"
+    yield "SET LOCAL client_encoding = 'UTF8'"
+    yield _NO_LIMITS
+
+
+def _connect(dsn: str) -> Any:
+    try:
+        said = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        # The parser's message may quote the password, so it is not kept as the cause either.
+        raise DatabaseUnavailable("no connection to the database: the DSN can not be read") from None
+    return adbc.connect(make_conninfo(dsn, **{k: v for k, v in _DEFAULTS.items() if k not in said}))
+
+
+class _Failure(Exception):
+    """What the server said, without the statement, and its code."""
+
+    def __init__(self, error: BaseException) -> None:
+        text = str(error).split("\n\nQuery was:", 1)[0]
+        super().__init__(text.rpartition("ERROR:  ")[2].rpartition("[libpq] Failed to connect: ")[2].strip())
+        self.sqlstate: str | None = getattr(error, "sqlstate", None)
+
+
+@contextmanager
+def _translated(dsn: str) -> Iterator[None]:
+    """Raise what ADBC raises as errors of this library, and let no message hold the password."""
+    try:
+        yield
+    except (adbc.Error, pa.ArrowException, OSError) as error:
+        failure = translate(_Failure(error))
+        password = conninfo_to_dict(dsn).get("password")
+        message = hide_password(str(failure))
+        failure.args = (message.replace(str(password), "***") if password else message,)
+        raise failure from None

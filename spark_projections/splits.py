@@ -1,0 +1,71 @@
+"""Ranges of slices that hold about the same number of events, so that no task works long after the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+from journal import ALL_SLICES, SliceRange
+from journal.drivers.sync import connect_sync
+
+_COUNTS = """
+SELECT s.slice, sum(s.seq_nr)::bigint FROM projections.sources AS s WHERE s.entity_type = %s GROUP BY s.slice
+"""
+
+
+def slice_counts(dsn: str, entity_type: str) -> dict[int, int]:
+    """
+    Events per slice, as the sources count them: without reading the log.
+
+    An estimate of work: events that were dropped with an old partition still count.
+
+    Args:
+        dsn: A PostgreSQL URL or a libpq keyword string.
+        entity_type: Whose events.
+
+    Returns:
+        Events by slice; empty slices are left out.
+
+    Raises:
+        DatabaseError: The database refused, or can not be reached (DatabaseUnavailable).
+    """
+    with connect_sync(dsn) as connection:
+        connection.execute("SET LOCAL statement_timeout = 0")
+        return dict(connection.execute(_COUNTS, (entity_type,)).fetchall())
+
+
+def balanced(counts: Mapping[int, int], splits: int, within: SliceRange = ALL_SLICES) -> list[SliceRange]:
+    """
+    Cut a range of slices so that the largest part is as small as contiguous ranges allow.
+
+    Args:
+        counts: Events by slice; a missing slice is empty.
+        splits: At most so many ranges come back; fewer when more would not make the largest smaller.
+        within: What to cut: the ranges tile it.
+
+    Raises:
+        ValueError: ``splits`` is below 1.
+    """
+    if splits < 1:
+        raise ValueError(f"the number of splits must be at least 1, not {splits}")
+    weights = [counts.get(number, 0) for number in range(within.min_slice, within.max_slice + 1)]
+    low, high = max(weights), sum(weights)
+    while low < high:
+        limit = (low + high) // 2
+        if len(_cuts(weights, limit)) <= splits:
+            high = limit
+        else:
+            low = limit + 1
+    starts = [within.min_slice + cut for cut in _cuts(weights, low)]
+    return [SliceRange(start, end - 1) for start, end in pairwise([*starts, within.max_slice + 1])]
+
+
+def _cuts(weights: Iterable[int], limit: int) -> list[int]:
+    """Where parts begin that each take slices while they hold no more than ``limit``, which no slice exceeds."""
+    cuts, total = [0], 0
+    for index, weight in enumerate(weights):
+        if total + weight > limit:
+            cuts.append(index)
+            total = 0
+        total += weight
+    return cuts
