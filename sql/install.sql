@@ -37,6 +37,13 @@
 \ir functions/offsets/check_cut_v1.sql
 \ir functions/offsets/register_projection_v1.sql
 \ir functions/offsets/set_ranges_v1.sql
+\ir functions/maintenance/drop_partition_copies_v1.sql
+\ir functions/maintenance/partition_settings_v1.sql
+\ir functions/maintenance/partition_indexes_v1.sql
+\ir functions/maintenance/cluster_partition_v1.sql
+\ir functions/maintenance/lock_partition_v1.sql
+\ir functions/maintenance/replace_partition_v1.sql
+\ir functions/maintenance/swap_partition_v1.sql
 \ir functions/offsets/assign_ranges_v1.sql
 \ir functions/offsets/uneven_v1.sql
 \ir functions/offsets/heartbeat_v1.sql

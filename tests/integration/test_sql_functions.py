@@ -14,6 +14,8 @@ from journal.schema import sql_root
 FILES = {path.stem: path.read_text() for path in sorted((sql_root() / "functions").glob("*/*.sql"))}
 VOLATILITY = {"IMMUTABLE": "i", "STABLE": "s", "VOLATILE": "v"}
 
+PARTITION = "'projections.events_20190101t000000'"
+
 # One call of each, in an order in which each finds something to do.
 CALLS = {
     "slice_of_v1": "SELECT projections.slice_of_v1('a')",
@@ -43,7 +45,16 @@ CALLS = {
     "notify_appended_v1": "SELECT projections.notify_appended_v1()",
     "import_events_v1": "SELECT projections.import_events_v1()",
     "missing_partitions_v1": "SELECT projections.missing_partitions_v1()",
-    "create_partition_v1": "SELECT projections.create_partition_v1(now() + '1 day', now() + '2 days')",
+    "create_partition_v1": "SELECT projections.create_partition_v1('2019-01-01Z', '2019-01-02Z')",
+    "partition_settings_v1": f"SELECT projections.partition_settings_v1({PARTITION}::regclass, 'a')",
+    "partition_indexes_v1": f"SELECT projections.partition_indexes_v1({PARTITION}::regclass, 'a')",
+    "cluster_partition_v1": "SELECT projections.cluster_partition_v1('events_20190101t000000')",
+    "swap_partition_v1": "SELECT projections.swap_partition_v1('events_20190101t000000')",
+    "lock_partition_v1": "SELECT projections.lock_partition_v1('events_20190101t000000', 1, '0')",
+    "replace_partition_v1": "SELECT projections.replace_partition_v1("
+    f"'events_20190101t000000', 'events_copy_of_' || {PARTITION}::regclass::oid) "
+    "FROM (SELECT projections.cluster_partition_v1('events_20190101t000000')) AS copied",
+    "drop_partition_copies_v1": "SELECT projections.drop_partition_copies_v1()",
     "register_projection_v1": "SELECT projections.register_projection_v1('delays', 'plane')",
     "set_ranges_v1": "SELECT projections.set_ranges_v1(1, '{0,512}')",
     "assign_ranges_v1": "SELECT projections.assign_ranges_v1(1, '{0}', '{worker}')",
