@@ -13,7 +13,7 @@ AS $$
 DECLARE
     _old oid := format('projections.%I', p_name)::regclass;
     _copy text := 'events_copy_of_' || _old;
-    _waits boolean;
+    _xmin xid;
     _counts record;
 BEGIN
     -- What others have committed before the locks below were had must be seen.
@@ -27,14 +27,16 @@ BEGIN
     -- To a snapshot that is older than the copy, the log would be empty here. A frozen row is visible to all, and VACUUM
     -- freezes none while such a snapshot is in use, here or on a standby that sends its feedback; on others, freezing
     -- cancels it. So frozen rows show that nobody can miss them.
-    EXECUTE format(
-        'SELECT EXISTS (SELECT FROM (SELECT r.xmin FROM projections.%I AS r LIMIT 1) AS r '
-        'INNER JOIN pg_catalog.pg_class AS c ON c.oid = %L::regclass WHERE age(c.relfrozenxid) >= age(r.xmin))',
-        _copy, 'projections.' || _copy
-    ) INTO _waits;
-    IF _waits THEN
-        RAISE EXCEPTION 'a transaction that began before the copy of partition % was made has not ended', p_name
-        USING ERRCODE = '55006', HINT = 'Run VACUUM (FREEZE, ANALYZE) of the copy once it has.';
+    EXECUTE format('SELECT r.xmin FROM projections.%I AS r LIMIT 1', _copy) INTO _xmin;
+    IF age(_xmin) <= (SELECT age(c.relfrozenxid) FROM pg_catalog.pg_class AS c WHERE c.oid = to_regclass('projections.' || _copy)) THEN
+        RAISE EXCEPTION 'transactions that began before partition % was copied have not ended: %', p_name, coalesce(
+            (
+                SELECT string_agg(format('process %s (%s)', a.pid, coalesce(a.application_name, '?')), ', ' ORDER BY a.xact_start)
+                FROM pg_catalog.pg_stat_activity AS a
+                WHERE a.datname = current_database() AND age(a.backend_xmin) >= age(_xmin)
+            ),
+            'see pg_prepared_xacts and pg_replication_slots'
+        ) USING ERRCODE = '55006', HINT = 'Run VACUUM (FREEZE, ANALYZE) of the copy once they have.';
     END IF;
 
     -- Whoever would write to the partition waits from here on: imports before they have locked anything else.
