@@ -289,6 +289,8 @@ def start_gateway(
 def _property(key: str, value: str) -> str:
     """Write one line of a Java properties file."""
     escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    if escaped.startswith(" "):
+        escaped = "\\u0020" + escaped[1:]
     return f"{key}={_ascii(escaped)}\n"
 
 

@@ -143,16 +143,18 @@ def _with_push_down(context: SparkContext) -> SparkSession:
 def _new_context(master: str | None, app_name: str, conf: Mapping[str, str]) -> SparkContext:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - the extra may be missing
 
+    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        master = LOCAL
     asked = {"spark.app.name": app_name, **({"spark.master": master} if master else {}), **conf}
     python = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     with _environment(python), warnings.catch_warnings():
         # PySpark imports pandas where it is there, and warns of new versions; nothing here uses it.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-        _connect_to_java({**_AT_START, "spark.master": LOCAL, **asked})
+        _connect_to_java({**_AT_START, **asked})
         settings = SparkConf()
         for key, value in asked.items():
             settings.set(key, value)
-        for key, value in _defaults(settings.get("spark.master", LOCAL) or LOCAL).items():
+        for key, value in _defaults(settings.get("spark.master") or LOCAL).items():
             settings.setIfMissing(key, value)
         on_interrupt = signal.getsignal(signal.SIGINT)
         context = SparkContext(conf=settings)
@@ -193,13 +195,27 @@ def _connect_to_java(conf: Mapping[str, str]) -> None:
     from pyspark import SparkContext  # noqa: PLC0415 - the extra may be missing
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None:  # noqa: SLF001
+    if "PYSPARK_GATEWAY_PORT" in os.environ or _has_live_java():
         return
     local = _cores(conf["spark.master"]) is not None
-    gateway = start_gateway(find_java(), _spark_home(), conf, loopback=local)
-    address = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.secret}
+    started = start_gateway(find_java(), _spark_home(), conf, loopback=local)
+    address = {"PYSPARK_GATEWAY_PORT": str(started.port), "PYSPARK_GATEWAY_SECRET": started.secret}
     with _environment(address):
-        SparkContext._ensure_initialized(gateway=launch_gateway())  # type: ignore[no-untyped-call]  # noqa: SLF001 - the way in
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    gateway.proc = started.process  # where PySpark keeps the one that it starts itself
+    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - the way in for a gateway
+
+
+def _has_live_java() -> bool:
+    """Whether a session that ended has left its Java; one that was killed is forgotten here."""
+    from pyspark import SparkContext  # noqa: PLC0415 - the extra may be missing
+
+    gateway = SparkContext._gateway  # noqa: SLF001 - there is no public name for it
+    process = getattr(gateway, "proc", None)
+    if gateway is not None and process is not None and process.poll() is not None:
+        SparkContext._gateway = gateway = None  # noqa: SLF001
+        SparkContext._jvm = None  # noqa: SLF001
+    return gateway is not None
 
 
 def _spark_home() -> Path:
