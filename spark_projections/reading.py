@@ -41,6 +41,7 @@ SCHEMA = pa.schema(
 """All columns: ``payload`` and ``metadata`` hold the JSON text as it was written."""
 
 COLUMNS = tuple(SCHEMA.names)
+ALL_SEQ_NRS = (1, (1 << 63) - 1)
 
 _CASTS = {"slice": "int4", "version": "int4", "event_id": "text", "payload": "text", "metadata": "text"}
 
@@ -76,6 +77,7 @@ class Reading:
         columns: Which columns, in which order.
         order: ``"source"`` for (source_id, seq_nr), the ids compared by their bytes; ``"none"`` for any.
         snapshot: An exported snapshot to read in.
+        seq_nrs: Events with these numbers, both ends included.
         batch_bytes: About how many bytes a batch has; one event more may exceed it.
 
     Raises:
@@ -93,6 +95,7 @@ class Reading:
     order: Literal["source", "none"] = "none"
     snapshot: str | None = None
     batch_bytes: int = 1 << 22
+    seq_nrs: tuple[int, int] = ALL_SEQ_NRS
 
     def __post_init__(self) -> None:
         """Refuse what would read something else than was meant."""
@@ -163,6 +166,8 @@ def _conditions(reading: Reading) -> Iterator[str]:
         yield f"e.db_timestamp <= {literal(reading.until)}"
     if reading.after is not None:
         yield f"(e.source_id, e.seq_nr) > ({literal(reading.after[0])}, {literal(reading.after[1])})"
+    if reading.seq_nrs != ALL_SEQ_NRS:
+        yield f"e.seq_nr BETWEEN {literal(reading.seq_nrs[0])} AND {literal(reading.seq_nrs[1])}"
     if reading.event_types:
         yield f"e.event_type = ANY ({literal(reading.event_types)})"
     if reading.source_ids:

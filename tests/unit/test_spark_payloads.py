@@ -1,0 +1,126 @@
+"""Payloads into structs: which JSON fits which field, and who is named when it does not."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from journal import InvalidPayload
+from spark_projections.payloads import PayloadReader
+
+
+def batch(*payloads: str) -> pa.RecordBatch:
+    numbers = range(1, len(payloads) + 1)
+    return pa.record_batch(
+        {
+            "source_id": pa.array([f"N{number}" for number in numbers], pa.string()),
+            "seq_nr": pa.array(numbers, pa.int64()),
+            "event_type": pa.array(["Landed"] * len(payloads), pa.string()),
+            "payload": pa.array(payloads, pa.string()),
+        }
+    )
+
+
+def read(fields: dict[str, pa.DataType], *payloads: str) -> list[Any]:
+    wanted = pa.struct(fields)
+    found = PayloadReader(wanted).struct(batch(*payloads))
+    assert found.type == wanted
+    return found.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (pa.int32(), "7", 7),
+        (pa.float64(), "7", 7.0),
+        (pa.float64(), "1.5e3", 1500.0),
+        (pa.bool_(), "true", True),
+        (pa.string(), r'"\u00e9\n\ud83d\ude00"', "é\n😀"),
+        (pa.string(), "null", None),
+        (pa.decimal128(10, 2), "1.25", Decimal("1.25")),
+        (pa.date32(), '"2026-01-31"', date(2026, 1, 31)),
+        (
+            pa.timestamp("us", "UTC"),
+            '"2026-01-31T01:00:00.000001+01:00"',
+            datetime(2026, 1, 31, microsecond=1, tzinfo=UTC),
+        ),
+        (pa.list_(pa.int64()), "[1, null]", [1, None]),
+        (
+            pa.struct({"d": pa.list_(pa.date32())}),
+            '{"d": ["2026-01-31", null], "more": {}}',
+            {"d": [date(2026, 1, 31), None]},
+        ),
+        (pa.struct({"d": pa.date32()}), "null", None),
+    ],
+)
+def test_a_value_that_fits_is_read(kind: pa.DataType, text: str, value: Any) -> None:
+    assert read({"f": kind}, f'{{"before": [{{}}], "f": {text}}}') == [{"f": value}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (pa.int32(), '"7"'),
+        (pa.int32(), "7.5"),
+        (pa.int32(), "3000000000"),
+        (pa.int32(), "true"),
+        (pa.bool_(), "1"),
+        (pa.string(), "7"),
+        (pa.decimal128(10, 2), "1.255"),
+        (pa.date32(), '"tomorrow"'),
+        (pa.list_(pa.int64()), "7"),
+        (pa.struct({"d": pa.int32()}), '{"d": "x"}'),
+    ],
+)
+def test_a_value_that_does_not_fit_is_blamed_on_its_event_and_field(kind: pa.DataType, text: str) -> None:
+    payloads = ['{"f": null}'] * 9
+    payloads[6] = f'{{"other": 1, "f": {text}}}'
+
+    with pytest.raises(
+        InvalidPayload, match=r"^source 'N7', seq_nr 7, event type 'Landed': field 'f' does not fit"
+    ):
+        read({"other": pa.int64(), "f": kind}, *payloads)
+
+
+@pytest.mark.parametrize("payload", ["null", "7", '"{}"', r'{"f": "\ud83d"}', '[{"f": 1}]', " null "])
+def test_a_payload_that_is_no_object_or_no_text_is_blamed_as_a_whole(payload: str) -> None:
+    with pytest.raises(InvalidPayload, match="'N2', seq_nr 2, event type 'Landed': the payload does not fit"):
+        read({"f": pa.int32()}, "{}", payload)
+
+
+def test_line_breaks_and_blanks_between_values_do_no_harm() -> None:
+    assert read({"f": pa.int32(), "g": pa.string()}, '\n {"f":\n1,\r\n\t"g": "x"}\n', "{}") == [
+        {"f": 1, "g": "x"},
+        {"f": None, "g": None},
+    ]
+
+
+def test_an_empty_batch_gives_an_empty_column() -> None:
+    assert read({"f": pa.int32()}) == []
+
+
+def test_a_payload_of_megabytes_is_read() -> None:
+    text = "é" * 3_000_000
+
+    assert read({"f": pa.string()}, "{}", f'{{"f": "{text}"}}')[1] == {"f": text}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (pa.struct({}), "no fields"),
+        (
+            pa.struct({"f": pa.map_(pa.string(), pa.int32())}),
+            "'f' is of a type that payloads are not read into",
+        ),
+        (pa.struct({"f": pa.list_(pa.binary())}), "'f' is of a type"),
+        (pa.struct([pa.field("f", pa.int32(), nullable=False)]), "'f' is NOT NULL"),
+    ],
+)
+def test_a_struct_that_payloads_can_not_be_read_into_is_refused(wanted: pa.StructType, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PayloadReader(wanted)
