@@ -7,7 +7,7 @@ owner gives up what is assigned to another; whoever a free range is assigned to 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -16,9 +16,9 @@ from journal import OwnedSession, Session, SliceRange
 from offsets.assignment import assign
 from offsets.store import Claim
 
-_HEARTBEAT = "SELECT * FROM projections.heartbeat_v1($1, $2, $3, $4, $5, $6)"
+_HEARTBEAT = "SELECT * FROM projections.heartbeat_v1($1, $2, $3, $4, $5, $6, $7)"
 _LEAVE = "SELECT projections.leave_v1($1)"
-_TAKE_OVER = "SELECT projections.take_over_v1($1, $2)"
+_TAKE_OVER = "SELECT projections.take_over_v1($1, $2, $3)"
 _SET_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
 _ASSIGN = "SELECT projections.assign_ranges_v1($1, $2, $3)"
 # Statements after the lock must see what was committed while it was waited for.
@@ -80,6 +80,8 @@ class Heartbeat(NamedTuple):
     """What a worker is told of one of its projections."""
 
     projection_id: int
+    version: int
+    """Which version of its code the projection runs: a worker of another is given no range."""
     paused: bool
     decided: bool
     """Whether somebody has decided about a parked source."""
@@ -135,7 +137,7 @@ async def heartbeat(
     session: Session,
     worker: Worker,
     lease: timedelta,
-    projection_ids: Sequence[int],
+    projections: Mapping[int, int],
     *,
     leaving: bool = False,
 ) -> list[Heartbeat]:
@@ -146,14 +148,17 @@ async def heartbeat(
         session: Outside a transaction.
         worker: Who.
         lease: How long it counts as alive without another heartbeat.
-        projection_ids: What it runs.
+        projections: The projections that it runs, each with the version of its code.
         leaving: It takes nothing new, and what it has is assigned to others.
     """
-    rows = await session.fetch(_HEARTBEAT, *worker, lease, list(projection_ids), leaving)
+    rows = await session.fetch(
+        _HEARTBEAT, *worker, lease, list(projections), list(projections.values()), leaving
+    )
     columns = ("min_slices", "max_slices", "epochs", "horizons", "import_ids", "kept", "taken_from")
     return [
         Heartbeat(
-            row["projection_id"], row["paused"], row["decided"], row["uneven"], row["awaited"], row["others_horizon"],
+            row["projection_id"], row["version"], row["paused"], row["decided"], row["uneven"],
+            row["awaited"], row["others_horizon"],
             [
                 Held(Claim(row["projection_id"], SliceRange(first, last), *claimed), kept, taken_from)
                 for first, last, *claimed, kept, taken_from in zip(*(row[c] or () for c in columns), strict=True)
@@ -168,9 +173,9 @@ async def leave(session: Session, owner: str) -> None:
     await session.execute(_LEAVE, owner)
 
 
-async def take_over(session: Session, owner: str, projection_ids: Sequence[int]) -> None:
-    """Take projections from whoever runs them, alive or not."""
-    await session.execute(_TAKE_OVER, owner, list(projection_ids))
+async def take_over(session: Session, owner: str, projections: Mapping[int, int]) -> None:
+    """Take projections, each of a version, from whoever runs them, alive or not."""
+    await session.execute(_TAKE_OVER, owner, list(projections), list(projections.values()))
 
 
 async def assign_ranges(session: OwnedSession, projection_id: int) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from journal import ALL_SLICES, DatabaseError, EventEnvelope, OwnedSession, Session, SliceRange
 from offsets.errors import from_database
 
-_REGISTER = "SELECT projections.register_projection_v1($1, $2, $3)"
+_REGISTER = "SELECT projections.register_projection_v1($1, $2, $3, $4)"
 _CLAIM = "SELECT * FROM projections.claim_range_v1($1, $2, $3)"
 _RELEASE = "SELECT projections.release_range_v1($1, $2, $3, $4, $5)"
 _FAIL = "SELECT projections.fail_range_v1($1, $2, $3, $4, $5, $6)"
@@ -59,7 +59,11 @@ class Parked(NamedTuple):
 
 
 async def register(
-    session: Session, name: str, entity_type: str, ranges: Sequence[SliceRange] = (ALL_SLICES,)
+    session: Session,
+    name: str,
+    entity_type: str,
+    ranges: Sequence[SliceRange] = (ALL_SLICES,),
+    version: int = 1,
 ) -> int:
     """
     Make a projection known; returns its id.
@@ -69,12 +73,15 @@ async def register(
         name: Of the projection.
         entity_type: What it reads.
         ranges: How its slices are cut when it is new.
+        version: Of its code, when it is new.
 
     Raises:
         WrongEntityType: The name belongs to a projection of another entity type.
     """
     with _own_errors():
-        return int(await session.fetchval(_REGISTER, name, entity_type, [r.min_slice for r in ranges]))
+        return int(
+            await session.fetchval(_REGISTER, name, entity_type, [r.min_slice for r in ranges], version)
+        )
 
 
 async def claim_again(session: Session, held: Claim, owner: str) -> Claim | None:

@@ -26,7 +26,7 @@ from offsets import TransactionEnded
 from projections.errors import HandlerFailed, ProjectionFailed, describe
 from projections.handlers import ExactlyOnce, Kind, Projection
 from projections.loop_monitor import LoopMonitor
-from projections.table_writer import TableWriter
+from projections.table_writer import BatchWriter
 from projections.tables import Batch, TableError
 
 # A full disk, a missing grant or a read-only database fails every event alike: none is to blame, and none is parked.
@@ -60,7 +60,7 @@ class Dispatcher:
         self,
         projection: Projection,
         target: object,
-        tables: TableWriter,
+        tables: BatchWriter,
         monitor: LoopMonitor,
         timeout: timedelta,
     ) -> None:

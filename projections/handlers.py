@@ -7,7 +7,7 @@ What a class declares is checked when it is decorated, so that a mistake shows w
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
@@ -19,7 +19,7 @@ from journal import EventEnvelope, Session, event_type_of
 from journal.writer import check_name
 from projections.errors import InvalidHandler
 from projections.recovery import Recovery
-from projections.tables import Changes
+from projections.tables import Changes, Table
 
 S = TypeVar("S")
 M = TypeVar("M", bound=BaseModel)
@@ -195,6 +195,7 @@ class Projection:
 
     name: str
     entity_type: str
+    version: int
     kind: Kind
     handlers: Mapping[str, tuple[type[BaseModel], str]]
     make: Callable[[], Any]
@@ -203,17 +204,20 @@ class Projection:
     group: Group
     unhandled: Literal["ignore", "fail"]
     batch_size: int
+    tables: tuple[Table | str, ...] | None
 
 
 def projection(
     name: str,
     *,
     entity_type: str,
+    version: int = 1,
     delivery: ExactlyOnce | AtLeastOnce | None = None,
     recovery: Recovery | None = None,
     group: Group | None = None,
     unhandled: Literal["ignore", "fail"] = "ignore",
     batch_size: int | None = None,
+    tables: Iterable[Table | str] | None = None,
 ) -> Callable[[type[C]], type[C]]:
     """
     Make a class a projection.
@@ -224,6 +228,8 @@ def projection(
     Args:
         name: Names its offsets, so it must not change while the read model lives. 1 to 255 characters.
         entity_type: The kind of sources whose events it handles.
+        version: Raise it when changed code is to build the read model anew: workers of the new version wait, those of
+            the old one go on, until a rebuild by the new one takes over.
         delivery: Exactly once (the default), or :class:`AtLeastOnce` for effects outside the database.
         recovery: What to do when a handler fails; by default three retries, then the source is parked.
         group: Size and waiting time of the lists that a group handler gets.
@@ -231,6 +237,8 @@ def projection(
         batch_size: Events read, handled and committed together; two such pages are in memory. By default 1,000, and
             5,000 for table handlers: the more events of a source are in a batch, the fewer offsets are stored. Group
             handlers have the size of their lists instead.
+        tables: The tables that it writes, for rebuilds: a :class:`Table`, or its name. Table handlers need not say:
+            those that their code names are found.
 
     Raises:
         InvalidHandler: No handler, two for one event, handlers of different kinds, or a wrong signature.
@@ -239,6 +247,11 @@ def projection(
     check_name(entity_type, f"entity_type of projection {name!r}")
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
+    if version < 1:
+        raise ValueError(f"version must be 1 or more, not {version}")
+    if isinstance(tables, str):
+        raise TypeError(f"tables must be several, such as ({tables!r},)")
+    written = None if tables is None else tuple(tables)
 
     def define(cls: type[C]) -> type[C]:
         kind, handlers = _collect(cls)
@@ -259,8 +272,8 @@ def projection(
             )
         size = (group or Group()).size if kind is Kind.GROUP else batch_size or _BATCH_SIZES[kind]
         cls.__projection__ = Projection(  # type: ignore[attr-defined]
-            name, entity_type, kind, handlers, cls, chosen, recovery or Recovery.retry_and_park(), group or Group(),
-            unhandled, size,
+            name, entity_type, version, kind, handlers, cls, chosen, recovery or Recovery.retry_and_park(),
+            group or Group(), unhandled, size, written,
         )  # fmt: skip
         return cls
 

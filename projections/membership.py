@@ -113,7 +113,11 @@ class Membership:
         loop, session, soon = asyncio.get_running_loop(), await self._session.get(), False
         sent_at = loop.time()
         told = await offsets.heartbeat(
-            session, self._process.worker, self._settings.lease, list(self._ranges), leaving=leaving
+            session,
+            self._process.worker,
+            self._settings.lease,
+            {number: ranges.projection.version for number, ranges in self._ranges.items()},
+            leaving=leaving,
         )
         self._alive_at, self._failures = sent_at, 0
         self._process.observer.heartbeat(

@@ -42,6 +42,7 @@ class Ranges:
         self._told: Heartbeat | None = None
         self._saved: set[Progress] = set()
         self._deleted = False
+        self._running_version = projection.version
 
     @property
     def progress(self) -> list[Progress]:
@@ -55,6 +56,7 @@ class Ranges:
 
     def told(self, heartbeat: Heartbeat) -> None:
         """Do what a heartbeat says: what the database shows as ours is what is to run."""
+        self._compare_version(heartbeat.version)
         self._pause(paused=heartbeat.paused)
         self._told = heartbeat
         held = {one.claim.slices.min_slice: one for one in heartbeat.held}
@@ -78,6 +80,17 @@ class Ranges:
         """The lease has ended: everything may be another's."""
         for keeper in self._keepers.values():
             keeper.drop()
+
+    def _compare_version(self, running: int) -> None:
+        if running == self._running_version:
+            return
+        self._running_version, own = running, self.projection.version
+        if running != own:
+            log.warning(
+                "%s: version %d runs, and this code is version %d: it waits until a rebuild by version %d takes over",
+                self.projection.name, running, own, own,
+                extra={"action": "other_version", "projection": self.projection.name},
+            )  # fmt: skip
 
     def deleted(self) -> None:
         """The database does not know the projection any more."""

@@ -76,15 +76,16 @@ async def run(
         async with database.session() as session:
             await check_version(session)
             until = await session.fetchval("SELECT clock_timestamp()") if until_caught_up else None
-            ids = [await _register(session, projection, cut) for projection in projections]
+            known = {await _register(session, projection, cut): projection for projection in projections}
             if take_over:
-                await offsets.take_over(session, process.worker.owner, ids)
+                versions = {number: projection.version for number, projection in known.items()}
+                await offsets.take_over(session, process.worker.owner, versions)
         stack.enter_context(process.monitor.watching())
         stack.push_async_callback(process.poller.close)
         if process.settings.listen:
             await stack.enter_async_context(process.poller.listening())
         try:
-            await _run(process, dict(zip(ids, projections, strict=True)), until)
+            await _run(process, known, until)
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None  # the first ends all: the others are of its making
 
@@ -105,7 +106,9 @@ def _check_names(projections: Sequence[Projection]) -> None:
 
 
 async def _register(session: OwnedSession, projection: Projection, cut: Sequence[SliceRange]) -> int:
-    projection_id = await offsets.register(session, projection.name, projection.entity_type, cut)
+    projection_id = await offsets.register(
+        session, projection.name, projection.entity_type, cut, projection.version
+    )
     if not await has_events(session, projection.entity_type):
         # Allowed: a projection may well run before the first event. A misspelt type looks the same, so say it.
         log.warning(

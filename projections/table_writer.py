@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from journal.drivers import Session
 from journal.drivers.identifiers import quote
@@ -12,10 +12,22 @@ from projections.table_catalogue import Shape, read_shape
 from projections.table_values import Column, Kind, encode
 from projections.tables import Batch, Folded, Operation, Table, TableError
 
-__all__ = ["TableWriter"]
+__all__ = ["BatchWriter", "TableWriter"]
 
 _Key: TypeAlias = tuple[Any, ...]
 _Upsert: TypeAlias = tuple[_Key, Mapping[str, Any]]
+
+
+class BatchWriter(Protocol):
+    """Where the changes of table handlers go."""
+
+    async def prepare(self, session: Session, *tables: Table) -> None:
+        """Check tables before the first change comes; raises TableError."""
+        ...
+
+    async def write(self, session: Session, batch: Batch) -> None:
+        """Write a batch in the session's transaction; raises TableError and journal.DatabaseError."""
+        ...
 
 
 class TableWriter:

@@ -10,6 +10,7 @@ of ranges and any interleaving of sources. Operations that can not promise this 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow
 from enum import Enum
 from operator import index, itemgetter
@@ -89,12 +90,14 @@ class Table:
         maximum: Columns that keep the largest value; None does not count. Texts compare by code point.
         per_source: The author's statement that all events which touch a key come from one source. Only then
             do ``set`` and ``delete`` have one result, because only a source's own events have an order.
+        source: The column of the key that holds the ``source_id``: implies ``per_source``, is checked, and lets a
+            range of slices be rebuilt by itself.
 
     Raises:
         ValueError: The declaration contradicts itself; the message names the value and what to do.
     """
 
-    __slots__ = ("_columns", "_key_of", "key", "operations", "per_source", "qualified_name")
+    __slots__ = ("_columns", "_key_of", "key", "operations", "per_source", "qualified_name", "source")
 
     key: tuple[str, ...]
     """The columns that identify a row."""
@@ -104,6 +107,8 @@ class Table:
     """Whether all events which touch a key come from one source."""
     qualified_name: tuple[str, ...]
     """``(table,)`` or ``(schema, table)``."""
+    source: str | None
+    """The column of the key that holds the source's id."""
 
     def __init__(
         self,
@@ -115,10 +120,14 @@ class Table:
         minimum: Iterable[str] = (),
         maximum: Iterable[str] = (),
         per_source: bool = False,
+        source: str | None = None,
     ) -> None:
         self.qualified_name = _qualified(name)
         self.key = _names(key)
-        self.per_source = per_source
+        self.source = source
+        self.per_source = per_source or source is not None
+        if source is not None and source not in self.key:
+            raise ValueError(f"table {self}: source={source!r} is no column of the key {self.key!r}")
         declared = zip(Operation, (set, increment, minimum, maximum), strict=True)
         self.operations = self._declare({operation: _names(columns) for operation, columns in declared})
         self._columns = frozenset((*self.key, *self.operations))
@@ -145,6 +154,12 @@ class Table:
                 )
             seen[column] = place
         return {column: Operation(place) for column, place in seen.items() if place != "key"}
+
+    def within(self, schema: str) -> Table:
+        """The same declaration for a table of the same name in another schema."""
+        other = copy(self)
+        other.qualified_name = (schema, self.qualified_name[-1])
+        return other
 
     def __str__(self) -> str:
         return ".".join(self.qualified_name)
@@ -240,6 +255,12 @@ class Batch:
         """The folded rows by their key, for each table."""
         return self._tables
 
+    def within(self, places: Mapping[Table, Table]) -> Batch:
+        """The same rows of some tables, to be written to others."""
+        other = Batch()
+        other._tables = {places[table]: rows for table, rows in self._tables.items() if table in places}
+        return other
+
     def add(self, source_id: str, change: Change) -> None:
         """
         Fold one change in, after those that came before.
@@ -305,6 +326,11 @@ def fold(changes: Iterable[tuple[str, Change]]) -> Batch:
 def _fold_row(before: Folded | None, source_id: str, change: Change) -> Folded:
     table, key, values = change
     if before is None:
+        if table.source is not None and key[table.key.index(table.source)] != source_id:
+            raise TableConflict(
+                f"table {table} is declared source={table.source!r}, but source {source_id!r} touched key {key!r}: "
+                f"put envelope.source_id into {table.source!r}, or declare per_source=True"
+            )
         deleted, old = False, None
     else:
         deleted, old, owner = before

@@ -13,6 +13,9 @@
 \ir tables/projection_ranges.sql
 \ir tables/source_offsets.sql
 \ir tables/parked_sources.sql
+\ir tables/rebuilds.sql
+\ir tables/rebuild_parts.sql
+\ir tables/rebuild_tables.sql
 \ir views/partitions.sql
 \ir functions/journal/slice_of_v1.sql
 \ir functions/journal/uuid7_v1.sql
@@ -34,9 +37,6 @@
 \ir functions/journal/notify_appended_v1.sql
 \ir functions/maintenance/missing_partitions_v1.sql
 \ir functions/maintenance/create_partition_v1.sql
-\ir functions/offsets/check_cut_v1.sql
-\ir functions/offsets/register_projection_v1.sql
-\ir functions/offsets/set_ranges_v1.sql
 \ir functions/maintenance/drop_partition_copies_v1.sql
 \ir functions/maintenance/partition_settings_v1.sql
 \ir functions/maintenance/partition_indexes_v1.sql
@@ -44,6 +44,9 @@
 \ir functions/maintenance/lock_partition_v1.sql
 \ir functions/maintenance/replace_partition_v1.sql
 \ir functions/maintenance/swap_partition_v1.sql
+\ir functions/offsets/check_cut_v1.sql
+\ir functions/offsets/register_projection_v1.sql
+\ir functions/offsets/set_ranges_v1.sql
 \ir functions/offsets/assign_ranges_v1.sql
 \ir functions/offsets/uneven_v1.sql
 \ir functions/offsets/heartbeat_v1.sql
@@ -58,6 +61,17 @@
 \ir functions/offsets/evict_offsets_v1.sql
 \ir functions/offsets/set_offset_v1.sql
 \ir functions/offsets/park_source_v1.sql
+\ir functions/rebuilds/table_shape_v1.sql
+\ir functions/rebuilds/index_shapes_v1.sql
+\ir functions/rebuilds/unfit_for_rename_v1.sql
+\ir functions/rebuilds/clone_table_v1.sql
+\ir functions/rebuilds/copy_foreign_keys_v1.sql
+\ir functions/rebuilds/begin_rebuild_v1.sql
+\ir functions/rebuilds/cancel_rebuild_v1.sql
+\ir functions/rebuilds/lock_rebuild_part_v1.sql
+\ir functions/rebuilds/replace_rows_v1.sql
+\ir functions/rebuilds/move_offsets_v1.sql
+\ir functions/rebuilds/swap_rebuild_v1.sql
 \ir functions/monitoring/slice_lag_v1.sql
 \ir versions.sql
 \ir privileges/public.sql

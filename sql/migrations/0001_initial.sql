@@ -56,6 +56,7 @@ CREATE TABLE projections.projections (
     name text NOT NULL UNIQUE,
     entity_type text NOT NULL,
     paused boolean NOT NULL DEFAULT FALSE,
+    version integer NOT NULL DEFAULT 1,
     evicted_before timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT name_has_1_to_255_characters CHECK (char_length(name) BETWEEN 1 AND 255)
@@ -111,4 +112,48 @@ CREATE TABLE projections.parked_sources (
     parked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     decision text NOT NULL DEFAULT 'waiting' CHECK (decision IN ('waiting', 'retry', 'drop')),
     PRIMARY KEY (projection_id, source_id)
+);
+
+CREATE TABLE projections.rebuilds (
+    rebuild_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    projection_id integer NOT NULL REFERENCES projections.projections ON DELETE CASCADE,
+    min_slice smallint NOT NULL,
+    max_slice smallint NOT NULL,
+    version integer NOT NULL,
+    fence timestamptz NOT NULL,
+    import_id bigint NOT NULL,
+    fingerprint text NOT NULL,
+    method text NOT NULL CHECK (method IN ('rename', 'replace')),
+    state text NOT NULL DEFAULT 'folding' CHECK (state IN ('folding', 'verified', 'swapped', 'cancelled', 'dropped')),
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    swapped_at timestamptz,
+    CONSTRAINT slices_in_order CHECK (0 <= min_slice AND min_slice <= max_slice AND max_slice <= 1023)
+);
+CREATE UNIQUE INDEX rebuilds_unfinished_idx
+ON projections.rebuilds (projection_id) WHERE state IN ('folding', 'verified');
+
+CREATE TABLE projections.rebuild_parts (
+    rebuild_id integer NOT NULL REFERENCES projections.rebuilds ON DELETE CASCADE,
+    min_slice smallint NOT NULL,
+    max_slice smallint NOT NULL,
+    source_id text COLLATE "C" NOT NULL DEFAULT '',
+    seq_nr bigint NOT NULL DEFAULT 0,
+    events bigint NOT NULL DEFAULT 0,
+    skipped bigint NOT NULL DEFAULT 0,
+    done boolean NOT NULL DEFAULT FALSE,
+    error text,
+    PRIMARY KEY (rebuild_id, min_slice)
+) WITH (fillfactor = 20);
+
+CREATE TABLE projections.rebuild_tables (
+    rebuild_id integer NOT NULL REFERENCES projections.rebuilds ON DELETE CASCADE,
+    place integer NOT NULL,
+    schema_name text NOT NULL,
+    table_name text NOT NULL,
+    table_oid oid NOT NULL,
+    shape text NOT NULL,
+    shared boolean NOT NULL,
+    combined boolean NOT NULL DEFAULT FALSE,
+    source_column text,
+    PRIMARY KEY (rebuild_id, place)
 );

@@ -9,7 +9,8 @@ BEGIN
     GRANT SELECT ON
         projections.schema_versions, projections.sources, projections.events, projections.events_default,
         projections.imports, projections.projections, projections.workers, projections.projection_ranges,
-        projections.source_offsets, projections.parked_sources, projections.partitions
+        projections.source_offsets, projections.parked_sources, projections.rebuilds, projections.rebuild_parts,
+        projections.rebuild_tables, projections.partitions
     TO projections_reader;
     GRANT EXECUTE ON FUNCTION
         projections.slice_of_v1,

@@ -9,13 +9,15 @@ BEGIN
     GRANT SELECT ON
         projections.schema_versions, projections.sources, projections.events, projections.events_default,
         projections.imports, projections.projections, projections.workers, projections.projection_ranges,
-        projections.source_offsets, projections.parked_sources, projections.partitions
+        projections.source_offsets, projections.parked_sources, projections.rebuilds, projections.rebuild_parts,
+        projections.rebuild_tables, projections.partitions
     TO projections_worker;
     GRANT INSERT, UPDATE ON
         projections.projections
     TO projections_worker;
     GRANT INSERT, UPDATE, DELETE ON
-        projections.workers, projections.projection_ranges, projections.source_offsets, projections.parked_sources
+        projections.workers, projections.projection_ranges, projections.source_offsets, projections.parked_sources,
+        projections.rebuilds, projections.rebuild_parts, projections.rebuild_tables
     TO projections_worker;
     -- Nothing is ever updated here: evicting offsets locks this table, and LOCK TABLE asks for UPDATE.
     GRANT UPDATE ON
@@ -51,7 +53,18 @@ BEGIN
         projections.save_offsets_v1,
         projections.evict_offsets_v1,
         projections.set_offset_v1,
-        projections.park_source_v1
+        projections.park_source_v1,
+        projections.table_shape_v1,
+        projections.index_shapes_v1,
+        projections.unfit_for_rename_v1,
+        projections.clone_table_v1,
+        projections.copy_foreign_keys_v1,
+        projections.begin_rebuild_v1,
+        projections.cancel_rebuild_v1,
+        projections.lock_rebuild_part_v1,
+        projections.replace_rows_v1,
+        projections.move_offsets_v1,
+        projections.swap_rebuild_v1
     TO projections_worker;
 END;
 $$;

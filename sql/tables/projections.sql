@@ -3,6 +3,8 @@ CREATE TABLE IF NOT EXISTS projections.projections (
     name text NOT NULL UNIQUE,
     entity_type text NOT NULL,
     paused boolean NOT NULL DEFAULT FALSE,
+    -- Which version of its code it runs: workers of another wait, until a rebuild by theirs is swapped in.
+    version integer NOT NULL DEFAULT 1,
     -- Offsets of sources whose last handled event is older than this may be gone: such an event counts as handled.
     evicted_before timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -84,9 +84,9 @@ def once(does: Does) -> Does:
 async def a_worker(database: Database, owner: str, lease: timedelta) -> None:
     """A worker of which nothing more is heard holds all ranges."""
     async with database.session() as session:
-        ids = [(await offsets.status(session, "p")).projection_id]
-        await offsets.take_over(session, owner, ids)
-        await offsets.heartbeat(session, offsets.Worker(owner, "elsewhere", 1), lease, ids)
+        versions = {(await offsets.status(session, "p")).projection_id: 1}
+        await offsets.take_over(session, owner, versions)
+        await offsets.heartbeat(session, offsets.Worker(owner, "elsewhere", 1), lease, versions)
 
 
 # The fence

@@ -213,7 +213,7 @@ async def test_take_over_leaves_the_other_projections_of_a_worker_alone(journal:
     async with running(journal, *both) as told:
         await told.first("started", 2)
         async with journal.session() as session:
-            await offsets.take_over(session, "another", [await id_of(journal)])
+            await offsets.take_over(session, "another", {await id_of(journal): 1})
 
         assert await fetchval(journal, f"SELECT owner IS NOT NULL FROM ({OF_Q}) AS q")
 

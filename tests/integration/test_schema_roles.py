@@ -67,7 +67,7 @@ class TestRoles:
         ((projection,),) = run(worker, "SELECT projections.register_projection_v1('delays', 'plane')")
         run(worker, "SELECT projections.set_ranges_v1(%s, '{0,512}')", projection)
         run(worker, "SELECT projections.assign_ranges_v1(%s, '{0}', '{me}')", projection)
-        beat = "SELECT epochs FROM projections.heartbeat_v1('me', 'host', 1, '10 s', ARRAY[%s], false)"
+        beat = "SELECT epochs FROM projections.heartbeat_v1('me', 'host', 1, '10 s', ARRAY[%s], '{1}', false)"
         (([_],),) = run(worker, beat, projection)
         run(worker, "SELECT projections.fail_range_v1(%s, 0, 2, 1, 'why', '1 s')", projection)
         ((epoch,),) = run(worker, "SELECT epoch FROM projections.claim_range_v1(%s, 0, 'me')", projection)
@@ -84,7 +84,7 @@ class TestRoles:
         run(worker, "SELECT projections.park_source_v1(%s, 'a', 97, 2, 'Landed', 'why', 1)", projection)
         run(worker, "SELECT projections.evict_offsets_v1(%s, '1 day', '')", projection)
         run(worker, "SELECT projections.release_range_v1(%s, 0, %s, now(), 0)", projection, epoch)
-        run(worker, "SELECT projections.take_over_v1('you', ARRAY[%s])", projection)
+        run(worker, "SELECT projections.take_over_v1('you', ARRAY[%s], '{1}')", projection)
         run(worker, "SELECT projections.leave_v1('me')")
         run(worker, "SELECT projections.set_offset_v1(%s, now())", projection)
 

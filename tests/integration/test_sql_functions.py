@@ -60,7 +60,7 @@ CALLS = {
     "assign_ranges_v1": "SELECT projections.assign_ranges_v1(1, '{0}', '{worker}')",
     "check_cut_v1": "SELECT projections.check_cut_v1('{0,512}')",
     "uneven_v1": "SELECT projections.uneven_v1('{1}')",
-    "heartbeat_v1": "SELECT projections.heartbeat_v1('worker', 'host', 1, '10 s', '{1}', false)",
+    "heartbeat_v1": "SELECT projections.heartbeat_v1('worker', 'host', 1, '10 s', '{1}', '{1}', false)",
     "claim_range_v1": "SELECT projections.claim_range_v1(1, 0, 'worker')",
     "fail_range_v1": "SELECT projections.fail_range_v1(1, 0, 1, 1, 'why', '1 s')",
     "save_offsets_v1": "SELECT projections.save_offsets_v1(1, 0, "
@@ -69,10 +69,24 @@ CALLS = {
     "save_horizons_v1": "SELECT projections.save_horizons_v1(1, '{0}', '{1}', ARRAY[now()], '{0}')",
     "read_offsets_v1": "SELECT projections.read_offsets_v1(1, '{a}')",
     "park_source_v1": "SELECT projections.park_source_v1(1, 'a', 97, 2, 'Landed', 'why', 1)",
+    "table_shape_v1": "SELECT projections.table_shape_v1('rebuilt.delays')",
+    "index_shapes_v1": "SELECT projections.index_shapes_v1('rebuilt.delays')",
+    "unfit_for_rename_v1": "SELECT projections.unfit_for_rename_v1('rebuilt.delays')",
+    "begin_rebuild_v1": "SELECT projections.begin_rebuild_v1(1, 0, 1023, 1, now(), 0, 'code', 'rename', "
+    "'{0}', '{1023}', ARRAY['rebuilt.delays'::regclass::oid], '{true}', '{carrier}', '{NULL}')",
+    "lock_rebuild_part_v1": "SELECT projections.lock_rebuild_part_v1(1, 0)",
+    "clone_table_v1": "SELECT projections.clone_table_v1('rebuilt.carriers', 'projections_rebuild_1')",
+    "copy_foreign_keys_v1": "SELECT projections.copy_foreign_keys_v1("
+    "'rebuilt.delays', 'projections_rebuild_1.delays')",
+    "cancel_rebuild_v1": "SELECT projections.cancel_rebuild_v1(1)",
+    "swap_rebuild_v1": "SELECT projections.swap_rebuild_v1(2)",
+    "replace_rows_v1": "SELECT projections.replace_rows_v1(b, 'rebuilt.delays', NULL) "
+    "FROM projections.rebuilds AS b WHERE b.rebuild_id = 3",
+    "move_offsets_v1": "SELECT projections.move_offsets_v1(b) FROM projections.rebuilds AS b WHERE b.rebuild_id = 3",
     "slice_lag_v1": "SELECT projections.slice_lag_v1(1)",
     "evict_offsets_v1": "SELECT projections.evict_offsets_v1(1, '1 day', '')",
     "release_range_v1": "SELECT projections.release_range_v1(1, 0, 2, now(), 0)",
-    "take_over_v1": "SELECT projections.take_over_v1('worker', '{1}')",
+    "take_over_v1": "SELECT projections.take_over_v1('worker', '{1}', '{1}')",
     "leave_v1": "SELECT projections.leave_v1('worker')",
     "set_offset_v1": "SELECT projections.set_offset_v1(1, now())",
 }
@@ -82,6 +96,23 @@ CREATE TEMPORARY TABLE projections_import (
     source_id text, entity_type text, event_type text, payload text, metadata text, tags text,
     version smallint, seq_nr bigint, db_timestamp timestamptz, event_id uuid
 )
+"""
+
+# A read model, and two rebuilds of another projection: one that is verified, and what the last steps of one work on.
+REBUILT = """
+CREATE SCHEMA rebuilt;
+CREATE TABLE rebuilt.carriers (carrier text PRIMARY KEY);
+CREATE TABLE rebuilt.delays (carrier text PRIMARY KEY REFERENCES rebuilt.carriers, n bigint NOT NULL DEFAULT 0);
+"""
+VERIFIED = """
+SELECT projections.register_projection_v1('other', 'plane'), projections.register_projection_v1('third', 'plane');
+SELECT projections.begin_rebuild_v1(n, 0, 1023, 1, now(), 0, 'code', m, '{0}', '{1023}',
+    ARRAY['rebuilt.delays'::regclass::oid], '{false}', '{NULL}', '{NULL}')
+FROM (VALUES (2, 'rename'), (3, 'replace')) AS v (n, m);
+CREATE TABLE projections_rebuild_2._last (source_id text, slice smallint, seq_nr bigint, db_timestamp timestamptz);
+CREATE TABLE projections_rebuild_3._last (LIKE projections_rebuild_2._last);
+CREATE SCHEMA projections_old_3;
+UPDATE projections.rebuilds SET state = 'verified' WHERE rebuild_id IN (2, 3);
 """
 
 
@@ -132,12 +163,19 @@ def test_every_function_runs_without_a_search_path(connection: psycopg.Connectio
         "('old', 'plane', 'Landed', '{}', NULL, '{x}', 1, 1, '2020-01-01Z', NULL)"
     )
 
+    connection.execute(REBUILT)
+
     for name, call in CALLS.items():
+        if name == "swap_rebuild_v1":
+            connection.execute(VERIFIED)
         assert connection.execute(call.encode()).description is not None, name
 
 
 def test_bodies_name_tables_with_their_schema() -> None:
-    tables = "sources|events|imports|projections|projection_ranges|workers|source_offsets|parked_sources|partitions"
+    tables = (
+        "rebuild_parts|rebuild_tables|rebuilds|sources|events|imports|projections|projection_ranges|workers|"
+        "source_offsets|parked_sources|partitions"
+    )
     unqualified = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+(?:{tables})\b(?!\.)")
 
     assert {name for name, text in FILES.items() if unqualified.search(text)} == set()

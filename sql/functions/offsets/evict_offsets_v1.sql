@@ -1,7 +1,7 @@
 -- Deletes offsets that no reader can need any more, one page of sources; returns the last source of the page, or NULL
 -- at the end. The bound is the oldest horizon of all ranges, less the retention: every event before it was
 -- handled, also after ranges are merged. An import that a range has not read yet holds it back like a horizon.
--- Parked sources stay.
+-- Parked sources stay, and all while a rebuild is unfinished.
 CREATE OR REPLACE FUNCTION projections.evict_offsets_v1(
     p_projection_id integer, p_retention interval, p_after_source_id text, p_limit integer DEFAULT 10000
 )
@@ -33,6 +33,11 @@ BEGIN
         ) - p_retention
     )
     WHERE p.projection_id = p_projection_id
+    -- Where a rebuild is swapped in, events from its fence on are handled again: until then nothing leaves.
+    AND NOT EXISTS (
+        SELECT FROM projections.rebuilds AS b
+        WHERE b.projection_id = p.projection_id AND b.state IN ('folding', 'verified')
+    )
     RETURNING p.evicted_before INTO _bound;
 
     SELECT max(page.source_id) INTO _last FROM (

@@ -4,10 +4,13 @@
 -- A range is free when it has no owner, or one whose lease has ended. A new epoch makes everything that an earlier owner
 -- still tries to commit fail. A row that a transaction holds locked is left for the next heartbeat.
 CREATE OR REPLACE FUNCTION projections.heartbeat_v1(
-    p_owner text, p_host text, p_pid integer, p_lease interval, p_projection_ids integer[], p_leaving boolean
+    p_owner text, p_host text, p_pid integer, p_lease interval, p_projection_ids integer[], p_versions integer[],
+    p_leaving boolean
 )
 RETURNS TABLE (
     projection_id integer,
+    -- Which version of its code it runs; a worker of another is given no range.
+    version integer,
     paused boolean,
     -- Whether somebody has decided about a parked source.
     decided boolean,
@@ -33,9 +36,14 @@ AS $$
 DECLARE
     _now CONSTANT timestamptz := clock_timestamp();
     _claimed jsonb;
+    -- Those of which this worker has the code.
+    _ids CONSTANT integer[] := ARRAY(
+        SELECT p.projection_id FROM projections.projections AS p
+        INNER JOIN unnest(p_projection_ids, p_versions) AS v (id, version) ON p.projection_id = v.id AND p.version = v.version
+    );
 BEGIN
     INSERT INTO projections.workers AS w (owner, host, pid, projection_ids, lease_until, leaving)
-    VALUES (p_owner, p_host, p_pid, p_projection_ids, _now + p_lease, p_leaving)
+    VALUES (p_owner, p_host, p_pid, _ids, _now + p_lease, p_leaving)
     ON CONFLICT (owner) DO UPDATE
     SET lease_until = excluded.lease_until, leaving = excluded.leaving, projection_ids = excluded.projection_ids;
 
@@ -43,7 +51,7 @@ BEGIN
         SELECT r.projection_id, r.min_slice, r.owner
         FROM projections.projection_ranges AS r
         WHERE NOT p_leaving
-        AND r.projection_id = ANY(p_projection_ids)
+        AND r.projection_id = ANY(_ids)
         AND r.assigned_to = p_owner
         AND r.owner IS DISTINCT FROM p_owner
         AND NOT EXISTS (SELECT FROM projections.workers AS w WHERE w.owner = r.owner AND w.lease_until > _now)
@@ -59,7 +67,7 @@ BEGIN
 
     RETURN QUERY
     SELECT
-        p.projection_id, p.paused,
+        p.projection_id, p.version, p.paused,
         EXISTS (
             SELECT FROM projections.parked_sources AS k
             WHERE k.projection_id = p.projection_id AND k.decision <> 'waiting'
@@ -69,7 +77,9 @@ BEGIN
     FROM projections.projections AS p
     CROSS JOIN LATERAL (
         SELECT
-            count(*) FILTER (WHERE r.assigned_to = p_owner AND r.owner IS DISTINCT FROM p_owner) AS awaited,
+            count(*) FILTER (
+                WHERE r.assigned_to = p_owner AND r.owner IS DISTINCT FROM p_owner AND p.projection_id = ANY(_ids)
+            ) AS awaited,
             min(r.horizon) FILTER (WHERE r.owner IS DISTINCT FROM p_owner) AS others_horizon,
             array_agg(r.min_slice) FILTER (WHERE r.owner = p_owner) AS min_slices,
             array_agg(r.max_slice) FILTER (WHERE r.owner = p_owner) AS max_slices,
@@ -81,7 +91,7 @@ BEGIN
             AS taken_from
         FROM projections.projection_ranges AS r WHERE r.projection_id = p.projection_id
     ) AS r
-    LEFT JOIN projections.uneven_v1(p_projection_ids) AS e ON p.projection_id = e.projection_id
+    LEFT JOIN projections.uneven_v1(_ids) AS e ON p.projection_id = e.projection_id
     WHERE p.projection_id = ANY(p_projection_ids);
 END;
 $$;

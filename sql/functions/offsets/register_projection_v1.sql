@@ -1,7 +1,7 @@
 -- Makes a projection known, its slices cut into ranges that start at the given slices; a known one is returned as it is.
 -- Raises PJ020 when the name is taken by a projection of another entity type.
 CREATE OR REPLACE FUNCTION projections.register_projection_v1(
-    p_name text, p_entity_type text, p_min_slices integer[] DEFAULT '{0}'
+    p_name text, p_entity_type text, p_min_slices integer[] DEFAULT '{0}', p_version integer DEFAULT 1
 )
 RETURNS integer
 LANGUAGE plpgsql
@@ -11,7 +11,7 @@ DECLARE
     _known record;
 BEGIN
     PERFORM projections.check_cut_v1(p_min_slices);
-    INSERT INTO projections.projections (name, entity_type) VALUES (p_name, p_entity_type)
+    INSERT INTO projections.projections (name, entity_type, version) VALUES (p_name, p_entity_type, p_version)
     ON CONFLICT (name) DO NOTHING;
     SELECT p.projection_id, p.entity_type INTO _known
     FROM projections.projections AS p WHERE p.name = p_name FOR NO KEY UPDATE;

@@ -1,0 +1,36 @@
+"""
+Errors of rebuilds.
+
+    ProjectionsError
+    └── RebuildError
+        ├── NotRebuildable      a projection can not be run as a batch; the message says why
+        ├── RebuildUnderWay     another rebuild of the projection runs, or is unfinished
+        ├── RebuildFailed       an event can not be handled, a task broke, or the result is not what the journal says
+        └── SwapRefused         the read model was changed meanwhile, or is in use: it stays as it is
+"""
+
+from __future__ import annotations
+
+from journal import ProjectionsError
+
+__all__ = ["NotRebuildable", "RebuildError", "RebuildFailed", "RebuildUnderWay", "SwapRefused"]
+
+
+class RebuildError(ProjectionsError):
+    """A rebuild did not come to its end; what serves is untouched."""
+
+
+class NotRebuildable(RebuildError):
+    """The projection, as it is defined, can not be run as a batch."""
+
+
+class RebuildUnderWay(RebuildError):
+    """Another rebuild of this projection runs, or was begun with other settings and is unfinished."""
+
+
+class RebuildFailed(RebuildError):
+    """The new read model could not be built, or is not what the journal says."""
+
+
+class SwapRefused(RebuildError):
+    """The new read model can not take its place."""

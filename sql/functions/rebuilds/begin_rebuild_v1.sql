@@ -1,0 +1,76 @@
+-- Begins a rebuild: remembers its cut, and makes the empty tables that it fills. Raises PJ040 when one is unfinished,
+-- PJ041 when offsets newer than the cut were deleted meanwhile: take the cut anew.
+CREATE OR REPLACE FUNCTION projections.begin_rebuild_v1(
+    p_projection_id integer,
+    p_min_slice integer,
+    p_max_slice integer,
+    p_version integer,
+    p_fence timestamptz,
+    p_import_id bigint,
+    p_fingerprint text,
+    p_method text,
+    p_part_min_slices integer[],
+    p_part_max_slices integer[],
+    -- For each table: which, whether sources share its rows, the columns that are staged, the column of the source's id.
+    p_tables oid[],
+    p_shared boolean[],
+    p_columns text[],
+    p_source_columns text[]
+)
+RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _id integer;
+    _schema text;
+    _table record;
+    _evicted_before timestamptz;
+BEGIN
+    -- Evicting offsets has this lock, too, and leaves those that an unfinished rebuild needs.
+    SELECT p.evicted_before INTO _evicted_before
+    FROM projections.projections AS p WHERE p.projection_id = p_projection_id FOR NO KEY UPDATE;
+    IF _evicted_before > p_fence THEN
+        RAISE EXCEPTION 'offsets up to % are gone, which is after the fence %', _evicted_before, p_fence USING ERRCODE = 'PJ041';
+    END IF;
+    INSERT INTO projections.rebuilds AS b (
+        projection_id, min_slice, max_slice, version, fence, import_id, fingerprint, method
+    )
+    VALUES (p_projection_id, p_min_slice, p_max_slice, p_version, p_fence, p_import_id, p_fingerprint, p_method)
+    ON CONFLICT (projection_id) WHERE state IN ('folding', 'verified') DO NOTHING
+    RETURNING b.rebuild_id INTO _id;
+    IF _id IS NULL THEN
+        RAISE EXCEPTION 'a rebuild of this projection is unfinished' USING ERRCODE = 'PJ040';
+    END IF;
+    _schema := 'projections_rebuild_' || _id;
+    EXECUTE format('CREATE SCHEMA %I', _schema);
+    EXECUTE format(
+        'CREATE TABLE %I._offsets (source_id text COLLATE "C", slice smallint, seq_nr bigint, db_timestamp timestamptz, events bigint)',
+        _schema
+    );
+    INSERT INTO projections.rebuild_parts (rebuild_id, min_slice, max_slice)
+    SELECT _id, r.min_slice, r.max_slice FROM unnest(p_part_min_slices, p_part_max_slices) AS r (min_slice, max_slice);
+    FOR _table IN
+        SELECT t.*, c.relname, n.nspname
+        FROM unnest(p_tables, p_shared, p_columns, p_source_columns) WITH ORDINALITY
+        AS t (id, shared, columns, source_column, place)
+        INNER JOIN pg_class AS c ON t.id = c.oid
+        INNER JOIN pg_namespace AS n ON c.relnamespace = n.oid
+    LOOP
+        INSERT INTO projections.rebuild_tables (
+            rebuild_id, place, schema_name, table_name, table_oid, shape, shared, source_column
+        ) VALUES (
+            _id, _table.place, _table.nspname, _table.relname, _table.id, projections.table_shape_v1(_table.id::regclass),
+            _table.shared, _table.source_column
+        );
+        PERFORM projections.clone_table_v1(_table.id::regclass, _schema);
+        IF _table.shared THEN
+            EXECUTE format(
+                'CREATE TABLE %I.%I AS SELECT %s FROM %s WITH NO DATA', _schema, '_staged_' || _table.place, _table.columns,
+                _table.id::regclass
+            );
+        END IF;
+    END LOOP;
+    RETURN _id;
+END;
+$$;

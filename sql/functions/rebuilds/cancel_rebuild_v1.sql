@@ -1,0 +1,14 @@
+-- Ends an unfinished rebuild and drops what it has made; what its tasks still write fails.
+CREATE OR REPLACE FUNCTION projections.cancel_rebuild_v1(p_rebuild_id integer)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    UPDATE projections.rebuilds AS b SET state = 'cancelled'
+    WHERE b.rebuild_id = p_rebuild_id AND b.state IN ('folding', 'verified');
+    IF FOUND THEN
+        EXECUTE format('DROP SCHEMA IF EXISTS %I CASCADE', 'projections_rebuild_' || p_rebuild_id);
+    END IF;
+END;
+$$;

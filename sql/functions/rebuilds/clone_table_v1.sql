@@ -1,0 +1,51 @@
+-- Makes an empty table like another in another schema: columns, defaults, constraints, indexes with their names, storage
+-- settings, owner and grants. Foreign keys are for the end, when it is full (copy_foreign_keys_v1).
+CREATE OR REPLACE FUNCTION projections.clone_table_v1(p_table regclass, p_schema text)
+RETURNS regclass
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _class pg_class;
+    _clone regclass;
+    _statement text;
+BEGIN
+    SELECT c.* INTO _class FROM pg_class AS c WHERE c.oid = p_table;
+    EXECUTE format('CREATE TABLE %I.%I (LIKE %s INCLUDING ALL)', p_schema, _class.relname, p_table);
+    _clone := format('%I.%I', p_schema, _class.relname)::regclass;
+
+    FOR _statement IN
+        SELECT format('ALTER TABLE %s SET (%I = %L)', _clone, split_part(o.option, '=', 1), split_part(o.option, '=', 2))
+        FROM unnest(_class.reloptions) AS o (option)
+        UNION ALL
+        SELECT format('COMMENT ON TABLE %s IS %L', _clone, obj_description(p_table, 'pg_class'))
+        WHERE obj_description(p_table, 'pg_class') IS NOT NULL
+        UNION ALL
+        -- Equal indexes are paired in the order of their names; the database has given the clone's names of its own.
+        SELECT format('ALTER INDEX %I.%I RENAME TO %I', p_schema, c.name, t.name)
+        FROM projections.index_shapes_v1(p_table) AS t
+        INNER JOIN projections.index_shapes_v1(_clone) AS c ON t.shape = c.shape AND t.place = c.place
+        WHERE t.name <> c.name
+        UNION ALL
+        SELECT format(
+            'GRANT %s ON %s TO %s%s', g.privilege_type, _clone,
+            CASE WHEN g.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.grantee)) END,
+            CASE WHEN g.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
+        )
+        FROM aclexplode(_class.relacl) AS g WHERE g.grantee <> _class.relowner
+        UNION ALL
+        SELECT format(
+            'GRANT %s (%I) ON %s TO %s%s', g.privilege_type, a.attname, _clone,
+            CASE WHEN g.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.grantee)) END,
+            CASE WHEN g.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
+        )
+        FROM pg_attribute AS a CROSS JOIN LATERAL aclexplode(a.attacl) AS g WHERE a.attrelid = p_table AND NOT a.attisdropped
+    LOOP
+        EXECUTE _statement;
+    END LOOP;
+    IF pg_get_userbyid(_class.relowner) <> current_user THEN
+        EXECUTE format('ALTER TABLE %s OWNER TO %I', _clone, pg_get_userbyid(_class.relowner));
+    END IF;
+    RETURN _clone;
+END;
+$$;

@@ -1,0 +1,19 @@
+-- Gives a full clone the foreign keys of its table, which checks every row; those that it has are left.
+CREATE OR REPLACE FUNCTION projections.copy_foreign_keys_v1(p_table regclass, p_clone regclass)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _statement text;
+BEGIN
+    FOR _statement IN
+        SELECT format('ALTER TABLE %s ADD CONSTRAINT %I %s', p_clone, c.conname, pg_get_constraintdef(c.oid))
+        FROM pg_constraint AS c
+        WHERE c.contype = 'f' AND c.conrelid = p_table AND c.confrelid <> p_table
+        AND NOT EXISTS (SELECT FROM pg_constraint AS k WHERE k.conrelid = p_clone AND k.conname = c.conname)
+    LOOP
+        EXECUTE _statement;
+    END LOOP;
+END;
+$$;

@@ -1,0 +1,52 @@
+-- Puts a verified rebuild in the place of what served until now, in one transaction: the tables or their rows, the offsets
+-- of the sources, and the ranges, whose owners begin anew at the fence. What served is kept in projections_old_<id>.
+--
+-- Raises PJ042 when a table was changed since the rebuild began, PJ043 when the rebuild is not ready or offsets were set.
+-- It waits for whoever uses the tables, and others wait behind it: set lock_timeout, and try again when it runs out.
+CREATE OR REPLACE FUNCTION projections.swap_rebuild_v1(p_rebuild_id integer)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _new CONSTANT text := 'projections_rebuild_' || p_rebuild_id;
+    _old CONSTANT text := 'projections_old_' || p_rebuild_id;
+    _rebuild projections.rebuilds;
+    _table record;
+BEGIN
+    SELECT b.* INTO _rebuild FROM projections.rebuilds AS b WHERE b.rebuild_id = p_rebuild_id FOR UPDATE;
+    IF _rebuild.state IS DISTINCT FROM 'verified' THEN
+        RAISE EXCEPTION 'rebuild % is %, not verified', p_rebuild_id, coalesce(_rebuild.state, 'unknown') USING ERRCODE = 'PJ043';
+    END IF;
+    -- A live batch has its tables before it asks for the row of its range: the same order here, or both would wait.
+    FOR _table IN SELECT * FROM projections.rebuild_tables AS t WHERE t.rebuild_id = p_rebuild_id ORDER BY t.place LOOP
+        EXECUTE format(
+            'LOCK TABLE %I.%I IN %s MODE', _table.schema_name, _table.table_name,
+            CASE _rebuild.method WHEN 'rename' THEN 'ACCESS EXCLUSIVE' ELSE 'SHARE ROW EXCLUSIVE' END
+        );
+        IF to_regclass(format('%I.%I', _table.schema_name, _table.table_name)) IS DISTINCT FROM _table.table_oid::regclass
+            OR projections.table_shape_v1(_table.table_oid::regclass) <> _table.shape THEN
+            RAISE EXCEPTION 'table %.% was changed since the rebuild began', _table.schema_name, _table.table_name
+            USING ERRCODE = 'PJ042', HINT = 'Rebuild anew: the new table is like the old one was.';
+        END IF;
+    END LOOP;
+    PERFORM FROM projections.projections AS p
+    WHERE p.projection_id = _rebuild.projection_id AND p.evicted_before <= _rebuild.fence FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the offset of the projection was set to a time after the fence %', _rebuild.fence USING ERRCODE = 'PJ043';
+    END IF;
+
+    EXECUTE format('CREATE SCHEMA %I', _old);
+    FOR _table IN SELECT * FROM projections.rebuild_tables AS t WHERE t.rebuild_id = p_rebuild_id ORDER BY t.place LOOP
+        IF _rebuild.method = 'rename' THEN
+            EXECUTE format('ALTER TABLE %I.%I SET SCHEMA %I', _table.schema_name, _table.table_name, _old);
+            EXECUTE format('ALTER TABLE %I.%I SET SCHEMA %I', _new, _table.table_name, _table.schema_name);
+        ELSE
+            PERFORM projections.replace_rows_v1(_rebuild, _table.table_oid::regclass, _table.source_column);
+        END IF;
+    END LOOP;
+    PERFORM projections.move_offsets_v1(_rebuild);
+    EXECUTE format('DROP SCHEMA %I CASCADE', _new);
+    UPDATE projections.rebuilds AS b SET state = 'swapped', swapped_at = clock_timestamp() WHERE b.rebuild_id = p_rebuild_id;
+END;
+$$;

@@ -1,0 +1,22 @@
+-- Batch projections: each builds a range of a read model anew, beside the one that serves, and then takes its place.
+CREATE TABLE IF NOT EXISTS projections.rebuilds (
+    rebuild_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    projection_id integer NOT NULL REFERENCES projections.projections ON DELETE CASCADE,
+    min_slice smallint NOT NULL,
+    max_slice smallint NOT NULL,
+    -- The version of the projection that builds it.
+    version integer NOT NULL,
+    -- The cut: events up to this time, of imports up to this one. Live workers go on from here.
+    fence timestamptz NOT NULL,
+    import_id bigint NOT NULL,
+    -- Tells the code that folds: what another code has begun can not be gone on with.
+    fingerprint text NOT NULL,
+    -- rename: the new tables take the place of the old; replace: the rows do.
+    method text NOT NULL CHECK (method IN ('rename', 'replace')),
+    state text NOT NULL DEFAULT 'folding' CHECK (state IN ('folding', 'verified', 'swapped', 'cancelled', 'dropped')),
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    swapped_at timestamptz,
+    CONSTRAINT slices_in_order CHECK (0 <= min_slice AND min_slice <= max_slice AND max_slice <= 1023)
+);
+CREATE UNIQUE INDEX IF NOT EXISTS rebuilds_unfinished_idx
+ON projections.rebuilds (projection_id) WHERE state IN ('folding', 'verified');
