@@ -26,30 +26,25 @@ from spark_projections.session import spark_running
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["TIME", "archive", "checked_dsn", "context_of", "counting", "engine_options"]
+__all__ = ["archive", "checked_dsn", "context_of", "counting", "engine_options"]
 
 Counted = Callable[[int, int], None]
 _PARTS = 20
 """A line of text for so many parts of the whole, where there is no terminal."""
 
 
-class _Time(click.ParamType[datetime]):
-    """A time with its zone."""
+def _time(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
+    """Read an ISO time with its zone."""
+    if value is None:
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no time: write it as 2026-01-31T12:00:00Z") from None
+    if time.utcoffset() is None:
+        raise click.BadParameter(f"{value!r} has no time zone: write it as 2026-01-31T12:00:00Z")
+    return time
 
-    name = "time"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Read an ISO time."""
-        try:
-            time = datetime.fromisoformat(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is no time: write it as 2026-01-31T12:00:00Z", param, ctx)
-        if time.utcoffset() is None:
-            self.fail(f"{value!r} has no time zone: write it as 2026-01-31T12:00:00Z", param, ctx)
-        return time
-
-
-TIME = _Time()
 
 _DIRECTORY = click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 _types_option = click.option(
@@ -144,7 +139,7 @@ def archive() -> None:
 @archive.command()
 @_DIRECTORY
 @_types_option
-@click.option("--before", type=TIME, metavar="TIME", help="Only partitions that end by this time.")
+@click.option("--before", callback=_time, metavar="TIME", help="Only partitions that end by this time.")
 @engine_options
 @dsn_option
 @json_option
@@ -267,8 +262,12 @@ def _summary(found: Checked, *, against_journal: bool) -> str:
 @archive.command()
 @_DIRECTORY
 @_types_option
-@click.option("--from", "since", type=TIME, metavar="TIME", help="Only partitions that end after this time.")
-@click.option("--to", "until", type=TIME, metavar="TIME", help="Only partitions that begin before this time.")
+@click.option(
+    "--from", "since", callback=_time, metavar="TIME", help="Only partitions that end after this time."
+)
+@click.option(
+    "--to", "until", callback=_time, metavar="TIME", help="Only partitions that begin before this time."
+)
 @dsn_option
 @json_option
 def restore(

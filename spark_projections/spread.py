@@ -22,7 +22,7 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 _RAISED = re.compile(
-    r"^(?:\w+\.)*\w*(?:Error|Unavailable|Event|Conflict|Failed|Privilege)\w*: (.+)$", re.MULTILINE
+    r"^(?:\w+\.)*\w*(?:Error|Unavailable|Event|Conflict|Failed|Privilege|BadRow)\w*: (.+)$", re.MULTILINE
 )
 
 

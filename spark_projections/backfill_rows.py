@@ -1,0 +1,314 @@
+"""Rows of files as events of the past, checked one by one; an error names the file, the row and what to do."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic_core import to_json
+
+from journal import HistoricEvent, InvalidEvent, RawJson, slice_of
+from journal.errors import ProjectionsError
+from journal.payload import MAX_PAYLOAD_BYTES
+from journal.writer import event_row
+
+__all__ = ["FIELDS", "BadRow", "FilePart", "Format", "HistoricRow", "Mapped", "file_parts", "read_rows"]
+
+Format: TypeAlias = Literal["parquet", "csv", "json"]
+
+REQUIRED = ("source_id", "event_type", "payload", "db_timestamp")
+FIELDS = (*REQUIRED, "seq_nr", "version", "metadata", "tags", "event_id", "entity_type")
+"""What a column may be; ``entity_type`` is only compared."""
+
+_BATCH = 4096
+_Raw: TypeAlias = "tuple[int, Mapping[str, Any]]"
+
+
+class BadRow(ProjectionsError):
+    """A row of a file that is no event, or a file that can not be read."""
+
+
+class HistoricRow(NamedTuple):
+    """An event of a file. A tuple of plain values: it is shuffled and spilled to disk by the million."""
+
+    source_id: str
+    seq_nr: int | None
+    db_timestamp: datetime
+    event_type: str
+    version: int
+    payload: str
+    metadata: str | None
+    tags: tuple[str, ...]
+    event_id: UUID | None
+    file: str
+    row: int
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for people."""
+        return f"{self.file}, row {self.row}"
+
+    def key(self) -> tuple[int, str, int, datetime]:
+        """Its place in the order in which rows are imported."""
+        return slice_of(self.source_id), self.source_id, self.seq_nr or 0, self.db_timestamp
+
+
+class FilePart(NamedTuple):
+    """What one task reads: a file, or a row group of a Parquet file."""
+
+    path: str
+    row_group: int | None = None
+    first_row: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """
+    How rows become events.
+
+    Args:
+        entity_type: Of all of them.
+        format: Of the files: ``json`` has one object on each line.
+        columns: Columns by the fields of an event that they are; others are taken under the field's own name.
+    """
+
+    entity_type: str
+    format: Format
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def column(self, name: str) -> str:
+        """The column of a field."""
+        return self.columns.get(name, name)
+
+
+def file_parts(path: Path, mapped: Mapped) -> list[FilePart]:
+    """
+    Cut a file into what tasks can read side by side; looks at its columns where it tells them.
+
+    Raises:
+        BadRow: It can not be read, or lacks a column.
+    """
+    with _readable(str(path)):
+        if mapped.format != "parquet":
+            with path.open("rb"):
+                return [FilePart(str(path))]
+        with pq.ParquetFile(path) as file:
+            _check_columns(str(path), mapped, file.schema_arrow.names)
+            _check_zone(str(path), mapped, file.schema_arrow)
+            parts, row = [], 1
+            for group in range(file.num_row_groups):
+                parts.append(FilePart(str(path), group, row))
+                row += file.metadata.row_group(group).num_rows
+            return parts
+
+
+def _check_columns(path: str, mapped: Mapped, names: list[str]) -> None:
+    missing = [name for name in REQUIRED if mapped.column(name) not in names]
+    missing += [name for name in mapped.columns if mapped.column(name) not in names]
+    if missing:
+        raise BadRow(
+            f"{path}: no column {mapped.column(missing[0])!r} for {missing[0]}: say which it is with "
+            f"--map COLUMN={missing[0]}; the file has {', '.join(names)[:300]}"
+        )
+
+
+def _check_zone(path: str, mapped: Mapped, schema: pa.Schema) -> None:
+    kind = schema.field(mapped.column("db_timestamp")).type
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        raise BadRow(
+            f"{path}: column {mapped.column('db_timestamp')!r} has naive timestamps: write it with a time zone, "
+            "such as timestamp[us, UTC]"
+        )
+
+
+def read_rows(part: FilePart, mapped: Mapped) -> Iterator[HistoricRow]:
+    """
+    Read and check the rows of a part.
+
+    Raises:
+        BadRow: The file can not be read, or a row is no event.
+    """
+    with _readable(part.path):
+        for number, values in _raw_rows(part, mapped):
+            try:
+                yield _row(part.path, number, values, mapped)
+            except (ValueError, TypeError, InvalidEvent) as error:
+                source = values.get(mapped.column("source_id"))
+                named = f" (source {source!r:.80})" if source else ""
+                raise BadRow(f"{part.path}, row {number}{named}: {error}") from error
+
+
+class _readable:  # noqa: N801 - used as a function
+    """Raises what libraries raise for a file that can not be read as BadRow."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Begin to translate."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError | csv.Error):
+            raise BadRow(f"{self._path} can not be read: {error}") from error
+
+
+def _raw_rows(part: FilePart, mapped: Mapped) -> Iterator[_Raw]:
+    match mapped.format:
+        case "parquet":
+            return _parquet(part, mapped)
+        case "csv":
+            return _csv(part, mapped)
+        case "json":
+            return _json(part)
+
+
+def _parquet(part: FilePart, mapped: Mapped) -> Iterator[_Raw]:
+    with pq.ParquetFile(part.path) as file:
+        wanted = [mapped.column(name) for name in FIELDS if mapped.column(name) in file.schema_arrow.names]
+        groups = None if part.row_group is None else [part.row_group]
+        number = part.first_row
+        for batch in file.iter_batches(_BATCH, row_groups=groups, columns=wanted):
+            for values in batch.to_pylist():
+                yield number, values
+                number += 1
+
+
+def _csv(part: FilePart, mapped: Mapped) -> Iterator[_Raw]:
+    csv.field_size_limit(2 * MAX_PAYLOAD_BYTES)  # a quote in JSON is two in CSV
+    with Path(part.path).open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.DictReader(file, strict=True)
+        _check_columns(part.path, mapped, list(rows.fieldnames or ()))
+        for number, values in enumerate(rows, part.first_row):
+            if None in values or None in values.values():
+                raise BadRow(f"{part.path}, row {number}: it has not as many fields as the header")
+            yield number, {name: value or None for name, value in values.items()}
+
+
+def _json(part: FilePart) -> Iterator[_Raw]:
+    with Path(part.path).open(encoding="utf-8") as file:
+        for number, line in enumerate(file, part.first_row):
+            if not line.strip():
+                continue
+            try:
+                values = json.loads(line)
+            except ValueError as error:
+                raise BadRow(
+                    f"{part.path}, row {number}: {error}: every line must be one JSON object"
+                ) from None
+            if not isinstance(values, dict):
+                raise BadRow(
+                    f"{part.path}, row {number}: it is no JSON object: every line must be one, not part of a list"
+                )
+            yield number, values
+
+
+def _row(path: str, number: int, values: Mapping[str, Any], mapped: Mapped) -> HistoricRow:
+    found = {name: values.get(mapped.column(name)) for name in FIELDS}
+    for name in REQUIRED:
+        if found[name] is None:
+            column = mapped.column(name)
+            raise ValueError(f"no {name}: column {column!r} is empty; give it a value, or leave the row out")
+    if found["entity_type"] not in {None, mapped.entity_type}:
+        raise ValueError(
+            f"it is of entity type {found['entity_type']!r}, not {mapped.entity_type!r}: import each type by itself"
+        )
+    row = HistoricRow(
+        source_id=_text(found["source_id"], "source_id"),
+        seq_nr=None if found["seq_nr"] is None else _integer(found["seq_nr"], "seq_nr"),
+        db_timestamp=_time(found["db_timestamp"]),
+        event_type=_text(found["event_type"], "event_type"),
+        version=1 if found["version"] is None else _integer(found["version"], "version"),
+        payload=_json_text(found["payload"]),
+        metadata=None if found["metadata"] is None else _json_text(found["metadata"]),
+        tags=_tags(found["tags"]),
+        event_id=_uuid(found["event_id"]),
+        file=path,
+        row=number,
+    )
+    event_row(event_of(row, mapped.entity_type, row.seq_nr or 1))
+    return row
+
+
+def event_of(row: HistoricRow, entity_type: str, seq_nr: int) -> HistoricEvent:
+    """The event to import."""
+    metadata: Any = None if row.metadata is None else RawJson(row.metadata)
+    return HistoricEvent(
+        row.source_id,
+        RawJson(row.payload),
+        entity_type,
+        row.event_type,
+        version=row.version,
+        tags=row.tags,
+        metadata=metadata,
+        event_id=row.event_id,
+        seq_nr=seq_nr,
+        db_timestamp=row.db_timestamp,
+    )
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be text, not {value!r:.80}")
+    return value
+
+
+def _integer(value: Any, name: str) -> int:
+    if isinstance(value, str):
+        value = int(value) if value.strip().lstrip("-").isdecimal() else None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a whole number from 1 on")
+    return value
+
+
+def _time(value: Any) -> datetime:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(
+                f"db_timestamp {value!r:.80} is no ISO time, such as 2026-01-31T12:00:00Z"
+            ) from None
+    if not isinstance(value, datetime):
+        raise TypeError(f"db_timestamp must be a time, not {value!r:.80}")
+    if value.utcoffset() is None:
+        raise ValueError(f"db_timestamp {value} is naive: give it a time zone, such as 2026-01-31T12:00:00Z")
+    return value
+
+
+def _json_text(value: Any) -> str:
+    """Text stays as it is, byte for byte; what a file holds as values is written as JSON."""
+    if isinstance(value, bytes):
+        return value.decode()
+    return value if isinstance(value, str) else to_json(value, inf_nan_mode="constants").decode()
+
+
+def _tags(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise ValueError(
+                f'tags must be a JSON list of texts, such as ["a", "b"], not {value!r:.80}'
+            ) from None
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
+        raise ValueError(f"tags must be a list of texts, not {value!r:.80}")
+    return tuple(value)
+
+
+def _uuid(value: Any) -> UUID | None:
+    if value is None or isinstance(value, UUID):
+        return value
+    try:
+        return UUID(str(value)) if not isinstance(value, bytes) else UUID(bytes=value)
+    except ValueError:
+        raise ValueError(f"event_id {value!r:.80} is no UUID") from None
