@@ -19,7 +19,15 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 import offsets
-from journal import ALL_SLICES, ConnectionSettings, Database, OwnedSession, SliceRange, connect
+from journal import (
+    ALL_SLICES,
+    ConnectionSettings,
+    Database,
+    OwnedSession,
+    ProjectionsError,
+    SliceRange,
+    connect,
+)
 from journal.drivers.identifiers import quote
 from journal.schema import check_version
 from projections.handlers import Projection
@@ -303,23 +311,23 @@ class _Run:
             while not work.done():
                 await asyncio.wait([work], timeout=_LOOK)
                 self.progress.folded(await bookkeeping.folded(session, rebuild.rebuild_id), total)
-        except BaseException:
-            # Tasks end by themselves when the rebuild is cancelled, or fails on the same lost database.
+        except asyncio.CancelledError:
             await self._end_tasks(rebuild, work)
+            raise
+        except ProjectionsError:
+            await asyncio.wait([work])  # the tasks have lost the same database
             raise
         return work.result()
 
     async def _end_tasks(self, rebuild: Rebuild, work: asyncio.Task[Exception | None]) -> None:
+        """Cancel the rebuild, which each task sees before its next batch."""
         if self.spark is not None:
             self.spark.cancelJobGroup(_group(rebuild.rebuild_id))
         async with (
             connect(self.dsn, ConnectionSettings(max_connections=1)) as other,
             other.session() as session,
         ):
-            await session.execute(
-                "UPDATE projections.rebuilds SET state = 'cancelled' WHERE rebuild_id = $1",
-                rebuild.rebuild_id,
-            )
+            await bookkeeping.cancel(session, rebuild.rebuild_id)
         await asyncio.wait([work])
 
     def _spread(self, job: Job, parts: Sequence[SliceRange]) -> Exception | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
@@ -73,13 +74,18 @@ def spread(
             yield _given(guarded(part))
         return
     # Not forked: the drivers' threads and open connections do not survive that.
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(count, get_context("spawn"), _leave_interrupts_alone) as pool:
         futures = [pool.submit(guarded, part) for part in parts]
         try:
             for future in as_completed(futures):
                 yield _given(future.result())
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _leave_interrupts_alone() -> None:
+    """Ctrl-C reaches every process of the terminal; what is to end is for the one that has begun it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _guarded(function: Callable[[Part], Result], part: Part) -> Result | _Refused:

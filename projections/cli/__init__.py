@@ -26,6 +26,16 @@ _COMMANDS = {
     "rescale": LazyCommand(
         "projections.cli.rescale:rescale", "Cut a projection into another number of ranges."
     ),
+    "rebuild": LazyCommand(
+        "spark_projections.cli_rebuild:rebuild", "Build a read model anew, with Spark, and swap it in."
+    ),
+    "archive": LazyCommand(
+        "spark_projections.cli_archive:archive",
+        "Keep closed partitions as Parquet files, and bring them back.",
+    ),
+    "backfill": LazyCommand(
+        "spark_projections.cli_backfill:backfill", "Load history from files into the journal."
+    ),
     "pause": LazyCommand("projections.cli.status:pause", "Pause a projection."),
     "resume": LazyCommand("projections.cli.status:resume", "Let a paused projection go on."),
     "offsets": LazyCommand(
