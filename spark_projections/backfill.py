@@ -13,6 +13,7 @@ import os
 import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,9 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from journal import NUMBER_OF_SLICES, ConnectionSettings, Database, import_events, slice_of
 from journal.drivers import connect
-from journal.errors import ProjectionsError
+from journal.errors import EventIdConflict, InvalidEvent
 from spark_projections.backfill_place import Place
 from spark_projections.backfill_rows import (
+    BadRow,
     FilePart,
     HistoricRow,
     Mapped,
@@ -192,7 +194,9 @@ def _import(
     dry_run: bool,  # noqa: FBT001 - bound by a partial, which pickles
     rows: Iterator[HistoricRow],
 ) -> Backfilled:
-    return asyncio.run(_load(dsn, mapped, chunk, rows, dry_run=dry_run))
+    # In a thread of its own: the caller's may run an event loop, as a notebook's does.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(_load(dsn, mapped, chunk, rows, dry_run=dry_run))).result()
 
 
 async def _load(
@@ -217,6 +221,6 @@ async def _import_page(database: Database, mapped: Mapped, place: Place, rows: S
     ]
     try:
         await import_events(database, events, chunk=max(1, len(events)))
-    except ProjectionsError as error:
-        error.add_note(f"in one of {', '.join(sorted({row.file for row in rows}))}")
-        raise
+    except (InvalidEvent, EventIdConflict) as error:
+        files = ", ".join(sorted({row.file for row in rows}))
+        raise BadRow(f"{error} (in {files})") from error

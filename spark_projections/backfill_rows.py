@@ -6,7 +6,7 @@ import csv
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic_core import to_json
 
-from journal import HistoricEvent, InvalidEvent, RawJson, slice_of
+from journal import BEGINNING, HistoricEvent, InvalidEvent, RawJson, slice_of
 from journal.errors import ProjectionsError
 from journal.payload import MAX_PAYLOAD_BYTES
 from journal.writer import event_row
@@ -29,6 +29,7 @@ FIELDS = (*REQUIRED, "seq_nr", "version", "metadata", "tags", "event_id", "entit
 """What a column may be; ``entity_type`` is only compared."""
 
 _BATCH = 4096
+_END = datetime(9999, 1, 1, tzinfo=UTC)
 _Raw: TypeAlias = "tuple[int, Mapping[str, Any]]"
 
 
@@ -213,7 +214,7 @@ def _json(part: FilePart) -> Iterator[_Raw]:
 def _row(path: str, number: int, values: Mapping[str, Any], mapped: Mapped) -> HistoricRow:
     found = {name: values.get(mapped.column(name)) for name in FIELDS}
     for name in REQUIRED:
-        if found[name] is None:
+        if found[name] is None or found[name] == "":
             column = mapped.column(name)
             raise ValueError(f"no {name}: column {column!r} is empty; give it a value, or leave the row out")
     if found["entity_type"] not in {None, mapped.entity_type}:
@@ -280,6 +281,8 @@ def _time(value: Any) -> datetime:
         raise TypeError(f"db_timestamp must be a time, not {value!r:.80}")
     if value.utcoffset() is None:
         raise ValueError(f"db_timestamp {value} is naive: give it a time zone, such as 2026-01-31T12:00:00Z")
+    if not BEGINNING < value < _END:
+        raise ValueError(f"db_timestamp {value} is not between the years 1970 and {_END.year - 1}")
     return value
 
 
