@@ -106,9 +106,16 @@ def spark_running(
     try:
         yield session
     finally:
-        session.stop()
+        _stop(session)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, on_interrupt)
+
+
+def _stop(session: SparkSession) -> None:
+    try:
+        session.stop()
+    except OSError:  # Java is gone: stop what is left of it in Python
+        session.sparkContext.stop()
 
 
 def _check_version() -> None:
