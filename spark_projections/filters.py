@@ -13,14 +13,16 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     In,
+    IsNotNull,
     LessThan,
     LessThanOrEqual,
 )
 
 from journal import SliceRange
-from spark_projections.reading import Reading, literal
+from spark_projections.reading import COLUMNS, Reading, literal
 
 _INSTANT = timedelta(microseconds=1)
+_MAY_BE_NULL = {"metadata", "tags"}
 Narrowed: TypeAlias = tuple[Reading | None, bool]
 
 
@@ -37,6 +39,8 @@ def narrowed(reading: Reading | None, wanted: Filter) -> Narrowed:
     """
     column = ".".join(getattr(wanted, "attribute", ()))
     narrow = _COLUMNS.get(column)
+    if isinstance(wanted, IsNotNull) and column in COLUMNS:
+        return reading, column not in _MAY_BE_NULL
     if reading is None or narrow is None:
         return reading, False
     return narrow(reading, wanted)

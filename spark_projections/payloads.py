@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
@@ -12,6 +14,10 @@ NEEDED = ("source_id", "seq_nr", "event_type", "payload")
 """Columns that a batch needs for :meth:`PayloadReader.struct`: an error names the event."""
 
 _WHOLE = ""
+
+# Arrow's words: the column, what it was declared to be, what was found.
+_OTHER_KIND = re.compile(r"Column\((.*)\) changed from (\w+) to (\w+) in row")
+_ROW = re.compile(r" in row \d+$")
 
 
 class PayloadReader:
@@ -92,7 +98,7 @@ class PayloadReader:
         try:
             self._parse(texts, fields)
         except (pa.ArrowException, ValueError) as error:
-            return str(error)
+            return _plainly(str(error))
         return None
 
     def _wrong_field(self, text: pa.StringArray) -> tuple[str, str]:
@@ -100,6 +106,12 @@ class PayloadReader:
             return _WHOLE, reason
         failed = ((field.name, self._fails(text, pa.schema([field]))) for field in self._read_as)
         return next(((name, reason) for name, reason in failed if reason is not None), (_WHOLE, "unreadable"))
+
+
+def _plainly(reason: str) -> str:
+    if found := _OTHER_KIND.search(reason):
+        return f"{found[3]} where {found[2]} is wanted, at {found[1] or '/'}"
+    return _ROW.sub("", reason).removeprefix("JSON parse error: ")
 
 
 def _readable(field: pa.Field) -> pa.Field:

@@ -3,6 +3,10 @@ The journal as Arrow batches: ``COPY (SELECT …) TO STDOUT (FORMAT binary)``, d
 
 ADBC takes a statement with bound parameters off its COPY path and then keeps the whole result in memory, so
 values become literals here, all of them in :func:`literal`.
+
+A range of slices is read by going through the table partitions that the times leave, and sorted when an order is
+asked for: that beats every index down to a few slices in a thousand, and it means that each further split reads those
+pages again. Some sources, and what lies behind a place near the end (``after``), come by the primary key.
 """
 
 from __future__ import annotations

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from journal import ALL_SLICES, SliceRange
-from journal.drivers.sync import connect_sync
+from journal.drivers import translated
+from journal.drivers.sync import SyncConnection, connect_sync
 from spark_projections.filters import narrowed
 from spark_projections.horizon import settled_now
 from spark_projections.options import InvalidOption, JournalOptions, parse_options
@@ -50,7 +53,7 @@ WHERE name IN ('transaction_timeout', 'idle_in_transaction_session_timeout', 'id
 
 
 class JournalDataSource(DataSource):
-    """Register it on a session: ``spark.dataSource.register(JournalDataSource)``."""
+    """The format ``journal``; :func:`register` makes it known to a session."""
 
     @classmethod
     def name(cls) -> str:
@@ -74,7 +77,10 @@ class JournalDataSource(DataSource):
         """Give the reader of a stream."""
         from spark_projections.stream import JournalStreamReader  # noqa: PLC0415 - it builds on this module
 
-        return JournalStreamReader(parse_options(self.options), Table(schema))
+        options = parse_options(self.options)
+        if not options.horizon:
+            raise InvalidOption("option snapshot: a stream reads up to the settled horizon, always")
+        return JournalStreamReader(options, Table(schema))
 
 
 class Table:
@@ -196,6 +202,21 @@ def up_to_horizon(dsn: str, reading: Reading, wait: timedelta) -> Reading:
     return replace(reading, until=settled if reading.until is None else min(settled, reading.until))
 
 
+def register(spark: SparkSession) -> None:
+    """
+    Make the format ``journal`` known to a session; again does nothing.
+
+    Args:
+        spark: The session.
+    """
+    try:
+        spark.dataSource.register(JournalDataSource)
+    except AnalysisException as error:
+        # A new session has what was registered on the one that it was made from, and lets nobody replace it.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+
+
 def read_journal(
     spark: SparkSession,
     *,
@@ -238,7 +259,7 @@ def read_journal(
     Raises:
         InvalidOption: A value can not be used as it is.
     """
-    spark.dataSource.register(JournalDataSource)
+    register(spark)
     spark.conf.set(_PUSH_DOWN, "true")
     options = {
         "entitytype": entity_type,
@@ -289,9 +310,20 @@ def journal_frame(
         DatabaseError: The database refused, or can not be reached.
     """
     given = parse_options({"entitytype": entity_type, **_given(dsn=dsn)})
-    with connect_sync(given.address()) as connection:
-        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        connection.execute(_NO_IDLE_LIMIT)
-        row = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchone()
-        assert row is not None  # noqa: S101 - the function returns one row
-        yield read_journal(spark, entity_type=entity_type, dsn=dsn, snapshot=row[0], **more)
+    held = ExitStack()
+    connection = held.enter_context(connect_sync(given.address()))
+    # Not by with: what the block raises is the caller's, and no error of this connection.
+    try:
+        with translated(psycopg.Error):
+            snapshot = _exported(connection)
+        yield read_journal(spark, entity_type=entity_type, dsn=dsn, snapshot=snapshot, **more)
+    finally:
+        held.close()
+
+
+def _exported(connection: SyncConnection) -> str:
+    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    connection.execute(_NO_IDLE_LIMIT)
+    row = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchone()
+    assert row is not None  # noqa: S101 - the function returns one row
+    return str(row[0])
