@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 
 from tests.benchmarks.appending import measure_append, measure_import
+from tests.benchmarks.clustering import measure_clustering
 from tests.benchmarks.harness import QUICK, Line, Sizes
 from tests.benchmarks.idle import measure_idle
 from tests.benchmarks.latency import measure_latency
@@ -29,6 +30,7 @@ BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "append": measure_append,
     "import": measure_import,
     "read": measure_read,
+    "clustering": measure_clustering,
     "projection": measure_projection,
     "workers": measure_workers,
     "latency": measure_latency,

@@ -25,6 +25,7 @@ class Sizes:
     backlog: int = 10_000
     large_backlog: int = 1_000_000
     read: int = 200_000
+    clustered: int = 1_000_000
     first_batches: int = 40
     projected: int = 100_000
     peer: int = 5_000
@@ -38,7 +39,7 @@ class Sizes:
 QUICK = Sizes(
     rounds=1, sources=1_000, append=2_000, append_small=500, append_single=50, imported=2_000, backlog=500,
     large_backlog=5_000, read=2_000, first_batches=3, projected=3_000, peer=200, latencies=10, idle_settle=0.0,
-    idle_seconds=1.0, shared=5_000, worker_rounds=1,
+    idle_seconds=1.0, shared=5_000, worker_rounds=1, clustered=20_000,
 )  # fmt: skip
 
 
