@@ -32,7 +32,7 @@ from spark_projections.backfill_rows import (
     file_parts,
     read_rows,
 )
-from spark_projections.spread import parallelism, spread, task_failure
+from spark_projections.spread import parallelism, spark_failures, spread
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -130,18 +130,13 @@ def _on_spark(
     buckets: int,
     importing: Callable[[Iterator[HistoricRow]], Backfilled],
 ) -> Backfilled:
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - only where Spark is
-
     if not parts:
         return Backfilled(0, 0, 0)
-    try:
+    width = max(buckets, spark.defaultParallelism)
+    with spark_failures():
         rows = spark.parallelize(parts, len(parts)).flatMap(partial(_keyed, mapped))
-        ordered = rows.repartitionAndSortWithinPartitions(
-            max(buckets, spark.defaultParallelism), partial(_place, max(buckets, spark.defaultParallelism))
-        )
+        ordered = rows.repartitionAndSortWithinPartitions(width, partial(_place, width))
         return _sum(ordered.mapPartitions(partial(_import_pairs, importing)).collect())
-    except Py4JJavaError as error:
-        raise task_failure(error) from None
 
 
 def _keyed(mapped: Mapped, part: FilePart) -> Iterator[tuple[tuple[Any, ...], HistoricRow]]:

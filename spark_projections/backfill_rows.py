@@ -143,7 +143,7 @@ def read_rows(part: FilePart, mapped: Mapped) -> Iterator[HistoricRow]:
                 yield _row(part.path, number, values, mapped)
             except (ValueError, TypeError, InvalidEvent) as error:
                 source = values.get(mapped.column("source_id"))
-                named = f" (source {source!r:.80})" if source else ""
+                named = f" (source {source!r:.80})" if source and "source " not in str(error) else ""
                 raise BadRow(f"{part.path}, row {number}{named}: {error}") from error
 
 

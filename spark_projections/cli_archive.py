@@ -252,7 +252,10 @@ def _checked(found: Checked) -> dict[str, object]:
 
 
 def _summary(found: Checked, *, against_journal: bool) -> str:
-    text = f"{found.files} files, {found.rows:,} events: {len(found.differences) or 'no'} differences"
+    count = len(found.differences)
+    text = (
+        f"{found.files} files, {found.rows:,} events: {count or 'no'} difference{'' if count == 1 else 's'}"
+    )
     if not against_journal:
         return text
     gone = f"; {found.gone} no longer in the journal" if found.gone else ""

@@ -82,7 +82,8 @@ def backfill(
 
     The role needs projections_writer and TEMPORARY on the database. With Spark every executor must see the files.
     """  # noqa: D301 - click reads the escape
-    mapped = Mapped(entity_type, format_ or _format(files), _columns(maps))
+    columns = _columns(maps)
+    mapped = Mapped(entity_type, format_ or _format(files), columns)
     paths = [path.absolute() for path in files]
     with checked_dsn(dsn) as database, context_of(engine, master) as spark, counting("checked") as progress:
         done = backfill_files(

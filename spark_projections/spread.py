@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -17,7 +18,7 @@ from journal.errors import DatabaseError, ProjectionsError
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["PartFailed", "parallelism", "spread", "task_failure"]
+__all__ = ["PartFailed", "parallelism", "spark_failures", "spread"]
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -107,16 +108,28 @@ def _given(result: Result | _Refused) -> Result:
 def _on_spark(
     spark: SparkContext, function: Callable[[Part], Result | _Refused], parts: Sequence[Part]
 ) -> list[Result | _Refused]:
+    with spark_failures():
+        return spark.parallelize(parts, len(parts)).map(function).collect()
+
+
+@contextmanager
+def spark_failures() -> Iterator[None]:
+    """
+    Translate what Spark raises when a task has failed for the last time.
+
+    Raises:
+        PartFailed: With what the task raised, and without the traces of Java and Python.
+    """
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - only where Spark is
+    from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
-        return spark.parallelize(parts, len(parts)).map(function).collect()
-    except Py4JJavaError as error:
-        raise task_failure(error) from None
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        raise _task_failure(error) from None
 
 
-def task_failure(error: Exception) -> PartFailed:
-    """What the last attempt of a Spark task raised, without the traces of Java."""
+def _task_failure(error: Exception) -> PartFailed:
     text = str(getattr(error, "java_exception", error))
     raised = _RAISED.findall(text)
     return PartFailed(hide_password(raised[-1].strip() if raised else text.splitlines()[0]))

@@ -1,0 +1,176 @@
+"""The archive and the loading of history on Spark, compared with what local processes do."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from journal import HistoricEvent, RawJson, import_events, maintain
+from journal.drivers import connect
+from spark_projections.archive import export_archive
+from spark_projections.archive_check import verify_archive
+from spark_projections.backfill import Backfilled, backfill
+from spark_projections.backfill_rows import Mapped
+from spark_projections.history import read_history
+from spark_projections.manifest import Manifest
+from spark_projections.reading import COLUMNS, Reading, read_batches
+from spark_projections.spread import PartFailed
+from tests.fixtures.commands import query
+from tests.fixtures.journal import historic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+DAY = datetime(2020, 1, 1, tzinfo=UTC)
+TYPE = "ship/of=war %"
+
+
+def history() -> list[HistoricEvent]:
+    return [
+        HistoricEvent(
+            f"N{source}é",
+            RawJson(f'{{"z": 1.0,  "a": "ü{number}"}}'),
+            TYPE,
+            "Landed",
+            tags=["a,b"] if number % 2 else (),
+            metadata={"by": None} if source % 2 else None,
+            seq_nr=number,
+            db_timestamp=DAY + timedelta(hours=6 * number),
+        )
+        for number in range(1, 11)
+        for source in range(8)
+    ]
+
+
+@pytest.fixture
+def journal(dsn: str) -> str:
+    async def fill() -> None:
+        async with connect(dsn) as database:
+            await import_events(database, history())
+            await maintain(database, ahead=1)
+
+    asyncio.run(fill())
+    return dsn
+
+
+def rows(found: Any) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in found), key=lambda row: (row[0].encode(), row[1]))
+
+
+def micros(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Spark collects times without a zone, in the session's, which is UTC."""
+    at = row[2].replace(tzinfo=UTC) if row[2].tzinfo is None else row[2]
+    return (*row[:2], at, *row[3:])
+
+
+def test_export_on_spark_writes_what_local_processes_write(
+    spark: SparkSession, journal: str, tmp_path: Path
+) -> None:
+    local = export_archive(journal, tmp_path / "local", processes=1, rows_per_file=20)
+    done = export_archive(journal, tmp_path / "spark", spark=spark.sparkContext, rows_per_file=20)
+
+    assert (done.rows, done.files, done.partitions) == (local.rows, local.files, local.partitions)
+    assert verify_archive(tmp_path / "spark", journal=journal, processes=1).differences == ()
+    contents = [
+        sorted((each.date, each.slices, each.content) for each in Manifest.load(tmp_path / name).files)
+        for name in ("local", "spark")
+    ]
+    assert contents[0] == contents[1]
+
+
+def test_spark_reads_the_directory_itself_with_its_escaped_types(
+    spark: SparkSession, journal: str, tmp_path: Path
+) -> None:
+    export_archive(journal, tmp_path, processes=1)
+
+    found = spark.read.parquet(str(tmp_path)).select("entity_type", "date").distinct().collect()
+
+    assert {(row["entity_type"], str(row["date"])) for row in found} == {
+        (TYPE, f"2020-01-0{day}") for day in (1, 2, 3)
+    }
+
+
+def test_archive_and_journal_are_one_data_frame(spark: SparkSession, journal: str, tmp_path: Path) -> None:
+    export_archive(journal, tmp_path, processes=1, before=DAY + timedelta(days=2))
+    stored = [
+        tuple(row.values()) for batch in read_batches(journal, Reading(TYPE)) for row in batch.to_pylist()
+    ]
+    query_partition = "SELECT name FROM projections.partitions WHERE from_timestamp = '2020-01-01T00:00:00Z'"
+    ((name,),) = query(journal, query_partition)
+
+    async def drop_and_import() -> None:
+        async with connect(journal) as database:
+            async with database.session() as session:
+                await session.execute(f"ALTER TABLE projections.events DETACH PARTITION projections.{name}")
+            late = replace(historic("late", 1), entity_type=TYPE, db_timestamp=DAY + timedelta(hours=1))
+            await import_events(database, [late])
+
+    asyncio.run(drop_and_import())
+    frame = read_history(spark, tmp_path, TYPE, dsn=journal)
+    part = read_history(
+        spark,
+        tmp_path,
+        TYPE,
+        dsn=journal,
+        since=DAY + timedelta(days=1),
+        source_ids=["N1é"],
+        columns=["seq_nr"],
+    )
+
+    found = [micros(row) for row in rows(frame.collect())]
+    assert frame.columns == list(COLUMNS)
+    assert [row for row in found if row[0] != "late"] == rows(stored)
+    assert len(found) == len(stored) + 1
+    assert sorted(row[0] for row in part.collect()) == [4, 5, 6, 7, 8, 9, 10]
+
+
+def write(path: Path, numbers: range, **values: Any) -> Path:
+    records = [
+        {
+            "source_id": f"N{source}",
+            "event_type": "Landed",
+            "payload": f'{{"n":  {number}}}',
+            "db_timestamp": DAY + timedelta(hours=number),
+            **values,
+        }
+        for number in reversed(numbers)
+        for source in range(6)
+    ]
+    pq.write_table(pa.Table.from_pylist(records), path, row_group_size=25)
+    return path
+
+
+def test_backfill_on_spark_numbers_over_all_files_and_goes_on_after_a_break(
+    spark: SparkSession, dsn: str, tmp_path: Path
+) -> None:
+    files = [write(tmp_path / "b.parquet", range(11, 21)), write(tmp_path / "a.parquet", range(1, 11))]
+    mapped = Mapped("plane", "parquet")
+    backfill(dsn, files[1:], mapped, spark=spark.sparkContext, chunk=7)
+
+    checked = backfill(dsn, files, mapped, spark=spark.sparkContext, chunk=7, dry_run=True)
+    done = backfill(dsn, files, mapped, spark=spark.sparkContext, chunk=7)
+
+    assert checked == done == Backfilled(60, 60, 6)
+    stored = query(dsn, "SELECT source_id, seq_nr, payload::text FROM projections.events ORDER BY 1, 2")
+    assert stored == [(f"N{s}", n, f'{{"n":  {n}}}') for s in range(6) for n in range(1, 21)]
+
+
+def test_bad_row_on_spark_is_named_without_a_trace_of_java(
+    spark: SparkSession, dsn: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "a.parquet", range(1, 3), payload="{")
+
+    with pytest.raises(PartFailed, match=r"a\.parquet, row 1: source 'N0': payload is not JSON") as caught:
+        backfill(dsn, [path], Mapped("plane", "parquet"), spark=spark.sparkContext)
+
+    assert "\n" not in str(caught.value)
+    assert query(dsn, "SELECT count(*) FROM projections.events") == [(0,)]
