@@ -71,7 +71,7 @@ class RangeRunner:
         self._stopping = asyncio.Event()
         self._running = asyncio.Event()
         self._running.set()
-        self._decisions = True
+        self._decisions = False
 
     @property
     def progress(self) -> Progress:
@@ -136,7 +136,9 @@ class RangeRunner:
 
     async def _begin(self, target: object) -> None:
         session = await self._session.get()
-        parked = {p.source_id: p.seq_nr for p in await self._store.parked(session)}
+        sources = await self._store.parked(session)
+        self._decisions |= any(source.decision != "waiting" for source in sources)
+        parked = {source.source_id: source.seq_nr for source in sources}
         self._state = OffsetState(self._cache_size, await self._store.evicted_before(session), parked)
         exact = self._settings.backtracking == "writer-lock"
         self._acceptance = Acceptance(
@@ -155,10 +157,10 @@ class RangeRunner:
         with suppress(Stopping):
             while await self._may_run():
                 step = self._backtracking.next_step()
-                if self._process.connections.scarce:
-                    await self._session.close()  # others wait for a turn
                 if self._decisions:
                     await self._follow_decisions(await self._session.get())
+                if self._process.connections.scarce:  # others wait for a turn, and a poll may come late
+                    await self._session.close()
                 if isinstance(step, Poll):
                     await self._poll()
                 else:
