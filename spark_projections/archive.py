@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -158,11 +159,21 @@ def export_archive(
             plan = _plan(connection, manifest, closed, entity_types, rows_per_file)
             for name in sorted(plan.again):
                 say(f"partition {name} has changed since it was exported (an import): it is exported again")
-            plan.manifest.save(directory)
-            work = partial(export_part, dsn, directory)
-            run = partial(spread, work, spark=spark, processes=processes)
-            written = _write(plan, directory, run, parallelism(spark), progress)
+            with _written(directory):
+                plan.manifest.save(directory)
+                work = partial(export_part, dsn, directory)
+                run = partial(spread, work, spark=spark, processes=processes)
+                written = _write(plan, directory, run, parallelism(spark), progress)
             return _outcome(connection, plan, closed, written)
+
+
+@contextmanager
+def _written(directory: Path) -> Iterator[None]:
+    """Say what could not be written; the connection around it would blame the network."""
+    try:
+        yield
+    except OSError as error:
+        raise ArchiveError(f"{directory} can not be written: {error}") from error
 
 
 def _wait_for_writers(connection: SyncConnection, say: Callable[[str], None]) -> datetime:

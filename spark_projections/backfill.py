@@ -32,7 +32,7 @@ from spark_projections.backfill_rows import (
     file_parts,
     read_rows,
 )
-from spark_projections.spread import parallelism, spark_failures, spread
+from spark_projections.spread import PartFailed, parallelism, spark_failures, spread
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -163,10 +163,20 @@ def _spill(directory: Path, mapped: Mapped, buckets: int, part: FilePart) -> int
             found.setdefault(_bucket(slice_of(row.source_id), buckets), []).append(row)
         for bucket, mine in found.items():
             # A file for each process, so that nobody writes into another's page.
-            with (directory / f"{bucket}-{os.getpid()}").open("ab") as file:
-                pickle.dump(mine, file, pickle.HIGHEST_PROTOCOL)
+            _append(directory / f"{bucket}-{os.getpid()}", mine)
         number += len(page)
     return number
+
+
+def _append(path: Path, rows: list[HistoricRow]) -> None:
+    try:
+        with path.open("ab") as file:
+            pickle.dump(rows, file, pickle.HIGHEST_PROTOCOL)
+    except OSError as error:
+        raise PartFailed(
+            f"temporary files can not be written to {path.parent}: {error.strerror}. Nothing was imported; let TMPDIR "
+            "name a place that has room for the files' content"
+        ) from error
 
 
 def _import_bucket(

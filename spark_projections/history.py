@@ -209,7 +209,13 @@ def _archived(paths: Sequence[tuple[ArchivedFile, str]], reading: Reading) -> It
     schema = _schema(reading)
     try:
         files = ds.dataset(wanted, schema=SCHEMA, format=_PARQUET)
-        scan = files.scanner(columns=list(reading.columns), filter=_filter(reading), batch_size=_BATCH)
+        scan = files.scanner(
+            columns=list(reading.columns),
+            filter=_filter(reading),
+            batch_size=_BATCH,
+            batch_readahead=2,
+            fragment_readahead=1,
+        )
         for batch in scan.to_batches():
             if batch.num_rows:
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)

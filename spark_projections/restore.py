@@ -214,7 +214,7 @@ def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
         with open_file(path) as file:
             for batch in file.iter_batches(_BATCH, columns=SCHEMA.names):
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
         raise ArchiveError(f"{path} can not be read, {error}: restore it from a backup") from error
 
 

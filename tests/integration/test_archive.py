@@ -320,6 +320,14 @@ async def test_files_that_a_broken_export_left_behind_go(journal: Database, dsn:
     assert (left.exists(), attempt.exists(), known.exists()) == (False, False, True)
 
 
+async def test_directory_that_can_not_be_written_is_named(journal: Database, dsn: str, archive: Path) -> None:
+    archive.mkdir()
+    (archive / "entity_type=plane").write_text("in the way")
+
+    with pytest.raises(ArchiveError, match=r"archive can not be written: .*entity_type=plane"):
+        export(dsn, archive, entity_types=["plane"])
+
+
 async def test_processes_write_the_same_events_as_one(journal: Database, dsn: str, archive: Path) -> None:
     export(dsn, archive, processes=2, rows_per_file=50)
 

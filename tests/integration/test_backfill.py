@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import resource
+import signal
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -374,3 +376,18 @@ async def test_event_id_that_is_used_already_is_refused_with_the_file(
 
     with pytest.raises(PartFailed, match=rf"event_id {event_id} is used already \(in .*a\.csv\)"):
         load(dsn, path)
+
+
+async def test_full_disk_for_temporary_files_is_said(database: Database, dsn: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", [record()])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(PartFailed, match=r"temporary files can not be written to .*: File too large"):
+            load(dsn, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+    assert await stored(database, "N1") == []
