@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from journal import ConnectionSettings, Database, Event, append, connect
-from journal.events import HistoricEvent
 from journal.importing import import_events
 from projections.testing import run_until_caught_up
 from spark_projections.rebuilding import RebuildOptions, rebuild
