@@ -96,6 +96,23 @@ async def test_import_that_has_not_ended_keeps_the_swap_from_comparing(journal: 
     assert await count(journal) == EVENTS - EVENTS // 30
 
 
+async def test_change_that_is_not_committed_yet_keeps_the_swap_from_comparing(journal: Database) -> None:
+    await copy_partition(journal)
+    async with journal.session() as editor, journal.session() as session:
+        await editor.begin()
+        await editor.execute(f"DELETE FROM {TABLE} WHERE source_id = 's1'")
+        await session.begin()
+        swapping = asyncio.create_task(swap_partition(session))
+        await until_somebody_waits(journal)
+        await editor.commit()
+
+        with pytest.raises(DatabaseError, match="since it was copied"):
+            await swapping
+        await session.rollback()
+
+    assert await count(journal) == EVENTS - EVENTS // 30
+
+
 async def _keys(database: Database) -> list[tuple[str, int]]:
     return [
         (e.source_id, e.seq_nr) for kind in ("type0", "type1") async for e in current_events(database, kind)
