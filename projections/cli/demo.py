@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from typing import Any
 
 import click
@@ -16,10 +18,11 @@ from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.signals import stopped_by_signals
 from projections.demo.database import demo_database
 from projections.demo.demo import DEFAULT_EVENTS, Demo, Options, Result
-from projections.demo.errors import DemoInterrupted
+from projections.demo.errors import DemoError, DemoInterrupted
 from projections.demo.event_loop import event_loop
 from projections.demo.flights import data_file
-from projections.demo.progress import reporting
+from projections.demo.progress import Reporter, reporting
+from projections.demo.rebuilding import Batch, Rebuild
 
 __all__ = ["demo"]
 
@@ -27,6 +30,7 @@ _INTERRUPTED = 130
 _SIGNAL_BASE = 128
 _MOST_SHOWN = 5  # rows that differ
 _MOST_WORKERS = 8  # each takes connections, of which a server has 100
+_SPARK = "spark_projections.demo"  # imported when it is asked for: nothing here may need Spark
 
 
 @click.command()
@@ -52,11 +56,22 @@ _MOST_WORKERS = 8  # each takes connections, of which a server has 100
     help="Run the projections in so many processes, cut their ranges anew while they run, and kill one. "
     "0: in this process alone.",
 )
+@click.option(
+    "--spark", is_flag=True, help="Rebuild the read models half way, on Spark, while all the rest goes on."
+)
 @click.option("--reset", is_flag=True, help="Begin anew, even where an interrupted run could be continued.")
 @dsn_option
 @json_option
 @click.pass_context
-def demo(context: click.Context, /, dsn: str | None, as_json: bool, everything: bool, **options: Any) -> None:
+def demo(
+    context: click.Context,
+    /,
+    dsn: str | None,
+    as_json: bool,
+    everything: bool,
+    spark: bool,
+    **options: Any,
+) -> None:
     """
     Run real flights through a journal and two projections, and prove that each event counted once.
 
@@ -72,6 +87,11 @@ def demo(context: click.Context, /, dsn: str | None, as_json: bool, everything: 
     With --workers 4, four worker processes share the ranges. While the events are appended, the slices are cut
     into twice as many ranges, and one worker is killed by SIGKILL: the others take over its ranges when its lease
     has ended, which is 2 s here.
+
+    With --spark, appending stops half way until Spark has started. While it goes on, and the live projections with
+    it, Spark builds both read models anew from the journal, beside those that serve, and each is swapped in: the
+    live projections go on from its fence. What Spark built is compared with the CSV file up to the fence, and at
+    the end everything as ever. It needs pip install 'slice-projections[demo,spark]'; Java comes with that.
 
     Without a DSN it makes a database `projections_demo` on a PostgreSQL of your own, which starts and stops with
     it. With one, it uses that database if the journal in it is empty or the demo's. To look at what it wrote:
@@ -90,6 +110,10 @@ def demo(context: click.Context, /, dsn: str | None, as_json: bool, everything: 
       takeovers          ranges that were taken over from a worker that had died
       rescales           how often the slices were cut into another number of ranges
       seconds            all in all, set-up and comparison included
+    With --spark, also:
+      rebuilt_matches    whether every row that Spark built is what the CSV file says up to the fence
+      rebuild_seconds    of both read models, from the request to the swap; Spark runs already
+      rebuild_rows_per_s   events that were read for it, in these seconds
 
     \b
     Exit codes
@@ -106,7 +130,7 @@ def demo(context: click.Context, /, dsn: str | None, as_json: bool, everything: 
     if everything:
         options["events"] = None
     try:
-        outcome = _run(dsn, Options(**options))
+        outcome = _run(dsn, Options(**options), spark=spark)
     except KeyboardInterrupt:  # before the projections have started
         outcome = _INTERRUPTED
     if isinstance(outcome, int):
@@ -125,29 +149,43 @@ def _check_workers(workers: int, ranges: int | None) -> None:
         raise click.UsageError(f"--ranges {ranges} are too few for --workers {workers}: each needs one")
 
 
-def _run(dsn: str | None, options: Options) -> Result | int:
+def _run(dsn: str | None, options: Options, *, spark: bool) -> Result | int:
     """The result, or the exit code of a run that was stopped."""
     data_file()  # what is missing is said before a database is made
+    batching = _batching() if spark else nullcontext()
     with reporting() as report:
-        report.step("starting the database")
-        with demo_database(dsn) as database, event_loop() as runner:
-            return runner.run(_until_stopped(database, options, report))
+        report.step("starting the database and Spark" if spark else "starting the database")
+        with demo_database(dsn) as database, batching as batch, event_loop() as runner:
+            return runner.run(_until_stopped(database, options, report, batch))
 
 
-async def _until_stopped(dsn: str, options: Options, report: Any) -> Result | int:
+def _batching() -> AbstractContextManager[Batch]:
+    """What rebuilds on Spark, for the length of a block."""
+    try:
+        module = import_module(_SPARK)
+    except ImportError as error:
+        raise DemoError(
+            f"--spark needs packages that are not installed ({error}): pip install 'slice-projections[demo,spark]'"
+        ) from error
+    batching: AbstractContextManager[Batch] = module.spark_batch()
+    return batching
+
+
+async def _until_stopped(dsn: str, options: Options, report: Reporter, batch: Batch | None) -> Result | int:
     stop = asyncio.Event()
     with stopped_by_signals(stop) as received:
         try:
-            return await Demo(dsn, options, report, stop).run()
+            return await Demo(dsn, options, report, stop, batch).run()
         except DemoInterrupted:
             return _SIGNAL_BASE + received.number if received.number else _INTERRUPTED
 
 
 def _show(result: Result, seconds: float, *, as_json: bool) -> None:
-    for line in result.differences[:_MOST_SHOWN]:
+    differences = [*result.differences, *(result.rebuild.differences if result.rebuild else ())]
+    for line in differences[:_MOST_SHOWN]:
         click.echo(line, err=True)
-    if len(result.differences) > _MOST_SHOWN:
-        click.echo(f"... {len(result.differences):,} rows differ", err=True)
+    if len(differences) > _MOST_SHOWN:
+        click.echo(f"... {len(differences):,} rows differ", err=True)
     values = _values(result, seconds)
     if as_json:
         echo_json(**values)
@@ -171,8 +209,21 @@ def _values(result: Result, seconds: float) -> dict[str, Any]:
         },
         "workers": result.workers,
         **result.moves._asdict(),
+        **_rebuilt(result.rebuild),
         "seconds": round(seconds, 1),
     }
+
+
+def _rebuilt(rebuild: Rebuild | None) -> dict[str, Any]:
+    return (
+        {}
+        if rebuild is None
+        else {
+            "rebuilt_matches": not rebuild.differences,
+            "rebuild_seconds": round(rebuild.seconds, 1),
+            "rebuild_rows_per_s": round(rebuild.rows_per_s),
+        }
+    )
 
 
 def _text(value: Any) -> str:

@@ -1,9 +1,9 @@
 """
 The process that appends: ``python -m projections.demo.appender``, talked to in lines of JSON.
 
-It says how many events the data has, is told where to append and how many, appends most of them in batches and,
-once it is told to, the rest one at a time. It ends when its standard input does, so it never outlives a demo that
-was killed; should it be late in that, the token of the next run shuts it out.
+It says how many events the data has, is told where to append and how many, appends most of them in batches, stops at
+each of some numbers until it is told to go on, and appends the rest one at a time. It ends when its standard input
+does, so it never outlives a demo that was killed; should it be late in that, the token of the next run shuts it out.
 """
 
 from __future__ import annotations
@@ -95,13 +95,14 @@ async def main(lines: SimpleQueue[str]) -> None:
     async with connect(asked["dsn"], ConnectionSettings(max_connections=2)) as database:
         feed = Feed(database, flights, entries, asked["token"])
         await feed.find_place()
-        started = time.monotonic()
-        while (left := asked["bulk"] - feed.appended) > 0:
-            await feed.append(min(BATCH, left))
-            tell(appended=feed.appended)
-        await feed.close()
-        tell(seconds=time.monotonic() - started)
-        lines.get()
+        for stop in asked["stops"]:
+            started = time.monotonic()
+            while (left := stop - feed.appended) > 0:
+                await feed.append(min(BATCH, left))
+                tell(appended=feed.appended)
+            await feed.close()
+            tell(seconds=time.monotonic() - started)
+            lines.get()
         while feed.appended < asked["events"]:
             sample = await feed.append(1)
             tell(appended=feed.appended, sample=sample)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from journal import Session
 from projections.demo.flights import Flight
@@ -14,14 +14,37 @@ _COUNT = f"""
 SELECT
     count(*) AS appended,
     coalesce(sum(f.times), 0)::bigint AS handled,
-    count(*) FILTER (WHERE coalesce(f.times, 0) = 0) AS lost,
+    count(*) FILTER (WHERE f.times = 0) AS lost,
     coalesce(sum(f.times - 1) FILTER (WHERE f.times > 1), 0)::bigint AS duplicated
-FROM projections.events AS e LEFT JOIN {SCHEMA}.effects AS f ON e.source_id = f.source_id AND e.seq_nr = f.seq_nr
+FROM projections.events AS e
+LEFT JOIN {SCHEMA}.carrier_effects AS c ON e.source_id = c.source_id AND e.seq_nr = c.seq_nr
+LEFT JOIN {SCHEMA}.airport_effects AS a ON e.source_id = a.source_id AND e.seq_nr = a.seq_nr
+CROSS JOIN LATERAL (SELECT coalesce(c.times, 0) + coalesce(a.times, 0) AS times) AS f
 """
-_CARRIER_DELAYS = (
-    f"SELECT carrier, day, landed, total_delay, worst_delay, cancelled FROM {SCHEMA}.carrier_delays"
-)
-_AIRPORT_DEPARTURES = f"SELECT airport, day, hour, departures, total_delay FROM {SCHEMA}.airport_departures"
+
+
+class ReadModel(NamedTuple):
+    """A read model, and what it must hold."""
+
+    table: str
+    columns: str
+    expected: Callable[[Sequence[Flight], Sequence[int]], set[Any]]
+    """Computes its rows, in the order of the columns, from a part of the timeline."""
+
+    def select(self, schema: str = SCHEMA) -> str:
+        """The query for all rows of its table in a schema."""
+        return f"SELECT {self.columns} FROM {schema}.{self.table}"
+
+
+READ_MODELS = {
+    "demo-carrier-delays": ReadModel(
+        "carrier_delays", "carrier, day, landed, total_delay, worst_delay, cancelled", carrier_delays
+    ),
+    "demo-airport-departures": ReadModel(
+        "airport_departures", "airport, day, hour, departures, total_delay", airport_departures
+    ),
+}
+"""By the projection that writes it."""
 
 
 class Counts(NamedTuple):
@@ -57,11 +80,15 @@ async def differing_rows(session: Session, flights: Sequence[Flight], entries: S
         A line for each row that differs, that is missing or that is too much.
     """
     found = []
-    for name, query, expected in (
-        ("carrier_delays", _CARRIER_DELAYS, carrier_delays(flights, entries)),
-        ("airport_departures", _AIRPORT_DEPARTURES, airport_departures(flights, entries)),
-    ):
-        stored = {tuple(row.values()) for row in await session.fetch(query)}
-        found += [f"{name}: expected {row}" for row in expected - stored]
-        found += [f"{name}: found    {row}" for row in stored - expected]
+    for model in READ_MODELS.values():
+        stored = {tuple(row.values()) for row in await session.fetch(model.select())}
+        found += differing(model.table, stored, model.expected(flights, entries))
     return sorted(found)
+
+
+def differing(name: str, stored: set[Any], expected: set[Any]) -> list[str]:
+    """A line for each row that is missing or too much."""
+    return sorted(
+        [f"{name}: expected {row}" for row in expected - stored]
+        + [f"{name}: found    {row}" for row in stored - expected]
+    )

@@ -33,6 +33,17 @@ _LAST_RUN = (
     f"SELECT fingerprint, events, complete FROM {SCHEMA}.run FOR UPDATE"  # waits for whom the fence let in
 )
 _APPENDED = "SELECT coalesce(sum(seq_nr), 0)::bigint FROM projections.sources"
+_HANDLED = f"""
+SELECT (
+    (SELECT coalesce(sum(times), 0) FROM {SCHEMA}.carrier_effects)
+    + (SELECT coalesce(sum(times), 0) FROM {SCHEMA}.airport_effects)
+)::bigint
+"""
+_REBUILDS = """
+SELECT b.rebuild_id FROM projections.rebuilds AS b
+INNER JOIN projections.projections AS p ON b.projection_id = p.projection_id WHERE p.name = ANY($1)
+"""
+_CANCEL = "SELECT projections.cancel_rebuild_v1($1)"  # does nothing to one that has ended
 _FORGET = "DELETE FROM projections.projections WHERE name = ANY($1)"
 _CREATE_RUN = f"""
 CREATE TABLE {SCHEMA}.run (
@@ -135,14 +146,28 @@ async def prepare(session: Session, fingerprint: str, events: int, *, reset: boo
             await session.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
         await _begin_anew(session, fingerprint)
         appended = 0
+    else:
+        for number in await _rebuilds(session):
+            await session.execute(_CANCEL, number)
     token = secrets.token_hex(8)
     await session.execute(f"UPDATE {SCHEMA}.run SET token = $1, events = $2", token, events)
-    handled = await session.fetchval(f"SELECT coalesce(sum(times), 0)::bigint FROM {SCHEMA}.effects")
-    return Start(token, appended, int(handled))
+    return Start(token, appended, await handled_events(session))
+
+
+async def handled_events(session: Session) -> int:
+    """How many effects the events have had."""
+    return int(await session.fetchval(_HANDLED))
+
+
+async def _rebuilds(session: Session) -> list[int]:
+    return [row["rebuild_id"] for row in await session.fetch(_REBUILDS, list(PROJECTIONS))]
 
 
 async def _begin_anew(session: Session, fingerprint: str) -> None:
     await session.execute("TRUNCATE projections.events, projections.sources")
+    for number in await _rebuilds(session):  # what they have built, and what that has replaced
+        await session.execute(_CANCEL, number)
+        await session.execute(f"DROP SCHEMA IF EXISTS projections_old_{number} CASCADE")
     await session.execute(_FORGET, list(PROJECTIONS))
     await session.execute(f"CREATE SCHEMA {SCHEMA}")
     await session.execute(_CREATE_RUN)

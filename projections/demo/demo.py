@@ -17,13 +17,14 @@ from typing import Any
 from journal import ConnectionSettings, Database, connect
 from projections.demo.checking import Counts, count, differing_rows
 from projections.demo.crew import crew
-from projections.demo.database import Start, alone, complete, prepare
+from projections.demo.database import Start, alone, complete, handled_events, prepare
 from projections.demo.feeding import Feeding, feeding
 from projections.demo.flights import data_file, fingerprint, read_flights, timeline
 from projections.demo.progress import Reporter
 from projections.demo.read_models import PROJECTIONS
+from projections.demo.rebuilding import Batch, Rebuild, Rebuilding
 from projections.demo.running import InProcess, Moves, Projecting, settle
-from projections.demo.stopping import Stopping
+from projections.demo.stopping import Stopping, together
 from projections.demo.watch import Watch
 
 DEFAULT_EVENTS = 200_000
@@ -74,6 +75,8 @@ class Result:
     wanted: int
     workers: int = 0
     moves: Moves = field(default_factory=Moves)
+    rebuild: Rebuild | None = None
+    """None when nothing was rebuilt."""
 
     @property
     def read_models_match(self) -> bool:
@@ -85,7 +88,12 @@ class Result:
         """Whether everything is as it must be."""
         counts = self.counts
         clean = counts.lost == counts.duplicated == 0 and counts.appended == counts.handled == self.wanted
-        return clean and self.read_models_match
+        return clean and self.read_models_match and self.rebuilt_matches is not False
+
+    @property
+    def rebuilt_matches(self) -> bool | None:
+        """Whether every row that the batch built is what the CSV file says up to its fence; None without one."""
+        return None if self.rebuild is None else not self.rebuild.differences
 
 
 class Demo:
@@ -97,15 +105,19 @@ class Demo:
         options: What to do.
         report: Is told how far it is.
         stop: Ends the run when set.
+        batch: Rebuilds the read models half way; None for no rebuild.
     """
 
-    def __init__(self, dsn: str, options: Options, report: Reporter, stop: asyncio.Event) -> None:
+    def __init__(
+        self, dsn: str, options: Options, report: Reporter, stop: asyncio.Event, batch: Batch | None = None
+    ) -> None:
         self._dsn = dsn
         self._options = options
         self._ranges = options.ranges or options.workers or _RANGES
         self._report = report
         self._stopping = Stopping(stop)
         self._path = data_file()
+        self._rebuilding = None if batch is None else Rebuilding(batch, dsn, report)
 
     async def run(self) -> Result:
         """
@@ -121,7 +133,7 @@ class Demo:
             async with feeding() as feed:
                 start, events = await self._begin(database, feed)
                 async with self._projecting(database) as projecting:
-                    measured = await self._append_and_project(projecting, feed, start, events)
+                    measured = await self._append_and_project(database, projecting, feed, start, events)
             return await self._check(database, events, measured, projecting.moves)
 
     async def _begin(self, database: Database, feed: Feeding) -> tuple[Start, int]:
@@ -148,37 +160,61 @@ class Demo:
             await members.leave()
 
     async def _append_and_project(
-        self, projecting: Projecting, feed: Feeding, start: Start, events: int
+        self, database: Database, projecting: Projecting, feed: Feeding, start: Start, events: int
     ) -> _Measured:
         self._report.begin(events)
         bulk = events - min(_SINGLE, events // 10)
-        await feed.tell(dsn=self._dsn, token=start.token, bulk=bulk, events=events)
+        stops = [bulk] if self._rebuilding is None else [(bulk + 1) // 2, bulk]
+        await feed.tell(dsn=self._dsn, token=start.token, stops=stops, events=events)
         watch = self._new_watch(start.appended, start.handled)
-        measured = await self._bulk(projecting, feed, watch, bulk)
-        watch = self._new_watch(watch.appended, watch.handled_events)
+        measured = await self._bulk(database, projecting, feed, watch, bulk)
+        watch = self._new_watch(watch.appended, watch.appended)  # all are handled now
         return replace(measured, latency=await self._one_at_a_time(projecting, feed, watch))
 
     def _new_watch(self, appended: int, handled: int) -> Watch:
         return Watch(self._report, appended, handled, self._ranges * len(PROJECTIONS))
 
-    async def _bulk(self, projecting: Projecting, feed: Feeding, watch: Watch, bulk: int) -> _Measured:
+    async def _bulk(
+        self, database: Database, projecting: Projecting, feed: Feeding, watch: Watch, bulk: int
+    ) -> _Measured:
         appended, handled, began_at = watch.appended, watch.handled_events, time.monotonic()
 
-        async def work() -> dict[str, Any]:
-            incidents = asyncio.create_task(projecting.incidents(watch, bulk - appended))
-            try:
-                said = await _follow(feed, watch, "seconds")
-                await incidents
-            finally:
-                incidents.cancel()
-                await asyncio.gather(incidents, return_exceptions=True)
-            return said
+        async def work() -> float:
+            seconds, _ = await together(
+                self._follow_bulk(database, feed, watch), projecting.incidents(watch, bulk - appended)
+            )
+            return seconds
 
-        said = await projecting.during(watch, work())
+        seconds = await projecting.during(watch, work())
+        waited = 0.0 if self._rebuilding is None else self._rebuilding.waited
         return _Measured(
-            append=_rate(watch.appended - appended, float(said["seconds"])),
-            handle=_rate(watch.handled_events - handled, watch.last_at - began_at),
+            append=_rate(watch.appended - appended, seconds),
+            handle=_rate(watch.appended - handled, watch.last_at - began_at - waited),
         )
+
+    async def _follow_bulk(self, database: Database, feed: Feeding, watch: Watch) -> float:
+        """Count what is appended, and rebuild meanwhile if that is asked for; returns the seconds of appending."""
+        first = await _follow(feed, watch, "seconds")
+        if self._rebuilding is None:
+            return float(first["seconds"])
+        await self._rebuilding.ready()
+        rest, _ = await together(
+            self._go_on(feed, watch, self._rebuilding), self._rebuild(database, self._rebuilding, watch)
+        )
+        return float(first["seconds"] + rest["seconds"])
+
+    @staticmethod
+    async def _go_on(feed: Feeding, watch: Watch, rebuilding: Rebuilding) -> dict[str, Any]:
+        """Have the other half appended while the rebuild is at work."""
+        await rebuilding.begun.wait()
+        await feed.tell(go=True)
+        return await _follow(feed, watch, "seconds")
+
+    async def _rebuild(self, database: Database, rebuilding: Rebuilding, watch: Watch) -> None:
+        await rebuilding.run()
+        async with database.session() as session:
+            # It has seen some handled again, whose first effect went with the old tables.
+            watch.handled_events = await handled_events(session)
 
     async def _one_at_a_time(self, projecting: Projecting, feed: Feeding, watch: Watch) -> Latency | None:
         effect_at: dict[tuple[str, int], float] = {}
@@ -201,11 +237,16 @@ class Demo:
         async with database.transaction() as session:
             counts = await count(session)
             differences = await differing_rows(session, flights, entries)
+            rebuild = (
+                None
+                if self._rebuilding is None
+                else await self._rebuilding.compare(session, flights, entries)
+            )
             self._stopping.check()
             await complete(session)
         return Result(
             counts, differences, measured.append, measured.handle, measured.latency, events,
-            self._options.workers, moves,
+            self._options.workers, moves, rebuild,
         )  # fmt: skip
 
 

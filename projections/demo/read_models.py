@@ -2,7 +2,8 @@
 The demo's projections: two read models, and beside them a mark for every event that had its effect.
 
 An event is handled by one of the two, and the mark is written with the effect: counting marks counts effects,
-so what was lost and what was done twice is measured for each event instead of being guessed from totals.
+so what was lost and what was done twice is measured for each event instead of being guessed from totals. Each
+projection has a table of marks of its own, for a rebuild replaces all tables that a projection writes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ CREATE TABLE {SCHEMA}.airport_departures (
     departures bigint NOT NULL DEFAULT 0, total_delay bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (airport, day, hour)
 );
-CREATE TABLE {SCHEMA}.effects (
+CREATE TABLE {SCHEMA}.carrier_effects (
+    source_id text COLLATE "C", seq_nr bigint, times bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (source_id, seq_nr)
+);
+CREATE TABLE {SCHEMA}.airport_effects (
     source_id text COLLATE "C", seq_nr bigint, times bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (source_id, seq_nr)
 );
@@ -44,7 +49,12 @@ CARRIER_DELAYS = Table(
 AIRPORT_DEPARTURES = Table(
     f"{SCHEMA}.airport_departures", key=("airport", "day", "hour"), increment=("departures", "total_delay")
 )
-EFFECTS = Table(f"{SCHEMA}.effects", key=("source_id", "seq_nr"), increment=("times",))
+CARRIER_EFFECTS = Table(
+    f"{SCHEMA}.carrier_effects", key=("source_id", "seq_nr"), increment=("times",), source="source_id"
+)
+AIRPORT_EFFECTS = Table(
+    f"{SCHEMA}.airport_effects", key=("source_id", "seq_nr"), increment=("times",), source="source_id"
+)
 
 
 @projection("demo-carrier-delays", entity_type=ENTITY_TYPE, batch_size=BATCH_SIZE)
@@ -62,13 +72,16 @@ class CarrierDelays:
                 total_delay=event.delay,
                 worst_delay=event.delay,
             ),
-            _mark(envelope),
+            _mark(CARRIER_EFFECTS, envelope),
         )
 
     @handles(Cancelled)
     def cancelled(self, event: Cancelled, envelope: EventEnvelope) -> Changes:
         """Count a flight that did not go."""
-        return CARRIER_DELAYS.upsert(carrier=event.carrier, day=event.day, cancelled=1), _mark(envelope)
+        return (
+            CARRIER_DELAYS.upsert(carrier=event.carrier, day=event.day, cancelled=1),
+            _mark(CARRIER_EFFECTS, envelope),
+        )
 
 
 @projection("demo-airport-departures", entity_type=ENTITY_TYPE, batch_size=BATCH_SIZE)
@@ -86,7 +99,7 @@ class AirportDepartures:
                 departures=1,
                 total_delay=event.delay,
             ),
-            _mark(envelope),
+            _mark(AIRPORT_EFFECTS, envelope),
         )
 
 
@@ -97,5 +110,5 @@ PROJECTIONS = {
 """By name, the class and the event types that have an effect in it."""
 
 
-def _mark(envelope: EventEnvelope) -> Change:
-    return EFFECTS.upsert(source_id=envelope.source_id, seq_nr=envelope.seq_nr, times=1)
+def _mark(effects: Table, envelope: EventEnvelope) -> Change:
+    return effects.upsert(source_id=envelope.source_id, seq_nr=envelope.seq_nr, times=1)

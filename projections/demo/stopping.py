@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from projections.demo.errors import DemoInterrupted
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Stopping:
@@ -51,3 +52,14 @@ class Stopping:
             stopped.cancel()
             task.cancel()
             await asyncio.gather(task, stopped, return_exceptions=True)
+
+
+async def together(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U]) -> tuple[T, U]:
+    """Do two things side by side; the failure of one ends the other."""
+    tasks = asyncio.create_task(first), asyncio.create_task(second)
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -84,7 +84,7 @@ class Watch(StatusObserver):
         found = with_effect(name, envelopes)
         self.handled_events += len(found)
         self.effects(time.monotonic(), found)
-        self._report.counted(self.appended, self.handled_events)
+        self._report.counted(self.appended, min(self.handled_events, self.appended))
 
     async def _next_news(self) -> None:
         await self._news.wait()

@@ -10,19 +10,26 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import IO, Any
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from journal import Database, DatabaseError, Event, append, schema
 from journal.drivers.sync import connect_sync
 from projections.cli import main
-from projections.demo.checking import Counts, count, differing_rows
+from projections.demo.checking import Counts, ReadModel, count, differing_rows
 from projections.demo.database import Start, alone, complete, fence, own_database, prepare
 from projections.demo.demo import Result
 from projections.demo.errors import DemoError
-from projections.demo.flights import data_file, read_flights, timeline
+from projections.demo.events import event_of
+from projections.demo.flights import data_file, moment, read_flights, timeline
+from projections.demo.oracle import airport_departures
+from projections.demo.progress import Lines
+from projections.demo.rebuilding import Built, Rebuild, Rebuilding
 from tests.fixtures.postgres import Databases
 
 COMMAND = [sys.executable, "-W", "error", "-m", "projections.cli", "demo"]
@@ -40,16 +47,16 @@ WORKERS = 3  # as many connections and processes as a test may well use
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PROJECTIONS_DSN"}
 
 
-def start(dsn: str, *arguments: str) -> subprocess.Popen[str]:
-    options = [*COMMAND, "--events", str(EVENTS), "--json", "--dsn", dsn, *arguments]
+def start(dsn: str, *arguments: str, events: int = EVENTS) -> subprocess.Popen[str]:
+    options = [*COMMAND, "--events", str(events), "--json", "--dsn", dsn, *arguments]
     return subprocess.Popen(
         options, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
     )
 
 
-def run(dsn: str, *arguments: str) -> tuple[int, dict[str, Any], str]:
+def run(dsn: str, *arguments: str, events: int = EVENTS) -> tuple[int, dict[str, Any], str]:
     """Run to the end; returns the exit code, what --json printed, and stderr."""
-    with start(dsn, *arguments) as process:
+    with start(dsn, *arguments, events=events) as process:
         printed, errors = process.communicate()
     return process.returncode, json.loads(printed or "{}"), errors
 
@@ -360,8 +367,9 @@ async def test_lost_and_duplicated_effects_are_counted_for_each_event(database: 
     await store(database, "a", "a", "a", "b")
     async with database.transaction() as session:
         await session.execute(
-            "INSERT INTO projections_demo.effects VALUES ('a', 1, 1), ('a', 2, 3), ('b', 1, 0)"
+            "INSERT INTO projections_demo.carrier_effects VALUES ('a', 1, 1), ('a', 2, 2), ('b', 1, 0)"
         )
+        await session.execute("INSERT INTO projections_demo.airport_effects VALUES ('a', 2, 1)")
         counts = await count(session)
 
     assert counts == Counts(appended=4, handled=4, lost=2, duplicated=2)
@@ -376,8 +384,92 @@ async def test_missing_row_of_a_read_model_is_a_difference(database: Database) -
     assert [line.partition(":")[0] for line in differences] == ["airport_departures"]
 
 
-def result(counts: Counts, *differences: str) -> Result:
-    return Result(counts, differences, None, None, None, 4)
+def missing(module: str, directory: Path) -> dict[str, str]:
+    """An environment in which a module can not be imported."""
+    (directory / f"{module}.py").write_text(
+        f"raise ModuleNotFoundError(\"No module named '{module}'\", name={module!r})\n"
+    )
+    return {**ENVIRONMENT, "PYTHONPATH": str(directory)}
+
+
+@pytest.mark.parametrize("module", ["pyspark", "pyarrow", "adbc_driver_postgresql"])
+def test_missing_spark_is_told_with_the_extra_that_brings_it(module: str, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [*COMMAND, "--spark"], capture_output=True, text=True, check=False, env=missing(module, tmp_path)
+    )
+
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        f"error: --spark needs packages that are not installed (No module named '{module}'): "
+        "pip install 'slice-projections[demo,spark]'\n"
+    )
+
+
+def test_demo_without_spark_does_not_need_its_packages(empty_dsn: str, tmp_path: Path) -> None:
+    for module in ("pyspark", "pyarrow", "adbc_driver_postgresql"):
+        environment = missing(module, tmp_path)
+    ended = subprocess.run(
+        [*COMMAND, "--events", "10", "--dsn", empty_dsn],
+        capture_output=True, text=True, check=False, env=environment,
+    )  # fmt: skip
+
+    assert ended.returncode == 0, ended.stderr
+
+
+FENCE = datetime(2100, 1, 1, tzinfo=UTC)  # after everything that a test appends
+
+
+async def compared(database: Database, built: Built) -> Rebuild:
+    """What comes of a batch that built the departures of the first three events, or something else."""
+
+    class Fixed:
+        async def ready(self) -> None: ...
+
+        async def rebuild(self, dsn: str, definition: type, read_model: ReadModel, say: Any) -> Built:
+            columns = 5 if read_model.table == "airport_departures" else 6
+            return built._replace(rows=[row for row in built.rows if len(row) == columns])
+
+    await prepared(database)
+    flights = read_flights(data_file())
+    entries = timeline(flights)
+    first = [event_of(moment(flights, entry)) for entry in entries[:3]]
+    rebuilding = Rebuilding(Fixed(), "", Lines(Console(stderr=True)))
+    await rebuilding.run()
+    async with database.transaction() as session:
+        await append(session, first)
+        return await rebuilding.compare(session, flights, entries[:10])
+
+
+def departures(count: int) -> list[tuple[Any, ...]]:
+    flights = read_flights(data_file())
+    return list(airport_departures(flights, timeline(flights)[:count]))
+
+
+async def test_rebuild_is_compared_with_the_events_up_to_its_fence(database: Database) -> None:
+    rebuild = await compared(database, Built(FENCE, 3, 2.0, departures(3)))
+
+    assert rebuild == Rebuild([], 4.0, 1.5)
+
+
+async def test_row_that_a_rebuild_lacks_is_a_difference(database: Database) -> None:
+    rebuild = await compared(database, Built(FENCE, 3, 2.0, departures(3)[1:]))
+
+    assert [line.partition(": expected")[0] for line in rebuild.differences] == [
+        "airport_departures as rebuilt"
+    ]
+
+
+async def test_number_of_events_that_a_rebuild_read_is_compared(database: Database) -> None:
+    rebuild = await compared(database, Built(FENCE, 2, 2.0, departures(3)))
+
+    assert rebuild.differences == [
+        "demo-carrier-delays: read 2 events, and there are 3",
+        "demo-airport-departures: read 2 events, and there are 3",
+    ]
+
+
+def result(counts: Counts, *differences: str, rebuild: Rebuild | None = None) -> Result:
+    return Result(counts, differences, None, None, None, 4, rebuild=rebuild)
 
 
 @pytest.mark.parametrize(
@@ -387,6 +479,8 @@ def result(counts: Counts, *differences: str) -> Result:
         (result(Counts(4, 4, 1, 1)), False),
         (result(Counts(3, 3, 0, 0)), False),
         (result(Counts(4, 4, 0, 0), "a row"), False),
+        (result(Counts(4, 4, 0, 0), rebuild=Rebuild([], 1, 4)), True),
+        (result(Counts(4, 4, 0, 0), rebuild=Rebuild(["a row"], 1, 4)), False),
     ],
 )
 def test_result_is_good_only_if_nothing_differs(outcome: Result, expected: bool) -> None:
