@@ -7,7 +7,7 @@ It has a name of its own for each attempt, so a task may be tried again, or run 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ from spark_projections.manifest import (
 )
 from spark_projections.reading import SCHEMA, Reading, read_batches
 
-__all__ = ["ATTEMPTS", "Part", "Partition", "Written", "export_part"]
+__all__ = ["ATTEMPTS", "Part", "Partition", "Written", "export_part", "sorted_batches"]
 
 ATTEMPTS = "_attempts"
 """The directory in the archive where attempts lie until the export names them."""
@@ -120,9 +120,26 @@ def _sorted_batches(dsn: str, part: Part) -> Iterator[pa.RecordBatch]:
         yield from read_batches(dsn, reading)
         return
     table = pa.Table.from_batches(read_batches(dsn, replace(reading, order="none")), SCHEMA)
-    keys = [(name, "ascending") for name in ("slice", "source_id", "seq_nr")]
     width = table.nbytes // max(1, table.num_rows) + 1
-    yield from table.sort_by(keys).to_batches(max_chunksize=min(_ROW_GROUP, _ROW_GROUP_BYTES // width + 1))
+    rows = min(_ROW_GROUP, _ROW_GROUP_BYTES // width + 1)
+    yield from sorted_batches(table, ("slice", "source_id", "seq_nr"), rows)
+
+
+def sorted_batches(table: pa.Table, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """
+    Sort a table in memory.
+
+    Args:
+        table: What to sort.
+        columns: By which columns; texts by their bytes.
+        rows: Of a batch, at most.
+    """
+    # Sorting puts the chunks of a column together, and a column of `string` holds 2 GiB at most.
+    wide = [f.with_type(pa.large_string()) if f.type == pa.string() else f for f in table.schema]
+    ordered = table.cast(pa.schema(wide)).sort_by([(name, "ascending") for name in columns])
+    for batch in ordered.to_batches(max_chunksize=rows):
+        arrays = [column.cast(f.type) for column, f in zip(batch.columns, table.schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=table.schema)
 
 
 class _Tally:

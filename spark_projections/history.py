@@ -25,7 +25,8 @@ from journal import ALL_SLICES, BEGINNING, SliceRange
 from journal.drivers.sync import SyncConnection
 from spark_projections.archive import cut
 from spark_projections.archive_lookup import autocommit, newer_imports, stored
-from spark_projections.manifest import ArchivedFile, ArchiveError, Bounds, Manifest, check_file
+from spark_projections.archive_part import sorted_batches
+from spark_projections.manifest import ArchivedFile, ArchiveError, Bounds, Manifest, check_file, open_file
 from spark_projections.reading import COLUMNS, SCHEMA, Reading, read_batches
 from spark_projections.splits import slice_counts
 
@@ -38,7 +39,9 @@ BAND_ROWS = 250_000
 """Events that are sorted at a time: a range of slices, and at least one slice."""
 
 _BATCH = 32_768
-_SOURCE_ORDER = [("source_id", "ascending"), ("seq_nr", "ascending")]
+_SOURCE_ORDER = ("source_id", "seq_nr")
+_BAND_BYTES = 256 << 20
+_SAMPLES = 10
 _PARQUET = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
@@ -166,6 +169,7 @@ def _read(
         for part in history.journal:
             yield from read_batches(_known(dsn), part)
         return
+    band_rows = min(band_rows, max(1, _BAND_BYTES // _width(paths)))
     for slices in _bands(history, reading, dsn, band_rows):
         band = replace(
             reading, slices=slices, columns=tuple(dict.fromkeys((*reading.columns, "source_id", "seq_nr")))
@@ -175,8 +179,19 @@ def _read(
             batches += read_batches(
                 _known(dsn), replace(part, slices=slices, columns=band.columns, order="none")
             )
-        table = pa.Table.from_batches(batches, _schema(band)).sort_by(_SOURCE_ORDER)
-        yield from table.select(reading.columns).to_batches(max_chunksize=_BATCH)
+        table = pa.Table.from_batches(batches, _schema(band))
+        for batch in sorted_batches(table, _SOURCE_ORDER, _BATCH):
+            yield batch.select(list(reading.columns))
+
+
+def _width(paths: Sequence[tuple[ArchivedFile, str]]) -> int:
+    """Bytes of an event, unpacked, in the file of a few where they are largest; 1 where nothing tells."""
+    widths = [1]
+    for file, path in paths[:: len(paths) // _SAMPLES + 1]:
+        with open_file(Path(path)) as opened:
+            groups = (opened.metadata.row_group(n) for n in range(opened.num_row_groups))
+            widths.append(sum(group.total_byte_size for group in groups) // file.rows)
+    return max(widths)
 
 
 def _known(dsn: str | None) -> str:
