@@ -212,9 +212,11 @@ def register(spark: SparkSession) -> None:
     try:
         spark.dataSource.register(JournalDataSource)
     except AnalysisException as error:
-        # A new session has what was registered on the one that it was made from, and lets nobody replace it.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+        # Spark looks for the name in the active session, which is another one; making a frame makes this one active.
+        spark.createDataFrame([], "slice INT")
+        spark.dataSource.register(JournalDataSource)
 
 
 def read_journal(
