@@ -136,10 +136,12 @@ def sorted_batches(table: pa.Table, columns: Sequence[str], rows: int) -> Iterat
     """
     # Sorting puts the chunks of a column together, and a column of `string` holds 2 GiB at most.
     wide = [f.with_type(pa.large_string()) if f.type == pa.string() else f for f in table.schema]
-    ordered = table.cast(pa.schema(wide)).sort_by([(name, "ascending") for name in columns])
-    for batch in ordered.to_batches(max_chunksize=rows):
-        arrays = [column.cast(f.type) for column, f in zip(batch.columns, table.schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+    whole = table.cast(pa.schema(wide)).combine_chunks()
+    order = pc.sort_indices(whole, [(name, "ascending") for name in columns])
+    for start in range(0, len(order), rows):
+        # Taken, not sliced: a slice still has all of the text behind it, which no `string` holds.
+        page = whole.take(order.slice(start, rows)).cast(table.schema)
+        yield from page.combine_chunks().to_batches()
 
 
 class _Tally:
