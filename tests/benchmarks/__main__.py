@@ -24,6 +24,7 @@ from tests.benchmarks.projecting import measure_projection
 from tests.benchmarks.reading import measure_read
 from tests.benchmarks.report import machine, show
 from tests.benchmarks.server import Server, server
+from tests.benchmarks.spark import measure_spark
 from tests.benchmarks.workers import measure_workers
 
 BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
@@ -32,6 +33,7 @@ BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "read": measure_read,
     "clustering": measure_clustering,
     "projection": measure_projection,
+    "spark": measure_spark,
     "workers": measure_workers,
     "latency": measure_latency,
     "idle": measure_idle,
