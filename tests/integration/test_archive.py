@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -709,3 +709,15 @@ async def test_event_id_and_time_of_an_archived_event_survive_a_restore(
     restore_archive(dsn, archive)
 
     assert query(dsn, "SELECT event_id, db_timestamp FROM projections.events") == [(event_id, DAY)]
+
+
+async def test_reader_may_export_verify_and_read(
+    journal: Database, dsn: str, archive: Path, login: Callable[[str | None], str]
+) -> None:
+    reader = login("projections_reader")
+
+    done = export(reader, archive)
+
+    assert done.rows == 40 * SOURCES
+    assert verify_archive(archive, journal=reader, processes=1).differences == ()
+    assert len(rows(read_with_archive(reader, archive, Reading("plane")))) == 30 * SOURCES

@@ -6,7 +6,7 @@ import csv
 import json
 import resource
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -391,3 +391,15 @@ async def test_full_disk_for_temporary_files_is_said(database: Database, dsn: st
         signal.signal(signal.SIGXFSZ, before)
 
     assert await stored(database, "N1") == []
+
+
+async def test_writer_may_load_history(
+    database: Database, dsn: str, tmp_path: Path, login: Callable[[str | None], str]
+) -> None:
+    path = write(tmp_path / "a.csv", sources(2, 3))
+    writer = login("projections_writer")
+
+    first = load(writer, path)
+    again = load(writer, path)
+
+    assert (first, again) == (Backfilled(6, 0, 2), Backfilled(0, 6, 2))
