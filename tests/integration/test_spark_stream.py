@@ -17,7 +17,7 @@ from journal import Event, append_sync, connect, import_events
 from journal.events import HistoricEvent
 from spark_projections.horizon import WritersInFlight, settled_now
 from spark_projections.options import InvalidOption, parse_options
-from spark_projections.source import JournalReader, Table
+from spark_projections.source import JournalDataSource, JournalReader, Table
 from spark_projections.stream import ClockWentBack, HistoryBehindStream, JournalStreamReader
 from tests.fixtures.journal import PAST, event, historic
 
@@ -326,6 +326,13 @@ def test_a_checkpoint_of_other_slices_is_refused() -> None:
 
     with pytest.raises(InvalidOption, match=r"'0-99'.*0-1023"):
         stream.batch()
+
+
+def test_a_stream_takes_no_snapshot() -> None:
+    source = JournalDataSource({"entitytype": "plane", "snapshot": "none"})
+
+    with pytest.raises(InvalidOption, match="snapshot: a stream reads up to the settled horizon"):
+        source.streamReader(KEYS)
 
 
 def test_a_checkpoint_of_another_source_is_refused() -> None:
