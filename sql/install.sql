@@ -63,6 +63,8 @@
 \ir functions/offsets/park_source_v1.sql
 \ir functions/rebuilds/table_shape_v1.sql
 \ir functions/rebuilds/index_shapes_v1.sql
+\ir functions/rebuilds/statistics_shapes_v1.sql
+\ir functions/rebuilds/only_key_v1.sql
 \ir functions/rebuilds/unfit_for_rename_v1.sql
 \ir functions/rebuilds/clone_table_v1.sql
 \ir functions/rebuilds/copy_foreign_keys_v1.sql

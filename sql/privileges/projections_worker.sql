@@ -56,6 +56,8 @@ BEGIN
         projections.park_source_v1,
         projections.table_shape_v1,
         projections.index_shapes_v1,
+        projections.statistics_shapes_v1,
+        projections.only_key_v1,
         projections.unfit_for_rename_v1,
         projections.clone_table_v1,
         projections.copy_foreign_keys_v1,

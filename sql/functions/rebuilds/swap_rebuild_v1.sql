@@ -13,6 +13,8 @@ DECLARE
     _old CONSTANT text := 'projections_old_' || p_rebuild_id;
     _rebuild projections.rebuilds;
     _table record;
+    _unfit text[];
+    _statistics record;
 BEGIN
     SELECT b.* INTO _rebuild FROM projections.rebuilds AS b WHERE b.rebuild_id = p_rebuild_id FOR UPDATE;
     IF _rebuild.state IS DISTINCT FROM 'verified' THEN
@@ -20,14 +22,22 @@ BEGIN
     END IF;
     -- A live batch has its tables before it asks for the row of its range: the same order here, or both would wait.
     FOR _table IN SELECT * FROM projections.rebuild_tables AS t WHERE t.rebuild_id = p_rebuild_id ORDER BY t.place LOOP
-        EXECUTE format(
-            'LOCK TABLE %I.%I IN %s MODE', _table.schema_name, _table.table_name,
-            CASE _rebuild.method WHEN 'rename' THEN 'ACCESS EXCLUSIVE' ELSE 'SHARE ROW EXCLUSIVE' END
-        );
+        IF to_regclass(format('%I.%I', _table.schema_name, _table.table_name)) IS NOT NULL THEN
+            EXECUTE format(
+                'LOCK TABLE %I.%I IN %s MODE', _table.schema_name, _table.table_name,
+                CASE _rebuild.method WHEN 'rename' THEN 'ACCESS EXCLUSIVE' ELSE 'SHARE ROW EXCLUSIVE' END
+            );
+        END IF;
         IF to_regclass(format('%I.%I', _table.schema_name, _table.table_name)) IS DISTINCT FROM _table.table_oid::regclass
             OR projections.table_shape_v1(_table.table_oid::regclass) <> _table.shape THEN
             RAISE EXCEPTION 'table %.% was changed since the rebuild began', _table.schema_name, _table.table_name
             USING ERRCODE = 'PJ042', HINT = 'Rebuild anew: the new table is like the old one was.';
+        END IF;
+        _unfit := projections.unfit_for_rename_v1(_table.table_oid::regclass);
+        IF _rebuild.method = 'rename' AND _unfit <> '{}' THEN
+            RAISE EXCEPTION 'since the rebuild began table %.% can not be replaced any more: %',
+                _table.schema_name, _table.table_name, array_to_string(_unfit, '; ')
+            USING ERRCODE = 'PJ042', HINT = 'Drop that, or rebuild anew in place.';
         END IF;
     END LOOP;
     PERFORM FROM projections.projections AS p
@@ -39,6 +49,14 @@ BEGIN
     EXECUTE format('CREATE SCHEMA %I', _old);
     FOR _table IN SELECT * FROM projections.rebuild_tables AS t WHERE t.rebuild_id = p_rebuild_id ORDER BY t.place LOOP
         IF _rebuild.method = 'rename' THEN
+            -- Statistics have a schema of their own, which is not their table's.
+            FOR _statistics IN
+                SELECT s.stxname AS name, s.stxnamespace::regnamespace AS place FROM pg_statistic_ext AS s
+                WHERE s.stxrelid = _table.table_oid
+            LOOP
+                EXECUTE format('ALTER STATISTICS %s.%I SET SCHEMA %I', _statistics.place, _statistics.name, _old);
+                EXECUTE format('ALTER STATISTICS %I.%I SET SCHEMA %s', _new, _statistics.name, _statistics.place);
+            END LOOP;
             EXECUTE format('ALTER TABLE %I.%I SET SCHEMA %I', _table.schema_name, _table.table_name, _old);
             EXECUTE format('ALTER TABLE %I.%I SET SCHEMA %I', _new, _table.table_name, _table.schema_name);
         ELSE
