@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +27,7 @@ from spark_projections.history import plan_history, read_archive, read_with_arch
 from spark_projections.manifest import ArchiveError, Bounds, Manifest, directory_of, locked
 from spark_projections.reading import Reading, read_batches
 from spark_projections.restore import Restored, restore_archive
+from tests.fixtures.commands import environment
 from tests.fixtures.journal import event, uuid7
 from tests.fixtures.projections import EFFECTS, each_once, effects, execute, recording, running, until_effects
 
@@ -721,3 +725,60 @@ async def test_reader_may_export_verify_and_read(
     assert done.rows == 40 * SOURCES
     assert verify_archive(archive, journal=reader, processes=1).differences == ()
     assert len(rows(read_with_archive(reader, archive, Reading("plane")))) == 30 * SOURCES
+
+
+def killed(program: str, *arguments: str | Path) -> None:
+    """Run a program that kills itself with SIGKILL on its way."""
+    head = "import os, signal, sys\nfrom pathlib import Path\nkill = lambda: os.kill(os.getpid(), signal.SIGKILL)\n"
+    done = subprocess.run(
+        [sys.executable, "-c", head + program, *map(str, arguments)],
+        env=environment(),
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+
+
+async def test_export_that_was_killed_goes_on(database: Database, dsn: str, archive: Path) -> None:
+    await import_events(database, history(last=120))
+    await maintain(database, ahead=1)
+    killed(
+        "from spark_projections.archive import export_archive\n"
+        "def progress(done, total):\n    if done > total // 2: kill()\n"
+        "export_archive(sys.argv[1], Path(sys.argv[2]), processes=1, progress=progress)",
+        dsn,
+        archive,
+    )
+    there = len(Manifest.load(archive).files)
+
+    done = export(dsn, archive)
+
+    assert 0 < there < 12
+    assert done.files == 12 - there
+    assert verify_archive(archive, journal=dsn, processes=1).differences == ()
+    assert len(list(archive.rglob("*.parquet"))) == 12
+
+
+async def test_restore_that_was_killed_before_its_commit_leaves_nothing_and_goes_on(
+    journal: Database, dsn: str, archive: Path
+) -> None:
+    export(dsn, archive)
+    before = everything(dsn)
+    for name in partitions(dsn):
+        drop(dsn, name)
+    killed(
+        "from spark_projections import restore\n"
+        "attach, calls = restore._attach, []\n"
+        "def dying(*arguments):\n    attach(*arguments)\n    calls.append(1)\n    if len(calls) == 2: kill()\n"
+        "restore._attach = dying\n"
+        "restore.restore_archive(sys.argv[1], Path(sys.argv[2]))",
+        dsn,
+        archive,
+    )
+    there = partitions(dsn)
+
+    done = restore_archive(dsn, archive)
+
+    assert len(there) == 1
+    assert [each.present for each in done] == [20 * SOURCES, 0, 0]
+    assert everything(dsn) == before
