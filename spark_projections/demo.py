@@ -75,7 +75,7 @@ class _SparkBatch:
         self._starting = starting
 
     async def ready(self) -> None:
-        await asyncio.shield(asyncio.wrap_future(self._starting))
+        await asyncio.wrap_future(self._starting)
 
     async def rebuild(
         self, dsn: str, definition: type, read_model: ReadModel, say: Callable[[str], None]

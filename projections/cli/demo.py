@@ -99,21 +99,22 @@ def demo(
 
     \b
     What --json prints
-      appended           events in the journal
-      handled            effects of events on the read models
-      lost, duplicated   events without an effect; effects beyond an event's first
-      read_models_match  whether every row is what the CSV file says
-      append_per_s       batches of 500, while the projections read; null for less than 1,000 events
-      handle_per_s       from the first append to the last effect, by both projections together; or null
-      latency_ms         from the start of an event's commit to the end of its handling
-      workers            processes that ran the projections; 0 for the demo's own
-      takeovers          ranges that were taken over from a worker that had died
-      rescales           how often the slices were cut into another number of ranges
-      seconds            all in all, set-up and comparison included
+      appended            events in the journal
+      handled             effects of events on the read models
+      lost, duplicated    events without an effect; effects beyond an event's first
+      read_models_match   whether every row is what the CSV file says
+      append_per_s        batches of 500, while the projections read; null for less than 1,000 events
+      handle_per_s        from the first append to the last effect, by both projections together; or null
+      latency_ms          from the start of an event's commit to the end of its handling
+      workers             processes that ran the projections; 0 for the demo's own
+      takeovers           ranges that were taken over from a worker that had died
+      rescales            how often the slices were cut into another number of ranges
+      seconds             all in all, set-up and comparison included
     With --spark, also:
-      rebuilt_matches    whether every row that Spark built is what the CSV file says up to the fence
-      rebuild_seconds    of both read models, from the request to the swap; Spark runs already
-      rebuild_rows_per_s   events that were read for it, in these seconds
+      rebuilt_matches     whether every row that Spark built is what the CSV file says up to the fence
+      rebuild_seconds     of both read models, from the request to the swap; Spark runs already
+      rebuild_rows_per_s  events that were read for it, in these seconds
+      append_per_s and handle_per_s leave out the wait for Spark
 
     \b
     Exit codes

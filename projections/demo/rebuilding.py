@@ -101,7 +101,8 @@ class Rebuilding:
         """Set when it is at work."""
 
     async def ready(self) -> None:
-        """See :class:`Batch`; nothing is appended meanwhile."""
+        """Wait until the batch is; nothing is appended meanwhile."""
+        self._report.step("stopped half way, until Spark is ready")
         began_at = time.monotonic()
         await self._batch.ready()
         self.waited = time.monotonic() - began_at

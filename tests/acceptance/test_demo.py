@@ -5,31 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 
-from journal import Database, DatabaseError, Event, append, schema
 from journal.drivers.sync import connect_sync
 from projections.cli import main
-from projections.demo.checking import Counts, ReadModel, count, differing_rows
-from projections.demo.database import Start, alone, complete, fence, own_database, prepare
-from projections.demo.demo import Result
-from projections.demo.errors import DemoError
-from projections.demo.events import event_of
-from projections.demo.flights import data_file, moment, read_flights, timeline
-from projections.demo.oracle import airport_departures
-from projections.demo.progress import Lines
-from projections.demo.rebuilding import Built, Rebuild, Rebuilding
 from tests.fixtures.postgres import Databases
 
 COMMAND = [sys.executable, "-W", "error", "-m", "projections.cli", "demo"]
@@ -242,148 +229,6 @@ def test_wrong_option_is_refused_with_exit_code_2(arguments: Sequence[str]) -> N
     assert "Error: " in ended.stderr
 
 
-def test_password_of_a_wrong_dsn_is_not_shown() -> None:
-    ended = CliRunner().invoke(main, ["demo", "--dsn", "postgresql://me:hunter2@127.0.0.1:1/none"])
-
-    assert ended.exit_code == 1
-    assert "error: " in ended.stderr
-    assert "hunter2" not in ended.output
-
-
-def test_own_database_of_another_schema_is_made_anew(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("projections.demo.database.DATABASE", f"demo_{secrets.token_hex(4)}")
-    own = own_database(dsn)
-    try:
-        schema.install(own)
-        kept = schema.installed_version(own_database(dsn))
-        with connect_sync(own) as connection:
-            connection.execute("DROP FUNCTION projections.leave_v1")
-
-        assert (kept, schema.installed_version(own_database(dsn))) == (schema.SCHEMA_VERSION, None)
-    finally:
-        with connect_sync(dsn) as connection:
-            connection.autocommit = True
-            connection.execute(f"DROP DATABASE {own.partition('?')[0].rpartition('/')[2]}".encode())
-
-
-async def prepared(database: Database, events: int = 10, data: str = "f", *, reset: bool = False) -> Start:
-    async with database.transaction() as session:
-        return await prepare(session, data, events, reset=reset)
-
-
-async def store(database: Database, *sources: str, entity_type: str = "plane") -> None:
-    async with database.transaction() as session:
-        await append(session, [Event(s, {}, entity_type, event_type="E") for s in sources])
-
-
-async def test_unfinished_run_is_gone_on_with(database: Database) -> None:
-    first = await prepared(database)
-    await store(database, "a", "a", "b")
-
-    second = await prepared(database, 20)
-
-    assert (second.appended, second.handled) == (3, 0)
-    assert second.token != first.token
-
-
-@pytest.mark.parametrize(
-    ("events", "data", "reset"), [(2, "f", False), (10, "other", False), (10, "f", True)]
-)
-async def test_run_that_can_not_be_gone_on_with_is_begun_anew(
-    database: Database, events: int, data: str, reset: bool
-) -> None:
-    await prepared(database)
-    await store(database, "a", "a", "b")
-
-    again = await prepared(database, events, data, reset=reset)
-
-    assert again.appended == 0
-
-
-async def test_run_after_a_complete_one_begins_anew(database: Database) -> None:
-    await prepared(database, 1)
-    await store(database, "a")
-    async with database.transaction() as session:
-        await complete(session)
-
-    again = await prepared(database, 1)
-
-    assert again.appended == 0
-
-
-@pytest.mark.parametrize("entity_type", ["order", "plane"])
-async def test_journal_with_events_of_others_is_refused_and_kept(
-    database: Database, entity_type: str
-) -> None:
-    await store(database, "theirs", entity_type=entity_type)
-
-    with pytest.raises(DemoError, match="that the demo did not append"):
-        await prepared(database, reset=True)
-
-    async with database.session() as session:
-        assert await session.fetchval("SELECT count(*) FROM projections.events") == 1
-
-
-async def test_events_of_others_after_a_run_are_refused_and_kept(database: Database) -> None:
-    await prepared(database, 1)
-    await store(database, "a", "theirs")
-
-    with pytest.raises(DemoError, match="2 events that the demo did not append"):
-        await prepared(database, reset=True)
-
-
-async def test_schema_of_the_same_name_that_is_not_ours_is_kept(database: Database) -> None:
-    async with database.session() as session:
-        await session.execute("CREATE SCHEMA projections_demo")
-        await session.execute("CREATE TABLE projections_demo.theirs ()")
-
-    with pytest.raises(DatabaseError, match="already exists"):
-        await prepared(database)
-
-
-async def test_appender_of_an_earlier_run_is_shut_out(database: Database) -> None:
-    earlier, later = await prepared(database), await prepared(database)
-
-    async with database.transaction() as session:
-        await fence(session, later.token)
-        with pytest.raises(DemoError, match="another run"):
-            await fence(session, earlier.token)
-
-
-async def test_second_demo_on_one_database_is_refused(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("projections.demo.database._LOCK_ATTEMPTS", 1)
-    monkeypatch.setattr("projections.demo.database._LOCK_PAUSE", 0)
-
-    async with alone(database):
-        with pytest.raises(DemoError, match="another `projections demo` is running"):
-            async with alone(database):
-                pass
-
-
-async def test_lost_and_duplicated_effects_are_counted_for_each_event(database: Database) -> None:
-    await prepared(database)
-    await store(database, "a", "a", "a", "b")
-    async with database.transaction() as session:
-        await session.execute(
-            "INSERT INTO projections_demo.carrier_effects VALUES ('a', 1, 1), ('a', 2, 2), ('b', 1, 0)"
-        )
-        await session.execute("INSERT INTO projections_demo.airport_effects VALUES ('a', 2, 1)")
-        counts = await count(session)
-
-    assert counts == Counts(appended=4, handled=4, lost=2, duplicated=2)
-
-
-async def test_missing_row_of_a_read_model_is_a_difference(database: Database) -> None:
-    await prepared(database)
-    flights = read_flights(data_file())
-    async with database.transaction() as session:
-        differences = await differing_rows(session, flights, timeline(flights)[:1])
-
-    assert [line.partition(":")[0] for line in differences] == ["airport_departures"]
-
-
 def missing(module: str, directory: Path) -> dict[str, str]:
     """An environment in which a module can not be imported."""
     (directory / f"{module}.py").write_text(
@@ -416,72 +261,21 @@ def test_demo_without_spark_does_not_need_its_packages(empty_dsn: str, tmp_path:
     assert ended.returncode == 0, ended.stderr
 
 
-FENCE = datetime(2100, 1, 1, tzinfo=UTC)  # after everything that a test appends
+def test_missing_java_is_told_before_the_database_is_used() -> None:
+    environment = {**ENVIRONMENT, "PROJECTIONS_JAVA": "system", "PATH": "/nowhere"}
+    environment.pop("JAVA_HOME", None)
+    ended = subprocess.run(
+        [*COMMAND, "--spark", "--dsn", "postgresql://me@127.0.0.1:1/none"],
+        capture_output=True, text=True, check=False, env=environment,
+    )  # fmt: skip
+
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("error: Spark needs Java")
 
 
-async def compared(database: Database, built: Built) -> Rebuild:
-    """What comes of a batch that built the departures of the first three events, or something else."""
+def test_password_of_a_wrong_dsn_is_not_shown() -> None:
+    ended = CliRunner().invoke(main, ["demo", "--dsn", "postgresql://me:hunter2@127.0.0.1:1/none"])
 
-    class Fixed:
-        async def ready(self) -> None: ...
-
-        async def rebuild(self, dsn: str, definition: type, read_model: ReadModel, say: Any) -> Built:
-            columns = 5 if read_model.table == "airport_departures" else 6
-            return built._replace(rows=[row for row in built.rows if len(row) == columns])
-
-    await prepared(database)
-    flights = read_flights(data_file())
-    entries = timeline(flights)
-    first = [event_of(moment(flights, entry)) for entry in entries[:3]]
-    rebuilding = Rebuilding(Fixed(), "", Lines(Console(stderr=True)))
-    await rebuilding.run()
-    async with database.transaction() as session:
-        await append(session, first)
-        return await rebuilding.compare(session, flights, entries[:10])
-
-
-def departures(count: int) -> list[tuple[Any, ...]]:
-    flights = read_flights(data_file())
-    return list(airport_departures(flights, timeline(flights)[:count]))
-
-
-async def test_rebuild_is_compared_with_the_events_up_to_its_fence(database: Database) -> None:
-    rebuild = await compared(database, Built(FENCE, 3, 2.0, departures(3)))
-
-    assert rebuild == Rebuild([], 4.0, 1.5)
-
-
-async def test_row_that_a_rebuild_lacks_is_a_difference(database: Database) -> None:
-    rebuild = await compared(database, Built(FENCE, 3, 2.0, departures(3)[1:]))
-
-    assert [line.partition(": expected")[0] for line in rebuild.differences] == [
-        "airport_departures as rebuilt"
-    ]
-
-
-async def test_number_of_events_that_a_rebuild_read_is_compared(database: Database) -> None:
-    rebuild = await compared(database, Built(FENCE, 2, 2.0, departures(3)))
-
-    assert rebuild.differences == [
-        "demo-carrier-delays: read 2 events, and there are 3",
-        "demo-airport-departures: read 2 events, and there are 3",
-    ]
-
-
-def result(counts: Counts, *differences: str, rebuild: Rebuild | None = None) -> Result:
-    return Result(counts, differences, None, None, None, 4, rebuild=rebuild)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "expected"),
-    [
-        (result(Counts(4, 4, 0, 0)), True),
-        (result(Counts(4, 4, 1, 1)), False),
-        (result(Counts(3, 3, 0, 0)), False),
-        (result(Counts(4, 4, 0, 0), "a row"), False),
-        (result(Counts(4, 4, 0, 0), rebuild=Rebuild([], 1, 4)), True),
-        (result(Counts(4, 4, 0, 0), rebuild=Rebuild(["a row"], 1, 4)), False),
-    ],
-)
-def test_result_is_good_only_if_nothing_differs(outcome: Result, expected: bool) -> None:
-    assert outcome.good is expected
+    assert ended.exit_code == 1
+    assert "error: " in ended.stderr
+    assert "hunter2" not in ended.output

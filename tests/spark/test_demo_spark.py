@@ -108,8 +108,15 @@ async def test_next_run_begins_anew_without_what_rebuilds_have_left(finished: Fi
     assert (begun.appended, schemas(finished.dsn)) == (0, [])
 
 
-def test_ctrl_c_in_the_rebuild_leaves_no_java_and_nothing_built(empty_dsn: str) -> None:
-    stopped, told = stop_in_rebuild(empty_dsn, signal.SIGINT, "rebuilding carrier_delays with Spark: fold")
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("stopped half way, until Spark is ready", marks=pytest.mark.slow),
+        "rebuilding carrier_delays with Spark: fold",
+    ],
+)
+def test_ctrl_c_leaves_no_java_and_nothing_built(empty_dsn: str, line: str) -> None:
+    stopped, told = stop_in_rebuild(empty_dsn, signal.SIGINT, line)
 
     assert (stopped, "run it again to go on" in told, "Traceback" in told) == (130, True, False), told
     assert schemas(empty_dsn) == []
