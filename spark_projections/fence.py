@@ -14,14 +14,13 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from journal import Session
+from spark_projections.horizon import MARGIN, still_open
 
 __all__ = ["Fence", "Writer", "take_fence"]
 
 _POLL = "SELECT polled_at, holders FROM projections.poll_writers_v1(9223372036854775807, '{}', '{}')"
 _IMPORT = "SELECT coalesce(max(import_id), 0) FROM projections.imports"
 _WRITERS = "SELECT pid, application_name, age FROM projections.writers_in_flight_v1()"
-_MARGIN = timedelta(milliseconds=20)
-"""For small steps of the database's clock, as the live readers take it off."""
 _PAUSE = 0.05
 
 
@@ -59,11 +58,11 @@ async def take_fence(
     """
     row = await session.fetchrow(_POLL)
     assert row is not None  # noqa: S101 - it has one row
-    time, before = row["polled_at"] - _MARGIN, set(row["holders"])
+    time, before = row["polled_at"] - MARGIN, frozenset(row["holders"])
     while before:
         row = await session.fetchrow(_POLL)
         assert row is not None  # noqa: S101 - likewise
-        before &= set(row["holders"])
+        before = still_open(before, row["holders"])
         if before:
             if waiting_for is not None:
                 waiting_for([Writer(*writer.values()) for writer in await session.fetch(_WRITERS)])

@@ -114,7 +114,21 @@ def await_end(connection: SyncConnection, first: Look, wait: timedelta, pause: P
             raise WritersInFlight(_who(connection, wait))
         pause(_PAUSE)
         again = look(connection)
-        waiting, now = waiting & again.holders, again.at
+        waiting, now = still_open(waiting, again.holders), again.at
+
+
+def still_open(waited_for: Iterable[str], holders: Iterable[str]) -> frozenset[str]:
+    """
+    Of transactions that are waited for, those that may still be open.
+
+    One that is prepared changes its name, so whatever is prepared may be one of them.
+
+    Args:
+        waited_for: Those that held the lock before.
+        holders: Those that hold it now.
+    """
+    waited_for = frozenset(waited_for)
+    return frozenset(one for one in holders if one in waited_for or (waited_for and one.startswith("p")))
 
 
 def _who(connection: SyncConnection, wait: timedelta) -> str:
