@@ -73,7 +73,7 @@ async def chaos(logs: Path, seconds: float) -> None:
             effects = "SELECT slice, worker, epoch FROM effects ORDER BY"
             check_owners(await rows(database, f"{effects} n"))
             check_owners(await rows(database, f"{effects} pg_xact_commit_timestamp(xid::xid), n"))
-    assert by_workers > 100
+    assert by_workers > seconds / 2  # disturbing workers that only start proves nothing
     assert all(running.counts[what] for what in ("kills", "rescales", "terminations", "crashes"))
 
 
