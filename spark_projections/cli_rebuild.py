@@ -51,7 +51,7 @@ def _slices(_: click.Context, __: click.Parameter, value: str | None) -> SliceRa
         return ALL_SLICES
     first, dash, last = value.partition("-")
     try:
-        return SliceRange(int(first), int(last if dash else first))
+        return SliceRange.of(int(first), int(last if dash else first))
     except ValueError:
         raise click.BadParameter(
             f"{value!r} is no range of slices: write 0-255; there are 0 to 1023"

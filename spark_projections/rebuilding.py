@@ -23,6 +23,7 @@ from journal import (
     ALL_SLICES,
     ConnectionSettings,
     Database,
+    DatabaseError,
     OwnedSession,
     ProjectionsError,
     SliceRange,
@@ -52,6 +53,7 @@ _SPLITS_PER_CORE = 4
 _ATTEMPTS = 4
 """How often tasks are begun anew after the database or a process was lost; Spark repeats tasks by itself, too."""
 _LOOK = 0.25  # seconds
+_OFFSETS_GONE = "PJ041"
 _LAST = """
 CREATE TABLE {schema}._last AS
 SELECT o.source_id, min(o.slice)::smallint AS slice, max(o.seq_nr) AS seq_nr, max(o.db_timestamp) AS db_timestamp,
@@ -75,6 +77,9 @@ class RebuildOptions:
         from_first_kept: Build from the events that are left where the first ones of a source have been deleted.
         restart: Begin anew, whatever an interrupted rebuild has left.
         swap_within: Give up when the tables have been in use for so long; run it again to go on from there.
+
+    Raises:
+        ValueError: A range of slices that there is not, fewer than one split, or a time without its zone.
     """
 
     slices: SliceRange = ALL_SLICES
@@ -85,6 +90,14 @@ class RebuildOptions:
     from_first_kept: bool = False
     restart: bool = False
     swap_within: timedelta = timedelta(minutes=5)
+
+    def __post_init__(self) -> None:
+        """Refuse what can not be."""
+        SliceRange.of(*self.slices)
+        if self.splits is not None and self.splits < 1:
+            raise ValueError(f"splits must be 1 or more, not {self.splits}")
+        if self.until is not None and self.until.utcoffset() is None:
+            raise ValueError(f"the time {self.until} is naive: give it a time zone, such as datetime.UTC")
 
     @property
     def method(self) -> Literal["rename", "replace"]:
@@ -259,6 +272,12 @@ class _Run:
         try:
             begun = await bookkeeping.begin(session, number, wanted, parts, written)
             await session.commit()
+        except DatabaseError as error:
+            if error.sqlstate != _OFFSETS_GONE:
+                raise
+            raise NotRebuildable(
+                f"projection {projection.name!r} can not be rebuilt as of {fence.time}: {error}; choose a later time"
+            ) from error
         finally:
             await session.rollback()
         return begun

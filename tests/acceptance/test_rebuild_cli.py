@@ -1,0 +1,203 @@
+"""`projections rebuild` as a user runs it; what it does is tested in tests/integration."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal.drivers.sync import connect_sync
+from tests.fixtures.commands import COMMAND, environment, gate, projections, query
+
+MODULE = '''
+from pydantic import BaseModel
+from projections import Changes, EventEnvelope, Session, Table, handles, projection
+
+class Landed(BaseModel):
+    delay: int
+
+DELAYS = Table("delays", key="source_id", source="source_id", increment=("n", "delay"))
+
+@projection("delays", entity_type="plane")
+class Delays:
+    @handles(Landed)
+    def landed(self, event: Landed, envelope: EventEnvelope) -> Changes:
+        return DELAYS.upsert(source_id=envelope.source_id, n=1, delay=event.delay)
+
+@projection("gated", entity_type="plane", tables=("delays",), batch_size=10)
+class Gated:
+    """Waits for a lock that the test holds."""
+
+    @handles(Landed)
+    async def landed(self, session: Session, event: Landed, envelope: EventEnvelope) -> None:
+        await session.fetchval("SELECT pg_advisory_xact_lock_shared(7)")
+        await session.execute(
+            "INSERT INTO delays AS d VALUES ($1, 1, 1) ON CONFLICT (source_id) DO UPDATE SET n = d.n + 1",
+            envelope.source_id,
+        )
+'''
+TABLE = "CREATE TABLE delays (source_id text PRIMARY KEY, n bigint NOT NULL DEFAULT 0, delay bigint NOT NULL DEFAULT 0)"
+LEFT = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'projections\\_%' ORDER BY 1"
+ROWS = "SELECT count(*), sum(n) FROM delays"
+WAITING = "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+@pytest.fixture
+def module(tmp_path: Path, filled: str) -> Path:
+    """A directory with a user's module, whose read model is empty; the journal has 100 events of 20 sources."""
+    (tmp_path / "flights.py").write_text(MODULE)
+    with connect_sync(filled) as connection:
+        connection.execute(TABLE)
+    return tmp_path
+
+
+def rebuild(module: Path, dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return projections("rebuild", *arguments, "--dsn", dsn, cwd=module)
+
+
+def rebuilt(module: Path, dsn: str, *arguments: str) -> dict[str, Any]:
+    done = rebuild(
+        module, dsn, "delays", "--app", "flights", "--engine", "local", "--splits", "1", "--json", *arguments
+    )
+    assert done.returncode == 0, done.stderr
+    values: dict[str, Any] = json.loads(done.stdout)
+    return values
+
+
+@contextmanager
+def waiting(module: Path, dsn: str) -> Iterator[subprocess.Popen[str]]:
+    """A rebuild in the middle of its fold, for the length of the block."""
+    command = [
+        *COMMAND,
+        "rebuild",
+        "flights:Gated",
+        "--engine",
+        "local",
+        "--splits",
+        "1",
+        "--dsn",
+        dsn,
+        "--json",
+    ]
+    with subprocess.Popen(
+        command, cwd=module, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        try:
+            while query(dsn, WAITING) != [(True,)]:
+                assert process.poll() is None, process.communicate()
+            yield process
+        finally:
+            process.kill()
+
+
+def test_it_prints_one_json_object_and_fills_the_table(module: Path, filled: str) -> None:
+    values = rebuilt(module, filled)
+
+    assert query(filled, ROWS) == [(20, 100)]
+    assert values["events"] == 100
+    assert values["sources"] == values["sampled"] == 20
+    assert values["rows"] == {"delays": 20}
+    assert values["rows_before"] == {"delays": 0}
+    assert values["slices"] == "0-1023"
+    assert set(values["seconds"]) == {"fence", "fold", "combine", "verify", "swap"}
+
+
+def test_progress_is_on_stderr(module: Path, filled: str) -> None:
+    done = rebuild(module, filled, "flights:Delays", "--engine", "local", "--splits", "1")
+
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()][:2] == ["fence", "fold"]
+    assert "fold: 100 of 100 events" in done.stderr
+    assert "Rebuilt delays" in done.stdout
+
+
+def test_a_dry_run_changes_nothing(module: Path, filled: str) -> None:
+    done = rebuild(module, filled, "delays", "-a", "flights", "--dry-run", "--json")
+
+    assert json.loads(done.stdout)["events"] == 100
+    assert json.loads(done.stdout)["tables"] == {"delays": "a source's own rows"}
+    assert query(filled, ROWS) == [(0, None)]
+    assert query(filled, LEFT) == []
+
+
+def test_old_tables_are_kept_until_they_are_dropped(module: Path, filled: str) -> None:
+    values = rebuilt(module, filled)
+    assert query(filled, LEFT) == [(values["old_schema"],)]
+
+    done = rebuild(module, filled, "delays", "--drop-old")
+
+    assert done.stdout == f"dropped {values['old_schema']}.delays\n"
+    assert query(filled, LEFT) == []
+
+
+def test_a_range_of_slices_is_rebuilt(module: Path, filled: str) -> None:
+    rebuilt(module, filled)
+
+    values = rebuilt(module, filled, "--slices", "0-511")
+
+    assert values["slices"] == "0-511"
+    assert 0 < values["events"] < 100
+    assert query(filled, ROWS) == [(20, 100)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["delays"], 2, "where is 'delays' defined? Add --app MODULE, or write MODULE:OBJECT"),
+        (["arrivals", "--app", "flights"], 2, "no projection 'arrivals' in flights; there are delays, gated"),
+        (["flights:Delays", "--slices", "7-2000"], 2, "'7-2000' is no range of slices"),
+        (["flights:Delays", "--to", "yesterday"], 2, "'yesterday' is no time"),
+        (["flights:Gated", "--slices", "0-9"], 1, "the rows of table delays can not be told apart by slice"),
+        (["nobody", "--drop-old"], 1, "no projection 'nobody' has run on this database"),
+    ],
+)
+def test_what_can_not_be_done_is_said(
+    module: Path, filled: str, arguments: list[str], code: int, said: str
+) -> None:
+    done = rebuild(module, filled, *arguments)
+
+    assert done.returncode == code
+    assert said in " ".join(done.stderr.split())
+
+
+def test_ctrl_c_removes_what_was_built(module: Path, filled: str) -> None:
+    with gate(filled), waiting(module, filled) as process:
+        process.send_signal(signal.SIGINT)
+        while query(filled, "SELECT state FROM projections.rebuilds") == [("folding",)]:
+            # The task is in a batch, and sees it at its next: let it go on.
+            query(
+                filled,
+                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
+            )
+        _, said = process.communicate(timeout=30)
+
+    assert (process.returncode, query(filled, LEFT)) == (130, [])
+    assert "stopped; what was built is removed" in said
+
+
+def test_a_killed_rebuild_is_gone_on_with(module: Path, filled: str) -> None:
+    with gate(filled), waiting(module, filled) as process:
+        process.kill()
+        process.wait()
+    done = rebuild(module, filled, "flights:Gated", "--engine", "local", "--splits", "1", "--json")
+
+    assert done.returncode == 0, done.stderr
+    assert "goes on with the rebuild that was begun at" in done.stderr
+    assert json.loads(done.stdout)["resumed"] is True
+    assert query(filled, ROWS) == [(20, 100)]
+
+
+def test_what_a_killed_rebuild_has_left_is_removed_when_asked(module: Path, filled: str) -> None:
+    with gate(filled), waiting(module, filled) as process:
+        process.kill()
+        process.wait()
+
+    done = rebuild(module, filled, "gated", "--cancel")
+
+    assert done.stdout == "dropped projections_rebuild_1\n"
+    assert query(filled, LEFT) == []
