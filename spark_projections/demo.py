@@ -31,6 +31,8 @@ __all__ = ["spark_batch"]
 _VERIFIED = "SELECT max(rebuild_id) FROM projections.rebuilds WHERE state = 'verified'"
 _SHOWN = 5
 """Lines for the events of a fold."""
+_PAUSE = 5.0
+"""Seconds between two lines that say for whom it waits."""
 
 T = TypeVar("T")
 
@@ -107,6 +109,7 @@ class _Keeping(Progress):
         self._say = say
         self._fold_began_at = 0.0
         self._shown = 0
+        self._waiting_at = float("-inf")
         self.rows: list[tuple[Any, ...]] = []
 
     def stage(self, name: str) -> None:
@@ -121,7 +124,9 @@ class _Keeping(Progress):
                 self.rows = connection.execute(query.encode()).fetchall()
 
     def waiting(self, reason: str) -> None:
-        self._say(reason)
+        if time.monotonic() - self._waiting_at > _PAUSE:  # it tells how long, so no two are the same
+            self._waiting_at = time.monotonic()
+            self._say(reason)
 
     def folded(self, now: Folded, total: int) -> None:
         if (part := now.events * _SHOWN // max(total, 1)) > self._shown:
