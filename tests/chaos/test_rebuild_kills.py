@@ -8,7 +8,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -93,6 +93,16 @@ async def driver(dsn: str, cluster: StandaloneCluster, **conf: str) -> AsyncIter
         await process.communicate()
 
 
+async def until_begun(database: Database, process: Process, tasks: int = 1) -> None:
+    """Wait until so many tasks are held up: a cluster takes its time to start."""
+    async with asyncio.timeout(150):
+        while process.returncode is None:
+            with suppress(TimeoutError):
+                await until_held_up(database, tasks)
+                return
+    await said(process)
+
+
 async def said(process: Process) -> str:
     out, err = await process.communicate()
     assert process.returncode == 0, err.decode()[-3000:]
@@ -104,10 +114,10 @@ async def test_a_killed_executor_is_followed_by_another(
 ) -> None:
     await write(journal)
     async with held(journal) as let_go, driver(dsn, standalone_cluster) as process:
-        await until(journal, _HELD_UP)
+        await until_begun(journal, process)
         for executor in standalone_cluster.executors():
             executor.send_signal(signal.SIGKILL)
-        await until_held_up(journal, 2)
+        await until_begun(journal, process, 2)
         await let_go()
         text = await said(process)
 
@@ -120,7 +130,7 @@ async def test_a_machine_that_goes_is_done_without(
 ) -> None:
     await write(journal)
     async with held(journal) as let_go, driver(dsn, standalone_cluster) as process:
-        await until(journal, _HELD_UP)
+        await until_begun(journal, process)
         standalone_cluster.kill_worker(1)
         await let_go()
         text = await said(process)
@@ -134,7 +144,8 @@ async def test_a_task_that_spark_starts_a_second_time_waits_for_the_first(
 ) -> None:
     await write(journal)
     async with held(journal) as let_go, driver(dsn, standalone_cluster, **SPECULATION) as process:
-        await until_held_up(journal, 2)
+        await until_begun(journal, process)
+        await until_begun(journal, process, 2)
         await let_go()
         text = await said(process)
 
@@ -148,7 +159,7 @@ async def test_what_a_killed_driver_of_spark_left_is_gone_on_with(
     await write(journal)
     async with held(journal):
         async with driver(dsn, standalone_cluster) as process:
-            await until(journal, _HELD_UP)
+            await until_begun(journal, process)
             process.kill()
         before = await fetchval(journal, "SELECT sum(events)::int FROM projections.rebuild_parts")
     await until(journal, "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory'")
@@ -158,12 +169,6 @@ async def test_what_a_killed_driver_of_spark_left_is_gone_on_with(
     assert 0 < before < 200
     assert (result.events, result.resumed) == (200, True)
     assert await differing(journal) == EXACT
-
-
-_HELD_UP = """
-SELECT count(*) > 0 FROM pg_stat_activity
-WHERE application_name LIKE 'slice-projections rebuild %' AND wait_event_type = 'Lock' AND datname = current_database()
-"""
 
 
 async def test_the_server_crashes_while_parts_are_folded() -> None:

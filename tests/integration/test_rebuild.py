@@ -9,10 +9,12 @@ import signal
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+import offsets
 from journal import (
     ALL_SLICES,
     ConnectionSettings,
@@ -24,29 +26,35 @@ from journal import (
     connect,
 )
 from projections.testing import run_until_caught_up
-from spark_projections.errors import RebuildFailed
+from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.folding import fold_part
 from spark_projections.rebuilding import RebuildOptions, rebuild
 from tests.fixtures.commands import environment
-from tests.fixtures.projections import Happened, execute, fetchval, happen, until
+from tests.fixtures.projections import Happened, execute, fetchval, happen, running, until
 from tests.fixtures.rebuilds import (
     COUNTS,
     EXACT,
     ONE,
+    AllKinds,
+    Changed,
     Counts,
     Effects,
+    Gate,
     Grouped,
     Kept,
+    append_changes,
     differing,
     fence_passes,
     held,
     in_this_process,
     job_of,
     make_read_models,
+    plain_fold,
     processes_held_up,
     schemas,
     source_in,
     state_of,
+    tables_of_all_kinds,
     until_held_up,
 )
 
@@ -367,3 +375,75 @@ async def test_a_time_cuts_the_read_model_and_workers_handle_what_is_later(
 
     assert (result.fence, as_of_then) == (until_then, {"a": 1, "b": 1})
     assert await counts(journal) == {"a": 2, "b": 1}
+
+
+# Interrupted between stages
+
+
+class Interrupted(Exception):
+    """Ends a rebuild as a crash would: nothing is cleaned up."""
+
+
+@pytest.mark.parametrize("stage", ["fold", "combine", "verify", "swap"])
+async def test_wherever_it_was_interrupted_the_next_run_goes_on(
+    journal: Database, dsn: str, stage: str
+) -> None:
+    events = [(f"s{n % 5}", Changed(key=f"k{n % 3}", n=n, name="ü" * n)) for n in range(30)]
+    await append_changes(journal, events)
+    await fence_passes(journal)
+    with pytest.raises(Interrupted):
+        await Gate(journal, dsn, AllKinds).at(stage, interrupt)
+    await append_changes(journal, [("later", Changed())])
+    kept = Kept()
+
+    result = await rebuild(journal, dsn, AllKinds, ONE, progress=kept)
+
+    assert (result.resumed, result.events) == (True, 30)
+    assert "fence" not in kept.stages
+    assert await tables_of_all_kinds(journal) == plain_fold(events)
+
+
+async def interrupt() -> None:
+    raise Interrupted
+
+
+async def test_a_range_of_slices_is_rebuilt_under_load_with_nothing_lost_or_twice(
+    journal: Database, dsn: str
+) -> None:
+    stop = asyncio.Event()
+
+    async def append_on() -> None:
+        turn = 0
+        while not stop.is_set():
+            turn += 1
+            await happen(journal, f"s{turn % 17}", f"t{turn % 11}")
+
+    async with running(journal, Counts, ranges=3) as told:
+        task = asyncio.create_task(append_on())
+        for slices in (SliceRange(100, 700), SliceRange(0, 99), SliceRange(600, 1023)):
+            await told.first("handled", len(told.names("handled")) + 3)
+            await rebuild(journal, dsn, Counts, RebuildOptions(slices=slices, splits=2))
+        stop.set()
+        await task
+        await until(journal, "SELECT sum(n) >= (SELECT count(*) FROM projections.events) FROM counts")
+
+    wrong = """
+    SELECT count(*) FROM (SELECT source_id, max(seq_nr) AS last FROM projections.events GROUP BY 1) AS e
+    FULL JOIN counts AS c USING (source_id) WHERE (c.n, c.last) IS DISTINCT FROM (e.last, e.last)
+    """
+    assert await fetchval(journal, wrong) == 0
+
+
+async def test_a_time_of_which_offsets_are_gone_is_refused(journal: Database, dsn: str) -> None:
+    await write(journal, ("a", 0))
+    then = await fetchval(journal, "SELECT max(db_timestamp) FROM projections.events")
+    await write(journal, ("a", 0))
+    await run_until_caught_up(journal, Counts)
+    async with journal.session() as session:
+        number = (await offsets.status(session, "counts")).projection_id
+        await offsets.evict(session, number, timedelta(0))
+
+    with pytest.raises(NotRebuildable, match=r"offsets up to .* are gone, which is after the fence"):
+        await rebuild(journal, dsn, Counts, RebuildOptions(splits=1, until=then))
+
+    assert await counts(journal) == {"a": 2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -359,13 +360,13 @@ async def test_a_handler_that_tasks_can_not_import_is_said(
     )
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path)
-        import gone_app
+        app = importlib.import_module("gone_app")
     (tmp_path / "gone_app.py").unlink()
     await write(journal, {})
     await write(journal, {}, source_id="b")
 
     with pytest.raises(RebuildFailed, match="gone_app"):
-        await rebuild(journal, dsn, gone_app.Gone, RebuildOptions(splits=2))
+        await rebuild(journal, dsn, app.Gone, RebuildOptions(splits=2))
 
 
 async def test_a_dsn_that_leads_nowhere_is_said_without_its_password(journal: Database) -> None:

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
+import asyncpg
 import pytest
 
 import offsets
@@ -99,6 +101,9 @@ LOOK = {
 }
 
 
+_LATEST = "SELECT max(db_timestamp) FROM projections.events"
+
+
 @pytest.fixture
 async def journal(dsn: str) -> AsyncIterator[Database]:
     async with connect(dsn, ConnectionSettings(max_connections=15)) as pool:
@@ -163,7 +168,7 @@ async def test_an_append_from_before_the_fence_is_waited_for_and_named(journal: 
     async with connect(dsn, settings) as slow, slow.session() as late:
         await late.begin()
         await append(late, [Event("late", Happened(), "plane")])
-        await fence_passes(journal)
+        await fence_passes(journal, await late.fetchval(_LATEST))
         task = asyncio.create_task(rebuild(journal, dsn, Effects, ONE, progress=kept))
         said, number = await kept.until_waiting(), await pid(late)
         await happen(journal, "after")
@@ -179,6 +184,32 @@ async def test_an_append_from_before_the_fence_is_waited_for_and_named(journal: 
     assert set(in_new_table) >= {"late"}
     assert result.events == len(in_new_table)
     assert await differing(journal) == EXACT
+
+
+@pytest.mark.parametrize("prepared", ["before", "meanwhile"])
+async def test_a_prepared_append_from_before_the_fence_is_waited_for(
+    journal: Database, dsn: str, prepared: str
+) -> None:
+    await happen(journal, "a")
+    kept, name = Kept(), uuid4()
+    late = await asyncpg.connect(dsn)
+    await late.execute("BEGIN")
+    await append(late, [Event("late", Happened(), "plane")])
+    await fence_passes(journal, await late.fetchval(_LATEST))
+    if prepared == "before":
+        await late.execute(f"PREPARE TRANSACTION '{name}'")
+    task = asyncio.create_task(rebuild(journal, dsn, Effects, ONE, progress=kept))
+    await kept.until_waiting()
+    if prepared == "meanwhile":
+        await late.execute(f"PREPARE TRANSACTION '{name}'")
+    said = await kept.until_waiting(2)
+    await late.execute(f"COMMIT PREPARED '{name}'")
+    await late.close()
+    result = await task
+
+    assert any("a prepared transaction" in text for text in [said, *kept.waited])
+    assert result.events == 2
+    assert await fetchval(journal, "SELECT count(*) FROM effects WHERE source_id = 'late'") == 1
 
 
 async def test_an_append_that_begins_after_the_fence_is_for_the_workers(journal: Database, dsn: str) -> None:
