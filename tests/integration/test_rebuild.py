@@ -285,6 +285,46 @@ async def test_after_a_cancelled_rebuild_another_succeeds(journal: Database, dsn
     assert await differing(journal) == EXACT
 
 
+async def test_a_rebuild_that_is_cancelled_while_it_waits_for_the_fence_leaves_nothing(
+    journal: Database, dsn: str
+) -> None:
+    kept = Kept()
+    async with journal.session() as late:
+        await late.begin()
+        await append(late, [Event("late", Happened(), "plane")])
+        task = asyncio.create_task(rebuild(journal, dsn, Effects, ONE, progress=kept))
+        await kept.until_waiting()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await late.commit()
+    await fence_passes(journal)
+
+    result = await rebuild(journal, dsn, Effects, ONE)
+
+    assert (result.resumed, result.events) == (False, 1)
+    assert await fetchval(journal, "SELECT count(*) FROM projections.rebuilds") == 1
+
+
+async def test_a_rebuild_that_is_cancelled_while_its_table_is_in_use_leaves_nothing(
+    journal: Database, dsn: str
+) -> None:
+    await write(journal, ("a", 0))
+    kept = Kept()
+    async with journal.session() as reader:
+        await reader.begin()
+        await reader.fetch("SELECT * FROM effects")
+        task = asyncio.create_task(rebuild(journal, dsn, Effects, ONE, progress=kept))
+        await kept.until_waiting()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await reader.rollback()
+
+    assert await schemas(journal) == []
+    assert await state_of(journal) == "cancelled"
+
+
 # Handlers that write by themselves
 
 
