@@ -52,10 +52,11 @@ WHERE rebuild_id = $1 AND min_slice = $2
 """
 _FAIL = "UPDATE projections.rebuild_parts SET error = $3 WHERE rebuild_id = $1 AND min_slice = $2"
 _SEARCH_PATH = "SELECT set_config('search_path', $1 || ', ' || current_setting('search_path'), FALSE)"
-# What this transaction has written outside of the rebuild.
+# What this transaction has written outside of the rebuild; its own temporary tables are its own business.
 _WRITTEN = """
 SELECT schemaname, relname FROM pg_catalog.pg_stat_xact_user_tables
-WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 AND schemaname NOT IN ($1, 'projections') LIMIT 1
+WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 AND schemaname <> $1 AND schemaname NOT LIKE 'pg\\_temp\\_%'
+AND (schemaname <> 'projections' OR relname NOT LIKE 'rebuild\\_%') LIMIT 1
 """
 _OFFSETS = ("source_id", "slice", "seq_nr", "db_timestamp", "events")
 _BATCH = 20_000
@@ -280,13 +281,19 @@ class _Part:
         if not self._by_itself:
             return
         row = await self._session.fetchrow(_WRITTEN, schema_of(self._job.rebuild_id))
-        if row is not None:
-            name = ".".join(row.values())
+        if row is None:
+            return
+        name = ".".join(row.values())
+        if row["schemaname"] == "projections":
             raise NotRebuildable(
-                f"a handler of projection {self._projection.name!r} wrote to {name}, which is not one of the "
-                f"tables that are rebuilt: declare it, @projection(..., tables=({row['relname']!r}, ...)), and name it "
-                "without its schema"
+                f"a handler of projection {self._projection.name!r} appended events (it wrote to {name}), which a "
+                "rebuild would append again: it can not be run as a batch"
             )
+        raise NotRebuildable(
+            f"a handler of projection {self._projection.name!r} wrote to {name}, which is not one of the "
+            f"tables that are rebuilt: declare it, @projection(..., tables=({row['relname']!r}, ...)), and name it "
+            "without its schema"
+        )
 
 
 def _last(page: Sequence[EventEnvelope]) -> list[tuple[Any, ...]]:

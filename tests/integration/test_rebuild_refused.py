@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import re
 from collections.abc import AsyncIterator
@@ -398,3 +399,47 @@ async def test_a_full_disk_fails_no_event_and_the_next_run_goes_on(journal: Data
     result = await rebuild(journal, dsn, Counts, ONE)
 
     assert (result.resumed, result.skipped, result.events) == (True, 0, 2)
+
+
+async def test_a_source_whose_events_are_all_gone_goes_on_after_a_rebuild(
+    journal: Database, dsn: str
+) -> None:
+    await write(journal, {}, {})
+    await write(journal, {}, source_id="b")
+    await run_until_caught_up(journal, Counts)
+    await execute(journal, "DELETE FROM projections.events WHERE source_id = 'a'")
+    await rebuild(journal, dsn, Counts, FROM_FIRST_KEPT)
+    await happen(journal, "a", "b")
+
+    await asyncio.wait_for(run_until_caught_up(journal, Counts), 20)
+
+    rows = 'SELECT array_agg(source_id || n ORDER BY source_id COLLATE "C") FROM counts'
+    assert await fetchval(journal, rows) == ["a1", "b2"]
+
+
+async def test_a_handler_may_use_temporary_tables(journal: Database, dsn: str) -> None:
+    async def use_temporary_table(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        await session.execute("CREATE TEMPORARY TABLE IF NOT EXISTS mine (n int) ON COMMIT DROP")
+        await session.execute("INSERT INTO mine VALUES (1)")
+
+    await write(journal, {}, {})
+    definition = recording(use_temporary_table, "temporary", tables=("effects",))
+
+    result = await rebuild(journal, dsn, definition, ONE)
+
+    assert result.rows == {"effects": 2}
+
+
+async def test_a_handler_that_appends_is_refused_and_its_events_are_not_there(
+    journal: Database, dsn: str
+) -> None:
+    async def append_another(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        await append(session, [Event("another", Happened(), "car")])
+
+    await write(journal, {})
+    definition = recording(append_another, "appending", tables=("effects",))
+
+    with pytest.raises(RebuildFailed, match="'appending' appended events"):
+        await rebuild(journal, dsn, definition, ONE)
+
+    assert await fetchval(journal, "SELECT count(*) FROM projections.events") == 1
