@@ -10,6 +10,8 @@ from typing import NamedTuple
 from journal import OwnedSession, Session, SliceRange
 from journal.drivers.identifiers import quote
 from projections.table_catalogue import read_shape
+from projections.table_values import Column, Kind
+from projections.tables import Operation, Table
 from spark_projections.definition import Written
 from spark_projections.errors import NotRebuildable, RebuildUnderWay
 from spark_projections.fence import Fence
@@ -67,6 +69,7 @@ SELECT b.rebuild_id, t.table_name FROM projections.rebuilds AS b
 INNER JOIN projections.rebuild_tables AS t ON b.rebuild_id = t.rebuild_id
 WHERE b.projection_id = $1 AND b.state = 'swapped' ORDER BY b.rebuild_id, t.place
 """
+_WIDE = {Kind.INTEGER: "bigint", Kind.NUMERIC: "numeric"}
 _DROPPED = "UPDATE projections.rebuilds SET state = 'dropped' WHERE rebuild_id = $1"
 
 
@@ -187,7 +190,7 @@ async def begin(
         _BEGIN, projection_id, *wanted.slices, wanted.version, *wanted.fence, wanted.fingerprint, wanted.method,
         [part.min_slice for part in parts], [part.max_slice for part in parts],
         tables, [one.shared for one in written],
-        [", ".join(map(quote, staged_columns(one.table))) if one.table else None for one in written],
+        [await _staged(session, one) for one in written],
         [one.table.source if one.table else None for one in written],
     )  # fmt: skip
     found = await unfinished(session, projection_id)
@@ -204,6 +207,21 @@ async def _find(session: Session, one: Written) -> int:
             f"table {one} is not in the database: create it, or correct its name or the search_path"
         )
     return int(oid)
+
+
+async def _staged(session: Session, one: Written) -> str | None:
+    if one.table is None:
+        return None
+    columns = (await read_shape(session, one.table)).columns
+    return ", ".join(_wide(one.table, columns[name]) for name in staged_columns(one.table))
+
+
+def _wide(table: Table, column: Column) -> str:
+    """A column, of a type that also holds the sum of a part where only that of all fits the table."""
+    name = quote(column.name)
+    if table.operations.get(column.name) is Operation.INCREMENT and column.kind in _WIDE:
+        return f"{name}::{_WIDE[column.kind]} AS {name}"
+    return name
 
 
 async def unfit_for_rename(session: Session, written: Sequence[Written]) -> list[str]:

@@ -155,7 +155,8 @@ def _names(code: CodeType) -> Iterator[str]:
 def fingerprint(definition: Any) -> str:
     """Tell two states of a projection's code apart, as far as its module goes: what one began is not the other's."""
     cls = definition if isinstance(definition, type) else type(definition)
+    version = projection_of(definition).version
     module = sys.modules.get(cls.__module__)
     path = getattr(module, "__file__", None)
     code = Path(path).read_bytes() if path is not None and Path(path).is_file() else b""
-    return hashlib.sha256(f"{cls.__module__}.{cls.__qualname__}\n".encode() + code).hexdigest()
+    return hashlib.sha256(f"{cls.__module__}.{cls.__qualname__} {version}\n".encode() + code).hexdigest()

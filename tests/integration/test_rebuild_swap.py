@@ -137,6 +137,22 @@ async def test_workers_that_run_meanwhile_go_on_at_the_fence(journal: Database, 
     assert len(started_again) >= 6
 
 
+async def test_a_worker_that_has_written_the_old_table_goes_on_with_the_new(
+    journal: Database, dsn: str
+) -> None:
+    async with running(journal, Counts, ranges=2) as told:
+        await happen(journal, "a", "b")
+        await until(journal, "SELECT sum(n) = 2 FROM counts")
+        await fence_passes(journal)
+        await rebuild(journal, dsn, Counts, ONE)
+        await happen(journal, "a", "c")
+        await until(journal, "SELECT sum(n) = 4 FROM counts")
+
+    rows = 'SELECT array_agg(source_id || n || last ORDER BY source_id COLLATE "C") FROM counts'
+    assert await fetchval(journal, rows) == ["a22", "b11", "c11"]
+    assert told.names("parked", "skipped") == []
+
+
 async def test_appends_all_the_time_are_handled_once_and_in_order(journal: Database, dsn: str) -> None:
     stop = asyncio.Event()
 

@@ -16,7 +16,15 @@ from projections import Change, EventEnvelope, Table, handles, projection
 from projections.testing import run_until_caught_up
 from spark_projections.rebuilding import RebuildOptions, rebuild
 from tests.fixtures.projections import Happened, execute, fetchval, happen
-from tests.fixtures.rebuilds import ONE, Counts, fence_passes, in_this_process, make_read_models, schemas
+from tests.fixtures.rebuilds import (
+    ONE,
+    Counts,
+    fence_passes,
+    in_this_process,
+    make_read_models,
+    schemas,
+    source_in,
+)
 
 __all__ = ["in_this_process"]
 
@@ -55,6 +63,9 @@ MAKE = [
     "CREATE TABLE plain (source_id text PRIMARY KEY, document jsonb, tags jsonb, mood mood)",
 ]
 ODD = Table(("odd.schema", 'We"ird Näme'), key=("source id",), increment=('n"', "select"), source="source id")
+
+
+NARROW = Table("narrow", key="key", increment=("short", "price"))
 
 
 class Measured(BaseModel):
@@ -182,3 +193,29 @@ async def test_a_second_rebuild_keeps_both_old_tables(journal: Database, dsn: st
     second = await rebuild(journal, dsn, Counts, ONE)
 
     assert await schemas(journal) == [first.old_schema, second.old_schema]
+
+
+@projection("narrow", entity_type="plane")
+class Narrow:
+    @handles(Measured)
+    def measured(self, event: Measured, envelope: EventEnvelope) -> Change:
+        return NARROW.upsert(key="k", short=event.n, price=Decimal(event.n) / 10)
+
+
+@pytest.mark.usefixtures("in_this_process")
+async def test_sums_of_a_part_may_be_larger_than_the_column_that_holds_all(
+    journal: Database, dsn: str
+) -> None:
+    await execute(
+        journal,
+        "CREATE TABLE narrow (key text PRIMARY KEY, short smallint DEFAULT 0, price numeric(5, 1) DEFAULT 0)",
+    )
+    low, high = source_in(0, 300), source_in(700, 1023)
+    async with journal.transaction() as session:
+        numbers = [(low, 30_000), (low, 30_000), (high, -30_000), (high, -29_999)]
+        await append(session, [Event(source_id, Measured(n=n), "plane") for source_id, n in numbers])
+    await fence_passes(journal)
+
+    await rebuild(journal, dsn, Narrow, RebuildOptions(splits=2))
+
+    assert await all_rows(journal, "narrow") == [["(k,1,0.1)"]]

@@ -146,22 +146,41 @@ def test_a_range_of_slices_needs_rows_that_tell_their_source() -> None:
         assert rebuildable(event_handler(tables=(declared,)), ALL_SLICES)
 
 
+CODE = """
+from projections import handles, projection
+from tests.fixtures.projections import Happened
+
+def versioned(version):
+    @projection("p", entity_type="plane", version=version, tables=("t",))
+    class Versioned:
+        @handles(Happened)
+        def happened(self, event, envelope): ...
+    return Versioned
+
+A, AGAIN, NEXT = versioned(1), versioned(1), versioned(2)
+
+class B(A): ...
+"""
+
+
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A module with two classes, as an application has it."""
-    (tmp_path / "fingerprinted.py").write_text("class A: pass\nclass B: pass\n")
+    """A module as an application has it."""
+    (tmp_path / "fingerprinted.py").write_text(CODE)
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("fingerprinted")
     del sys.modules["fingerprinted"]
 
 
 def test_the_fingerprint_stays_while_the_code_does(module: Any) -> None:
-    assert fingerprint(module.A) == fingerprint(module.A()) == fingerprint(module.A)
+    assert fingerprint(module.A) == fingerprint(module.A()) == fingerprint(module.AGAIN)
 
 
-def test_the_fingerprint_tells_classes_and_states_of_a_module_apart(module: Any, tmp_path: Path) -> None:
-    before = fingerprint(module.A)
-    other = fingerprint(module.B)
-    (tmp_path / "fingerprinted.py").write_text("class A: pass\nclass B: pass\n# changed\n")
+def test_the_fingerprint_tells_classes_versions_and_states_of_a_module_apart(
+    module: Any, tmp_path: Path
+) -> None:
+    before = {fingerprint(one) for one in (module.A, module.B, module.NEXT)}
+    (tmp_path / "fingerprinted.py").write_text(CODE + "# changed")
 
-    assert len({before, other, fingerprint(module.A)}) == 3
+    assert len(before) == 3
+    assert fingerprint(module.A) not in before
