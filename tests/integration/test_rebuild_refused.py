@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -29,13 +28,11 @@ from spark_projections.rebuilding import RebuildOptions, rebuild
 from tests.fixtures.projections import Happened, execute, fetchval, happen, recording
 from tests.fixtures.rebuilds import (
     COUNTS,
-    EXACT,
     ONE,
     AllKinds,
     Counts,
     Effects,
     Gate,
-    differing,
     fence_passes,
     make_read_models,
     schemas,
@@ -179,83 +176,6 @@ async def test_a_table_that_does_not_fit_is_refused(journal: Database, dsn: str)
         await rebuild(journal, dsn, definition, ONE)
 
     assert await schemas(journal) == []
-
-
-HANGS = {
-    "view public.seen reads it": "CREATE VIEW seen AS SELECT * FROM counts",
-    "materialized view public.seen reads it": "CREATE MATERIALIZED VIEW seen AS SELECT * FROM counts",
-    "foreign key of_a_count of public.refers": (
-        "CREATE TABLE refers (source_id text CONSTRAINT of_a_count REFERENCES counts ON DELETE CASCADE); "
-        "INSERT INTO refers VALUES ('what serves'), ('a'), (NULL)"
-    ),
-    "trigger no_news": (
-        "CREATE TRIGGER no_news BEFORE UPDATE ON counts FOR EACH ROW "
-        "EXECUTE FUNCTION suppress_redundant_updates_trigger()"
-    ),
-    "rule as_well": "CREATE RULE as_well AS ON DELETE TO counts DO ALSO NOTHING",
-    "it has row security": "ALTER TABLE counts ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON counts USING (n > 0)",
-    "it is partitioned": (
-        "ALTER TABLE counts RENAME TO was; "
-        "CREATE TABLE counts (source_id text PRIMARY KEY, n bigint NOT NULL DEFAULT 0, last bigint) "
-        "PARTITION BY HASH (source_id); "
-        "CREATE TABLE counts_0 PARTITION OF counts FOR VALUES WITH (MODULUS 2, REMAINDER 0); "
-        "CREATE TABLE counts_1 PARTITION OF counts FOR VALUES WITH (MODULUS 2, REMAINDER 1); "
-        "INSERT INTO counts SELECT * FROM was"
-    ),
-    "inherits": "CREATE TABLE child () INHERITS (counts)",
-    "sequence public.counts_id_seq belongs to a column of it": "ALTER TABLE counts ADD COLUMN id bigserial",
-    "publication all_news": "CREATE PUBLICATION all_news FOR TABLE counts",
-}
-
-
-@pytest.fixture
-async def adorned(journal: Database, request: pytest.FixtureRequest) -> Database:
-    """A source that is counted, one that is new, and something that hangs on the table."""
-    await execute(journal, "INSERT INTO counts (source_id, n) VALUES ('a', 99)")
-    await write(journal, {}, {})
-    await write(journal, {}, source_id="new")
-    await execute(journal, HANGS[request.param])
-    return journal
-
-
-@pytest.mark.parametrize(("adorned", "named"), [(name, name) for name in HANGS], indirect=["adorned"])
-async def test_what_would_stay_with_the_old_table_is_named(adorned: Database, dsn: str, named: str) -> None:
-    with pytest.raises(NotRebuildable, match=f"{re.escape(named)}.*--in-place"):
-        await rebuild(adorned, dsn, Counts, ONE)
-
-    assert await schemas(adorned) == []
-
-
-@pytest.mark.parametrize("adorned", HANGS, indirect=True)
-async def test_replacing_rows_keeps_what_hangs_on_the_table(adorned: Database, dsn: str) -> None:
-    oid = await fetchval(adorned, "SELECT 'counts'::regclass::oid")
-    hanging = "SELECT projections.unfit_for_rename_v1('counts')"
-    before = await fetchval(adorned, hanging)
-    await execute(adorned, "CREATE TABLE IF NOT EXISTS refers (source_id text)")
-
-    result = await rebuild(adorned, dsn, Counts, RebuildOptions(splits=1, in_place=True))
-    await happen(adorned, "a", "newer")
-    await run_until_caught_up(adorned, Counts)
-
-    rows = 'SELECT array_agg(source_id || n ORDER BY source_id COLLATE "C") FROM counts'
-    assert await fetchval(adorned, rows) == ["a3", "new1", "newer1"]
-    assert await fetchval(adorned, "SELECT 'counts'::regclass::oid") == oid
-    assert await fetchval(adorned, hanging) == before
-    assert await fetchval(adorned, "SELECT array_agg(source_id) FROM refers") in (None, ["a", None])
-    assert await fetchval(adorned, f"SELECT count(*) FROM {result.old_schema}.counts") == 2
-
-
-async def test_numbers_that_the_table_gives_go_on_after_rows_were_replaced(
-    journal: Database, dsn: str
-) -> None:
-    await execute(journal, "TRUNCATE effects RESTART IDENTITY")
-    await write(journal, *[{}] * 20)
-
-    await rebuild(journal, dsn, Effects, RebuildOptions(splits=1, in_place=True))
-    await happen(journal, "a", "b")
-    await run_until_caught_up(journal, Effects)
-
-    assert await differing(journal) == EXACT
 
 
 # By its events

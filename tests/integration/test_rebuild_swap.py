@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import uuid4
 
 import asyncpg
 import pytest
 
 import offsets
-from journal import ConnectionSettings, Database, DatabaseError, Event, append, connect
+from journal import ConnectionSettings, Database, Event, append, connect
 from journal.importing import import_events
 from projections.testing import run_until_caught_up
-from spark_projections import bookkeeping
-from spark_projections.errors import RebuildUnderWay, SwapRefused
-from spark_projections.rebuilding import RebuildOptions, rebuild
+from spark_projections.errors import SwapRefused
+from spark_projections.rebuilding import rebuild
 from tests.fixtures.journal import pid
 from tests.fixtures.projections import (
     NO_RETRY,
@@ -42,64 +40,8 @@ from tests.fixtures.rebuilds import (
     differing,
     fence_passes,
     make_read_models,
-    schemas,
-    state_of,
     tied,
 )
-
-ADORNED = """
-CREATE ROLE {role};
-CREATE ROLE {role}_friend;
-CREATE TABLE kinds (kind text PRIMARY KEY);
-INSERT INTO kinds VALUES ('plane');
-DROP TABLE counts;
-CREATE TABLE counts (
-    source_id text CONSTRAINT the_key PRIMARY KEY,
-    n bigint NOT NULL DEFAULT 0 CONSTRAINT not_negative CHECK (n >= 0),
-    last bigint,
-    kind text DEFAULT 'plane' CONSTRAINT of_a_kind REFERENCES kinds,
-    twice bigint GENERATED ALWAYS AS (n * 2) STORED,
-    EXCLUDE USING btree (source_id WITH =)
-) WITH (fillfactor = 70, autovacuum_enabled = false);
-CREATE INDEX by_number ON counts (n DESC NULLS LAST) WITH (fillfactor = 60);
-CREATE INDEX by_number_too ON counts (n DESC NULLS LAST) WITH (fillfactor = 60);
-CREATE UNIQUE INDEX "Some of them" ON counts (lower(source_id), last) INCLUDE (n) WHERE n > 1;
-CREATE STATISTICS together ON n, last FROM counts;
-ALTER TABLE counts ALTER COLUMN n SET STATISTICS 500;
-COMMENT ON TABLE counts IS 'What there is';
-COMMENT ON COLUMN counts.n IS 'How often';
-COMMENT ON INDEX by_number IS 'For the page';
-GRANT SELECT, INSERT ON counts TO {role}_friend WITH GRANT OPTION;
-GRANT SELECT ON counts TO PUBLIC;
-GRANT UPDATE (n) ON counts TO {role}_friend;
-ALTER TABLE counts OWNER TO {role};
-"""
-LOOK = {
-    "columns": """
-        SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated, a.attidentity,
-            coalesce(a.attstattarget, -1), pg_get_expr(d.adbin, d.adrelid), col_description(a.attrelid, a.attnum),
-            (SELECT array_agg(x.x::text ORDER BY x.x::text) FROM unnest(a.attacl) AS x (x))
-        FROM pg_attribute AS a LEFT JOIN pg_attrdef AS d ON a.attrelid = d.adrelid AND a.attnum = d.adnum
-        WHERE a.attrelid = 'counts'::regclass AND a.attnum > 0 ORDER BY 1
-    """,
-    "table": """
-        SELECT c.relname, pg_get_userbyid(c.relowner), c.reloptions, obj_description(c.oid, 'pg_class'),
-            c.relpersistence, n.nspname,
-            (SELECT array_agg(x.x::text ORDER BY x.x::text) FROM unnest(c.relacl) AS x (x)),
-            projections.table_shape_v1(c.oid::regclass)
-        FROM pg_class AS c INNER JOIN pg_namespace AS n ON c.relnamespace = n.oid WHERE c.oid = 'counts'::regclass
-    """,
-    "constraints": """
-        SELECT conname, contype::text, pg_get_constraintdef(oid), convalidated FROM pg_constraint
-        WHERE conrelid = 'counts'::regclass ORDER BY 1
-    """,
-    "indexes": """
-        SELECT pg_get_indexdef(i.indexrelid), obj_description(i.indexrelid, 'pg_class'), i.indisvalid, i.indisprimary
-        FROM pg_index AS i WHERE i.indrelid = 'counts'::regclass ORDER BY 1
-    """,
-    "statistics": "SELECT stxkeys::text, stxkind::text FROM pg_statistic_ext WHERE stxrelid = 'counts'::regclass",
-}
-
 
 _LATEST = "SELECT max(db_timestamp) FROM projections.events"
 
@@ -114,9 +56,6 @@ async def journal(dsn: str) -> AsyncIterator[Database]:
 async def number_of(database: Database, name: str) -> int:
     async with database.session() as session:
         return (await offsets.status(session, name)).projection_id
-
-
-# Workers that run meanwhile
 
 
 async def test_workers_that_run_meanwhile_go_on_at_the_fence(journal: Database, dsn: str) -> None:
@@ -342,196 +281,3 @@ async def test_an_offset_that_was_set_past_the_fence_refuses_the_swap(journal: D
         await Gate(journal, dsn, Effects).at("swap", skip_ahead)
 
     assert await fetchval(journal, "SELECT array_agg(source_id) FROM effects") == ["what serves"]
-
-
-# Who is in the way
-
-
-async def test_a_long_reader_is_named_and_the_swap_goes_on_when_it_ends(journal: Database, dsn: str) -> None:
-    await happen(journal, "a")
-    await fence_passes(journal)
-    kept = Kept()
-    settings = ConnectionSettings(application_name="the long report")
-    async with connect(dsn, settings) as pool, pool.session() as reader:
-        await reader.begin()
-        await reader.fetch("SELECT * FROM effects")
-        task = asyncio.create_task(rebuild(journal, dsn, Effects, ONE, progress=kept))
-        said, number = await kept.until_waiting(), await pid(reader)
-        await reader.rollback()
-        result = await task
-
-    assert f"process {number} (the long report, idle in transaction)" in said
-    assert result.rows == {"effects": 1}
-
-
-async def test_a_swap_that_waits_for_too_long_gives_up_and_the_next_run_only_swaps(
-    journal: Database, dsn: str
-) -> None:
-    await happen(journal, "a")
-    await fence_passes(journal)
-    kept = Kept()
-    async with journal.session() as reader:
-        await reader.begin()
-        await reader.fetch("SELECT * FROM effects")
-        with pytest.raises(SwapRefused, match="in use"):
-            await rebuild(journal, dsn, Effects, RebuildOptions(splits=1, swap_within=timedelta(0)))
-        verified = await state_of(journal)
-        await reader.rollback()
-
-    result = await rebuild(journal, dsn, Effects, ONE, progress=kept)
-
-    assert verified == "verified"
-    assert result.resumed
-    assert not {"fence", "fold", "combine"} & set(kept.stages)
-    assert await differing(journal) == EXACT
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "ALTER TABLE counts ADD COLUMN more int",
-        "CREATE INDEX another ON counts (n)",
-        "ALTER TABLE counts ADD CHECK (n > 0)",
-        "ALTER TABLE counts RENAME TO former; CREATE TABLE counts (LIKE former INCLUDING ALL)",
-        "DROP TABLE counts",
-        "CREATE VIEW shown AS SELECT * FROM counts",
-        "CREATE TRIGGER t BEFORE UPDATE ON counts FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
-        "CREATE TABLE refers (source_id text REFERENCES counts)",
-    ],
-)
-async def test_a_table_that_was_changed_meanwhile_refuses_the_swap(
-    journal: Database, dsn: str, change: str
-) -> None:
-    await happen(journal, "a")
-    await fence_passes(journal)
-
-    with pytest.raises(SwapRefused):
-        await Gate(journal, dsn, Counts).at("swap", lambda: execute(journal, change))
-
-    assert (await schemas(journal))[0].startswith("projections_rebuild_")
-    assert await fetchval(journal, "SELECT count(*) FROM projections.source_offsets") == 0
-
-
-async def test_after_a_refused_swap_a_rebuild_from_the_start_succeeds(journal: Database, dsn: str) -> None:
-    await happen(journal, "a")
-    await fence_passes(journal)
-    with pytest.raises(SwapRefused, match="was changed since the rebuild began"):
-        await Gate(journal, dsn, Counts).at(
-            "swap", lambda: execute(journal, "ALTER TABLE counts ADD COLUMN more int DEFAULT 3")
-        )
-
-    result = await rebuild(journal, dsn, Counts, RebuildOptions(splits=1, restart=True))
-
-    assert not result.resumed
-    assert await fetchval(journal, "SELECT more FROM counts") == 3
-
-
-async def test_the_second_of_two_rebuilds_at_once_is_told_who_runs_the_first(
-    journal: Database, dsn: str
-) -> None:
-    await happen(journal, "a")
-    refused: list[str] = []
-
-    async def second() -> None:
-        with pytest.raises(RebuildUnderWay) as caught:
-            await rebuild(journal, dsn, Effects, ONE)
-        holder = await fetchval(
-            journal,
-            "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted "
-            "AND classid::bigint = hashtext('slice-projections rebuild') & 4294967295",
-        )
-        refused.extend([str(caught.value), str(holder)])
-
-    await Gate(journal, dsn, Effects).at("fold", second)
-
-    assert f"by process {refused[1]} of the database" in refused[0]
-    assert await state_of(journal) == "swapped"
-
-
-async def test_an_unfinished_rebuild_of_other_slices_is_not_gone_on_with(journal: Database, dsn: str) -> None:
-    await happen(journal, "a")
-    with pytest.raises(SwapRefused):
-        await Gate(journal, dsn, Counts).at(
-            "swap", lambda: execute(journal, "ALTER TABLE counts ADD COLUMN more int")
-        )
-
-    with pytest.raises(RebuildUnderWay, match="--restart"):
-        await rebuild(journal, dsn, Counts, RebuildOptions(splits=1, in_place=True))
-
-
-# What hangs on a table
-
-
-async def look(database: Database) -> dict[str, Any]:
-    async with database.session() as session:
-        return {
-            name: [tuple(row.values()) for row in await session.fetch(query)] for name, query in LOOK.items()
-        }
-
-
-async def test_a_renamed_table_is_what_the_old_one_was(journal: Database, dsn: str) -> None:
-    role = (
-        f"owner_{await fetchval(journal, 'SELECT oid FROM pg_database WHERE datname = current_database()')}"
-    )
-    await execute(journal, ADORNED.format(role=role))
-    try:
-        before, oid = await look(journal), await fetchval(journal, "SELECT 'counts'::regclass::oid")
-        await happen(journal, "a", "a", "b")
-        await fence_passes(journal)
-
-        await rebuild(journal, dsn, Counts, ONE)
-
-        assert await look(journal) == before
-        assert await fetchval(journal, "SELECT 'counts'::regclass::oid") != oid
-        assert await fetchval(journal, "SELECT array_agg(twice ORDER BY n) FROM counts") == [2, 4]
-    finally:
-        await execute(
-            journal, f"DROP OWNED BY {role}, {role}_friend CASCADE; DROP ROLE {role}, {role}_friend"
-        )
-
-
-async def test_a_table_of_another_schema_keeps_its_place(journal: Database, dsn: str) -> None:
-    await execute(journal, "CREATE SCHEMA elsewhere; ALTER TABLE effects SET SCHEMA elsewhere")
-    await execute(journal, "CREATE TABLE effects (LIKE elsewhere.effects INCLUDING ALL)")
-    await execute(journal, "INSERT INTO elsewhere.effects (source_id, seq_nr) VALUES ('untouched', 1)")
-    await happen(journal, "a")
-    await fence_passes(journal)
-
-    await rebuild(journal, dsn, Effects, ONE)
-
-    assert await differing(journal) == EXACT
-    assert await fetchval(journal, "SELECT array_agg(source_id) FROM elsewhere.effects") == ["untouched"]
-
-
-async def test_the_old_table_is_kept_until_it_is_dropped(journal: Database, dsn: str) -> None:
-    await execute(journal, "INSERT INTO counts (source_id, n) VALUES ('of older code', 7)")
-    await happen(journal, "a")
-    await fence_passes(journal)
-    result = await rebuild(journal, dsn, Counts, ONE)
-    kept = await fetchval(journal, f"SELECT n FROM {result.old_schema}.counts")
-
-    async with journal.session() as session:
-        await session.begin()
-        dropped = await bookkeeping.drop_old(session, await number_of(journal, "counts"))
-        await session.commit()
-
-    assert kept == 7
-    assert dropped == [f"{result.old_schema}.counts"]
-    assert await schemas(journal) == []
-    assert await state_of(journal) == "dropped"
-
-
-async def test_an_old_table_that_something_depends_on_is_not_dropped(journal: Database, dsn: str) -> None:
-    await happen(journal, "a")
-    await fence_passes(journal)
-    result = await rebuild(journal, dsn, Counts, ONE)
-    await execute(journal, f"CREATE VIEW former AS SELECT * FROM {result.old_schema}.counts")
-
-    async with journal.session() as session:
-        await session.begin()
-        with pytest.raises(DatabaseError, match="depend on it"):
-            await bookkeeping.drop_old(session, await number_of(journal, "counts"))
-        await session.rollback()
-
-    assert await fetchval(journal, "SELECT count(*) FROM former") == 0
-    assert await schemas(journal) == [result.old_schema]
