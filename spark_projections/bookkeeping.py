@@ -40,6 +40,7 @@ SELECT a.pid, a.application_name, a.client_addr::text AS client, a.backend_start
 FROM pg_catalog.pg_locks AS l INNER JOIN pg_catalog.pg_stat_activity AS a ON l.pid = a.pid
 WHERE l.locktype = 'advisory' AND l.classid::bigint = hashtext('slice-projections rebuild') & 4294967295
 AND l.objid::bigint = $1 AND l.granted
+AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
 """
 _UNFINISHED = """
 SELECT rebuild_id, min_slice, max_slice, version, fence, import_id, fingerprint, method, state, started_at

@@ -23,6 +23,7 @@ _BLOCKERS = """
 SELECT l.pid, a.application_name, a.state, clock_timestamp() - a.xact_start AS age
 FROM pg_catalog.pg_locks AS l INNER JOIN pg_catalog.pg_stat_activity AS a ON l.pid = a.pid
 WHERE l.locktype = 'relation' AND l.granted AND l.relation = ANY($1::oid[]) AND l.pid <> pg_backend_pid()
+AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
 ORDER BY a.xact_start LIMIT 5
 """
 

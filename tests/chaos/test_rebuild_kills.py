@@ -21,6 +21,7 @@ from tests.chaos.server import server_of_its_own, stop_at_once
 from tests.fixtures.commands import environment
 from tests.fixtures.projections import Happened, fetchval, happen, until, until_effects
 from tests.fixtures.rebuilds import (
+    ADVISORY_LOCKS,
     EXACT,
     ONE,
     Effects,
@@ -162,7 +163,7 @@ async def test_what_a_killed_driver_of_spark_left_is_gone_on_with(
             await until_begun(journal, process)
             process.kill()
         before = await fetchval(journal, "SELECT sum(events)::int FROM projections.rebuild_parts")
-    await until(journal, "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory'")
+    await until(journal, f"SELECT count(*) = 0 FROM {ADVISORY_LOCKS}")
 
     result = await rebuild(journal, dsn, Effects, ONE)
 

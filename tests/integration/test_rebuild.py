@@ -28,8 +28,10 @@ from spark_projections.rebuilding import RebuildOptions, rebuild
 from tests.fixtures.commands import environment
 from tests.fixtures.projections import Happened, execute, fetchval, until
 from tests.fixtures.rebuilds import (
+    ADVISORY_LOCKS,
     EXACT,
     ONE,
+    REBUILDING,
     AllKinds,
     Changed,
     Counts,
@@ -150,7 +152,7 @@ async def test_what_a_killed_driver_left_is_gone_on_with(journal: Database, dsn:
         "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database() "
         "AND application_name LIKE 'slice-projections rebuild %'",
     )
-    await until(journal, "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory'")
+    await until(journal, f"SELECT count(*) = 0 FROM {ADVISORY_LOCKS}")
     kept = Kept()
 
     result = await rebuild(journal, dsn, Effects, ONE, progress=kept)
@@ -166,16 +168,8 @@ async def test_a_rebuild_whose_own_connection_was_lost_is_gone_on_with(journal: 
     async with held(journal) as let_go, connect(dsn) as other:
         task = asyncio.create_task(rebuild(other, dsn, Effects, ONE))
         await until_held_up(journal)
-        await execute(
-            journal,
-            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted "
-            "AND classid::bigint = hashtext('slice-projections rebuild') & 4294967295",
-        )
-        await until(
-            journal,
-            "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory' AND granted "
-            "AND classid::bigint = hashtext('slice-projections rebuild') & 4294967295",
-        )
+        await execute(journal, f"SELECT pg_terminate_backend(pid) FROM {REBUILDING}")
+        await until(journal, f"SELECT count(*) = 0 FROM {REBUILDING}")
         await let_go()
         with pytest.raises(DatabaseUnavailable):
             await task

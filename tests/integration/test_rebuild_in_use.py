@@ -20,6 +20,7 @@ from tests.fixtures.projections import (
 from tests.fixtures.rebuilds import (
     EXACT,
     ONE,
+    REBUILDING,
     Counts,
     Effects,
     Gate,
@@ -127,11 +128,7 @@ async def test_the_second_of_two_rebuilds_at_once_is_told_who_runs_the_first(
     async def second() -> None:
         with pytest.raises(RebuildUnderWay) as caught:
             await rebuild(journal, dsn, Effects, ONE)
-        holder = await fetchval(
-            journal,
-            "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted "
-            "AND classid::bigint = hashtext('slice-projections rebuild') & 4294967295",
-        )
+        holder = await fetchval(journal, f"SELECT pid FROM {REBUILDING}")
         refused.extend([str(caught.value), str(holder)])
 
     await Gate(journal, dsn, Effects).at("fold", second)
