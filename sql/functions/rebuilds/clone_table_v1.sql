@@ -1,5 +1,5 @@
 -- Makes an empty table like another in another schema: columns, defaults, constraints, indexes and statistics with their
--- names, storage settings, owner and grants. Foreign keys are for the end, when it is full (copy_foreign_keys_v1).
+-- names, storage settings, owner and grants. It is logged even where the other is not: what is done of it must outlive a crash. Foreign keys are for the end, when it is full (copy_foreign_keys_v1).
 CREATE OR REPLACE FUNCTION projections.clone_table_v1(p_table regclass, p_schema text)
 RETURNS regclass
 LANGUAGE plpgsql
@@ -39,8 +39,6 @@ BEGIN
         SELECT format('ALTER TABLE %s ALTER COLUMN %I SET (%s)', _clone, a.attname, array_to_string(a.attoptions, ', '))
         FROM pg_attribute AS a
         WHERE a.attrelid = p_table AND a.attnum > 0 AND NOT a.attisdropped AND a.attoptions IS NOT NULL
-        UNION ALL
-        SELECT format('ALTER TABLE %s SET UNLOGGED', _clone) WHERE _class.relpersistence = 'u'
         UNION ALL
         SELECT format(
             'GRANT %s ON %s TO %s%s', g.privilege_type, _clone,
