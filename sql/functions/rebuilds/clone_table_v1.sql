@@ -1,5 +1,6 @@
 -- Makes an empty table like another in another schema: columns, defaults, constraints, indexes and statistics with their
--- names, storage settings, owner and grants. It is logged even where the other is not: what is done of it must outlive a crash. Foreign keys are for the end, when it is full (copy_foreign_keys_v1).
+-- names, storage settings, owner and grants. It is logged even where the other is not: what is done of it outlives a crash.
+-- Foreign keys are for the end, when it is full (copy_foreign_keys_v1).
 CREATE OR REPLACE FUNCTION projections.clone_table_v1(p_table regclass, p_schema text)
 RETURNS regclass
 LANGUAGE plpgsql
