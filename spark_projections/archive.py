@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from spark_projections.archive_lookup import (
     types_in,
 )
 from spark_projections.archive_part import ATTEMPTS, Part, Partition, Written, export_part
+from spark_projections.horizon import MARGIN, Pause, look, still_open
 from spark_projections.manifest import (
     ArchivedFile,
     ArchiveError,
@@ -41,19 +42,20 @@ from spark_projections.spread import parallelism, spread
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["Exported", "cut", "export_archive"]
+__all__ = ["Exported", "cut", "export_archive", "wait_for_writers"]
 
 ROWS_PER_FILE = 500_000
 BYTES_PER_FILE = 256 << 20
 """A file with several slices is sorted in memory; one slice alone comes sorted from the database."""
 
-_MARGIN = timedelta(milliseconds=20)
-_POLL_SECONDS = 0.1
+_PAUSE = 0.1
+"""Seconds between two looks at writers that are waited for."""
 
-_WRITERS = "SELECT polled_at, holders FROM projections.poll_writers_v1(9223372036854775807, '{}', '{}')"
-_WHO = (
-    "SELECT coalesce(pid::text, 'none: prepared'), application_name FROM projections.writers_in_flight_v1()"
-)
+_NO_IMPORTS = 2**63 - 1
+_WHO = """
+SELECT CASE WHEN pid IS NULL THEN 'a prepared transaction' ELSE format('pid %s (%s)', pid, application_name) END
+FROM projections.writers_in_flight_v1()
+"""
 _PARTITIONS = """
 SELECT name, from_timestamp, to_timestamp FROM projections.partitions
 WHERE to_timestamp IS NOT NULL AND from_timestamp IS NOT NULL ORDER BY from_timestamp
@@ -147,6 +149,7 @@ def export_archive(
 
     Raises:
         ArchiveError: Another export is at work, or a partition lacks events that its archive holds.
+        NoHorizon: The database is a standby, and can not tell what is in flight.
         DatabaseError: The database refused, or can not be reached.
     """
     with locked(directory):
@@ -154,7 +157,7 @@ def export_archive(
         manifest = Manifest.load_or_new(directory)
         _remove_unknown(directory, manifest)
         with autocommit(dsn) as connection:
-            now = _wait_for_writers(connection, say)
+            now = wait_for_writers(connection, say)
             closed = _closed(connection, now, before)
             plan = _plan(connection, manifest, closed, entity_types, rows_per_file)
             for name in sorted(plan.again):
@@ -176,23 +179,36 @@ def _written(directory: Path) -> Iterator[None]:
         raise ArchiveError(f"{directory} can not be written: {error}") from error
 
 
-def _wait_for_writers(connection: SyncConnection, say: Callable[[str], None]) -> datetime:
-    """Wait for the appends in flight; what begins after this is stamped later than the time returned."""
-    polled_at, holders = connection.execute(_WRITERS).fetchall()[0]
-    pending, said = set(holders), False
-    while pending:
-        if not said:
-            who = ", ".join(f"pid {pid} ({name})" for pid, name in connection.execute(_WHO).fetchall())
-            say(f"waiting for transactions that have appended and are open: {who or 'about to end'}")
-            said = True
-        time.sleep(_POLL_SECONDS)
-        pending &= set(connection.execute(_WRITERS).fetchall()[0][1])
-    assert isinstance(polled_at, datetime)  # noqa: S101 - for the type checker
-    return polled_at
+def wait_for_writers(
+    connection: SyncConnection, say: Callable[[str], None], pause: Pause = time.sleep
+) -> datetime:
+    """
+    Wait for the appends in flight, however long: what begins later is stamped later, come a small step of the clock.
+
+    Args:
+        connection: In autocommit mode, on the primary.
+        say: Told once who is waited for.
+        pause: Waits so many seconds.
+
+    Returns:
+        The database's time when the wait began.
+
+    Raises:
+        NoHorizon: The database is a standby.
+    """
+    first = look(connection, _NO_IMPORTS)
+    waiting = first.holders
+    if waiting:
+        who = ", ".join(name for (name,) in connection.execute(_WHO).fetchall())
+        say(f"waiting for transactions that have appended and are open: {who or 'about to end'}")
+    while waiting:
+        pause(_PAUSE)
+        waiting = still_open(waiting, look(connection, _NO_IMPORTS).holders)
+    return first.at
 
 
 def _closed(connection: SyncConnection, now: datetime, before: datetime | None) -> list[Partition]:
-    end = now - _MARGIN if before is None else min(before, now - _MARGIN)
+    end = now - MARGIN if before is None else min(before, now - MARGIN)
     found = [Partition(name, Bounds(low, high)) for name, low, high in connection.execute(_PARTITIONS)]
     return [partition for partition in found if partition.bounds.to_timestamp <= end]
 

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import psycopg
 import pyarrow.parquet as pq
 import pytest
-from psycopg.conninfo import make_conninfo
 
 from journal import Database, import_events, maintain, slice_of
 from spark_projections.archive_check import verify_archive
@@ -117,23 +115,6 @@ async def test_partition_with_a_type_that_is_not_archived_may_not_be_detached(
     assert done.detachable == tuple(partitions(dsn)[1:])
 
 
-async def test_partition_that_a_projection_has_not_passed_may_not_be_detached(
-    journal: Database, dsn: str, archive: Path
-) -> None:
-    change(
-        dsn,
-        "INSERT INTO projections.projections (name, entity_type) VALUES ('slow', 'plane')",
-        "INSERT INTO projections.projection_ranges (projection_id, min_slice, max_slice, horizon) "
-        "SELECT projection_id, 0, 1023, '2020-01-02T12:00:00Z' FROM projections.projections",
-    )
-
-    done = export(dsn, archive)
-
-    first, second, third = partitions(dsn)
-    assert done.detachable == (first,)
-    assert done.behind == {second: ("slow",), third: ("slow",)}
-
-
 async def test_second_export_writes_only_what_is_new(journal: Database, dsn: str, archive: Path) -> None:
     export(dsn, archive, before=DAY + 2 * ONE_DAY)
     before = {file.path for file in Manifest.load(archive).files}
@@ -191,25 +172,6 @@ async def test_partition_made_anew_does_not_replace_the_archive_of_the_one_that_
         export(dsn, archive)
 
     assert verify_archive(archive, processes=1).differences == ()
-
-
-async def test_export_waits_for_appends_in_flight_and_names_them(
-    journal: Database, dsn: str, archive: Path
-) -> None:
-    writer = psycopg.connect(make_conninfo(dsn, application_name="slow writer"))
-    writer.execute("LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE")
-    said: list[str] = []
-
-    def say(text: str) -> None:
-        assert not (archive / "_manifest.json").exists()
-        said.append(text)
-        writer.close()
-
-    export(dsn, archive, say=say)
-
-    assert len(said) == 1
-    assert said[0].startswith("waiting for transactions that have appended and are open: pid ")
-    assert "(slow writer)" in said[0]
 
 
 async def test_two_exports_into_one_directory_are_refused(journal: Database, dsn: str, archive: Path) -> None:

@@ -1,0 +1,79 @@
+"""What an export waits for, and which partitions something still has to read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from journal import Database, append_sync
+from spark_projections.archive import wait_for_writers
+from spark_projections.archive_lookup import autocommit
+from tests.fixtures.journal import event
+from tests.integration.archive_support import change, export, filled, partitions
+
+
+@pytest.fixture
+async def journal(database: Database) -> Database:
+    return await filled(database)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return tmp_path / "archive"
+
+
+async def test_export_waits_for_appends_in_flight_and_names_them(
+    journal: Database, dsn: str, archive: Path
+) -> None:
+    writer = psycopg.connect(make_conninfo(dsn, application_name="slow writer"))
+    writer.execute("LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE")
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        assert not (archive / "_manifest.json").exists()
+        said.append(text)
+        writer.close()
+
+    export(dsn, archive, say=say)
+
+    assert len(said) == 1
+    assert said[0].startswith("waiting for transactions that have appended and are open: pid ")
+    assert "(slow writer)" in said[0]
+
+
+@pytest.mark.parametrize("prepared", ["before", "meanwhile"])
+def test_append_that_is_prepared_is_waited_for_until_it_is_committed(dsn: str, prepared: str) -> None:
+    name, said = uuid4(), list[str]()
+    with autocommit(dsn) as looking, psycopg.connect(dsn, autocommit=True) as writer:
+        writer.execute("BEGIN")
+        append_sync(writer, [event("late")])
+        statements = [f"PREPARE TRANSACTION '{name}'", "SELECT 1", f"COMMIT PREPARED '{name}'"]
+        if prepared == "before":
+            writer.execute(statements.pop(0))
+
+        wait_for_writers(looking, said.append, pause=lambda _: writer.execute(statements.pop(0)))
+
+    assert statements == []
+    assert len(said) == 1
+    assert ("a prepared transaction" in said[0]) == (prepared == "before")
+
+
+async def test_partition_that_a_projection_has_not_passed_may_not_be_detached(
+    journal: Database, dsn: str, archive: Path
+) -> None:
+    change(
+        dsn,
+        "INSERT INTO projections.projections (name, entity_type) VALUES ('slow', 'plane')",
+        "INSERT INTO projections.projection_ranges (projection_id, min_slice, max_slice, horizon) "
+        "SELECT projection_id, 0, 1023, '2020-01-02T12:00:00Z' FROM projections.projections",
+    )
+
+    done = export(dsn, archive)
+
+    first, second, third = partitions(dsn)
+    assert done.detachable == (first,)
+    assert done.behind == {second: ("slow",), third: ("slow",)}
