@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from journal import hide_password
@@ -75,7 +77,7 @@ def spread(
             yield _given(guarded(part))
         return
     # Not forked: the drivers' threads and open connections do not survive that.
-    with ProcessPoolExecutor(count, get_context("spawn"), _leave_interrupts_alone) as pool:
+    with ProcessPoolExecutor(count, get_context("spawn"), _begin) as pool:
         futures = [pool.submit(guarded, part) for part in parts]
         try:
             for future in as_completed(futures):
@@ -84,9 +86,18 @@ def spread(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _leave_interrupts_alone() -> None:
-    """Ctrl-C reaches every process of the terminal; what is to end is for the one that has begun it."""
+def _begin() -> None:
+    """Leave the end to the parent: Ctrl-C reaches every process of the terminal, SIGKILL the parent alone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, name="end with the parent", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """What waits for work sees no end of its queue, for it holds the other end itself; what works would go on."""
+    parent = parent_process()
+    assert parent is not None  # noqa: S101 - this runs in a process of the pool
+    wait([parent.sentinel])
+    os._exit(1)
 
 
 def _guarded(function: Callable[[Part], Result], part: Part) -> Result | _Refused:
