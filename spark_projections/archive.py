@@ -72,10 +72,20 @@ SELECT coalesce(avg(octet_length(e.payload::text) + coalesce(octet_length(e.meta
 ) AS e
 """
 _OTHER_COLUMNS = 200  # bytes of a row beside payload and metadata, roughly
+# An unfinished rebuild folds and verifies from the first event on; swapped in, workers go on from its fence.
 _BEHIND = """
-SELECT DISTINCT p.name FROM projections.projections AS p
-INNER JOIN projections.projection_ranges AS r ON p.projection_id = r.projection_id
-WHERE p.entity_type = ANY (%s) AND r.horizon < %s ORDER BY p.name
+SELECT p.name FROM projections.projections AS p
+WHERE p.entity_type = ANY (%(types)s) AND (
+    EXISTS (
+        SELECT FROM projections.projection_ranges AS r
+        WHERE r.projection_id = p.projection_id AND r.horizon < %(end)s
+    )
+    OR EXISTS (
+        SELECT FROM projections.rebuilds AS b
+        WHERE b.projection_id = p.projection_id AND b.state IN ('folding', 'verified')
+    )
+)
+ORDER BY p.name
 """
 
 
@@ -91,7 +101,8 @@ class Exported:
         files: How many files were written.
         rows: How many events.
         detachable: Partitions of which every event is in the archive, and that no projection still has to read.
-        behind: Partitions that are in the archive whole, by the projections that have not passed them yet.
+        behind: Partitions that are in the archive whole, by the projections that have not passed them yet, or that
+            are being rebuilt.
     """
 
     partitions: tuple[str, ...]
@@ -362,7 +373,8 @@ def _outcome(
         types = types_in(connection, partition.bounds)
         if not all((partition.bounds, each) in archived for each in types):
             continue
-        late = connection.execute(_BEHIND, (types, partition.bounds.to_timestamp)).fetchall()
+        asked = {"types": types, "end": partition.bounds.to_timestamp}
+        late = connection.execute(_BEHIND, asked).fetchall()
         if late:
             behind[partition.name] = tuple(name for (name,) in late)
         else:

@@ -77,3 +77,37 @@ async def test_partition_that_a_projection_has_not_passed_may_not_be_detached(
     first, second, third = partitions(dsn)
     assert done.detachable == (first,)
     assert done.behind == {second: ("slow",), third: ("slow",)}
+
+
+@pytest.mark.parametrize("state", ["folding", "verified"])
+@pytest.mark.parametrize("fence", ["2020-01-02T12:00:00Z", "2020-02-01T00:00:00Z"])
+async def test_partition_may_not_be_detached_while_a_rebuild_is_unfinished(
+    journal: Database, dsn: str, archive: Path, state: str, fence: str
+) -> None:
+    rebuilt(dsn, state, fence)
+
+    done = export(dsn, archive)
+
+    assert done.behind == dict.fromkeys(partitions(dsn), ("rebuilt",))
+    assert done.detachable == ()
+
+
+@pytest.mark.parametrize("state", ["swapped", "cancelled", "dropped"])
+async def test_finished_rebuild_keeps_no_partition(
+    journal: Database, dsn: str, archive: Path, state: str
+) -> None:
+    rebuilt(dsn, state, "2020-01-02T12:00:00Z")
+
+    done = export(dsn, archive)
+
+    assert (done.behind, done.detachable) == ({}, tuple(partitions(dsn)))
+
+
+def rebuilt(dsn: str, state: str, fence: str) -> None:
+    change(
+        dsn,
+        "INSERT INTO projections.projections (name, entity_type) VALUES ('rebuilt', 'plane')",
+        f"SELECT projections.begin_rebuild_v1(projection_id, 0, 1023, 1, '{fence}', 0, '', 'rename', "
+        "'{0}', '{1023}', '{}', '{}', '{}', '{}') FROM projections.projections",
+        f"UPDATE projections.rebuilds SET state = '{state}'",
+    )
