@@ -294,9 +294,9 @@ def read_history(
         ArchiveError: There is no archive, or one of its files is gone.
         DatabaseError: The database refused, or can not be reached.
     """
-    from spark_projections.source import JournalDataSource  # noqa: PLC0415 - imports pyspark
+    from spark_projections.source import register  # noqa: PLC0415 - imports pyspark
 
-    spark.dataSource.register(JournalDataSource)
+    register(spark)
     reading = Reading(
         entity_type,
         slices,

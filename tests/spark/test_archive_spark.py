@@ -133,6 +133,16 @@ def test_archive_and_journal_are_one_data_frame(spark: SparkSession, journal: st
     assert sorted(row[0] for row in part.collect()) == [4, 5, 6, 7, 8, 9, 10]
 
 
+def test_history_is_read_in_one_session_after_another(
+    spark: SparkSession, journal: str, tmp_path: Path
+) -> None:
+    export_archive(journal, tmp_path, processes=1)
+
+    frames = [read_history(session, tmp_path, TYPE, dsn=journal) for session in (spark, spark.newSession())]
+
+    assert [frame.columns for frame in frames] == [list(COLUMNS)] * 2
+
+
 def write(path: Path, numbers: range, **values: Any) -> Path:
     records = [
         {
