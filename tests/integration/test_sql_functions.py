@@ -78,8 +78,13 @@ CALLS = {
     "'{0}', '{1023}', ARRAY['rebuilt.delays'::regclass::oid], '{true}', '{carrier}', '{NULL}')",
     "lock_rebuild_part_v1": "SELECT projections.lock_rebuild_part_v1(1, 0)",
     "clone_table_v1": "SELECT projections.clone_table_v1('rebuilt.carriers', 'projections_rebuild_1')",
+    "copy_names_v1": "SELECT projections.copy_names_v1('rebuilt.delays', 'projections_rebuild_1.delays')",
+    "copy_grants_v1": "SELECT projections.copy_grants_v1('rebuilt.delays', 'projections_rebuild_1.delays')",
     "copy_foreign_keys_v1": "SELECT projections.copy_foreign_keys_v1("
     "'rebuilt.delays', 'projections_rebuild_1.delays')",
+    "validate_foreign_keys_v1": "SELECT projections.validate_foreign_keys_v1("
+    "'rebuilt.delays', 'projections_rebuild_1.delays')",
+    "drop_foreign_keys_v1": "SELECT projections.drop_foreign_keys_v1('projections_rebuild_1.delays')",
     "cancel_rebuild_v1": "SELECT projections.cancel_rebuild_v1(1)",
     "swap_rebuild_v1": "SELECT projections.swap_rebuild_v1(2)",
     "replace_rows_v1": "SELECT projections.replace_rows_v1(b, 'rebuilt.delays', NULL) "

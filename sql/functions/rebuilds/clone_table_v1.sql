@@ -22,17 +22,6 @@ BEGIN
         SELECT format('COMMENT ON TABLE %s IS %L', _clone, obj_description(p_table, 'pg_class'))
         WHERE obj_description(p_table, 'pg_class') IS NOT NULL
         UNION ALL
-        -- Equal indexes are paired in the order of their names; the database has given the clone's names of its own.
-        SELECT format('ALTER INDEX %I.%I RENAME TO %I', p_schema, c.name, t.name)
-        FROM projections.index_shapes_v1(p_table) AS t
-        INNER JOIN projections.index_shapes_v1(_clone) AS c ON t.shape = c.shape AND t.place = c.place
-        WHERE t.name <> c.name
-        UNION ALL
-        SELECT format('ALTER STATISTICS %I.%I RENAME TO %I', p_schema, c.name, t.name)
-        FROM projections.statistics_shapes_v1(p_table) AS t
-        INNER JOIN projections.statistics_shapes_v1(_clone) AS c ON t.shape = c.shape AND t.place = c.place
-        WHERE t.name <> c.name
-        UNION ALL
         SELECT format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS %s', _clone, a.attname, a.attstattarget)
         FROM pg_attribute AS a
         WHERE a.attrelid = p_table AND a.attnum > 0 AND NOT a.attisdropped AND a.attstattarget >= 0
@@ -40,26 +29,15 @@ BEGIN
         SELECT format('ALTER TABLE %s ALTER COLUMN %I SET (%s)', _clone, a.attname, array_to_string(a.attoptions, ', '))
         FROM pg_attribute AS a
         WHERE a.attrelid = p_table AND a.attnum > 0 AND NOT a.attisdropped AND a.attoptions IS NOT NULL
-        UNION ALL
-        SELECT format(
-            'GRANT %s ON %s TO %s%s', g.privilege_type, _clone,
-            CASE WHEN g.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.grantee)) END,
-            CASE WHEN g.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
-        )
-        FROM aclexplode(_class.relacl) AS g WHERE g.grantee <> _class.relowner
-        UNION ALL
-        SELECT format(
-            'GRANT %s (%I) ON %s TO %s%s', g.privilege_type, a.attname, _clone,
-            CASE WHEN g.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.grantee)) END,
-            CASE WHEN g.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
-        )
-        FROM pg_attribute AS a CROSS JOIN LATERAL aclexplode(a.attacl) AS g WHERE a.attrelid = p_table AND NOT a.attisdropped
     LOOP
         EXECUTE _statement;
     END LOOP;
+    PERFORM projections.copy_names_v1(p_table, _clone);
     IF pg_get_userbyid(_class.relowner) <> current_user THEN
         EXECUTE format('ALTER TABLE %s OWNER TO %I', _clone, pg_get_userbyid(_class.relowner));
     END IF;
+    -- What is granted to this role, which may not be the owner, would become the owner's with the table.
+    PERFORM projections.copy_grants_v1(p_table, _clone);
     RETURN _clone;
 END;
 $$;
