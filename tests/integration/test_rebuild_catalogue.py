@@ -10,6 +10,7 @@ import pytest
 import offsets
 from journal import ConnectionSettings, Database, DatabaseError, connect
 from spark_projections import bookkeeping
+from spark_projections.errors import SwapRefused
 from spark_projections.rebuilding import rebuild
 from tests.fixtures.projections import (
     execute,
@@ -21,6 +22,7 @@ from tests.fixtures.rebuilds import (
     ONE,
     Counts,
     Effects,
+    Gate,
     differing,
     fence_passes,
     make_read_models,
@@ -120,6 +122,108 @@ async def test_a_renamed_table_is_what_the_old_one_was(journal: Database, dsn: s
         await execute(
             journal, f"DROP OWNED BY {role}, {role}_friend CASCADE; DROP ROLE {role}, {role}_friend"
         )
+
+
+async def test_names_of_indexes_that_the_database_would_give_to_others_are_kept(journal: Database) -> None:
+    await execute(
+        journal,
+        "CREATE TABLE crossed (b int, c int); CREATE SCHEMA built; "
+        "CREATE INDEX crossed_b_idx ON crossed (c); CREATE INDEX crossed_c_idx ON crossed (b); "
+        "CREATE STATISTICS crossed_b_c_stat1 ON b, c FROM crossed; "
+        "CREATE STATISTICS crossed_b_c_stat (mcv) ON b, c FROM crossed; "
+        "CREATE STATISTICS crossed_expr_stat ON b, (c + 1) FROM crossed",
+    )
+    named = """
+    SELECT array_agg(x.name || ' ' || x.shape ORDER BY x.name) FROM (
+        SELECT name, shape FROM projections.index_shapes_v1($1::text::regclass)
+        UNION ALL SELECT name, shape FROM projections.statistics_shapes_v1($1::text::regclass)
+    ) AS x
+    """
+
+    await execute(journal, "SELECT projections.clone_table_v1('crossed', 'built')")
+
+    assert await fetchval(journal, named, "built.crossed") == await fetchval(journal, named, "crossed")
+
+
+async def test_what_default_privileges_give_is_taken_from_the_new_table(journal: Database, dsn: str) -> None:
+    role = (
+        f"guest_{await fetchval(journal, 'SELECT oid FROM pg_database WHERE datname = current_database()')}"
+    )
+    await execute(
+        journal,
+        f"CREATE ROLE {role}; ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO {role}, PUBLIC; "
+        f"GRANT SELECT ON counts TO {role}; CREATE SCHEMA built",
+    )
+    try:
+        await execute(journal, "SELECT projections.clone_table_v1('counts', 'built')")
+
+        granted = (
+            "SELECT array_agg(g.privilege_type) FROM pg_class AS c, aclexplode(c.relacl) AS g "
+            "WHERE c.oid = 'built.counts'::regclass AND g.grantee <> c.relowner"
+        )
+        assert await fetchval(journal, granted) == ["SELECT"]
+    finally:
+        await execute(
+            journal,
+            f"ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM {role}, PUBLIC; "
+            f"DROP OWNED BY {role}; DROP ROLE {role}",
+        )
+
+
+CHANGES = {
+    "owner": "ALTER TABLE counts OWNER TO {role}",
+    "grant": "GRANT SELECT ON counts TO {role}",
+    "grant to all": "GRANT SELECT ON counts TO PUBLIC",
+    "grant of a column": "GRANT UPDATE (n) ON counts TO {role}",
+    "revoke": "REVOKE SELECT ON effects FROM {role}_friend",
+    "revoke of a column": "REVOKE UPDATE (seq_nr) ON effects FROM {role}_friend",
+    "option": "REVOKE GRANT OPTION FOR INSERT ON effects FROM {role}_friend",
+    "settings": "ALTER TABLE counts SET (fillfactor = 50)",
+    "statistics": "CREATE STATISTICS new_ones ON n, last FROM counts",
+    "target": "ALTER TABLE counts ALTER COLUMN n SET STATISTICS 7",
+}
+
+
+@pytest.fixture
+async def shared(journal: Database) -> AsyncIterator[str]:
+    """A role, and a friend of it who may do much with the table of effects."""
+    role = f"role_{await fetchval(journal, 'SELECT oid FROM pg_database WHERE datname = current_database()')}"
+    await execute(
+        journal,
+        f"CREATE ROLE {role}; CREATE ROLE {role}_friend; GRANT SELECT, UPDATE (seq_nr) ON effects TO {role}_friend; "
+        f"GRANT INSERT ON effects TO {role}_friend WITH GRANT OPTION",
+    )
+    yield role
+    await execute(journal, f"DROP OWNED BY {role}, {role}_friend CASCADE; DROP ROLE {role}, {role}_friend")
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+async def test_a_change_that_a_swap_would_undo_refuses_it(
+    journal: Database, dsn: str, shared: str, change: str
+) -> None:
+    definition = Effects if "effects" in change else Counts
+    await happen(journal, "a")
+    await fence_passes(journal)
+
+    with pytest.raises(SwapRefused, match="was changed since the rebuild began"):
+        await Gate(journal, dsn, definition).at("swap", lambda: execute(journal, change.format(role=shared)))
+
+    assert await state_of(journal) == "verified"
+
+
+async def test_grants_that_change_nothing_do_not_refuse_a_swap(
+    journal: Database, dsn: str, shared: str
+) -> None:
+    await happen(journal, "a")
+    await fence_passes(journal)
+    again = (
+        f"GRANT SELECT ON effects TO {shared}_friend; GRANT SELECT ON effects TO {shared}; "
+        f"REVOKE SELECT ON effects FROM {shared}; ANALYZE effects"
+    )
+
+    await Gate(journal, dsn, Effects).at("swap", lambda: execute(journal, again))
+
+    assert await state_of(journal) == "swapped"
 
 
 async def test_a_table_of_another_schema_keeps_its_place(journal: Database, dsn: str) -> None:
