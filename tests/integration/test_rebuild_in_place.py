@@ -54,6 +54,22 @@ HANGS = {
     "inherits": "CREATE TABLE child () INHERITS (counts)",
     "sequence public.counts_id_seq belongs to a column of it": "ALTER TABLE counts ADD COLUMN id bigserial",
     "publication all_news": "CREATE PUBLICATION all_news FOR TABLE counts",
+    "function public.first_one(public.counts) uses it": (
+        "CREATE FUNCTION first_one(c counts) RETURNS bigint LANGUAGE sql AS 'SELECT c.n'"
+    ),
+    "function public.all_of_them() uses it": (
+        "CREATE FUNCTION all_of_them() RETURNS SETOF counts LANGUAGE sql AS 'SELECT * FROM counts'"
+    ),
+    "function public.how_many(public.counts[]) uses it": (
+        "CREATE FUNCTION how_many(c counts[]) RETURNS int LANGUAGE sql AS 'SELECT cardinality(c)'"
+    ),
+    "function public.sum_of_all() uses it": (
+        "CREATE FUNCTION sum_of_all() RETURNS numeric LANGUAGE sql BEGIN ATOMIC SELECT sum(n) FROM counts; END"
+    ),
+    "column was of public.changes has its row type": "CREATE TABLE changes (n int, was counts)",
+    "policy counted of public.effects uses it": (
+        "CREATE POLICY counted ON effects USING (source_id IN (SELECT c.source_id FROM counts AS c))"
+    ),
 }
 
 
@@ -109,6 +125,12 @@ async def test_replacing_rows_keeps_what_hangs_on_the_table(adorned: Database, d
     assert await fetchval(adorned, hanging) == before
     assert await fetchval(adorned, "SELECT array_agg(source_id) FROM refers") in (None, ["a", None])
     assert await fetchval(adorned, f"SELECT count(*) FROM {result.old_schema}.counts") == 2
+
+
+async def test_a_function_that_finds_the_table_by_its_name_is_not_in_the_way(journal: Database) -> None:
+    await execute(journal, "CREATE FUNCTION n() RETURNS numeric LANGUAGE sql AS 'SELECT sum(n) FROM counts'")
+
+    assert await fetchval(journal, "SELECT projections.unfit_for_rename_v1('counts')") == []
 
 
 async def test_numbers_that_the_table_gives_go_on_after_rows_were_replaced(

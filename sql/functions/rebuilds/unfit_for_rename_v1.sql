@@ -5,6 +5,14 @@ LANGUAGE sql
 STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
+    WITH dependable AS (
+        SELECT 'pg_class'::regclass AS classid, p_table::oid AS oid
+        UNION ALL
+        -- Its row type, and arrays of it.
+        SELECT 'pg_type'::regclass AS classid, y.oid
+        FROM pg_type AS r INNER JOIN pg_type AS y ON y.oid IN (r.oid, r.typarray) WHERE r.typrelid = p_table
+    )
+
     SELECT coalesce(array_agg(found.reason ORDER BY found.reason COLLATE "C"), '{}') FROM (
         SELECT DISTINCT
             CASE WHEN v.relkind = 'm' THEN 'materialized view ' ELSE 'view ' END || v.oid::regclass::text || ' reads it' AS reason
@@ -36,5 +44,22 @@ AS $$
         UNION ALL
         SELECT format('publication %I names it', p.pubname)
         FROM pg_publication_rel AS r INNER JOIN pg_publication AS p ON r.prpubid = p.oid WHERE r.prrelid = p_table
+        UNION ALL
+        -- The body of one that is not parsed (AS '...') finds a table by its name: the new one.
+        SELECT DISTINCT format('function %s uses it', d.objid::regprocedure)
+        FROM pg_depend AS d INNER JOIN dependable AS t ON d.refclassid = t.classid AND d.refobjid = t.oid
+        WHERE d.classid = 'pg_proc'::regclass
+        UNION ALL
+        SELECT DISTINCT format('column %I of %s has its row type', a.attname, a.attrelid::regclass)
+        FROM pg_depend AS d
+        INNER JOIN dependable AS t ON d.refclassid = t.classid AND d.refobjid = t.oid
+        INNER JOIN pg_attribute AS a ON d.objid = a.attrelid AND d.objsubid = a.attnum
+        WHERE d.classid = 'pg_class'::regclass AND t.classid = 'pg_type'::regclass
+        UNION ALL
+        SELECT DISTINCT format('policy %I of %s uses it', p.polname, p.polrelid::regclass)
+        FROM pg_depend AS d
+        INNER JOIN dependable AS t ON d.refclassid = t.classid AND d.refobjid = t.oid
+        INNER JOIN pg_policy AS p ON d.objid = p.oid
+        WHERE d.classid = 'pg_policy'::regclass AND p.polrelid <> p_table
     ) AS found
 $$;
