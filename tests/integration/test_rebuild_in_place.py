@@ -54,6 +54,7 @@ HANGS = {
     "inherits": "CREATE TABLE child () INHERITS (counts)",
     "sequence public.counts_id_seq belongs to a column of it": "ALTER TABLE counts ADD COLUMN id bigserial",
     "publication all_news": "CREATE PUBLICATION all_news FOR TABLE counts",
+    "publication everything would not publish the rows of a new table": "CREATE PUBLICATION everything FOR ALL TABLES",
     "function public.first_one(public.counts) uses it": (
         "CREATE FUNCTION first_one(c counts) RETURNS bigint LANGUAGE sql AS 'SELECT c.n'"
     ),
@@ -125,6 +126,16 @@ async def test_replacing_rows_keeps_what_hangs_on_the_table(adorned: Database, d
     assert await fetchval(adorned, hanging) == before
     assert await fetchval(adorned, "SELECT array_agg(source_id) FROM refers") in (None, ["a", None])
     assert await fetchval(adorned, f"SELECT count(*) FROM {result.old_schema}.counts") == 2
+
+
+async def test_a_publication_of_a_schema_is_in_the_way(journal: Database) -> None:
+    if int(await fetchval(journal, "SELECT current_setting('server_version_num')")) < 150000:
+        pytest.skip("PostgreSQL 14 has none")
+    await execute(journal, "CREATE PUBLICATION of_a_schema FOR TABLES IN SCHEMA public")
+
+    assert await fetchval(journal, "SELECT projections.unfit_for_rename_v1('counts')") == [
+        "publication of_a_schema would not publish the rows of a new table in its place"
+    ]
 
 
 async def test_a_function_that_finds_the_table_by_its_name_is_not_in_the_way(journal: Database) -> None:

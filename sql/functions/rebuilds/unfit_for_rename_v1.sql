@@ -45,6 +45,16 @@ AS $$
         SELECT format('publication %I names it', p.pubname)
         FROM pg_publication_rel AS r INNER JOIN pg_publication AS p ON r.prpubid = p.oid WHERE r.prrelid = p_table
         UNION ALL
+        -- One of all tables, or of all of a schema, publishes the new table, too, but not the rows that it comes with: of
+        -- those, subscribers would have what the old table had.
+        SELECT format('publication %I would not publish the rows of a new table in its place', p.pubname)
+        FROM pg_publication_tables AS p
+        INNER JOIN pg_publication AS b ON p.pubname = b.pubname
+        INNER JOIN pg_class AS c ON p.tablename = c.relname
+        INNER JOIN pg_namespace AS n ON c.relnamespace = n.oid AND p.schemaname = n.nspname
+        WHERE c.oid = p_table
+        AND NOT EXISTS (SELECT FROM pg_publication_rel AS r WHERE r.prpubid = b.oid AND r.prrelid = p_table)
+        UNION ALL
         -- The body of one that is not parsed (AS '...') finds a table by its name: the new one.
         SELECT DISTINCT format('function %s uses it', d.objid::regprocedure)
         FROM pg_depend AS d INNER JOIN dependable AS t ON d.refclassid = t.classid AND d.refobjid = t.oid
