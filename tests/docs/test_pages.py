@@ -7,12 +7,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+_LIMIT = 120
+"""Seconds for a program, and for each command."""
 
 _BLOCK = re.compile(r"^```(python|console|sql)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!\w+://|#)([^)#\s]+)")
@@ -22,12 +26,19 @@ def _blocks(page: Path, language: str) -> list[str]:
     return [text for found, text in _BLOCK.findall(page.read_text()) if found == language]
 
 
-def _having(language: str) -> list[Path]:
-    return [page for page in PAGES if _blocks(page, language)]
-
-
 def _name(page: Path) -> str:
     return str(page.relative_to(ROOT))
+
+
+def _having(language: str) -> list[Any]:
+    """The pages with such blocks; those that may start Spark are in one group, so that one JVM runs at a time."""
+    found = [(page, "".join(_blocks(page, language))) for page in PAGES]
+    group = pytest.mark.xdist_group("spark")
+    return [
+        pytest.param(page, id=_name(page), marks=[group] if "spark" in text else [])
+        for page, text in found
+        if text
+    ]
 
 
 def _environment(dsn: str) -> dict[str, str]:
@@ -40,7 +51,8 @@ def _environment(dsn: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("page", _having("python"), ids=_name)
+@pytest.mark.timeout(2 * _LIMIT)
+@pytest.mark.parametrize("page", _having("python"))
 def test_python_of_a_page_runs_as_one_program(page: Path, dsn: str, tmp_path: Path) -> None:
     program = tmp_path / "page.py"
     program.write_text("\n".join(_blocks(page, "python")))
@@ -50,14 +62,15 @@ def test_python_of_a_page_runs_as_one_program(page: Path, dsn: str, tmp_path: Pa
         env=_environment(dsn),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=_LIMIT,
         check=False,
     )
 
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", _having("console"), ids=_name)
+@pytest.mark.timeout(2 * _LIMIT)
+@pytest.mark.parametrize("page", _having("console"))
 def test_commands_of_a_page_succeed(page: Path, dsn: str, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("\n".join(_blocks(ROOT / "docs/quickstart.md", "python")))
     lines = [
@@ -72,13 +85,13 @@ def test_commands_of_a_page_succeed(page: Path, dsn: str, tmp_path: Path) -> Non
             env=_environment(dsn),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=_LIMIT,
             check=False,
         )
         assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("page", _having("sql"), ids=_name)
+@pytest.mark.parametrize("page", _having("sql"))
 def test_sql_of_a_page_runs(page: Path, dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         for text in _blocks(page, "sql"):
