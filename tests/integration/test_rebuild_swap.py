@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 import offsets
-from journal import ConnectionSettings, Database, Event, append, connect
+from journal import ConnectionSettings, Database, DatabaseError, Event, append, connect
 from journal.importing import import_events
 from projections.testing import run_until_caught_up
 from spark_projections.errors import SwapRefused
@@ -281,3 +281,19 @@ async def test_an_offset_that_was_set_past_the_fence_refuses_the_swap(journal: D
         await Gate(journal, dsn, Effects).at("swap", skip_ahead)
 
     assert await fetchval(journal, "SELECT array_agg(source_id) FROM effects") == ["what serves"]
+
+
+async def test_rows_that_only_the_old_table_refers_to_can_be_deleted(journal: Database, dsn: str) -> None:
+    await execute(journal, "CREATE TABLE kinds (kind text PRIMARY KEY)")
+    await execute(journal, "INSERT INTO kinds VALUES ('plane'), ('balloon')")
+    await execute(journal, "ALTER TABLE counts ADD COLUMN kind text DEFAULT 'plane' REFERENCES kinds")
+    await execute(journal, "INSERT INTO counts (source_id, kind) VALUES ('what serves', 'balloon')")
+    await happen(journal, "a")
+    await fence_passes(journal)
+
+    result = await rebuild(journal, dsn, Counts, ONE)
+    await execute(journal, "DELETE FROM kinds WHERE kind = 'balloon'")
+
+    assert await fetchval(journal, f"SELECT kind FROM {result.old_schema}.counts") == "balloon"
+    with pytest.raises(DatabaseError, match="counts_kind_fkey"):
+        await execute(journal, "DELETE FROM kinds")
