@@ -10,6 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spark_projections.cleaning import (
+        cancel_rebuild as cancel_rebuild,
+    )
+    from spark_projections.cleaning import (
+        drop_old_tables as drop_old_tables,
+    )
     from spark_projections.errors import (
         NotRebuildable as NotRebuildable,
     )
@@ -44,6 +50,7 @@ if TYPE_CHECKING:
     from spark_projections.source import read_journal as read_journal
 
 _PLACES = {
+    "cleaning": ("cancel_rebuild", "drop_old_tables"),
     "errors": ("NotRebuildable", "RebuildError", "RebuildFailed", "RebuildUnderWay", "SwapRefused"),
     "history": ("read_history",),
     "rebuilding": ("Progress", "RebuildOptions", "RebuildResult", "rebuild"),

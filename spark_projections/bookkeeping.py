@@ -15,7 +15,7 @@ from projections.tables import Operation, Table
 from spark_projections.definition import Written
 from spark_projections.errors import NotRebuildable, RebuildUnderWay
 from spark_projections.fence import Fence
-from spark_projections.shadow import staged_columns
+from spark_projections.shadow import schema_of, staged_columns
 
 __all__ = [
     "Folded",
@@ -28,11 +28,26 @@ __all__ = [
     "folded",
     "only_one",
     "rebuilt_tables",
+    "transaction",
     "unfinished",
     "unfinished_parts",
     "unfit_for_rename",
 ]
 
+_READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+_NO_LIMITS = """
+SELECT set_config(name, '0', TRUE) FROM pg_catalog.pg_settings
+WHERE name IN ('statement_timeout', 'transaction_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout')
+"""
+_CANCEL = """
+UPDATE projections.rebuilds SET state = 'cancelled' WHERE rebuild_id = $1 AND state IN ('folding', 'verified')
+"""
+_LEFT = """
+SELECT rebuild_id FROM projections.rebuilds
+WHERE projection_id = $1 AND state = 'cancelled'
+AND to_regnamespace('projections_rebuild_' || rebuild_id) IS NOT NULL
+"""
+_BACKEND = "SELECT pg_backend_pid()"
 _LOCK = "SELECT pg_try_advisory_lock(hashtext('slice-projections rebuild'), $1)"
 _UNLOCK = "SELECT pg_advisory_unlock(hashtext('slice-projections rebuild'), $1)"
 _HOLDER = """
@@ -43,7 +58,8 @@ AND l.objid::bigint = $1 AND l.granted
 AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
 """
 _UNFINISHED = """
-SELECT rebuild_id, min_slice, max_slice, version, fence, import_id, fingerprint, method, state, started_at
+SELECT
+    rebuild_id, projection_id, min_slice, max_slice, version, fence, import_id, fingerprint, method, state, started_at
 FROM projections.rebuilds WHERE projection_id = $1 AND state IN ('folding', 'verified')
 """
 _BEGIN = """
@@ -74,6 +90,24 @@ _WIDE = {Kind.INTEGER: "bigint", Kind.NUMERIC: "numeric"}
 _DROPPED = "UPDATE projections.rebuilds SET state = 'dropped' WHERE rebuild_id = $1"
 
 
+@asynccontextmanager
+async def transaction(session: OwnedSession) -> AsyncIterator[None]:
+    """
+    A transaction that sees what others commit, and takes the time that it needs, whatever the role's defaults are.
+
+    Args:
+        session: Outside a transaction.
+    """
+    await session.begin()
+    try:
+        await session.execute(_READ_COMMITTED)
+        await session.execute(_NO_LIMITS)
+        yield
+        await session.commit()
+    finally:
+        await session.rollback()
+
+
 class Wanted(NamedTuple):
     """What is to be rebuilt."""
 
@@ -91,6 +125,7 @@ class Rebuild(NamedTuple):
     """A rebuild that was begun."""
 
     rebuild_id: int
+    projection_id: int
     slices: SliceRange
     version: int
     fence: Fence
@@ -128,7 +163,13 @@ async def only_one(session: OwnedSession, projection_id: int, name: str) -> Asyn
 
     Raises:
         RebuildUnderWay: Another has it; names the process.
+        NotRebuildable: The connection has no session of its own.
     """
+    if await session.fetchval(_BACKEND) != await session.fetchval(_BACKEND):
+        raise NotRebuildable(
+            "this connection goes through a pooler that gives each statement another session (PgBouncer in transaction "
+            "mode): connect to the database itself to rebuild"
+        )
     if not await session.fetchval(_LOCK, projection_id):
         row = await session.fetchrow(_HOLDER, projection_id)
         who = (
@@ -151,9 +192,12 @@ async def unfinished(session: Session, projection_id: int) -> Rebuild | None:
     row = await session.fetchrow(_UNFINISHED, projection_id)
     if row is None:
         return None
-    number, first, last, version, fence, import_id, fingerprint, method, state, started_at = row.values()
+    number, projection_id, first, last, version, fence, import_id, fingerprint, method, state, started_at = (
+        row.values()
+    )
     return Rebuild(
         number,
+        projection_id,
         SliceRange(first, last),
         version,
         Fence(fence, import_id),
@@ -253,9 +297,23 @@ async def rebuilt_tables(session: Session, rebuild_id: int) -> list[RebuiltTable
     return [RebuiltTable(*row.values()) for row in await session.fetch(_TABLES, rebuild_id)]
 
 
-async def cancel(session: Session, rebuild_id: int) -> None:
-    """End a rebuild and drop what it has made."""
-    await session.execute("SELECT projections.cancel_rebuild_v1($1)", rebuild_id)
+async def cancel(session: OwnedSession, projection_id: int) -> list[str]:
+    """
+    End the unfinished rebuild of a projection and drop what it has made; returns the schemas that are gone.
+
+    In two steps: its tasks see the first before their next batch, or dropping would wait for one after another.
+
+    Args:
+        session: Outside a transaction.
+        projection_id: The projection.
+    """
+    if (found := await unfinished(session, projection_id)) is not None:
+        await session.execute(_CANCEL, found.rebuild_id)
+    left = [row["rebuild_id"] for row in await session.fetch(_LEFT, projection_id)]
+    for number in left:
+        async with transaction(session):
+            await session.execute("SELECT projections.cancel_rebuild_v1($1)", number)
+    return [schema_of(number) for number in left]
 
 
 async def drop_old(session: Session, projection_id: int) -> list[str]:

@@ -17,8 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-import offsets
-from journal import ALL_SLICES, ConnectionSettings, OwnedSession, Session, SliceRange, connect
+from journal import ALL_SLICES, ConnectionSettings, Session, SliceRange, connect
 from journal.embedded import database_dsn
 from projections.cli.connection import visit, visit_session
 from projections.cli.options import dsn_option, echo_json, json_option
@@ -27,6 +26,7 @@ from projections.cli.targets import load_projections
 from projections.handlers import projection_of
 from spark_projections import bookkeeping
 from spark_projections.bookkeeping import Folded, Rebuild
+from spark_projections.cleaning import cancel_rebuild, drop_old_tables
 from spark_projections.cli_archive import context_of
 from spark_projections.definition import rebuildable
 from spark_projections.jvm import JavaNotFound, UnsupportedJava, find_java
@@ -392,21 +392,8 @@ def _show_plan(plan: _Plan, *, as_json: bool) -> None:
 
 
 def _clean_up(dsn: str | None, name: str, *, drop: bool, as_json: bool) -> None:
-    async def work(session: OwnedSession) -> list[str]:
-        number = (await offsets.status(session, name)).projection_id
-        async with bookkeeping.only_one(session, number, name):
-            await session.begin()
-            if drop:
-                done = await bookkeeping.drop_old(session, number)
-            elif (begun := await bookkeeping.unfinished(session, number)) is not None:
-                await bookkeeping.cancel(session, begun.rebuild_id)
-                done = [f"projections_rebuild_{begun.rebuild_id}"]
-            else:
-                done = []
-            await session.commit()
-        return done
-
-    done = visit_session(dsn, work)
+    work = drop_old_tables if drop else cancel_rebuild
+    done = visit_session(dsn, lambda session: work(session, name))
     if as_json:
         echo_json(projection=name, dropped=done)
     else:

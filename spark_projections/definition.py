@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import secrets
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -14,6 +16,9 @@ from journal import ALL_SLICES, SliceRange
 from projections.handlers import AtLeastOnce, Kind, Projection, projection_of
 from projections.tables import Table
 from spark_projections.errors import NotRebuildable
+
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_OURS = {"journal", "offsets", "projections", "spark_projections"}
 
 __all__ = ["Written", "fingerprint", "rebuildable", "tables_of"]
 
@@ -152,11 +157,48 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def fingerprint(definition: Any) -> str:
-    """Tell two states of a projection's code apart, as far as its module goes: what one began is not the other's."""
+def fingerprint(definition: Any, *options: object) -> str:
+    """
+    Tell two states of a projection's code and options apart: what one has begun, the other must not go on with.
+
+    The code is its module and every module that is reached from there, without Python's own and installed packages.
+    Code that is in no file, as in a notebook, is different each time.
+
+    Args:
+        definition: Of the projection.
+        options: What else decides about the result.
+    """
     cls = definition if isinstance(definition, type) else type(definition)
-    version = projection_of(definition).version
-    module = sys.modules.get(cls.__module__)
-    path = getattr(module, "__file__", None)
-    code = Path(path).read_bytes() if path is not None and Path(path).is_file() else b""
-    return hashlib.sha256(f"{cls.__module__}.{cls.__qualname__} {version}\n".encode() + code).hexdigest()
+    found = hashlib.sha256(
+        repr((cls.__module__, cls.__qualname__, projection_of(definition).version, options)).encode()
+    )
+    for module in sorted(_reached(cls.__module__)):
+        path = _file_of(module)
+        found.update(secrets.token_bytes(32) if path is None else path.read_bytes())
+    return found.hexdigest()
+
+
+def _reached(name: str) -> set[str]:
+    """The names of the application's modules that a module uses, itself included."""
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        module = sys.modules.get(name := todo.pop())
+        if module is None or name in found or (name.split(".")[0] in _OURS or _is_installed(name)):
+            continue
+        found.add(name)
+        for value in list(vars(module).values()):
+            used = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None)
+            if isinstance(used, str):
+                todo.append(used)
+    return found
+
+
+def _is_installed(name: str) -> bool:
+    path = _file_of(name)
+    return name != "__main__" if path is None else str(path).startswith(_INSTALLED)
+
+
+def _file_of(name: str) -> Path | None:
+    path = getattr(sys.modules.get(name), "__file__", None)
+    return Path(path) if path is not None and Path(path).is_file() else None

@@ -9,6 +9,7 @@ complete, and stay so. Imports of history come later with older times; their num
 from __future__ import annotations
 
 import asyncio
+import time as time_of
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -22,6 +23,7 @@ _POLL = "SELECT polled_at, holders FROM projections.poll_writers_v1(922337203685
 _IMPORT = "SELECT coalesce(max(import_id), 0) FROM projections.imports"
 _WRITERS = "SELECT pid, application_name, age FROM projections.writers_in_flight_v1()"
 _PAUSE = 0.05
+_PATIENCE, _TELL_EVERY = 0.5, 5.0  # seconds
 
 
 class Fence(NamedTuple):
@@ -51,7 +53,7 @@ async def take_fence(
     Args:
         session: On the primary, outside a transaction.
         until: Cut here, when that is earlier.
-        waiting_for: Is told who appends, each time it looks again in vain.
+        waiting_for: Is told who appends, when that has taken half a second and then every few seconds.
 
     Raises:
         journal.DatabaseError: The database refused, or was lost.
@@ -59,12 +61,14 @@ async def take_fence(
     row = await session.fetchrow(_POLL)
     assert row is not None  # noqa: S101 - it has one row
     time, before = row["polled_at"] - MARGIN, frozenset(row["holders"])
+    tell_at = time_of.monotonic() + _PATIENCE
     while before:
         row = await session.fetchrow(_POLL)
         assert row is not None  # noqa: S101 - likewise
         before = still_open(before, row["holders"])
         if before:
-            if waiting_for is not None:
+            if waiting_for is not None and time_of.monotonic() >= tell_at:
+                tell_at = time_of.monotonic() + _TELL_EVERY
                 waiting_for([Writer(*writer.values()) for writer in await session.fetch(_WRITERS)])
             await asyncio.sleep(_PAUSE)
     # Imports that committed while we waited are complete, too, and everything that is read from now on has them.

@@ -34,6 +34,7 @@ from projections.errors import HandlerFailed, describe
 from projections.handlers import Kind, projection_of
 from projections.loop_monitor import LoopMonitor
 from projections.recovery import GiveUp
+from spark_projections.bookkeeping import transaction
 from spark_projections.definition import tables_of
 from spark_projections.envelopes import envelopes
 from spark_projections.errors import NotRebuildable, RebuildFailed
@@ -51,7 +52,7 @@ SET source_id = $3, seq_nr = $4, events = events + $5, skipped = skipped + $6, d
 WHERE rebuild_id = $1 AND min_slice = $2
 """
 _FAIL = "UPDATE projections.rebuild_parts SET error = $3 WHERE rebuild_id = $1 AND min_slice = $2"
-_SEARCH_PATH = "SELECT set_config('search_path', $1 || ', ' || current_setting('search_path'), FALSE)"
+_SEARCH_PATH = "SELECT set_config('search_path', $1 || ', ' || current_setting('search_path'), TRUE)"
 # What this transaction has written outside of the rebuild; its own temporary tables are its own business.
 _WRITTEN = """
 SELECT schemaname, relname FROM pg_catalog.pg_stat_xact_user_tables
@@ -173,8 +174,6 @@ class _Part:
         self._size = self._projection.batch_size if self._by_itself else _BATCH
 
     async def run(self) -> None:
-        if self._by_itself:
-            await self._session.execute(_SEARCH_PATH, quote(schema_of(self._job.rebuild_id)))
         await self._hook("start")
         try:
             while (place := await self._look()) is not None and not place.done:
@@ -190,11 +189,8 @@ class _Part:
             await hook()
 
     async def _look(self) -> _Place | None:
-        await self._session.begin()
-        try:
+        async with transaction(self._session):
             return await self._lock()
-        finally:
-            await self._session.rollback()
 
     async def _lock(self) -> _Place | None:
         row = await self._session.fetchrow(_LOCK, self._job.rebuild_id, self._slices.min_slice)
@@ -227,7 +223,7 @@ class _Part:
             source_id, seq_nr = envelope.source_id, envelope.seq_nr
 
     async def _commit(self, place: _Place, page: Sequence[EventEnvelope]) -> _Place:
-        """Handle a page, in one transaction; where events may be skipped and one fails, in one for each."""
+        """Handle a page, in one transaction; where events may be skipped and one fails, by halves."""
         try:
             return await self._transaction(place, page)
         except HandlerFailed as failure:
@@ -238,9 +234,8 @@ class _Part:
                     "skipped %s", failure, extra={"action": "skipped", "projection": self._projection.name}
                 )
                 return await self._transaction(place, page, skipped=True)
-        for envelope in page:
-            place = await self._commit(place, [envelope])
-        return place
+        middle = len(page) // 2
+        return await self._commit(await self._commit(place, page[:middle]), page[middle:])
 
     async def _transaction(
         self, place: _Place, page: Sequence[EventEnvelope], *, skipped: bool = False, done: bool = False
@@ -257,23 +252,20 @@ class _Part:
     async def _try(
         self, place: _Place, page: Sequence[EventEnvelope], *, skipped: bool, done: bool
     ) -> _Place:
-        session, last = self._session, page[-1] if page else place
-        await session.begin()
-        try:
+        session, schema, last = self._session, schema_of(self._job.rebuild_id), page[-1] if page else place
+        async with transaction(session):
             if await self._lock() != place:
-                raise _Moved  # noqa: TRY301 - the transaction is rolled back as for any other error
+                raise _Moved
             if page and not skipped:
+                if self._by_itself:
+                    await session.execute(_SEARCH_PATH, quote(schema))
                 await self._dispatcher.handle(session, page)
                 await self._check_written()
-            await session.copy_rows((schema_of(self._job.rebuild_id), "_offsets"), _OFFSETS, _last(page))
+            await session.copy_rows((schema, "_offsets"), _OFFSETS, _last(page))
             await session.execute(
                 _MOVE, self._job.rebuild_id, self._slices.min_slice, last.source_id, last.seq_nr, len(page),
                 int(skipped), done,
             )  # fmt: skip
-            await session.commit()
-        except BaseException:
-            await session.rollback()
-            raise
         return _Place(last.source_id, last.seq_nr, done)
 
     async def _check_written(self) -> None:

@@ -13,6 +13,7 @@ import logging
 import sys
 import time
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -38,6 +39,7 @@ from spark_projections.definition import Written, fingerprint, rebuildable
 from spark_projections.errors import NotRebuildable, RebuildFailed, RebuildUnderWay
 from spark_projections.fence import Fence, Writer, take_fence
 from spark_projections.folding import Job, fold_part
+from spark_projections.foreign_keys import copy_foreign_keys
 from spark_projections.shadow import combine, schema_of
 from spark_projections.splits import balanced, slice_counts
 from spark_projections.spread import parallelism, spread
@@ -49,6 +51,7 @@ log = logging.getLogger("projections")
 
 T = TypeVar("T")
 
+_VERSION = "SELECT version FROM projections.projections WHERE projection_id = $1"
 _SPLITS_PER_CORE = 4
 _ATTEMPTS = 4
 """How often tasks are begun anew after the database or a process was lost; Spark repeats tasks by itself, too."""
@@ -172,7 +175,7 @@ async def rebuild(
         NotRebuildable: The projection can not be run as a batch.
         RebuildUnderWay: Another rebuild of it runs, or one of other slices is unfinished.
         RebuildFailed: An event could not be handled, or the result is not what the journal says. It stays as it is, to
-            go on from when it is run again; :func:`spark_projections.cancel` drops it.
+            go on from when it is run again; :func:`spark_projections.cancel_rebuild` drops it.
         SwapRefused: The tables were changed meanwhile, or stay in use.
         TableError: A table does not fit its declaration.
         DatabaseError: The database refused, or was lost.
@@ -212,11 +215,11 @@ class _Run:
             if rebuild.state == "folding":
                 await self._stage("fold", self._fold(session, rebuild, projection))
                 await self._stage("combine", self._combine(session, rebuild, written))
-            sampled = await self._stage("verify", self._verify(session, rebuild, projection, written))
+            sampled = await self._stage("verify", self._verify(session, rebuild, projection))
             return await self._swap_and_tell(session, rebuild, projection, sampled)
         except asyncio.CancelledError:
             await session.rollback()
-            await bookkeeping.cancel(session, rebuild.rebuild_id)
+            await bookkeeping.cancel(session, number)
             raise
 
     async def _stage(self, name: str, work: Awaitable[T]) -> T:
@@ -230,14 +233,14 @@ class _Run:
     async def _begin_or_resume(
         self, session: OwnedSession, projection: Projection, written: Sequence[Written], number: int
     ) -> Rebuild:
-        mark = fingerprint(self.definition)
+        mark = fingerprint(self.definition, self.options.until, self.options.from_first_kept)
         found = await bookkeeping.unfinished(session, number)
         if found is not None and (self.options.restart or found.fingerprint != mark):
             if not self.options.restart:
                 self.progress.waiting(
-                    "the code has changed since the interrupted rebuild began: it begins anew"
+                    "the code has changed, or the options, since the interrupted rebuild began: it begins anew"
                 )
-            await bookkeeping.cancel(session, found.rebuild_id)
+            await bookkeeping.cancel(session, number)
             found = None
         if found is None:
             return await self._stage("fence", self._begin(session, projection, written, number, mark))
@@ -265,29 +268,41 @@ class _Run:
                 f"new tables can not take the place of those of projection {projection.name!r}: {'; '.join(reasons)}. "
                 "Replace their rows instead: --in-place"
             )
+        await self._check_version(session, projection, number)
         fence = await self._fence(session)
         parts = await self._parts(projection)
         wanted = Wanted(self.options.slices, projection.version, fence, mark, self.options.method)
-        await session.begin()
         try:
-            begun = await bookkeeping.begin(session, number, wanted, parts, written)
-            await session.commit()
+            async with bookkeeping.transaction(session):
+                return await bookkeeping.begin(session, number, wanted, parts, written)
         except DatabaseError as error:
             if error.sqlstate != _OFFSETS_GONE:
                 raise
             raise NotRebuildable(
                 f"projection {projection.name!r} can not be rebuilt as of {fence.time}: {error}; choose a later time"
             ) from error
-        finally:
-            await session.rollback()
-        return begun
+
+    async def _check_version(self, session: OwnedSession, projection: Projection, number: int) -> None:
+        running = await session.fetchval(_VERSION, number)
+        if running == projection.version:
+            return
+        if self.options.slices != ALL_SLICES:
+            raise NotRebuildable(
+                f"projection {projection.name!r} runs version {running}, and this is version {projection.version}: a "
+                "part of the slices can not run another version than the rest; rebuild all"
+            )
+        self.progress.waiting(
+            f"version {running} runs; from the swap on it is version {projection.version}, and workers of others wait"
+        )
 
     async def _fence(self, session: OwnedSession) -> Fence:
         return await take_fence(session, until=self.options.until, waiting_for=self._waiting_for)
 
     def _waiting_for(self, writers: Sequence[Writer]) -> None:
         who = ", ".join(
-            f"process {w.pid} ({w.application_name}), open for {w.age}" if w.pid else "a prepared transaction"
+            f"process {w.pid} ({w.application_name or 'unnamed'}){f', open for {w.age}' if w.age else ''}"
+            if w.pid
+            else "a prepared transaction"
             for w in writers[:3]
         )
         self.progress.waiting(f"appends from before the fence are in flight: {who}")
@@ -346,7 +361,7 @@ class _Run:
             connect(self.dsn, ConnectionSettings(max_connections=1)) as other,
             other.session() as session,
         ):
-            await bookkeeping.cancel(session, rebuild.rebuild_id)
+            await bookkeeping.cancel(session, rebuild.projection_id)
         await asyncio.wait([work])
 
     def _spread(self, job: Job, parts: Sequence[SliceRange]) -> Exception | None:
@@ -361,11 +376,11 @@ class _Run:
 
     async def _combine(self, session: OwnedSession, rebuild: Rebuild, written: Sequence[Written]) -> None:
         schema = quote(schema_of(rebuild.rebuild_id))
-        await session.begin()
-        try:
+        async with bookkeeping.transaction(session):
             if await session.fetchval("SELECT to_regclass($1) IS NULL", f"{schema}._last"):
                 await session.execute(_LAST.format(schema=schema))
                 await session.execute(f"ALTER TABLE {schema}._last ADD PRIMARY KEY (source_id)")
+                await session.execute(f"ANALYZE {schema}._last")
             for table, one in zip(
                 await bookkeeping.rebuilt_tables(session, rebuild.rebuild_id), written, strict=True
             ):
@@ -376,30 +391,22 @@ class _Run:
                 "UPDATE projections.rebuild_tables SET combined = TRUE WHERE rebuild_id = $1",
                 rebuild.rebuild_id,
             )
-            await session.commit()
-        finally:
-            await session.rollback()
 
-    async def _verify(
-        self, session: OwnedSession, rebuild: Rebuild, projection: Projection, written: Sequence[Written]
-    ) -> int:
+    async def _verify(self, session: OwnedSession, rebuild: Rebuild, projection: Projection) -> int:
         schema = quote(schema_of(rebuild.rebuild_id))
-        await session.begin()
-        try:
+        tables = await bookkeeping.rebuilt_tables(session, rebuild.rebuild_id)
+        if rebuild.method == "rename":  # in place, the table's own keys check the rows that come
+            await copy_foreign_keys(session, tables, schema_of(rebuild.rebuild_id), self.progress.waiting)
+        async with bookkeeping.transaction(session):
             await verifying.compare_counts(session, rebuild, projection.entity_type)
-            sampled = await verifying.compare_sample(session, rebuild, self.definition, written)
-            for table in await bookkeeping.rebuilt_tables(session, rebuild.rebuild_id):
-                await session.execute(
-                    "SELECT projections.copy_foreign_keys_v1($1::text::regclass, $2::text::regclass)",
-                    quote(table.schema, table.name), f"{schema}.{quote(table.name)}",
-                )  # fmt: skip
+            if not self.options.from_first_kept:
+                await verifying.look_for_lost_sources(session, rebuild, projection.entity_type)
+            sampled = await verifying.compare_sample(session, rebuild, self.definition)
+            for table in tables:
                 await session.execute(f"ANALYZE {schema}.{quote(table.name)}")
             await session.execute(
                 "UPDATE projections.rebuilds SET state = 'verified' WHERE rebuild_id = $1", rebuild.rebuild_id
             )
-            await session.commit()
-        finally:
-            await session.rollback()
         return sampled
 
     async def _swap_and_tell(
@@ -413,6 +420,9 @@ class _Run:
         swap_seconds = await self._stage(
             "swap", swap(session, rebuild.rebuild_id, tables, self.options.swap_within, self.progress.waiting)
         )
+        rows_before: dict[str, int] = {}
+        with suppress(ProjectionsError):  # it is done, whatever becomes of the numbers
+            rows_before = {table.name: await _count(session, old, table.name) for table in tables}
         return RebuildResult(
             projection=projection.name,
             rebuild_id=rebuild.rebuild_id,
@@ -422,7 +432,7 @@ class _Run:
             skipped=state.skipped,
             sources=sources,
             rows=rows,
-            rows_before={table.name: await _count(session, old, table.name) for table in tables},
+            rows_before=rows_before,
             sampled=sampled,
             seconds={name: round(seconds, 3) for name, seconds in self.seconds.items()},
             swap_seconds=round(swap_seconds, 3),
@@ -436,4 +446,5 @@ def _group(rebuild_id: int) -> str:
 
 
 async def _count(session: OwnedSession, schema: str, table: str) -> int:
-    return int(await session.fetchval(f"SELECT count(*) FROM {quote(schema, table)}"))
+    async with bookkeeping.transaction(session):
+        return int(await session.fetchval(f"SELECT count(*) FROM {quote(schema, table)}"))

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from journal import DatabaseError, OwnedSession
 from journal.drivers.identifiers import quote
-from spark_projections.bookkeeping import RebuiltTable
+from spark_projections.bookkeeping import RebuiltTable, transaction
 from spark_projections.errors import SwapRefused
 
 __all__ = ["swap"]
@@ -22,7 +22,10 @@ _REFUSED = {"PJ042", "PJ043"}
 _BLOCKERS = """
 SELECT l.pid, a.application_name, a.state, clock_timestamp() - a.xact_start AS age
 FROM pg_catalog.pg_locks AS l INNER JOIN pg_catalog.pg_stat_activity AS a ON l.pid = a.pid
-WHERE l.locktype = 'relation' AND l.granted AND l.relation = ANY($1::oid[]) AND l.pid <> pg_backend_pid()
+WHERE l.locktype = 'relation' AND l.granted AND l.pid <> pg_backend_pid()
+AND (l.relation = ANY($1::oid[]) OR l.relation IN (
+    SELECT c.confrelid FROM pg_catalog.pg_constraint AS c WHERE c.contype = 'f' AND c.conrelid = ANY($1::oid[])
+))
 AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
 ORDER BY a.xact_start LIMIT 5
 """
@@ -75,13 +78,9 @@ async def swap(
 
 
 async def _try(session: OwnedSession, rebuild_id: int) -> None:
-    await session.begin()
-    try:
+    async with transaction(session):
         await session.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
         await session.execute("SELECT projections.swap_rebuild_v1($1)", rebuild_id)
-        await session.commit()
-    finally:
-        await session.rollback()
 
 
 async def _users(session: OwnedSession, tables: Sequence[RebuiltTable]) -> str:

@@ -17,11 +17,11 @@ from projections.handlers import Kind, Projection, projection_of
 from projections.table_writer import TableWriter
 from projections.tables import Batch, Operation, Table
 from spark_projections.bookkeeping import Rebuild, RebuiltTable
-from spark_projections.definition import Written
+from spark_projections.definition import tables_of
 from spark_projections.errors import RebuildFailed
 from spark_projections.shadow import schema_of
 
-__all__ = ["compare_counts", "compare_sample", "compare_sums"]
+__all__ = ["compare_counts", "compare_sample", "compare_sums", "look_for_lost_sources"]
 
 _COUNTS = """
 SELECT j.slice, j.events, coalesce(f.events, 0) AS folded FROM (
@@ -31,6 +31,12 @@ SELECT j.slice, j.events, coalesce(f.events, 0) AS folded FROM (
     SELECT o.slice, sum(o.events)::bigint AS events FROM {schema}._last AS o GROUP BY o.slice
 ) AS f USING (slice)
 WHERE j.events IS DISTINCT FROM f.events ORDER BY slice
+"""
+_LOST = """
+SELECT count(*) AS lost, min(s.source_id) AS one FROM projections.sources AS s
+WHERE s.entity_type = $1 AND s.slice BETWEEN $2 AND $3 AND s.db_timestamp <= $4 AND s.seq_nr > 0
+AND NOT EXISTS (SELECT FROM {schema}._last AS n WHERE n.source_id = s.source_id)
+AND NOT EXISTS (SELECT FROM projections.events AS e WHERE e.source_id = s.source_id)
 """
 _IMPORTS = "SELECT EXISTS (SELECT FROM projections.imports WHERE import_id > $1 AND entity_type = $2)"
 # The same ones for each run, and spread over all sources.
@@ -66,6 +72,23 @@ async def compare_counts(session: Session, rebuild: Rebuild, entity_type: str) -
         )
 
 
+async def look_for_lost_sources(session: Session, rebuild: Rebuild, entity_type: str) -> None:
+    """
+    See whether there are sources of which the journal has no event any more: their rows would be missing.
+
+    Raises:
+        RebuildFailed: There are.
+    """
+    row = await session.fetchrow(
+        _LOST.format(schema=schema_of(rebuild.rebuild_id)), entity_type, *rebuild.slices, rebuild.fence.time
+    )
+    if row is not None and row["lost"]:
+        raise RebuildFailed(
+            f"all events of {row['lost']:,} sources, such as {row['one']!r}, are no longer in the journal: restore "
+            "them, or build from those that are left: --from-first-kept"
+        )
+
+
 async def compare_sums(session: Session, rebuild_id: int, table: RebuiltTable, declared: Table) -> None:
     """
     Compare a combined table with its staged parts.
@@ -90,9 +113,7 @@ async def compare_sums(session: Session, rebuild_id: int, table: RebuiltTable, d
         )
 
 
-async def compare_sample(
-    session: OwnedSession, rebuild: Rebuild, definition: Any, written: Sequence[Written]
-) -> int:
+async def compare_sample(session: OwnedSession, rebuild: Rebuild, definition: Any) -> int:
     """
     Fold some sources again by plain Python, and compare their rows; returns how many sources that were.
 
@@ -100,13 +121,13 @@ async def compare_sample(
         session: With an open transaction; it makes temporary tables there.
         rebuild: Which.
         definition: Of the projection.
-        written: Its tables.
 
     Raises:
         RebuildFailed: A row differs.
     """
     projection = projection_of(definition)
-    tables = [one.table for one in written if one.table is not None and not one.shared]
+    # Anew: a class that is defined in a function is unpickled, with what it refers to, by tasks in this process.
+    tables = [one.table for one in tables_of(definition) if one.table is not None and not one.shared]
     if projection.kind is not Kind.TABLE or not tables:
         return 0
     schema = schema_of(rebuild.rebuild_id)
@@ -117,7 +138,7 @@ async def compare_sample(
         async for envelope in read_source(session, row["source_id"], last=last):
             handle(batch, envelope)
     for table in tables:
-        await _compare_rows(session, schema, table, batch)
+        await _compare_rows(session, schema, table, batch, [row["source_id"] for row in rows])
     return len(rows)
 
 
@@ -137,7 +158,9 @@ def _handlers(projection: Projection) -> Any:
     return handle
 
 
-async def _compare_rows(session: Session, schema: str, table: Table, batch: Batch) -> None:
+async def _compare_rows(
+    session: Session, schema: str, table: Table, batch: Batch, source_ids: Sequence[str]
+) -> None:
     """Write what is expected to a temporary table as the live path does, and let the database compare."""
     name = quote(table.qualified_name[-1])
     built, expected = f"{quote(schema)}.{name}", f"pg_temp.{name}"
@@ -152,4 +175,15 @@ async def _compare_rows(session: Session, schema: str, table: Table, batch: Batc
     if row is not None:
         raise RebuildFailed(
             f"table {table}: folding its source again gives {dict(row.items())}, which is not what was built"
+        )
+    if table.source is None:
+        return
+    row = await session.fetchrow(
+        f"SELECT {key} FROM {built} WHERE {quote(table.source)}::text = ANY($1) "
+        f"AND ({key}) NOT IN (SELECT {key} FROM {expected}) LIMIT 1",
+        source_ids,
+    )
+    if row is not None:
+        raise RebuildFailed(
+            f"table {table}: folding its source again makes no row {dict(row.items())}, and one was built"
         )

@@ -122,6 +122,7 @@ CREATE TABLE projections.rebuilds (
     version integer NOT NULL,
     fence timestamptz NOT NULL,
     import_id bigint NOT NULL,
+    evicted_before timestamptz NOT NULL,
     fingerprint text NOT NULL,
     method text NOT NULL CHECK (method IN ('rename', 'replace')),
     state text NOT NULL DEFAULT 'folding' CHECK (state IN ('folding', 'verified', 'swapped', 'cancelled', 'dropped')),

@@ -9,6 +9,8 @@ CREATE TABLE IF NOT EXISTS projections.rebuilds (
     -- The cut: events up to this time, of imports up to this one. Live workers go on from here.
     fence timestamptz NOT NULL,
     import_id bigint NOT NULL,
+    -- Of the projection when it began: whoever sets the offset meanwhile wants something else.
+    evicted_before timestamptz NOT NULL,
     -- Tells the code that folds: what another code has begun can not be gone on with.
     fingerprint text NOT NULL,
     -- rename: the new tables take the place of the old; replace: the rows do.

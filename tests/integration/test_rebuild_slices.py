@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from journal import (
     SliceRange,
     append,
     connect,
+    slice_of,
 )
 from projections.testing import run_until_caught_up
 from spark_projections.errors import NotRebuildable
@@ -117,7 +119,8 @@ async def test_a_range_of_slices_is_rebuilt_under_load_with_nothing_lost_or_twic
     assert await fetchval(journal, wrong) == 0
 
 
-async def test_a_time_of_which_offsets_are_gone_is_refused(journal: Database, dsn: str) -> None:
+async def before_the_offsets(journal: Database) -> Any:
+    """A time from before the oldest offset that is kept; two events of a source have been handled."""
     await write(journal, ("a", 0))
     then = await fetchval(journal, "SELECT max(db_timestamp) FROM projections.events")
     await write(journal, ("a", 0))
@@ -125,11 +128,33 @@ async def test_a_time_of_which_offsets_are_gone_is_refused(journal: Database, ds
     async with journal.session() as session:
         number = (await offsets.status(session, "counts")).projection_id
         await offsets.evict(session, number, timedelta(0))
+    return then
+
+
+async def test_a_part_of_the_slices_as_of_a_time_of_which_offsets_are_gone_is_refused(
+    journal: Database, dsn: str
+) -> None:
+    then = await before_the_offsets(journal)
 
     with pytest.raises(NotRebuildable, match=r"offsets up to .* are gone, which is after the fence"):
-        await rebuild(journal, dsn, Counts, RebuildOptions(splits=1, until=then))
+        await rebuild(
+            journal, dsn, Counts, RebuildOptions(splits=1, until=then, slices=SliceRange(0, slice_of("a")))
+        )
 
     assert await counts(journal) == {"a": 2}
+
+
+async def test_all_slices_are_rebuilt_as_of_a_time_of_which_offsets_are_gone(
+    journal: Database, dsn: str
+) -> None:
+    then = await before_the_offsets(journal)
+
+    await rebuild(journal, dsn, Counts, RebuildOptions(splits=1, until=then))
+
+    assert await counts(journal) == {"a": 1}
+    await write(journal, ("b", 0))
+    await run_until_caught_up(journal, Counts)
+    assert await counts(journal) == {"a": 2, "b": 1}
 
 
 # What a source or an event may look like

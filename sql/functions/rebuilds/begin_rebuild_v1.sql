@@ -30,19 +30,26 @@ BEGIN
     -- Evicting offsets has this lock, too, and leaves those that an unfinished rebuild needs.
     SELECT p.evicted_before INTO _evicted_before
     FROM projections.projections AS p WHERE p.projection_id = p_projection_id FOR NO KEY UPDATE;
-    IF _evicted_before > p_fence THEN
+    -- A rebuild of all slices knows where every source stands; one of a part leaves the others to their offsets.
+    IF _evicted_before > p_fence AND (p_min_slice, p_max_slice) <> (0, 1023) THEN
         RAISE EXCEPTION 'offsets up to % are gone, which is after the fence %', _evicted_before, p_fence USING ERRCODE = 'PJ041';
     END IF;
     INSERT INTO projections.rebuilds AS b (
-        projection_id, min_slice, max_slice, version, fence, import_id, fingerprint, method
+        projection_id, min_slice, max_slice, version, fence, import_id, evicted_before, fingerprint, method
     )
-    VALUES (p_projection_id, p_min_slice, p_max_slice, p_version, p_fence, p_import_id, p_fingerprint, p_method)
+    VALUES (
+        p_projection_id, p_min_slice, p_max_slice, p_version, p_fence, p_import_id, _evicted_before, p_fingerprint, p_method
+    )
     ON CONFLICT (projection_id) WHERE state IN ('folding', 'verified') DO NOTHING
     RETURNING b.rebuild_id INTO _id;
     IF _id IS NULL THEN
         RAISE EXCEPTION 'a rebuild of this projection is unfinished' USING ERRCODE = 'PJ040';
     END IF;
     _schema := 'projections_rebuild_' || _id;
+    IF to_regnamespace('projections_old_' || _id) IS NOT NULL THEN
+        RAISE EXCEPTION 'the schema projections_old_% is there already, of an installation before this one', _id
+        USING ERRCODE = 'PJ043', HINT = 'Drop it, or rename it.';
+    END IF;
     EXECUTE format('CREATE SCHEMA %I', _schema);
     EXECUTE format(
         'CREATE TABLE %I._offsets (source_id text COLLATE "C", slice smallint, seq_nr bigint, db_timestamp timestamptz, events bigint)',

@@ -1,4 +1,6 @@
--- Ends an unfinished rebuild and drops what it has made; what its tasks still write fails.
+-- Ends an unfinished rebuild and drops what it has made, or what a cancelled one has left. Where its tasks may still run,
+-- set its state to cancelled in a transaction before this one: they look at it before each batch, and this waits for the
+-- tables of the batch at hand.
 CREATE OR REPLACE FUNCTION projections.cancel_rebuild_v1(p_rebuild_id integer)
 RETURNS void
 LANGUAGE plpgsql
@@ -6,7 +8,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     UPDATE projections.rebuilds AS b SET state = 'cancelled'
-    WHERE b.rebuild_id = p_rebuild_id AND b.state IN ('folding', 'verified');
+    WHERE b.rebuild_id = p_rebuild_id AND b.state IN ('folding', 'verified', 'cancelled');
     IF FOUND THEN
         EXECUTE format('DROP SCHEMA IF EXISTS %I CASCADE', 'projections_rebuild_' || p_rebuild_id);
     END IF;

@@ -9,5 +9,5 @@ AS $$
     FROM projections.rebuild_parts AS k INNER JOIN projections.rebuilds AS b ON k.rebuild_id = b.rebuild_id
     WHERE k.rebuild_id = p_rebuild_id AND k.min_slice = p_min_slice AND b.state = 'folding'
     AND NOT EXISTS (SELECT FROM projections.rebuild_parts AS o WHERE o.rebuild_id = p_rebuild_id AND o.error IS NOT NULL)
-    FOR UPDATE OF k FOR SHARE OF b
+    FOR UPDATE OF k
 $$;

@@ -19,6 +19,16 @@ BEGIN
         handled_until = CASE WHEN _whole THEN p_rebuild.fence ELSE r.handled_until END
     WHERE r.projection_id = p_rebuild.projection_id
     AND r.max_slice >= p_rebuild.min_slice AND r.min_slice <= p_rebuild.max_slice;
+    -- Where the fence is older than what offsets were kept for: what is written below begins there, and what was imported
+    -- since, which is for the live workers, must not count as handled.
+    IF _whole THEN
+        UPDATE projections.projections AS p
+        SET evicted_before = least(p.evicted_before, p_rebuild.fence, (
+            SELECT min(i.from_timestamp) FROM projections.imports AS i
+            WHERE i.entity_type = p.entity_type AND i.import_id > p_rebuild.import_id
+        ))
+        WHERE p.projection_id = p_rebuild.projection_id;
+    END IF;
     DELETE FROM projections.parked_sources AS k
     WHERE k.projection_id = p_rebuild.projection_id AND k.slice BETWEEN p_rebuild.min_slice AND p_rebuild.max_slice;
     EXECUTE format(

@@ -41,9 +41,9 @@ BEGIN
         END IF;
     END LOOP;
     PERFORM FROM projections.projections AS p
-    WHERE p.projection_id = _rebuild.projection_id AND p.evicted_before <= _rebuild.fence FOR NO KEY UPDATE;
+    WHERE p.projection_id = _rebuild.projection_id AND p.evicted_before = _rebuild.evicted_before FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'the offset of the projection was set to a time after the fence %', _rebuild.fence USING ERRCODE = 'PJ043';
+        RAISE EXCEPTION 'the offset of the projection was set since the rebuild began' USING ERRCODE = 'PJ043';
     END IF;
 
     EXECUTE format('CREATE SCHEMA %I', _old);
@@ -58,6 +58,8 @@ BEGIN
                 EXECUTE format('ALTER STATISTICS %I.%I SET SCHEMA %s', _new, _statistics.name, _statistics.place);
             END LOOP;
             EXECUTE format('ALTER TABLE %I.%I SET SCHEMA %I', _table.schema_name, _table.table_name, _old);
+            -- What nobody writes any more must not keep others from deleting what it refers to.
+            PERFORM projections.drop_foreign_keys_v1(_table.table_oid::regclass);
             EXECUTE format('ALTER TABLE %I.%I SET SCHEMA %I', _new, _table.table_name, _table.schema_name);
         ELSE
             PERFORM projections.replace_rows_v1(_rebuild, _table.table_oid::regclass, _table.source_column);
