@@ -36,7 +36,7 @@ from tests.fixtures.workers import shared_by, worker
 
 __all__ = ["standalone_cluster"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 APP = "from tests.fixtures.rebuilds import Effects as Seen\n"
 DRIVER = """

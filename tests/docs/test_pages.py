@@ -31,14 +31,7 @@ def _name(page: Path) -> str:
 
 
 def _having(language: str) -> list[Any]:
-    """The pages with such blocks; those that may start Spark are in one group, so that one JVM runs at a time."""
-    found = [(page, "".join(_blocks(page, language))) for page in PAGES]
-    group = pytest.mark.xdist_group("spark")
-    return [
-        pytest.param(page, id=_name(page), marks=[group] if "spark" in text else [])
-        for page, text in found
-        if text
-    ]
+    return [pytest.param(page, id=_name(page)) for page in PAGES if _blocks(page, language)]
 
 
 def _environment(dsn: str) -> dict[str, str]:

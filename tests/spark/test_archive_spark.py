@@ -28,7 +28,6 @@ from tests.fixtures.journal import historic
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
 
 DAY = datetime(2020, 1, 1, tzinfo=UTC)
 TYPE = "ship/of=war %"

@@ -17,7 +17,7 @@ from tests.acceptance.test_demo import EVENTS as FEWER
 from tests.acceptance.test_demo import GOOD, MEASURED, MOVES, WORKERS, good, run, start
 from tests.fixtures.postgres import Databases
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 EVENTS = 5000
 REBUILT = ["rebuilt_matches", "rebuild_seconds", "rebuild_rows_per_s"]

@@ -25,7 +25,6 @@ from tests.fixtures.spark import ROOT, StandaloneCluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
 
 PROGRAM = """
 import sys

@@ -23,7 +23,6 @@ from tests.fixtures.spark import ROOT
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 FILTER = (

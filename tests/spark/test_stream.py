@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 class Sink:
     """Keeps what comes, and may break once in the middle of a batch."""
