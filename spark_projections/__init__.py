@@ -10,52 +10,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spark_projections.cleaning import (
-        cancel_rebuild as cancel_rebuild,
-    )
-    from spark_projections.cleaning import (
-        drop_old_tables as drop_old_tables,
-    )
-    from spark_projections.errors import (
-        NotRebuildable as NotRebuildable,
-    )
-    from spark_projections.errors import (
-        RebuildError as RebuildError,
-    )
-    from spark_projections.errors import (
-        RebuildFailed as RebuildFailed,
-    )
-    from spark_projections.errors import (
-        RebuildUnderWay as RebuildUnderWay,
-    )
-    from spark_projections.errors import (
-        SwapRefused as SwapRefused,
-    )
-    from spark_projections.history import read_history as read_history
-    from spark_projections.rebuilding import (
-        Progress as Progress,
-    )
-    from spark_projections.rebuilding import (
-        RebuildOptions as RebuildOptions,
-    )
-    from spark_projections.rebuilding import (
-        RebuildResult as RebuildResult,
-    )
-    from spark_projections.rebuilding import (
-        rebuild as rebuild,
-    )
-    from spark_projections.session import spark_running as spark_running
-    from spark_projections.session import spark_session as spark_session
-    from spark_projections.source import JournalDataSource as JournalDataSource
-    from spark_projections.source import read_journal as read_journal
+    from spark_projections.archive.history import read_history as read_history
+    from spark_projections.engine.session import spark_running as spark_running
+    from spark_projections.engine.session import spark_session as spark_session
+    from spark_projections.errors import NotRebuildable as NotRebuildable
+    from spark_projections.errors import RebuildError as RebuildError
+    from spark_projections.errors import RebuildFailed as RebuildFailed
+    from spark_projections.errors import RebuildUnderWay as RebuildUnderWay
+    from spark_projections.errors import SwapRefused as SwapRefused
+    from spark_projections.rebuilds.cleaning import cancel_rebuild as cancel_rebuild
+    from spark_projections.rebuilds.cleaning import drop_old_tables as drop_old_tables
+    from spark_projections.rebuilds.rebuilding import Progress as Progress
+    from spark_projections.rebuilds.rebuilding import RebuildOptions as RebuildOptions
+    from spark_projections.rebuilds.rebuilding import RebuildResult as RebuildResult
+    from spark_projections.rebuilds.rebuilding import rebuild as rebuild
+    from spark_projections.source.source import JournalDataSource as JournalDataSource
+    from spark_projections.source.source import journal_frame as journal_frame
+    from spark_projections.source.source import read_journal as read_journal
 
 _PLACES = {
-    "cleaning": ("cancel_rebuild", "drop_old_tables"),
+    "archive.history": ("read_history",),
+    "engine.session": ("spark_running", "spark_session"),
     "errors": ("NotRebuildable", "RebuildError", "RebuildFailed", "RebuildUnderWay", "SwapRefused"),
-    "history": ("read_history",),
-    "rebuilding": ("Progress", "RebuildOptions", "RebuildResult", "rebuild"),
-    "session": ("spark_running", "spark_session"),
-    "source": ("JournalDataSource", "read_journal"),
+    "rebuilds.cleaning": ("cancel_rebuild", "drop_old_tables"),
+    "rebuilds.rebuilding": ("Progress", "RebuildOptions", "RebuildResult", "rebuild"),
+    "source.source": ("JournalDataSource", "journal_frame", "read_journal"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 

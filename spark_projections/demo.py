@@ -20,11 +20,11 @@ from journal import ConnectionSettings, connect
 from journal.drivers.sync import connect_sync
 from projections.demo.checking import ReadModel
 from projections.demo.rebuilding import Batch, Built
-from spark_projections.bookkeeping import Folded
-from spark_projections.jvm import find_java
-from spark_projections.rebuilding import Progress, RebuildOptions, rebuild
-from spark_projections.session import spark_running
-from spark_projections.shadow import schema_of
+from spark_projections.engine.jvm import find_java
+from spark_projections.engine.session import spark_running
+from spark_projections.rebuilds.bookkeeping import Folded
+from spark_projections.rebuilds.rebuilding import Progress, RebuildOptions, rebuild
+from spark_projections.rebuilds.shadow import schema_of
 
 __all__ = ["spark_batch"]
 

@@ -27,17 +27,17 @@ _COMMANDS = {
         "projections.cli.rescale:rescale", "Cut a projection into another number of ranges."
     ),
     "rebuild": LazyCommand(
-        "spark_projections.cli_rebuild:rebuild",
+        "spark_projections.cli.rebuild:rebuild",
         "Build a read model anew, with Spark, and swap it in.",
         "spark",
     ),
     "archive": LazyCommand(
-        "spark_projections.cli_archive:archive",
+        "spark_projections.cli.archive:archive",
         "Keep closed partitions as Parquet files, and bring them back.",
         "spark",
     ),
     "backfill": LazyCommand(
-        "spark_projections.cli_backfill:backfill", "Load history from files into the journal.", "spark"
+        "spark_projections.cli.backfill:backfill", "Load history from files into the journal.", "spark"
     ),
     "pause": LazyCommand("projections.cli.status:pause", "Pause a projection."),
     "resume": LazyCommand("projections.cli.status:resume", "Let a paused projection go on."),

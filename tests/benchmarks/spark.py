@@ -23,10 +23,10 @@ from projections import Changes, EventEnvelope, Table, handles, projection, run
 from projections.table_writer import TableWriter
 from projections.tables import Batch
 from spark_projections import RebuildOptions, rebuild
-from spark_projections.envelopes import envelopes
-from spark_projections.reading import Reading, read_batches, statement
-from spark_projections.session import spark_running
-from spark_projections.source import read_journal
+from spark_projections.engine.session import spark_running
+from spark_projections.reading.batches import Reading, read_batches, statement
+from spark_projections.reading.envelopes import envelopes
+from spark_projections.source.source import read_journal
 from tests.benchmarks import workload
 from tests.benchmarks.harness import Contender, Goal, Line, Sizes, compare
 from tests.benchmarks.server import Server, settle

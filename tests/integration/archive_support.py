@@ -12,7 +12,7 @@ from typing import Any
 
 from journal import Database, HistoricEvent, RawJson, import_events, maintain
 from journal.drivers.sync import connect_sync
-from spark_projections.archive import Exported, export_archive
+from spark_projections.archive.export import Exported, export_archive
 from tests.fixtures.commands import environment
 
 DAY = datetime(2020, 1, 1, tzinfo=UTC)

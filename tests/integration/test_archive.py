@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from journal import Database, import_events, maintain, slice_of
-from spark_projections.archive_check import verify_archive
-from spark_projections.history import read_archive, read_with_archive
-from spark_projections.manifest import ArchiveError, Manifest, directory_of, locked
-from spark_projections.reading import Reading, read_batches
+from spark_projections.archive.check import verify_archive
+from spark_projections.archive.history import read_archive, read_with_archive
+from spark_projections.archive.manifest import ArchiveError, Manifest, directory_of, locked
+from spark_projections.reading.batches import Reading, read_batches
 from tests.fixtures.journal import event
 from tests.integration.archive_support import (
     DAY,
@@ -332,7 +332,7 @@ async def test_export_that_was_killed_goes_on(database: Database, dsn: str, arch
     await import_events(database, history(last=120))
     await maintain(database, ahead=1)
     killed(
-        "from spark_projections.archive import export_archive\n"
+        "from spark_projections.archive.export import export_archive\n"
         "def progress(done, total):\n    if done > total // 2: kill()\n"
         "export_archive(sys.argv[1], Path(sys.argv[2]), processes=1, progress=progress)",
         dsn,

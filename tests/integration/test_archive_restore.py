@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from journal import Database, HistoricEvent, import_events, maintain
-from spark_projections.manifest import ArchiveError, Bounds, Manifest
-from spark_projections.restore import Restored, restore_archive
+from spark_projections.archive.manifest import ArchiveError, Bounds, Manifest
+from spark_projections.archive.restore import Restored, restore_archive
 from tests.fixtures.journal import event, uuid7
 from tests.fixtures.projections import EFFECTS, each_once, effects, execute, recording, running, until_effects
 from tests.integration.archive_support import (
@@ -236,7 +236,7 @@ async def test_restore_that_was_killed_before_its_commit_leaves_nothing_and_goes
     for name in partitions(dsn):
         drop(dsn, name)
     killed(
-        "from spark_projections import restore\n"
+        "from spark_projections.archive import restore\n"
         "attach, calls = restore._attach, []\n"
         "def dying(*arguments):\n    attach(*arguments)\n    calls.append(1)\n    if len(calls) == 2: kill()\n"
         "restore._attach = dying\n"

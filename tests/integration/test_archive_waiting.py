@@ -10,8 +10,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from journal import Database, append_sync
-from spark_projections.archive import wait_for_writers
-from spark_projections.archive_lookup import autocommit
+from spark_projections.archive.export import wait_for_writers
+from spark_projections.archive.lookup import autocommit
 from tests.fixtures.journal import event
 from tests.integration.archive_support import change, export, filled, partitions
 

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from journal import Database, append
-from spark_projections.backfill import Backfilled, backfill
-from spark_projections.backfill_rows import BadRow, Mapped
-from spark_projections.spread import PartFailed
+from spark_projections.backfill.backfill import Backfilled, backfill
+from spark_projections.backfill.rows import BadRow, Mapped
+from spark_projections.engine.spread import PartFailed
 from tests.fixtures.journal import event, stored
 from tests.fixtures.projections import EFFECTS, each_once, effects, execute, recording, running, until_effects
 

@@ -23,8 +23,8 @@ from journal import (
     connect,
 )
 from spark_projections.errors import RebuildFailed
-from spark_projections.folding import fold_part
-from spark_projections.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.folding import fold_part
+from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
 from tests.fixtures.commands import environment
 from tests.fixtures.projections import Happened, execute, fetchval, until
 from tests.fixtures.rebuilds import (
@@ -60,7 +60,7 @@ __all__ = ["in_this_process"]
 DRIVER = """
 import asyncio, sys
 from journal import connect
-from spark_projections.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
 from tests.fixtures.rebuilds import Effects
 
 async def main(dsn):

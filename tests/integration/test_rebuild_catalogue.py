@@ -9,9 +9,9 @@ import pytest
 
 import offsets
 from journal import ConnectionSettings, Database, DatabaseError, connect
-from spark_projections import bookkeeping
 from spark_projections.errors import SwapRefused
-from spark_projections.rebuilding import rebuild
+from spark_projections.rebuilds import bookkeeping
+from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.projections import (
     execute,
     fetchval,

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from journal import ConnectionSettings, Database, DatabaseError, OwnedSession, connect
-from spark_projections.bookkeeping import RebuiltTable
-from spark_projections.foreign_keys import copy_foreign_keys
+from spark_projections.rebuilds.bookkeeping import RebuiltTable
+from spark_projections.rebuilds.foreign_keys import copy_foreign_keys
 from tests.fixtures.journal import pid
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.rebuilds import Kept

@@ -8,8 +8,8 @@ import pytest
 
 from journal import ConnectionSettings, Database, MissingPrivilege, connect
 from projections.testing import run_until_caught_up
-from spark_projections import bookkeeping
-from spark_projections.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds import bookkeeping
+from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
 from tests.fixtures.projections import execute, fetchval, happen
 from tests.fixtures.rebuilds import ONE, Counts, Effects, fence_passes, make_read_models, schemas
 

@@ -15,7 +15,7 @@ from journal import ConnectionSettings, Database, DatabaseError, Event, append, 
 from journal.importing import import_events
 from projections.testing import run_until_caught_up
 from spark_projections.errors import SwapRefused
-from spark_projections.rebuilding import rebuild
+from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.journal import pid
 from tests.fixtures.projections import (
     NO_RETRY,

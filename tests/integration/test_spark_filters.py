@@ -23,8 +23,8 @@ from pyspark.sql.datasource import (
 )
 
 from journal import append_sync
-from spark_projections.filters import narrowed
-from spark_projections.reading import Reading, read_batches
+from spark_projections.reading.batches import Reading, read_batches
+from spark_projections.source.filters import narrowed
 from tests.fixtures.journal import event
 
 Row = dict[str, Any]

@@ -28,8 +28,8 @@ from journal import (
     import_events,
     slice_of,
 )
-from spark_projections.reading import COLUMNS, SCHEMA, Reading, literal, read_batches, statement
-from spark_projections.splits import slice_counts
+from spark_projections.reading.batches import COLUMNS, SCHEMA, Reading, literal, read_batches, statement
+from spark_projections.reading.splits import slice_counts
 from tests.fixtures.journal import PAST, event, historic
 
 PLANES = Reading("plane")

@@ -15,10 +15,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from journal import Event, append_sync, connect, import_events
 from journal.events import HistoricEvent
-from spark_projections.horizon import WritersInFlight, settled_now
-from spark_projections.options import InvalidOption, parse_options
-from spark_projections.source import JournalDataSource, JournalReader, Table
-from spark_projections.stream import ClockWentBack, HistoryBehindStream, JournalStreamReader
+from spark_projections.reading.horizon import WritersInFlight, settled_now
+from spark_projections.source.options import InvalidOption, parse_options
+from spark_projections.source.source import JournalDataSource, JournalReader, Table
+from spark_projections.source.stream import ClockWentBack, HistoryBehindStream, JournalStreamReader
 from tests.fixtures.journal import PAST, event, historic
 
 KEYS = StructType([StructField("source_id", StringType()), StructField("seq_nr", LongType())])

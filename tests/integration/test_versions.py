@@ -13,7 +13,7 @@ import pytest
 from journal import ConnectionSettings, Database, connect
 from projections import EventEnvelope, Table, handles, projection, run
 from projections.testing import run_until_caught_up
-from spark_projections.rebuilding import rebuild
+from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.projections import Happened, Told, execute, fetchval, happen, running, settings, until
 from tests.fixtures.rebuilds import COUNTS, ONE, fence_passes, make_read_models
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from journal import ConnectionSettings, Database, Event, append, connect
 from journal.importing import import_events
 from projections.testing import run_until_caught_up
-from spark_projections.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
 from tests.fixtures.projections import until
 from tests.fixtures.rebuilds import (
     AllKinds,

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_projections.horizon import MARGIN, Look, Settled
+from spark_projections.reading.horizon import MARGIN, Look, Settled
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WRITERS = st.integers(0, 3)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal import ALL_SLICES, NUMBER_OF_SLICES, SliceRange
-from spark_projections.splits import balanced
+from spark_projections.reading.splits import balanced
 
 slices = st.integers(0, NUMBER_OF_SLICES - 1)
 ranges = st.tuples(slices, slices).map(lambda ends: SliceRange(min(ends), max(ends)))

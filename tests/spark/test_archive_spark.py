@@ -14,14 +14,14 @@ import pytest
 
 from journal import HistoricEvent, RawJson, import_events, maintain
 from journal.drivers import connect
-from spark_projections.archive import export_archive
-from spark_projections.archive_check import verify_archive
-from spark_projections.backfill import Backfilled, backfill
-from spark_projections.backfill_rows import Mapped
-from spark_projections.history import read_history
-from spark_projections.manifest import Manifest
-from spark_projections.reading import COLUMNS, Reading, read_batches
-from spark_projections.spread import PartFailed
+from spark_projections.archive.check import verify_archive
+from spark_projections.archive.export import export_archive
+from spark_projections.archive.history import read_history
+from spark_projections.archive.manifest import Manifest
+from spark_projections.backfill.backfill import Backfilled, backfill
+from spark_projections.backfill.rows import Mapped
+from spark_projections.engine.spread import PartFailed
+from spark_projections.reading.batches import COLUMNS, Reading, read_batches
 from tests.fixtures.commands import query
 from tests.fixtures.journal import historic
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from journal import ConnectionSettings, Database, Event, append, connect
 from spark_projections.errors import RebuildFailed
-from spark_projections.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
 from tests.fixtures.projections import Happened
 from tests.fixtures.rebuilds import (
     EXACT,

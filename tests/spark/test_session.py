@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from spark_projections import session
-from spark_projections.jvm import Java, JavaNotFound, UnsupportedJava, find_java, java_command
-from spark_projections.session import SparkTooOld, spark_running, spark_session
+from spark_projections.engine import session
+from spark_projections.engine.jvm import Java, JavaNotFound, UnsupportedJava, find_java, java_command
+from spark_projections.engine.session import SparkTooOld, spark_running, spark_session
 from tests.fixtures.spark import ROOT, StandaloneCluster
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PROGRAM = """
 import sys
-from spark_projections.session import spark_running
+from spark_projections.engine.session import spark_running
 from tests.fixtures.spark import SMALL
 
 with spark_running({master!r}, conf={{**SMALL, **{conf!r}}}) as spark:

@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pyspark.errors import AnalysisException, PythonException
 
 from journal import Event, append_sync, slice_of
-from spark_projections.source import journal_frame, read_journal, register
+from spark_projections.source.source import journal_frame, read_journal, register
 from tests.fixtures.journal import event
 from tests.fixtures.spark import ROOT
 
@@ -210,8 +210,8 @@ def test_a_dsn_with_a_password_is_refused_by_name_of_the_option(fresh: SparkSess
 
 
 PROGRAM = """
-from spark_projections.session import spark_running
-from spark_projections.source import read_journal
+from spark_projections.engine.session import spark_running
+from spark_projections.source.source import read_journal
 from tests.fixtures.spark import SMALL
 from pyspark.errors import PythonException
 import os, sys

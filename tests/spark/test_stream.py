@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from journal import Event, append_sync
-from spark_projections.source import register
+from spark_projections.source.source import register
 from tests.fixtures.journal import event
 
 if TYPE_CHECKING:

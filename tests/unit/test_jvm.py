@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from journal.errors import ProjectionsError
-from spark_projections import jvm
-from spark_projections.jvm import Gateway, Java, JavaNotFound, JvmFailed, UnsupportedJava, find_java
+from spark_projections.engine import jvm
+from spark_projections.engine.jvm import Gateway, Java, JavaNotFound, JvmFailed, UnsupportedJava, find_java
 
 Place = Callable[[str, str], Path]
 

@@ -14,8 +14,8 @@ import pytest
 from journal import ALL_SLICES, SliceRange
 from projections import AtLeastOnce, EventEnvelope, Session, Table, handles, projection
 from projections.errors import InvalidHandler
-from spark_projections.definition import Written, fingerprint, rebuildable, tables_of
 from spark_projections.errors import NotRebuildable
+from spark_projections.rebuilds.definition import Written, fingerprint, rebuildable, tables_of
 from tests.fixtures import rebuilds
 from tests.fixtures.projections import Happened
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from journal import SliceRange
-from spark_projections.options import NAMES, InvalidOption, parse_options
-from spark_projections.reading import COLUMNS
+from spark_projections.reading.batches import COLUMNS
+from spark_projections.source.options import NAMES, InvalidOption, parse_options
 
 REFUSED = {
     "slices": ["0-1024", "5-3", "a", "", "-1"],

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from journal import InvalidPayload
-from spark_projections.payloads import PayloadReader
+from spark_projections.source.payloads import PayloadReader
 
 
 def batch(*payloads: str) -> pa.RecordBatch:

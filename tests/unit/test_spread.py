@@ -17,7 +17,7 @@ PROGRAM = """\
 import sys
 from threading import Event
 
-from spark_projections.spread import spread
+from spark_projections.engine.spread import spread
 
 
 def work(part):

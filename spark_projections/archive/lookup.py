@@ -1,0 +1,79 @@
+"""What an export, a verification, a restore and a reading of an archive ask the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from journal.drivers.sync import SyncConnection, connect_sync
+from spark_projections.archive.manifest import ArchivedFile, Bounds, content_sql
+
+__all__ = ["archived_by_day", "autocommit", "content_by_day", "newer_imports", "stored", "types_in"]
+
+_NEWER_IMPORTS = """
+SELECT EXISTS (
+    SELECT FROM projections.imports WHERE entity_type = %s AND import_id > %s AND from_timestamp < %s
+)
+"""
+# The index begins with the entity type: one look for each type, however many events there are.
+_ENTITY_TYPES = """
+WITH RECURSIVE types AS (
+    SELECT min(e.entity_type) AS entity_type FROM projections.events AS e
+    WHERE e.db_timestamp >= %(low)s AND e.db_timestamp < %(high)s
+    UNION ALL
+    SELECT (
+        SELECT min(e.entity_type) FROM projections.events AS e
+        WHERE e.entity_type > t.entity_type AND e.db_timestamp >= %(low)s AND e.db_timestamp < %(high)s
+    ) FROM types AS t WHERE t.entity_type IS NOT NULL
+) SELECT entity_type FROM types WHERE entity_type IS NOT NULL
+"""
+_CONTENT = f"""
+SELECT (e.db_timestamp AT TIME ZONE 'UTC')::date, count(*), {content_sql()} FROM projections.events AS e
+WHERE e.entity_type = %s AND e.db_timestamp >= %s AND e.db_timestamp < %s GROUP BY 1
+"""
+_STORED = (
+    "SELECT EXISTS (SELECT FROM projections.load_events_v1(ARRAY[%s], ARRAY[%s], ARRAY[%s::timestamptz]))"
+)
+
+
+@contextmanager
+def autocommit(dsn: str) -> Iterator[SyncConnection]:
+    """A connection on which every statement is a transaction of its own: it may be open for hours."""
+    with connect_sync(dsn) as connection:
+        connection.autocommit = True
+        yield connection
+
+
+def types_in(connection: SyncConnection, bounds: Bounds) -> list[str]:
+    """The entity types that have events in a time."""
+    span = {"low": bounds.from_timestamp, "high": bounds.to_timestamp}
+    return [name for (name,) in connection.execute(_ENTITY_TYPES, span)]
+
+
+def newer_imports(connection: SyncConnection, files: Sequence[ArchivedFile]) -> bool:
+    """Whether events of their type and time may have been imported since these files of a partition were written."""
+    one, seen = files[0], min(each.import_id for each in files)
+    found = connection.execute(_NEWER_IMPORTS, (one.entity_type, seen, one.bounds.to_timestamp))
+    return bool(found.fetchall()[0][0])
+
+
+def stored(connection: SyncConnection, file: ArchivedFile) -> bool:
+    """Whether the journal has the first event of a file, and so all of them: partitions come and go whole."""
+    return bool(connection.execute(_STORED, (*file.first, file.first_at)).fetchall()[0][0])
+
+
+def content_by_day(
+    connection: SyncConnection, entity_type: str, bounds: Bounds
+) -> dict[str, tuple[int, int]]:
+    """Number and checksum of the journal's events by their day in UTC."""
+    span = entity_type, bounds.from_timestamp, bounds.to_timestamp
+    return {str(day): (count, int(content)) for day, count, content in connection.execute(_CONTENT, span)}
+
+
+def archived_by_day(files: Sequence[ArchivedFile]) -> dict[str, tuple[int, int]]:
+    """Number and checksum of the events in files by their day in UTC."""
+    found: dict[str, tuple[int, int]] = {}
+    for each in files:
+        rows, content = found.get(str(each.date), (0, 0))
+        found[str(each.date)] = rows + each.rows, content + each.content
+    return found

@@ -1,0 +1,241 @@
+"""
+Archived events back in the journal, exactly as they were.
+
+Readers do not go back for them: projections have handled them, or were told that they have. So no import is noted,
+and sources keep their numbers. A partition is one transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from journal.drivers.sync import SyncConnection, connect_sync
+from spark_projections.archive.lookup import autocommit, stored
+from spark_projections.archive.manifest import (
+    ArchivedFile,
+    ArchiveError,
+    Bounds,
+    Manifest,
+    check_file,
+    open_file,
+    sha256_of,
+)
+from spark_projections.reading.batches import SCHEMA
+
+__all__ = ["Restored", "restore_archive"]
+
+_ATTEMPTS = 10
+_PAUSE_SECONDS = 1.0
+_BATCH = 8192
+_TRY_AGAIN = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
+
+_OVERLAPPING = """
+SELECT name, from_timestamp, to_timestamp FROM projections.partitions
+WHERE from_timestamp < %s AND to_timestamp > %s ORDER BY from_timestamp
+"""
+_EXISTS = "SELECT to_regclass(%s) IS NOT NULL"
+# The constraint spares ATTACH the reading of the new table while it keeps others out.
+_CREATE = """
+CREATE TABLE projections.{table} (
+    LIKE projections.events INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES,
+    CONSTRAINT within_bounds CHECK (db_timestamp >= {low} AND db_timestamp < {high})
+)
+"""
+_COPY = "COPY projections.{table} ({columns}) FROM STDIN"
+_UNKNOWN_SOURCE = """
+SELECT e.source_id, e.seq_nr, s.seq_nr FROM projections.{table} AS e
+LEFT JOIN projections.sources AS s ON e.source_id = s.source_id
+WHERE s.source_id IS NULL OR s.seq_nr < e.seq_nr OR s.entity_type <> e.entity_type LIMIT 1
+"""
+# As create_partition_v1 does: imports wait, and no maintenance runs; the lock_timeout is below deadlock_timeout.
+_MAINTENANCE = "SELECT pg_advisory_xact_lock(hashtext('slice-projections'), hashtext('maintain'))"
+_IMPORTS = "LOCK TABLE projections.imports IN ROW EXCLUSIVE MODE"
+_ATTACH = (
+    "ALTER TABLE projections.events ATTACH PARTITION projections.{table} FOR VALUES FROM ({low}) TO ({high})"
+)
+_UNBOUND = "ALTER TABLE projections.{table} DROP CONSTRAINT within_bounds"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """
+    What was done about one partition of an archive.
+
+    Args:
+        partition: Its name.
+        bounds: Its time.
+        events: How many came back.
+        present: How many of those wanted were in the journal already.
+    """
+
+    partition: str
+    bounds: Bounds
+    events: int
+    present: int
+
+
+def restore_archive(
+    dsn: str,
+    directory: Path,
+    *,
+    entity_types: Sequence[str] = (),
+    since: datetime | None = None,
+    until: datetime | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> list[Restored]:
+    """
+    Put events that left the journal with their partitions back, with their times, ids and numbers.
+
+    What is there already stays as it is. When it breaks, whole partitions are back, and the next run goes on.
+
+    Args:
+        dsn: The journal; the role must own the schema.
+        directory: The archive.
+        entity_types: Only these; by default all. Others of the same partition can follow later.
+        since: Only partitions with a time after this one.
+        until: Only partitions with a time before this one.
+        progress: Told how many events are done, of how many.
+
+    Returns:
+        What was done, in the order of time.
+
+    Raises:
+        ArchiveError: A file is not what was written, the archive is another journal's, or something else has taken
+            the time of a partition.
+        DatabaseError: The database refused, or can not be reached.
+    """
+    wanted = _wanted(Manifest.load(directory), entity_types, since, until)
+    total, done = sum(each.rows for files in wanted.values() for each in files), 0
+    restored = []
+    for bounds, files in sorted(wanted.items()):
+        with autocommit(dsn) as connection:
+            missing = [each for each in files if not stored(connection, each)]
+        if missing:
+            _restore(dsn, directory, bounds, missing)
+        rows, come = sum(each.rows for each in files), sum(each.rows for each in missing)
+        restored.append(Restored(files[0].partition, bounds, come, rows - come))
+        done += rows
+        progress(done, total)
+    return restored
+
+
+def _wanted(
+    manifest: Manifest, entity_types: Sequence[str], since: datetime | None, until: datetime | None
+) -> dict[Bounds, list[ArchivedFile]]:
+    found: dict[Bounds, list[ArchivedFile]] = {}
+    for each in manifest.files:
+        if (
+            (not entity_types or each.entity_type in entity_types)
+            and (since is None or each.bounds.to_timestamp > since)
+            and (until is None or each.bounds.from_timestamp < until)
+        ):
+            found.setdefault(each.bounds, []).append(each)
+    return found
+
+
+def _restore(dsn: str, directory: Path, bounds: Bounds, files: Sequence[ArchivedFile]) -> None:
+    for each in files:
+        if sha256_of(check_file(directory, each)) != each.sha256:
+            raise ArchiveError(
+                f"{each.path} is not what was written (SHA-256): nothing of {bounds} was restored"
+            )
+    with connect_sync(dsn) as connection:
+        present = connection.execute(_OVERLAPPING, (bounds.to_timestamp, bounds.from_timestamp)).fetchall()
+        if [Bounds(*found[1:]) for found in present] == [bounds]:
+            # Another type of this partition is back, or events of its time were imported since.
+            _fill(connection, directory, str(present[0][0]), files)
+        elif present:
+            raise ArchiveError(
+                f"{bounds} can not be restored: partition {present[0][0]}, {Bounds(*present[0][1:])}, is of the same "
+                "time with other bounds; detach that one first"
+            )
+        else:
+            _restore_partition(connection, directory, bounds, files)
+
+
+def _restore_partition(
+    connection: SyncConnection, directory: Path, bounds: Bounds, files: Sequence[ArchivedFile]
+) -> None:
+    name = f"events_{bounds.from_timestamp.astimezone(UTC):%Y%m%dt%H%M%S}"
+    terms = _terms(name, bounds)
+    if connection.execute(_EXISTS, (f"projections.{name}",)).fetchall()[0][0]:
+        attach = sql.SQL(_ATTACH).format(**terms).as_string(connection)
+        raise ArchiveError(
+            f"the table projections.{name} is there, detached: drop it, or take it back with `{attach};`"
+        )
+    connection.execute("SET LOCAL datestyle = 'ISO'")
+    connection.execute(sql.SQL(_CREATE).format(**terms))
+    _fill(connection, directory, name, files)
+    _attach(connection, terms, bounds)
+
+
+def _terms(name: str, bounds: Bounds) -> dict[str, sql.Composable]:
+    low, high = (
+        sql.Literal(at.astimezone(UTC).isoformat()) for at in (bounds.from_timestamp, bounds.to_timestamp)
+    )
+    return {"table": sql.Identifier(name), "low": low, "high": high}
+
+
+def _fill(connection: SyncConnection, directory: Path, name: str, files: Sequence[ArchivedFile]) -> None:
+    table = sql.Identifier(name)
+    columns = sql.SQL(", ").join(map(sql.Identifier, SCHEMA.names))
+    try:
+        with (
+            connection.cursor() as cursor,
+            cursor.copy(sql.SQL(_COPY).format(table=table, columns=columns)) as copy,
+        ):
+            for each in files:
+                for row in _rows(directory / each.path):
+                    copy.write_row(row)
+    except psycopg.errors.UniqueViolation as error:
+        raise ArchiveError(
+            f"projections.{name} has some of these events already ({error.diag.message_detail}): nothing was restored"
+        ) from error
+    wrong = connection.execute(sql.SQL(_UNKNOWN_SOURCE).format(table=table)).fetchall()
+    if wrong:
+        source, seq_nr, stands = wrong[0]
+        raise ArchiveError(
+            f"this is not the journal that the archive was made from: source {source!r} stands at {stands or 0} there, "
+            f"the archive has its event {seq_nr}. Load the files into another journal with `projections backfill`"
+        )
+
+
+def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
+    try:
+        with open_file(path) as file:
+            for batch in file.iter_batches(_BATCH, columns=SCHEMA.names):
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    except (pa.ArrowException, OSError) as error:
+        raise ArchiveError(f"{path} can not be read, {error}: restore it from a backup") from error
+
+
+def _attach(connection: SyncConnection, terms: dict[str, sql.Composable], bounds: Bounds) -> None:
+    """Attach, giving up rather than keeping others waiting; what was loaded stays for the next attempt."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            with connection.transaction():
+                connection.execute("SET LOCAL lock_timeout = '500ms'")
+                connection.execute(_MAINTENANCE)
+                connection.execute(_IMPORTS)
+                connection.execute(sql.SQL(_ATTACH).format(**terms))
+                connection.execute(sql.SQL(_UNBOUND).format(**terms))
+        except _TRY_AGAIN:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+        except psycopg.errors.CheckViolation as error:
+            raise ArchiveError(
+                f"events of {bounds} were imported since and lie in the default partition: run `projections maintain`, "
+                "which makes their partition, and then restore"
+            ) from error
+        else:
+            return

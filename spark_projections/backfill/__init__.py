@@ -1,0 +1,1 @@
+"""History from files into the journal."""

@@ -1,0 +1,1 @@
+"""The commands; `projections.cli` imports them when they run."""

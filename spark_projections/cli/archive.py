@@ -1,0 +1,313 @@
+"""``projections archive``: closed partitions as Parquet files, and back."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from journal import Session
+from journal.embedded import database_dsn
+from projections.cli.connection import visit
+from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.output import printable
+from spark_projections.archive.check import Checked, verify_archive
+from spark_projections.archive.export import Exported, export_archive
+from spark_projections.archive.restore import Restored, restore_archive
+from spark_projections.engine.session import spark_running
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+__all__ = ["archive", "checked_dsn", "context_of", "counting", "engine_options"]
+
+Counted = Callable[[int, int], None]
+_PARTS = 20
+"""A line of text for so many parts of the whole, where there is no terminal."""
+
+
+def _time(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
+    """Read an ISO time with its zone."""
+    if value is None:
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no time: write it as 2026-01-31T12:00:00Z") from None
+    if time.utcoffset() is None:
+        raise click.BadParameter(f"{value!r} has no time zone: write it as 2026-01-31T12:00:00Z")
+    return time
+
+
+_DIRECTORY = click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+_types_option = click.option(
+    "--entity-type", "entity_types", multiple=True, metavar="TYPE", help="Only this one; may be repeated."
+)
+
+
+def engine_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say where the work runs."""
+    command = click.option(
+        "--engine",
+        type=click.Choice(["local", "spark"]),
+        help="Processes of this machine, or Spark. Default: spark when --master is given, else local.",
+    )(command)
+    return click.option(
+        "--master", metavar="URL", help="Spark's master, such as local[4,4] or spark://host:7077."
+    )(command)
+
+
+@contextmanager
+def context_of(engine: str | None, master: str | None) -> Iterator[SparkContext | None]:
+    """Spark for the length of the block, or None for local processes."""
+    if engine == "local" and master is not None:
+        raise click.UsageError("--master is for --engine spark")
+    if engine != "spark" and master is None:
+        yield None
+        return
+    with spark_running(master) as session:
+        yield session.sparkContext
+
+
+@contextmanager
+def checked_dsn(dsn: str | None) -> Iterator[str]:
+    """The DSN of a database with this library's schema, for the length of the block."""
+
+    async def nothing(_: Session) -> None:
+        """Opening the session has checked the version."""
+
+    with database_dsn(dsn) as found:
+        visit(found, nothing)
+        yield found
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Counted]:
+    """Show on stderr how much is done: a bar on a terminal, else a line now and then."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Lines(what).counted
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, refresh_per_second=5) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+class _Lines:
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._shown = 0
+
+    def counted(self, done: int, total: int) -> None:
+        part = done * _PARTS // total if total else 0
+        if part > self._shown:
+            self._shown = part
+            say(f"{self._what}: {done:,} of {total:,} events")
+
+
+def say(text: str) -> None:
+    """Tell the user on stderr, beside the result."""
+    click.echo(printable(text), err=True)
+
+
+@click.group()
+def archive() -> None:
+    """
+    Keep closed partitions of the journal as Parquet files, and put them back.
+
+    \b
+    To make room in the database
+      projections archive export DIR                      write what is closed and not there yet
+      projections archive verify DIR --against-journal    compare it, event by event
+      ALTER TABLE … DETACH PARTITION …                    as the export prints it
+    and to have it back
+      projections archive restore DIR --from TIME --to TIME
+
+    The directory is read by Spark, pyarrow, DuckDB and others as it is; in Python,
+    spark_projections.archive.history.read_history reads archive and journal as one.
+    """  # noqa: D301 - click reads the escape
+
+
+@archive.command()
+@_DIRECTORY
+@_types_option
+@click.option("--before", callback=_time, metavar="TIME", help="Only partitions that end by this time.")
+@engine_options
+@dsn_option
+@json_option
+def export(
+    *,
+    directory: Path,
+    entity_types: tuple[str, ...],
+    before: datetime | None,
+    engine: str | None,
+    master: str | None,
+    dsn: str | None,
+    as_json: bool,
+) -> None:
+    """
+    Write closed time partitions that the archive does not hold yet, or that have changed since by an import.
+
+    A partition is closed when its time is past; appends that are in flight are waited for, and named. The journal
+    is only read: the role needs projections_reader. At the end stands which partitions may be detached once
+    `projections archive verify DIR --against-journal` finds no difference, and by which command.
+
+    With Spark every executor must see DIR under the same name.
+    """
+    with checked_dsn(dsn) as database, context_of(engine, master) as spark, counting("exported") as progress:
+        done = export_archive(
+            database,
+            directory.absolute(),
+            entity_types=entity_types,
+            before=before,
+            spark=spark,
+            say=say,
+            progress=progress,
+        )
+    if as_json:
+        echo_json(**_exported(done))
+        return
+    for line in _lines(done, directory):
+        click.echo(line)
+
+
+def _exported(done: Exported) -> dict[str, object]:
+    return {
+        "partitions": done.partitions,
+        "again": done.again,
+        "unchanged": done.unchanged,
+        "files": done.files,
+        "rows": done.rows,
+        "detachable": done.detachable,
+        "behind": done.behind,
+        "detach": [_detach(name) for name in done.detachable],
+    }
+
+
+def _detach(name: str) -> str:
+    return f'ALTER TABLE projections.events DETACH PARTITION projections."{name}"'
+
+
+def _lines(done: Exported, directory: Path) -> Iterator[str]:
+    yield f"exported {done.rows:,} events of {len(done.partitions)} partitions into {done.files} files"
+    if done.unchanged:
+        yield f"in the archive already: {len(done.unchanged)} partitions"
+    for name, projections in done.behind.items():
+        yield f"keep {name}: not handled yet by {printable(', '.join(projections))}"
+    if done.detachable:
+        yield f"when `projections archive verify {shlex.quote(str(directory))} --against-journal` finds no difference:"
+        yield "SET lock_timeout = '500ms';"
+        for name in done.detachable:
+            yield f"{_detach(name)};"
+
+
+@archive.command()
+@_DIRECTORY
+@click.option("--against-journal", is_flag=True, help="Compare the events with those in the journal as well.")
+@dsn_option
+@json_option
+@click.pass_context
+def verify(
+    context: click.Context, *, directory: Path, against_journal: bool, dsn: str | None, as_json: bool
+) -> None:
+    """
+    Read every file, and compare its checksum, its events and their counts with the manifest.
+
+    With --against-journal the database computes the checksum of its events as well, by entity type and day;
+    partitions that have left the journal are passed over, and counted.
+
+    Exit code 1 when something differs.
+    """
+    with counting("verified") as progress:
+        if against_journal:
+            with checked_dsn(dsn) as database:
+                found = verify_archive(directory, journal=database, progress=progress)
+        else:
+            found = verify_archive(directory, progress=progress)
+    if as_json:
+        echo_json(**_checked(found))
+    else:
+        for line in (*found.differences, _summary(found, against_journal=against_journal)):
+            click.echo(printable(line))
+    if found.differences:
+        context.exit(1)
+
+
+def _checked(found: Checked) -> dict[str, object]:
+    return {
+        "files": found.files,
+        "rows": found.rows,
+        "compared": found.compared,
+        "gone": found.gone,
+        "differences": found.differences,
+    }
+
+
+def _summary(found: Checked, *, against_journal: bool) -> str:
+    count = len(found.differences)
+    text = (
+        f"{found.files} files, {found.rows:,} events: {count or 'no'} difference{'' if count == 1 else 's'}"
+    )
+    if not against_journal:
+        return text
+    gone = f"; {found.gone} no longer in the journal" if found.gone else ""
+    return f"{text}; compared with the journal by partition and entity type: {found.compared}{gone}"
+
+
+@archive.command()
+@_DIRECTORY
+@_types_option
+@click.option(
+    "--from", "since", callback=_time, metavar="TIME", help="Only partitions that end after this time."
+)
+@click.option(
+    "--to", "until", callback=_time, metavar="TIME", help="Only partitions that begin before this time."
+)
+@dsn_option
+@json_option
+def restore(
+    *,
+    directory: Path,
+    entity_types: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    dsn: str | None,
+    as_json: bool,
+) -> None:
+    """
+    Put archived events that have left the journal back, exactly as they were.
+
+    Each partition is one transaction; events that are in the journal already are left alone. Projections do not handle
+    restored events again; one that is cleared afterwards does. Connect as the role that owns the schema.
+    """
+    with checked_dsn(dsn) as database, counting("restored") as progress:
+        done = restore_archive(
+            database, directory, entity_types=entity_types, since=since, until=until, progress=progress
+        )
+    if as_json:
+        echo_json(partitions=[_restored(each) for each in done])
+    else:
+        click.echo("\n".join(map(_restored_line, done)) or "the archive has nothing of that")
+
+
+def _restored(done: Restored) -> dict[str, object]:
+    return {
+        "partition": done.partition,
+        "from": done.bounds.from_timestamp.isoformat(),
+        "to": done.bounds.to_timestamp.isoformat(),
+        "restored": done.events,
+        "present": done.present,
+    }
+
+
+def _restored_line(done: Restored) -> str:
+    present = f", {done.present:,} were there already" if done.present else ""
+    return f"{done.bounds}: {done.events:,} events restored{present}"

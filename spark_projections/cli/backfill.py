@@ -1,0 +1,122 @@
+"""``projections backfill``: history from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from projections.cli.options import dsn_option, echo_json, json_option
+from spark_projections.backfill.backfill import CHUNK, Backfilled
+from spark_projections.backfill.backfill import backfill as backfill_files
+from spark_projections.backfill.rows import FIELDS, Format, Mapped
+from spark_projections.cli.archive import checked_dsn, context_of, counting, engine_options
+
+__all__ = ["backfill"]
+
+_FORMATS: dict[str, Format] = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+
+
+@click.command()
+@click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
+)
+@click.option("--entity-type", required=True, metavar="TYPE", help="Of all events in the files.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["parquet", "csv", "json"]),
+    help="Of all files; json has one object on each line. Default: what the names end in.",
+)
+@click.option(
+    "--map",
+    "maps",
+    multiple=True,
+    metavar="COLUMN=FIELD",
+    help="Which field of an event a column is; may be repeated.",
+)
+@click.option(
+    "--chunk",
+    type=click.IntRange(1, 1_000_000),
+    default=CHUNK,
+    show_default=True,
+    help="Events of a transaction.",
+)
+@click.option("--dry-run", is_flag=True, help="Check all rows, also against the journal; import none.")
+@engine_options
+@dsn_option
+@json_option
+def backfill(
+    *,
+    files: tuple[Path, ...],
+    entity_type: str,
+    format_: Format | None,
+    maps: tuple[str, ...],
+    chunk: int,
+    dry_run: bool,
+    engine: str | None,
+    master: str | None,
+    dsn: str | None,
+    as_json: bool,
+) -> None:
+    """
+    Load history from files into the journal, with its times.
+
+    \b
+    Columns
+      source_id, event_type, payload, db_timestamp   required; times with their zone, JSON as text
+      seq_nr                                         else numbered by time, after what the source has
+      version, metadata, tags, event_id              optional; tags as a list, in CSV as a JSON list
+
+    Each source goes on where it stands in the journal, in strictly increasing time, and never in the future. Readers go
+    back to what was imported. Run it again after a break, with the same files: what is stored and equal is skipped.
+
+    The role needs projections_writer and TEMPORARY on the database. With Spark every executor must see the files.
+    """  # noqa: D301 - click reads the escape
+    columns = _columns(maps)
+    mapped = Mapped(entity_type, format_ or _format(files), columns)
+    paths = [path.absolute() for path in files]
+    with checked_dsn(dsn) as database, context_of(engine, master) as spark, counting("checked") as progress:
+        done = backfill_files(
+            database, paths, mapped, spark=spark, chunk=chunk, dry_run=dry_run, progress=progress
+        )
+    if as_json:
+        echo_json(**done._asdict(), dry_run=dry_run)
+    else:
+        click.echo(_line(done, dry_run=dry_run))
+
+
+def _format(files: tuple[Path, ...]) -> Format:
+    found = {_FORMATS.get(path.suffix.lower()) for path in files}
+    if len(found) == 1 and (one := found.pop()) is not None:
+        return one
+    raise click.UsageError("the names of the files do not tell one format: pass --format")
+
+
+def _columns(maps: tuple[str, ...]) -> dict[str, str]:
+    columns: dict[str, str] = {}
+    for each in maps:
+        column, _, name = each.rpartition("=")
+        if not column or name not in FIELDS:
+            raise click.BadParameter(
+                f"{each!r}: write COLUMN=FIELD, where FIELD is one of {', '.join(FIELDS)}", param_hint="--map"
+            )
+        if name in columns:
+            raise click.BadParameter(f"{name} is given twice", param_hint="--map")
+        columns[name] = column
+    return columns
+
+
+def _line(done: Backfilled, *, dry_run: bool) -> str:
+    verb = "would be imported" if dry_run else "imported"
+    skipped = f"; {done.skipped:,} were stored already" if done.skipped else ""
+    return f"{done.events:,} events of {done.sources:,} sources {verb}{skipped}"

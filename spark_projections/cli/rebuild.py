@@ -1,0 +1,400 @@
+"""``projections rebuild``: a read model built anew beside the one that serves, and put in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from journal import ALL_SLICES, ConnectionSettings, Session, SliceRange, connect
+from journal.embedded import database_dsn
+from projections.cli.connection import visit, visit_session
+from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.output import print_table, printable
+from projections.cli.targets import load_projections
+from projections.handlers import projection_of
+from spark_projections.cli.archive import context_of
+from spark_projections.engine.jvm import JavaNotFound, UnsupportedJava, find_java
+from spark_projections.rebuilds import bookkeeping
+from spark_projections.rebuilds.bookkeeping import Folded, Rebuild
+from spark_projections.rebuilds.cleaning import cancel_rebuild, drop_old_tables
+from spark_projections.rebuilds.definition import rebuildable
+from spark_projections.rebuilds.rebuilding import Progress, RebuildOptions, RebuildResult
+from spark_projections.rebuilds.rebuilding import rebuild as run_rebuild
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+__all__ = ["rebuild"]
+
+_INTERRUPTED = 130
+_COUNTS = """
+SELECT coalesce(sum(s.seq_nr), 0)::bigint AS events, count(*) AS sources FROM projections.sources AS s
+WHERE s.entity_type = $1 AND s.slice BETWEEN $2 AND $3
+"""
+
+
+def _slices(_: click.Context, __: click.Parameter, value: str | None) -> SliceRange:
+    """Read ``0-255`` or ``7``."""
+    if value is None:
+        return ALL_SLICES
+    first, dash, last = value.partition("-")
+    try:
+        return SliceRange.of(int(first), int(last if dash else first))
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is no range of slices: write 0-255; there are 0 to 1023"
+        ) from None
+
+
+def _time(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
+    """Read an ISO time with its zone."""
+    if value is None:
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no time: write it as 2026-01-31T12:00:00Z") from None
+    if found.utcoffset() is None:
+        raise click.BadParameter(f"{value!r} has no time zone: write it as 2026-01-31T12:00:00Z")
+    return found
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--app",
+    "-a",
+    "targets",
+    multiple=True,
+    metavar="MODULE[:OBJECT]",
+    help="Where the projection is defined; may be repeated. Not needed where NAME is MODULE:OBJECT.",
+)
+@click.option(
+    "--slices", callback=_slices, metavar="FROM-TO", help="Only these, such as 0-255. Default: all."
+)
+@click.option(
+    "--splits", type=click.IntRange(1, 1024), help="Tasks to cut the work into. Default: 4 per core."
+)
+@click.option("--master", metavar="URL", help="Spark's master, such as local[4,4] or spark://host:7077.")
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "spark", "local"]),
+    default="auto",
+    show_default=True,
+    help="Spark, or processes of this machine; auto is Spark where there is a Java for it.",
+)
+@click.option(
+    "--to", callback=_time, metavar="TIME", help="Build it as of this time; workers handle what is later."
+)
+@click.option(
+    "--in-place", is_flag=True, help="Replace rows instead of tables: keeps views, foreign keys, triggers."
+)
+@click.option("--skip-failed", is_flag=True, help="Go on after events that the handlers can not handle.")
+@click.option(
+    "--from-first-kept", is_flag=True, help="Build from the events that are left where old ones are deleted."
+)
+@click.option("--restart", is_flag=True, help="Begin anew, whatever an interrupted rebuild has left.")
+@click.option(
+    "--swap-within",
+    type=click.FloatRange(0),
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to try while others use the tables.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+@click.option(
+    "--drop-old", is_flag=True, help="Drop the tables that earlier rebuilds have replaced; nothing else."
+)
+@click.option("--cancel", is_flag=True, help="Remove what an interrupted rebuild has left; nothing else.")
+@dsn_option
+@json_option
+@click.pass_context
+def rebuild(  # noqa: PLR0917 - click passes all by name
+    context: click.Context,
+    /,
+    name: str,
+    targets: tuple[str, ...],
+    dsn: str | None,
+    as_json: bool,
+    dry_run: bool,
+    drop_old: bool,
+    cancel: bool,
+    master: str | None,
+    engine: str,
+    to: datetime | None,
+    skip_failed: bool,
+    swap_within: float,
+    **options: Any,
+) -> None:
+    """
+    Build the read model of a projection anew from the journal, and put it in the place of the one that serves.
+
+    NAME is the projection's, with --app telling the module that defines it, or it is MODULE:OBJECT as for
+    `projections worker`. The handlers run unchanged, in parallel over ranges of slices, and write to new tables
+    beside the old ones, which live workers keep fresh meanwhile. What was built is verified; then one short
+    transaction swaps the tables and moves the offsets, and the workers go on from there: no event is missed, none
+    counts twice. The old tables are kept in the schema projections_old_<id> until --drop-old.
+
+    Appends that are in flight at the beginning are waited for. Ctrl-C removes what was built. When the process or the
+    machine dies instead, run the same command again: it goes on where it was, unless the code has changed.
+
+    Connect as the role that owns the tables; it makes schemas, so it needs CREATE on the database.
+
+    \b
+    Examples
+      projections rebuild carrier-delays --app my_module
+      projections rebuild my_module:CarrierDelays --dry-run
+      projections rebuild carrier-delays --app my_module --slices 0-255
+      projections rebuild carrier-delays --drop-old
+
+    \b
+    Exit codes
+      0    done
+      1    refused or failed; what serves is untouched, and the reason is on stderr
+      2    the command line itself is wrong
+      130  stopped by Ctrl-C, and cleaned up
+    """  # noqa: D301 - click reads the escape
+    if drop_old or cancel:
+        _clean_up(dsn, _name_of(name, targets), drop=drop_old, as_json=as_json)
+        return
+    definition = _definition(name, targets)
+    chosen = RebuildOptions(until=to, skip=skip_failed, swap_within=timedelta(seconds=swap_within), **options)
+    if dry_run:
+        _show_plan(visit(dsn, lambda session: _plan(session, definition, chosen)), as_json=as_json)
+        return
+    rebuildable(definition, chosen.slices)  # what can not be done is said before Java starts
+    with database_dsn(dsn) as found, _engine(engine, master) as spark:
+        result = asyncio.run(_run(found, definition, chosen, spark))
+    if result is None:
+        click.echo("stopped; what was built is removed, and what serves is as it was", err=True)
+        context.exit(_INTERRUPTED)
+    _show(result, as_json=as_json)
+
+
+def _definition(name: str, targets: tuple[str, ...]) -> Any:
+    if not targets:
+        if ":" not in name:
+            raise click.UsageError(f"where is {name!r} defined? Add --app MODULE, or write MODULE:OBJECT")
+        return load_projections([name])[0]
+    found = {projection_of(definition).name: definition for definition in load_projections(targets)}
+    if name not in found:
+        raise click.BadParameter(
+            f"no projection {name!r} in {', '.join(targets)}; there are {', '.join(found)}"
+        )
+    return found[name]
+
+
+def _name_of(name: str, targets: tuple[str, ...]) -> str:
+    return projection_of(_definition(name, targets)).name if targets or ":" in name else name
+
+
+@contextmanager
+def _engine(engine: str, master: str | None) -> Iterator[SparkContext | None]:
+    """Spark for the length of the block, or None for local processes."""
+    if engine == "auto" and master is None:
+        try:
+            find_java()
+        except (JavaNotFound, UnsupportedJava) as error:
+            click.echo(f"runs in processes of this machine: {error}", err=True)
+            engine = "local"
+        else:
+            engine = "spark"
+    with context_of(None if engine == "auto" else engine, master) as spark:
+        yield spark
+
+
+async def _run(
+    dsn: str, definition: Any, options: RebuildOptions, spark: SparkContext | None
+) -> RebuildResult | None:
+    """The result, or None when Ctrl-C has ended it."""
+    with _showing() as progress:
+        async with connect(dsn, ConnectionSettings(max_connections=2)) as database:
+            work = asyncio.create_task(
+                run_rebuild(database, dsn, definition, options, spark=spark, progress=progress)
+            )
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, work.cancel)
+            try:
+                return await work
+            except asyncio.CancelledError:
+                return None
+            finally:
+                asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+
+
+class _Shown(Progress):
+    """Lines on stderr; on a terminal, a bar for the events."""
+
+    def __init__(self, bar: Bar | None, console: Console) -> None:
+        self._bar, self._console = bar, console
+        self._task = None if bar is None else bar.add_task("fold", total=None, rate="", visible=False)
+        self._began_at = time.monotonic()
+        self._first: int | None = None
+        self._shown = -1
+        self._said = ""
+
+    def stage(self, name: str) -> None:
+        self._say({
+            "fence": "fence: takes the time, and waits for appends in flight",
+            "fold": "fold: runs the handlers over the journal",
+            "combine": "combine: puts the parts of shared rows together",
+            "verify": "verify: compares with the journal",
+            "swap": "swap: puts the new tables in the place of the old",
+        }[name])  # fmt: skip
+        self._began_at = time.monotonic()
+
+    def resumed(self, rebuild: Rebuild) -> None:
+        self._say(f"goes on with the rebuild that was begun at {rebuild.started_at:%Y-%m-%d %H:%M:%S %Z}")
+
+    def waiting(self, reason: str) -> None:
+        if reason != self._said:
+            self._said = reason
+            self._say(reason)
+
+    def folded(self, now: Folded, total: int) -> None:
+        if self._first is None:
+            self._first = now.events
+        rate = (now.events - self._first) / max(time.monotonic() - self._began_at, 0.001)
+        text = f"{rate:,.0f} events/s, {now.done} of {now.parts} parts"
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=now.events, total=total, rate=text, visible=True)
+        elif total and (part := now.events * 20 // total) > self._shown:
+            self._shown = part
+            left = f", {(total - now.events) / rate:,.0f} s left" if rate and now.events < total else ""
+            self._say(f"fold: {now.events:,} of {total:,} events, {text}{left}")
+
+    def _say(self, text: str) -> None:
+        self._console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _showing() -> Iterator[Progress]:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Shown(None, console)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+    )
+    with Bar(*columns, TimeRemainingColumn(), console=console, refresh_per_second=5) as bar:
+        yield _Shown(bar, console)
+
+
+def _show(result: RebuildResult, *, as_json: bool) -> None:
+    fold = result.seconds.get("fold", 0.0)
+    values = {
+        "projection": result.projection,
+        "rebuild_id": result.rebuild_id,
+        "slices": str(result.slices),
+        "fence": result.fence.isoformat(),
+        "events": result.events,
+        "skipped": result.skipped,
+        "sources": result.sources,
+        "rows": result.rows,
+        "rows_before": result.rows_before,
+        "sampled": result.sampled,
+        "resumed": result.resumed,
+        "seconds": result.seconds,
+        "swap_seconds": result.swap_seconds,
+        "events_per_s": round(result.events / fold) if fold and not result.resumed else None,
+        "old_schema": result.old_schema,
+    }
+    if as_json:
+        echo_json(**values)
+        return
+    table = Table(show_header=False, title=f"Rebuilt {printable(result.projection)}")
+    for key, value in values.items():
+        table.add_row(key, _text(value))
+    print_table(table)
+    click.echo(
+        f"the old tables are in {result.old_schema}: projections rebuild {result.projection} --drop-old"
+    )
+
+
+def _text(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int():
+            return f"{value:,}"
+        case dict():
+            return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
+        case None:
+            return "-"
+        case _:
+            return printable(str(value))
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    projection: str
+    version: str
+    slices: str
+    events: int
+    sources: int
+    method: str
+    tables: dict[str, str]
+    in_the_way: list[str]
+    unfinished: str | None
+
+
+async def _plan(session: Session, definition: Any, options: RebuildOptions) -> _Plan:
+    projection, written = rebuildable(definition, options.slices)
+    row = await session.fetchrow(_COUNTS, projection.entity_type, *options.slices)
+    assert row is not None  # noqa: S101 - an aggregate has one row
+    known = await session.fetchrow(
+        "SELECT projection_id, version FROM projections.projections WHERE name = $1", projection.name
+    )
+    begun = await bookkeeping.unfinished(session, known["projection_id"]) if known else None
+    in_the_way = await bookkeeping.unfit_for_rename(session, written)
+    return _Plan(
+        projection=projection.name,
+        version=f"{known['version'] if known else 'none'} -> {projection.version}",
+        slices=str(options.slices),
+        events=row["events"],
+        sources=row["sources"],
+        method=options.method,
+        tables={
+            str(one): "combined of what sources share" if one.shared else "a source's own rows"
+            for one in written
+        },
+        in_the_way=in_the_way if options.method == "rename" else [],
+        unfinished=f"{begun.state} since {begun.started_at:%Y-%m-%d %H:%M:%S %Z}" if begun else None,
+    )
+
+
+def _show_plan(plan: _Plan, *, as_json: bool) -> None:
+    values = {name: getattr(plan, name) for name in plan.__dataclass_fields__}
+    if as_json:
+        echo_json(**values)
+        return
+    table = Table(show_header=False, title="Would rebuild")
+    for key, value in values.items():
+        table.add_row(key, "; ".join(value) or "-" if isinstance(value, list) else _text(value))
+    print_table(table)
+    if plan.in_the_way:
+        click.echo("with --in-place, rows are replaced instead of tables", err=True)
+
+
+def _clean_up(dsn: str | None, name: str, *, drop: bool, as_json: bool) -> None:
+    work = drop_old_tables if drop else cancel_rebuild
+    done = visit_session(dsn, lambda session: work(session, name))
+    if as_json:
+        echo_json(projection=name, dropped=done)
+    else:
+        click.echo("\n".join(f"dropped {one}" for one in done) or "nothing to drop")

@@ -1,0 +1,1 @@
+"""Read models built anew beside those that serve, verified, and swapped in."""

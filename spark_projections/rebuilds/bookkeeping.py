@@ -1,0 +1,338 @@
+"""What the database knows of rebuilds: one line of SQL for each call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import NamedTuple
+
+from journal import OwnedSession, Session, SliceRange
+from journal.drivers.identifiers import quote
+from projections.table_catalogue import read_shape
+from projections.table_values import Column, Kind
+from projections.tables import Operation, Table
+from spark_projections.errors import NotRebuildable, RebuildUnderWay
+from spark_projections.rebuilds.definition import Written
+from spark_projections.rebuilds.fence import Fence
+from spark_projections.rebuilds.shadow import schema_of, staged_columns
+
+__all__ = [
+    "Folded",
+    "Rebuild",
+    "RebuiltTable",
+    "Wanted",
+    "begin",
+    "cancel",
+    "drop_old",
+    "folded",
+    "only_one",
+    "rebuilt_tables",
+    "transaction",
+    "unfinished",
+    "unfinished_parts",
+    "unfit_for_rename",
+]
+
+_READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+_NO_LIMITS = """
+SELECT set_config(name, '0', TRUE) FROM pg_catalog.pg_settings
+WHERE name IN ('statement_timeout', 'transaction_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout')
+"""
+_CANCEL = """
+UPDATE projections.rebuilds SET state = 'cancelled' WHERE rebuild_id = $1 AND state IN ('folding', 'verified')
+"""
+_LEFT = """
+SELECT rebuild_id FROM projections.rebuilds
+WHERE projection_id = $1 AND state = 'cancelled'
+AND to_regnamespace('projections_rebuild_' || rebuild_id) IS NOT NULL
+"""
+_BACKEND = "SELECT pg_backend_pid()"
+_LOCK = "SELECT pg_try_advisory_lock(hashtext('slice-projections rebuild'), $1)"
+_UNLOCK = "SELECT pg_advisory_unlock(hashtext('slice-projections rebuild'), $1)"
+_HOLDER = """
+SELECT a.pid, a.application_name, a.client_addr::text AS client, a.backend_start
+FROM pg_catalog.pg_locks AS l INNER JOIN pg_catalog.pg_stat_activity AS a ON l.pid = a.pid
+WHERE l.locktype = 'advisory' AND l.classid::bigint = hashtext('slice-projections rebuild') & 4294967295
+AND l.objid::bigint = $1 AND l.granted
+AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+"""
+_UNFINISHED = """
+SELECT
+    rebuild_id, projection_id, min_slice, max_slice, version, fence, import_id, fingerprint, method, state, started_at
+FROM projections.rebuilds WHERE projection_id = $1 AND state IN ('folding', 'verified')
+"""
+_BEGIN = """
+SELECT projections.begin_rebuild_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+"""
+_CLEAR_ERRORS = (
+    "UPDATE projections.rebuild_parts SET error = NULL WHERE rebuild_id = $1 AND error IS NOT NULL"
+)
+_PARTS = """
+SELECT min_slice, max_slice FROM projections.rebuild_parts WHERE rebuild_id = $1 AND NOT done ORDER BY min_slice
+"""
+_FOLDED = """
+SELECT
+    coalesce(sum(k.events), 0)::bigint AS events, coalesce(sum(k.skipped), 0)::bigint AS skipped,
+    count(*) FILTER (WHERE k.done) AS done, count(*) AS parts, min(k.error) AS error
+FROM projections.rebuild_parts AS k WHERE k.rebuild_id = $1
+"""
+_TABLES = """
+SELECT place, schema_name, table_name, shared, combined FROM projections.rebuild_tables
+WHERE rebuild_id = $1 ORDER BY place
+"""
+_OLD = """
+SELECT b.rebuild_id, t.table_name FROM projections.rebuilds AS b
+INNER JOIN projections.rebuild_tables AS t ON b.rebuild_id = t.rebuild_id
+WHERE b.projection_id = $1 AND b.state = 'swapped' ORDER BY b.rebuild_id, t.place
+"""
+_WIDE = {Kind.INTEGER: "bigint", Kind.NUMERIC: "numeric"}
+_DROPPED = "UPDATE projections.rebuilds SET state = 'dropped' WHERE rebuild_id = $1"
+
+
+@asynccontextmanager
+async def transaction(session: OwnedSession) -> AsyncIterator[None]:
+    """
+    A transaction that sees what others commit, and takes the time that it needs, whatever the role's defaults are.
+
+    Args:
+        session: Outside a transaction.
+    """
+    await session.begin()
+    try:
+        await session.execute(_READ_COMMITTED)
+        await session.execute(_NO_LIMITS)
+        yield
+        await session.commit()
+    finally:
+        await session.rollback()
+
+
+class Wanted(NamedTuple):
+    """What is to be rebuilt."""
+
+    slices: SliceRange
+    version: int
+    """Of the projection that builds it."""
+    fence: Fence
+    fingerprint: str
+    """Of its code."""
+    method: str
+    """``rename`` or ``replace``."""
+
+
+class Rebuild(NamedTuple):
+    """A rebuild that was begun."""
+
+    rebuild_id: int
+    projection_id: int
+    slices: SliceRange
+    version: int
+    fence: Fence
+    fingerprint: str
+    method: str
+    state: str
+    started_at: datetime
+
+
+class Folded(NamedTuple):
+    """How far the parts are."""
+
+    events: int
+    skipped: int
+    done: int
+    parts: int
+    error: str | None
+    """Why one of them can not go on."""
+
+
+class RebuiltTable(NamedTuple):
+    """A table of a rebuild."""
+
+    place: int
+    schema: str
+    name: str
+    shared: bool
+    combined: bool
+
+
+@asynccontextmanager
+async def only_one(session: OwnedSession, projection_id: int, name: str) -> AsyncIterator[None]:
+    """
+    Keep others from rebuilding the projection meanwhile; the lock ends with the connection.
+
+    Raises:
+        RebuildUnderWay: Another has it; names the process.
+        NotRebuildable: The connection has no session of its own.
+    """
+    if await session.fetchval(_BACKEND) != await session.fetchval(_BACKEND):
+        raise NotRebuildable(
+            "this connection goes through a pooler that gives each statement another session (PgBouncer in transaction "
+            "mode): connect to the database itself to rebuild"
+        )
+    if not await session.fetchval(_LOCK, projection_id):
+        row = await session.fetchrow(_HOLDER, projection_id)
+        who = (
+            ""
+            if row is None
+            else f", by process {row['pid']} of the database since {row['backend_start']:%Y-%m-%d %H:%M}"
+        )
+        raise RebuildUnderWay(
+            f"projection {name!r} is being rebuilt already{who}: wait for it, or stop that one"
+        )
+    try:
+        yield
+    finally:
+        await session.rollback()
+        await session.fetchval(_UNLOCK, projection_id)
+
+
+async def unfinished(session: Session, projection_id: int) -> Rebuild | None:
+    """The rebuild of a projection that was begun and has not ended."""
+    row = await session.fetchrow(_UNFINISHED, projection_id)
+    if row is None:
+        return None
+    number, projection_id, first, last, version, fence, import_id, fingerprint, method, state, started_at = (
+        row.values()
+    )
+    return Rebuild(
+        number,
+        projection_id,
+        SliceRange(first, last),
+        version,
+        Fence(fence, import_id),
+        fingerprint,
+        method,
+        state,
+        started_at,
+    )
+
+
+async def begin(
+    session: Session,
+    projection_id: int,
+    wanted: Wanted,
+    parts: Sequence[SliceRange],
+    written: Sequence[Written],
+) -> Rebuild:
+    """
+    Make the tables that a rebuild fills.
+
+    Args:
+        session: With an open transaction.
+        projection_id: The projection.
+        wanted: What is to be rebuilt.
+        parts: What tasks fold.
+        written: The tables of the projection.
+
+    Raises:
+        NotRebuildable: A table is not there.
+        TableError: One does not fit its declaration.
+        journal.DatabaseError: The role may not make schemas in this database, or does not own the tables.
+    """
+    tables = [await _find(session, one) for one in written]
+    number = await session.fetchval(
+        _BEGIN, projection_id, *wanted.slices, wanted.version, *wanted.fence, wanted.fingerprint, wanted.method,
+        [part.min_slice for part in parts], [part.max_slice for part in parts],
+        tables, [one.shared for one in written],
+        [await _staged(session, one) for one in written],
+        [one.table.source if one.table else None for one in written],
+    )  # fmt: skip
+    found = await unfinished(session, projection_id)
+    assert found is not None and found.rebuild_id == number  # noqa: S101, PT018 - it was just made, in this transaction
+    return found
+
+
+async def _find(session: Session, one: Written) -> int:
+    if one.table is not None:
+        return (await read_shape(session, one.table)).oid
+    oid = await session.fetchval("SELECT to_regclass($1)::oid", quote(*one.name))
+    if oid is None:
+        raise NotRebuildable(
+            f"table {one} is not in the database: create it, or correct its name or the search_path"
+        )
+    return int(oid)
+
+
+async def _staged(session: Session, one: Written) -> str | None:
+    if one.table is None:
+        return None
+    columns = (await read_shape(session, one.table)).columns
+    return ", ".join(_wide(one.table, columns[name]) for name in staged_columns(one.table))
+
+
+def _wide(table: Table, column: Column) -> str:
+    """A column, of a type that also holds the sum of a part where only that of all fits the table."""
+    name = quote(column.name)
+    if table.operations.get(column.name) is Operation.INCREMENT and column.kind in _WIDE:
+        return f"{name}::{_WIDE[column.kind]} AS {name}"
+    return name
+
+
+async def unfit_for_rename(session: Session, written: Sequence[Written]) -> list[str]:
+    """Why new tables can not simply take the place of these."""
+    reasons: list[str] = []
+    for one in written:
+        oid = await _find(session, one)
+        found = await session.fetchval("SELECT projections.unfit_for_rename_v1($1::oid::regclass)", oid)
+        reasons += [f"table {one}: {reason}" for reason in found]
+    return reasons
+
+
+async def unfinished_parts(session: Session, rebuild_id: int) -> list[SliceRange]:
+    """What is left to fold; parts that failed may be tried again."""
+    await session.execute(_CLEAR_ERRORS, rebuild_id)
+    return [SliceRange(*row.values()) for row in await session.fetch(_PARTS, rebuild_id)]
+
+
+async def folded(session: Session, rebuild_id: int) -> Folded:
+    """How far the parts are."""
+    row = await session.fetchrow(_FOLDED, rebuild_id)
+    assert row is not None  # noqa: S101 - an aggregate has one row
+    return Folded(*row.values())
+
+
+async def rebuilt_tables(session: Session, rebuild_id: int) -> list[RebuiltTable]:
+    """The tables of a rebuild."""
+    return [RebuiltTable(*row.values()) for row in await session.fetch(_TABLES, rebuild_id)]
+
+
+async def cancel(session: OwnedSession, projection_id: int) -> list[str]:
+    """
+    End the unfinished rebuild of a projection and drop what it has made; returns the schemas that are gone.
+
+    In two steps: its tasks see the first before their next batch, or dropping would wait for one after another.
+
+    Args:
+        session: Outside a transaction.
+        projection_id: The projection.
+    """
+    if (found := await unfinished(session, projection_id)) is not None:
+        await session.execute(_CANCEL, found.rebuild_id)
+    left = [row["rebuild_id"] for row in await session.fetch(_LEFT, projection_id)]
+    for number in left:
+        async with transaction(session):
+            await session.execute("SELECT projections.cancel_rebuild_v1($1)", number)
+    return [schema_of(number) for number in left]
+
+
+async def drop_old(session: Session, projection_id: int) -> list[str]:
+    """
+    Drop the tables that served before the last rebuilds; returns their names.
+
+    Args:
+        session: With an open transaction.
+        projection_id: The projection.
+
+    Raises:
+        DatabaseError: Something depends on one of them; nothing is dropped.
+    """
+    dropped: dict[int, list[str]] = {}
+    for row in await session.fetch(_OLD, projection_id):
+        dropped.setdefault(row["rebuild_id"], []).append(row["table_name"])
+    for number, names in dropped.items():
+        for name in names:
+            await session.execute(f"DROP TABLE IF EXISTS {quote(f'projections_old_{number}', name)}")
+        await session.execute(f"DROP SCHEMA IF EXISTS {quote(f'projections_old_{number}')}")
+        await session.execute(_DROPPED, number)
+    return [f"projections_old_{number}.{name}" for number, names in dropped.items() for name in names]

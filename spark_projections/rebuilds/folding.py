@@ -1,0 +1,318 @@
+"""
+One part of a batch projection: read a range of slices in the order of its sources, run the handlers, write beside.
+
+Invariant: the position of a part moves in the transaction of its effects, and whoever folds it holds its row locked. So
+a task that is repeated goes on where the last one's commits end, and two that fold one part at once take turns: every
+event has its effect once, however often tasks are killed, repeated or doubled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import sys
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from journal import (
+    ConnectionSettings,
+    DatabaseError,
+    EventEnvelope,
+    OwnedSession,
+    ProjectionsError,
+    SliceRange,
+    connect,
+)
+from journal.drivers.identifiers import quote
+from projections.dispatch import CONFLICTS, NOT_OF_AN_EVENT, Dispatcher
+from projections.errors import HandlerFailed, describe
+from projections.handlers import Kind, projection_of
+from projections.loop_monitor import LoopMonitor
+from projections.recovery import GiveUp
+from spark_projections.errors import NotRebuildable, RebuildFailed
+from spark_projections.reading.batches import Reading, read_batches
+from spark_projections.reading.envelopes import envelopes
+from spark_projections.rebuilds.bookkeeping import transaction
+from spark_projections.rebuilds.definition import tables_of
+from spark_projections.rebuilds.shadow import ShadowWriter, schema_of
+
+__all__ = ["Job", "fold_part"]
+
+log = logging.getLogger("projections")
+
+_LOCK = "SELECT source_id, seq_nr, done FROM projections.lock_rebuild_part_v1($1, $2)"
+_MOVE = """
+UPDATE projections.rebuild_parts
+SET source_id = $3, seq_nr = $4, events = events + $5, skipped = skipped + $6, done = $7
+WHERE rebuild_id = $1 AND min_slice = $2
+"""
+_FAIL = "UPDATE projections.rebuild_parts SET error = $3 WHERE rebuild_id = $1 AND min_slice = $2"
+_SEARCH_PATH = "SELECT set_config('search_path', $1 || ', ' || current_setting('search_path'), TRUE)"
+# What this transaction has written outside of the rebuild; its own temporary tables are its own business.
+_WRITTEN = """
+SELECT schemaname, relname FROM pg_catalog.pg_stat_xact_user_tables
+WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 AND schemaname <> $1 AND schemaname NOT LIKE 'pg\\_temp\\_%'
+AND (schemaname <> 'projections' OR relname NOT LIKE 'rebuild\\_%') LIMIT 1
+"""
+_OFFSETS = ("source_id", "slice", "seq_nr", "db_timestamp", "events")
+_BATCH = 20_000
+"""Events of a transaction of a table projection: the more of a source are together, the fewer rows are written."""
+_CONFLICT_RETRIES = 10
+_COLLECT_AFTER = 50_000
+"""Objects that may be new before the garbage collector looks; 700 by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """
+    What every part of a rebuild is told. Picklable.
+
+    Args:
+        dsn: The database; not shown.
+        definition: The projection, pickled by cloudpickle: its module must be importable where tasks run.
+        path: Where modules are found besides the usual places.
+        rebuild_id: Which rebuild.
+        until: The fence.
+        skip: Go on after events that the handlers can not handle.
+        from_first_kept: Sources may begin after 1, because their first events have been deleted.
+    """
+
+    dsn: str = field(repr=False)
+    definition: bytes = field(repr=False)
+    path: tuple[str, ...]
+    rebuild_id: int
+    until: datetime
+    skip: bool = False
+    from_first_kept: bool = False
+    handler_timeout: timedelta = timedelta(minutes=10)
+
+    def load(self) -> Any:
+        """The projection's class or object, in the process that runs it."""
+        from pyspark import cloudpickle  # noqa: PLC0415 - slow to import, and here alone
+
+        sys.path.extend(entry for entry in self.path if entry not in sys.path)
+        return cloudpickle.loads(self.definition)
+
+
+class _Place(NamedTuple):
+    source_id: str
+    seq_nr: int
+    done: bool
+
+
+class _Moved(Exception):
+    """Another task has folded on, or the rebuild has ended."""
+
+
+def fold_part(job: Job, slices: SliceRange) -> None:
+    """
+    Fold what is left of a part; does nothing where nothing is, or where the rebuild has ended or failed.
+
+    Args:
+        job: The rebuild.
+        slices: The part.
+
+    Raises:
+        journal.DatabaseError: The connection was lost, or the database has no room: another attempt may get through.
+        ProjectionsError: What another attempt does not mend; it is noted for whoever waits for the parts.
+    """
+    with _rarely_collecting():
+        asyncio.run(_fold(job, slices))
+
+
+@contextmanager
+def _rarely_collecting() -> Iterator[None]:
+    """
+    Look for cycles less often: thousands of events live for a page, make none, and would be looked at again and again.
+
+    A sixth of the time of a fold.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(_COLLECT_AFTER, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+async def _fold(job: Job, slices: SliceRange) -> None:
+    settings = ConnectionSettings(
+        max_connections=1, application_name=f"slice-projections rebuild {job.rebuild_id}"
+    )
+    async with connect(job.dsn, settings) as database, database.session() as session:
+        try:
+            await _Part(job, slices, session).run()
+        except NOT_OF_AN_EVENT:
+            raise
+        except Exception as error:
+            await session.rollback()
+            text = str(error) if isinstance(error, ProjectionsError) else f"{type(error).__name__}: {error}"
+            await session.execute(_FAIL, job.rebuild_id, slices.min_slice, text[:2000])
+            raise
+
+
+class _Part:
+    def __init__(self, job: Job, slices: SliceRange, session: OwnedSession) -> None:
+        definition = job.load()
+        self._job, self._slices, self._session = job, slices, session
+        self._projection = projection_of(definition)
+        self._target = self._projection.make()
+        self._dispatcher = Dispatcher(
+            self._projection,
+            self._target,
+            ShadowWriter(job.rebuild_id, tables_of(definition)),
+            LoopMonitor(timedelta(seconds=1), job.handler_timeout),
+            job.handler_timeout,
+        )
+        self._by_itself = self._projection.kind is not Kind.TABLE
+        self._skip = job.skip or self._projection.recovery.give_up is GiveUp.SKIP
+        self._size = self._projection.batch_size if self._by_itself else _BATCH
+
+    async def run(self) -> None:
+        await self._hook("start")
+        try:
+            while (place := await self._look()) is not None and not place.done:
+                try:
+                    await self._from(place)
+                except _Moved:
+                    continue  # from where it is now
+        finally:
+            await self._hook("stop")
+
+    async def _hook(self, name: str) -> None:
+        if (hook := getattr(self._target, name, None)) is not None:
+            await hook()
+
+    async def _look(self) -> _Place | None:
+        async with transaction(self._session):
+            return await self._lock()
+
+    async def _lock(self) -> _Place | None:
+        row = await self._session.fetchrow(_LOCK, self._job.rebuild_id, self._slices.min_slice)
+        return None if row is None else _Place(*row.values())
+
+    async def _from(self, place: _Place) -> None:
+        reading = Reading(
+            self._projection.entity_type, self._slices, until=self._job.until, order="source",
+            after=place[:2] if place.source_id else None,
+        )  # fmt: skip
+        async with aclosing(_pages(self._job.dsn, reading, self._size)) as pages:
+            async for page in pages:
+                self._check_numbers(place, page)
+                place = await self._commit(place, page)
+        await self._transaction(place, [], done=True)
+
+    def _check_numbers(self, place: _Place, page: Sequence[EventEnvelope]) -> None:
+        source_id, seq_nr, _ = place
+        for envelope in page:
+            known = seq_nr if envelope.source_id == source_id else 0
+            if envelope.seq_nr != known + 1 and (known or not self._job.from_first_kept):
+                raise RebuildFailed(
+                    f"{describe(envelope)} follows seq_nr {known}: the events between are no longer in the journal; "
+                    + (
+                        "restore them"
+                        if known
+                        else "restore them, or build from those that are left: --from-first-kept"
+                    )
+                )
+            source_id, seq_nr = envelope.source_id, envelope.seq_nr
+
+    async def _commit(self, place: _Place, page: Sequence[EventEnvelope]) -> _Place:
+        """Handle a page, in one transaction; where events may be skipped and one fails, by halves."""
+        try:
+            return await self._transaction(place, page)
+        except HandlerFailed as failure:
+            if not self._skip:
+                raise
+            if len(page) == 1:
+                log.warning(
+                    "skipped %s", failure, extra={"action": "skipped", "projection": self._projection.name}
+                )
+                return await self._transaction(place, page, skipped=True)
+        middle = len(page) // 2
+        return await self._commit(await self._commit(place, page[:middle]), page[middle:])
+
+    async def _transaction(
+        self, place: _Place, page: Sequence[EventEnvelope], *, skipped: bool = False, done: bool = False
+    ) -> _Place:
+        for attempt in range(1, _CONFLICT_RETRIES + 1):
+            try:
+                return await self._try(place, page, skipped=skipped, done=done)
+            except DatabaseError as error:
+                if error.sqlstate not in CONFLICTS or attempt == _CONFLICT_RETRIES:
+                    raise
+            await asyncio.sleep(0.01 * attempt)
+        raise AssertionError("unreachable")  # pragma: no cover - the last attempt raises or returns
+
+    async def _try(
+        self, place: _Place, page: Sequence[EventEnvelope], *, skipped: bool, done: bool
+    ) -> _Place:
+        session, schema, last = self._session, schema_of(self._job.rebuild_id), page[-1] if page else place
+        async with transaction(session):
+            if await self._lock() != place:
+                raise _Moved
+            if page and not skipped:
+                if self._by_itself:
+                    await session.execute(_SEARCH_PATH, quote(schema))
+                await self._dispatcher.handle(session, page)
+                await self._check_written()
+            await session.copy_rows((schema, "_offsets"), _OFFSETS, _last(page))
+            await session.execute(
+                _MOVE, self._job.rebuild_id, self._slices.min_slice, last.source_id, last.seq_nr, len(page),
+                int(skipped), done,
+            )  # fmt: skip
+        return _Place(last.source_id, last.seq_nr, done)
+
+    async def _check_written(self) -> None:
+        """A handler that writes by itself must not write to what serves now."""
+        if not self._by_itself:
+            return
+        row = await self._session.fetchrow(_WRITTEN, schema_of(self._job.rebuild_id))
+        if row is None:
+            return
+        name = ".".join(row.values())
+        if row["schemaname"] == "projections":
+            raise NotRebuildable(
+                f"a handler of projection {self._projection.name!r} appended events (it wrote to {name}), which a "
+                "rebuild would append again: it can not be run as a batch"
+            )
+        raise NotRebuildable(
+            f"a handler of projection {self._projection.name!r} wrote to {name}, which is not one of the "
+            f"tables that are rebuilt: declare it, @projection(..., tables=({row['relname']!r}, ...)), and name it "
+            "without its schema"
+        )
+
+
+def _last(page: Sequence[EventEnvelope]) -> list[tuple[Any, ...]]:
+    """For each source the last event, and how many there are."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for e in page:
+        count = found[e.source_id][4] + 1 if e.source_id in found else 1
+        found[e.source_id] = (e.source_id, e.slice, e.seq_nr, e.db_timestamp, count)
+    return list(found.values())
+
+
+async def _pages(dsn: str, reading: Reading, size: int) -> AsyncGenerator[list[EventEnvelope], None]:
+    """Pages of events, the next read by a thread while one is handled."""
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1) as thread, closing(_cut(dsn, reading, size)) as pages:
+        coming = loop.run_in_executor(thread, next, pages, None)
+        while (page := await coming) is not None:
+            coming = loop.run_in_executor(thread, next, pages, None)
+            try:
+                yield page
+            except GeneratorExit:
+                await asyncio.wait([coming])  # the connection can not be closed while it is read
+                raise
+
+
+def _cut(dsn: str, reading: Reading, size: int) -> Generator[list[EventEnvelope], None, None]:
+    with closing(read_batches(dsn, reading)) as batches:  # type: ignore[type-var]  # a generator
+        for batch in batches:
+            for start in range(0, batch.num_rows, size):
+                yield list(envelopes(batch.slice(start, size)))

@@ -1,0 +1,450 @@
+"""
+Rebuilding a read model: cut, fold beside, verify, swap.
+
+The tables that serve stay as they are, and live workers keep them fresh, until one transaction puts the new ones in
+their place and makes the workers go on from the cut. Whatever ends the process before that leaves nothing that anybody
+reads; run again, it goes on where the database says it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+import offsets
+from journal import (
+    ALL_SLICES,
+    ConnectionSettings,
+    Database,
+    DatabaseError,
+    OwnedSession,
+    ProjectionsError,
+    SliceRange,
+    connect,
+)
+from journal.drivers.identifiers import quote
+from journal.schema import check_version
+from projections.handlers import Projection
+from spark_projections.engine.spread import parallelism, spread
+from spark_projections.errors import NotRebuildable, RebuildFailed, RebuildUnderWay
+from spark_projections.reading.splits import balanced, slice_counts
+from spark_projections.rebuilds import bookkeeping, verifying
+from spark_projections.rebuilds.bookkeeping import Folded, Rebuild, Wanted
+from spark_projections.rebuilds.definition import Written, fingerprint, rebuildable
+from spark_projections.rebuilds.fence import Fence, Writer, take_fence
+from spark_projections.rebuilds.folding import Job, fold_part
+from spark_projections.rebuilds.foreign_keys import copy_foreign_keys
+from spark_projections.rebuilds.shadow import combine, schema_of
+from spark_projections.rebuilds.swapping import swap
+
+__all__ = ["Progress", "RebuildOptions", "RebuildResult", "rebuild"]
+
+log = logging.getLogger("projections")
+
+T = TypeVar("T")
+
+_VERSION = "SELECT version FROM projections.projections WHERE projection_id = $1"
+_SPLITS_PER_CORE = 4
+_ATTEMPTS = 4
+"""How often tasks are begun anew after the database or a process was lost; Spark repeats tasks by itself, too."""
+_LOOK = 0.25  # seconds
+_OFFSETS_GONE = "PJ041"
+_LAST = """
+CREATE TABLE {schema}._last AS
+SELECT o.source_id, min(o.slice)::smallint AS slice, max(o.seq_nr) AS seq_nr, max(o.db_timestamp) AS db_timestamp,
+    sum(o.events)::bigint AS events
+FROM {schema}._offsets AS o GROUP BY o.source_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildOptions:
+    """
+    What to rebuild, and how.
+
+    Args:
+        slices: Only these; needs tables whose rows tell their source (``Table(source=...)``).
+        splits: Into how many tasks the work is cut; by default four for each core.
+        until: Build the read model as of this time; live workers handle what is later.
+        in_place: Replace rows instead of tables, which keeps what hangs on the tables (views, foreign keys, triggers)
+            and takes as long as the rows need. A range of slices is always replaced in place.
+        skip: Go on after events that the handlers can not handle.
+        from_first_kept: Build from the events that are left where the first ones of a source have been deleted.
+        restart: Begin anew, whatever an interrupted rebuild has left.
+        swap_within: Give up when the tables have been in use for so long; run it again to go on from there.
+
+    Raises:
+        ValueError: A range of slices that there is not, fewer than one split, or a time without its zone.
+    """
+
+    slices: SliceRange = ALL_SLICES
+    splits: int | None = None
+    until: datetime | None = None
+    in_place: bool = False
+    skip: bool = False
+    from_first_kept: bool = False
+    restart: bool = False
+    swap_within: timedelta = timedelta(minutes=5)
+
+    def __post_init__(self) -> None:
+        """Refuse what can not be."""
+        SliceRange.of(*self.slices)
+        if self.splits is not None and self.splits < 1:
+            raise ValueError(f"splits must be 1 or more, not {self.splits}")
+        if self.until is not None and self.until.utcoffset() is None:
+            raise ValueError(f"the time {self.until} is naive: give it a time zone, such as datetime.UTC")
+
+    @property
+    def method(self) -> Literal["rename", "replace"]:
+        """How the new takes the place of the old."""
+        return "replace" if self.in_place or self.slices != ALL_SLICES else "rename"
+
+
+class Progress:
+    """Is told how far a rebuild is; does nothing. Methods are called on the event loop and must not block."""
+
+    def stage(self, name: str) -> None:
+        """A stage begins: ``fence``, ``fold``, ``combine``, ``verify``, ``swap``."""
+
+    def resumed(self, rebuild: Rebuild) -> None:
+        """It goes on from what an interrupted one has left."""
+
+    def waiting(self, reason: str) -> None:
+        """Somebody else is in the way."""
+
+    def folded(self, now: Folded, total: int) -> None:
+        """So much is folded, of about so many events."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildResult:
+    """What came of it."""
+
+    projection: str
+    rebuild_id: int
+    slices: SliceRange
+    fence: datetime
+    events: int
+    """Events that were read; by all runs, where it was resumed."""
+    skipped: int
+    sources: int
+    rows: dict[str, int]
+    """Rows of each new table."""
+    rows_before: dict[str, int]
+    """Rows of what it replaced: what live workers had made of the same slices by then."""
+    sampled: int
+    """Sources that were folded again and compared."""
+    seconds: dict[str, float]
+    """By stage."""
+    swap_seconds: float
+    """How long the transaction took in which live workers and readers had to wait."""
+    resumed: bool
+    old_schema: str
+    """Where the tables are that served until now."""
+
+
+async def rebuild(
+    database: Database,
+    dsn: str,
+    definition: Any,
+    options: RebuildOptions | None = None,
+    *,
+    spark: Any = None,
+    progress: Progress | None = None,
+) -> RebuildResult:
+    """
+    Build the read model of a projection anew, and put it in the place of the one that serves.
+
+    Args:
+        database: The primary. The role must own the tables and may make schemas.
+        dsn: The same database, as the tasks reach it.
+        definition: A class decorated with :func:`projections.projection`; tasks must be able to import its module.
+        options: What, and how.
+        spark: A ``SparkContext`` that tasks run on; None for processes of this machine.
+        progress: Is told how far it is.
+
+    Raises:
+        NotRebuildable: The projection can not be run as a batch.
+        RebuildUnderWay: Another rebuild of it runs, or one of other slices is unfinished.
+        RebuildFailed: An event could not be handled, or the result is not what the journal says. It stays as it is, to
+            go on from when it is run again; :func:`spark_projections.cancel_rebuild` drops it.
+        SwapRefused: The tables were changed meanwhile, or stay in use.
+        TableError: A table does not fit its declaration.
+        DatabaseError: The database refused, or was lost.
+        asyncio.CancelledError: It was cancelled, and has removed what it had made.
+    """
+    return await _Run(
+        database, dsn, definition, options or RebuildOptions(), spark, progress or Progress()
+    ).run()
+
+
+@dataclass(slots=True)
+class _Run:
+    database: Database
+    dsn: str
+    definition: Any
+    options: RebuildOptions
+    spark: Any
+    progress: Progress
+    seconds: dict[str, float] = field(default_factory=dict)
+    resumed: bool = False
+
+    async def run(self) -> RebuildResult:
+        projection, written = rebuildable(self.definition, self.options.slices)
+        async with self.database.session() as session:
+            await check_version(session)
+            number = await offsets.register(
+                session, projection.name, projection.entity_type, version=projection.version
+            )
+            async with bookkeeping.only_one(session, number, projection.name):
+                return await self._rebuild(session, projection, written, number)
+
+    async def _rebuild(
+        self, session: OwnedSession, projection: Projection, written: Sequence[Written], number: int
+    ) -> RebuildResult:
+        rebuild = await self._begin_or_resume(session, projection, written, number)
+        try:
+            if rebuild.state == "folding":
+                await self._stage("fold", self._fold(session, rebuild, projection))
+                await self._stage("combine", self._combine(session, rebuild, written))
+            sampled = await self._stage("verify", self._verify(session, rebuild, projection))
+            return await self._swap_and_tell(session, rebuild, projection, sampled)
+        except asyncio.CancelledError:
+            await session.rollback()
+            await bookkeeping.cancel(session, number)
+            raise
+
+    async def _stage(self, name: str, work: Awaitable[T]) -> T:
+        self.progress.stage(name)
+        began_at = time.monotonic()
+        try:
+            return await work
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began_at
+
+    async def _begin_or_resume(
+        self, session: OwnedSession, projection: Projection, written: Sequence[Written], number: int
+    ) -> Rebuild:
+        mark = fingerprint(self.definition, self.options.until, self.options.from_first_kept)
+        found = await bookkeeping.unfinished(session, number)
+        if found is not None and (self.options.restart or found.fingerprint != mark):
+            if not self.options.restart:
+                self.progress.waiting(
+                    "the code has changed, or the options, since the interrupted rebuild began: it begins anew"
+                )
+            await bookkeeping.cancel(session, number)
+            found = None
+        if found is None:
+            return await self._stage("fence", self._begin(session, projection, written, number, mark))
+        if (found.slices, found.method) != (self.options.slices, self.options.method):
+            raise RebuildUnderWay(
+                f"an interrupted rebuild of slices {found.slices} of projection {projection.name!r} is unfinished: run "
+                "that one again to go on, or begin anew with --restart"
+            )
+        self.resumed = True
+        self.progress.resumed(found)
+        return found
+
+    async def _begin(
+        self,
+        session: OwnedSession,
+        projection: Projection,
+        written: Sequence[Written],
+        number: int,
+        mark: str,
+    ) -> Rebuild:
+        if self.options.method == "rename" and (
+            reasons := await bookkeeping.unfit_for_rename(session, written)
+        ):
+            raise NotRebuildable(
+                f"new tables can not take the place of those of projection {projection.name!r}: {'; '.join(reasons)}. "
+                "Replace their rows instead: --in-place"
+            )
+        await self._check_version(session, projection, number)
+        fence = await self._fence(session)
+        parts = await self._parts(projection)
+        wanted = Wanted(self.options.slices, projection.version, fence, mark, self.options.method)
+        try:
+            async with bookkeeping.transaction(session):
+                return await bookkeeping.begin(session, number, wanted, parts, written)
+        except DatabaseError as error:
+            if error.sqlstate != _OFFSETS_GONE:
+                raise
+            raise NotRebuildable(
+                f"projection {projection.name!r} can not be rebuilt as of {fence.time}: {error}; choose a later time"
+            ) from error
+
+    async def _check_version(self, session: OwnedSession, projection: Projection, number: int) -> None:
+        running = await session.fetchval(_VERSION, number)
+        if running == projection.version:
+            return
+        if self.options.slices != ALL_SLICES:
+            raise NotRebuildable(
+                f"projection {projection.name!r} runs version {running}, and this is version {projection.version}: a "
+                "part of the slices can not run another version than the rest; rebuild all"
+            )
+        self.progress.waiting(
+            f"version {running} runs; from the swap on it is version {projection.version}, and workers of others wait"
+        )
+
+    async def _fence(self, session: OwnedSession) -> Fence:
+        return await take_fence(session, until=self.options.until, waiting_for=self._waiting_for)
+
+    def _waiting_for(self, writers: Sequence[Writer]) -> None:
+        who = ", ".join(
+            f"process {w.pid} ({w.application_name or 'unnamed'}){f', open for {w.age}' if w.age else ''}"
+            if w.pid
+            else "a prepared transaction"
+            for w in writers[:3]
+        )
+        self.progress.waiting(f"appends from before the fence are in flight: {who}")
+
+    async def _parts(self, projection: Projection) -> list[SliceRange]:
+        counts = await asyncio.to_thread(slice_counts, self.dsn, projection.entity_type)
+        splits = self.options.splits or _SPLITS_PER_CORE * parallelism(self.spark)
+        return balanced(counts, splits, self.options.slices)
+
+    async def _fold(self, session: OwnedSession, rebuild: Rebuild, projection: Projection) -> None:
+        counts = await asyncio.to_thread(slice_counts, self.dsn, projection.entity_type)
+        total = sum(n for slice_, n in counts.items() if slice_ in rebuild.slices)
+        from pyspark import cloudpickle  # noqa: PLC0415 - slow to import
+
+        pickled: bytes = cloudpickle.dumps(self.definition)  # type: ignore[no-untyped-call]
+        job = Job(
+            self.dsn, pickled, tuple(sys.path), rebuild.rebuild_id, rebuild.fence.time,
+            self.options.skip, self.options.from_first_kept,
+        )  # fmt: skip
+        for attempt in range(1, _ATTEMPTS + 1):
+            parts = await bookkeeping.unfinished_parts(session, rebuild.rebuild_id)
+            failure = await self._watch(session, rebuild, job, parts, total)
+            state = await bookkeeping.folded(session, rebuild.rebuild_id)
+            if state.error is not None:
+                raise RebuildFailed(state.error)
+            if failure is None and state.done == state.parts:
+                return
+            if attempt == _ATTEMPTS:
+                raise RebuildFailed(
+                    f"{state.parts - state.done} of {state.parts} parts are not done: {failure}"
+                )
+            log.warning("begins tasks anew: %s", failure, extra={"action": "fold_again", "attempt": attempt})
+
+    async def _watch(
+        self, session: OwnedSession, rebuild: Rebuild, job: Job, parts: Sequence[SliceRange], total: int
+    ) -> Exception | None:
+        """Have the parts folded, and tell how far they are; what ended it early, if something did."""
+        work = asyncio.create_task(asyncio.to_thread(self._spread, job, parts))
+        try:
+            while not work.done():
+                await asyncio.wait([work], timeout=_LOOK)
+                self.progress.folded(await bookkeeping.folded(session, rebuild.rebuild_id), total)
+        except asyncio.CancelledError:
+            await self._end_tasks(rebuild, work)
+            raise
+        except ProjectionsError:
+            await asyncio.wait([work])  # the tasks have lost the same database
+            raise
+        return work.result()
+
+    async def _end_tasks(self, rebuild: Rebuild, work: asyncio.Task[Exception | None]) -> None:
+        """Cancel the rebuild, which each task sees before its next batch."""
+        if self.spark is not None:
+            self.spark.cancelJobGroup(_group(rebuild.rebuild_id))
+        async with (
+            connect(self.dsn, ConnectionSettings(max_connections=1)) as other,
+            other.session() as session,
+        ):
+            await bookkeeping.cancel(session, rebuild.projection_id)
+        await asyncio.wait([work])
+
+    def _spread(self, job: Job, parts: Sequence[SliceRange]) -> Exception | None:
+        try:
+            if self.spark is not None:
+                self.spark.setJobGroup(_group(job.rebuild_id), "fold slices", interruptOnCancel=True)
+            for _ in spread(partial(fold_part, job), parts, spark=self.spark):
+                pass
+        except Exception as error:  # noqa: BLE001 - what a task can not go on with, it has noted in the database
+            return error
+        return None
+
+    async def _combine(self, session: OwnedSession, rebuild: Rebuild, written: Sequence[Written]) -> None:
+        schema = quote(schema_of(rebuild.rebuild_id))
+        async with bookkeeping.transaction(session):
+            if await session.fetchval("SELECT to_regclass($1) IS NULL", f"{schema}._last"):
+                await session.execute(_LAST.format(schema=schema))
+                await session.execute(f"ALTER TABLE {schema}._last ADD PRIMARY KEY (source_id)")
+                await session.execute(f"ANALYZE {schema}._last")
+            for table, one in zip(
+                await bookkeeping.rebuilt_tables(session, rebuild.rebuild_id), written, strict=True
+            ):
+                if one.table is not None and one.shared and not table.combined:
+                    await combine(session, rebuild.rebuild_id, table.place, one.table)
+                    await verifying.compare_sums(session, rebuild.rebuild_id, table, one.table)
+            await session.execute(
+                "UPDATE projections.rebuild_tables SET combined = TRUE WHERE rebuild_id = $1",
+                rebuild.rebuild_id,
+            )
+
+    async def _verify(self, session: OwnedSession, rebuild: Rebuild, projection: Projection) -> int:
+        schema = quote(schema_of(rebuild.rebuild_id))
+        tables = await bookkeeping.rebuilt_tables(session, rebuild.rebuild_id)
+        if rebuild.method == "rename":  # in place, the table's own keys check the rows that come
+            await copy_foreign_keys(session, tables, schema_of(rebuild.rebuild_id), self.progress.waiting)
+        async with bookkeeping.transaction(session):
+            await verifying.compare_counts(session, rebuild, projection.entity_type)
+            if not self.options.from_first_kept:
+                await verifying.look_for_lost_sources(session, rebuild, projection.entity_type)
+            sampled = await verifying.compare_sample(session, rebuild, self.definition)
+            for table in tables:
+                await session.execute(f"ANALYZE {schema}.{quote(table.name)}")
+            await session.execute(
+                "UPDATE projections.rebuilds SET state = 'verified' WHERE rebuild_id = $1", rebuild.rebuild_id
+            )
+        return sampled
+
+    async def _swap_and_tell(
+        self, session: OwnedSession, rebuild: Rebuild, projection: Projection, sampled: int
+    ) -> RebuildResult:
+        tables = await bookkeeping.rebuilt_tables(session, rebuild.rebuild_id)
+        schema, old = schema_of(rebuild.rebuild_id), f"projections_old_{rebuild.rebuild_id}"
+        rows = {table.name: await _count(session, schema, table.name) for table in tables}
+        sources = await _count(session, schema, "_last")
+        state = await bookkeeping.folded(session, rebuild.rebuild_id)
+        swap_seconds = await self._stage(
+            "swap", swap(session, rebuild.rebuild_id, tables, self.options.swap_within, self.progress.waiting)
+        )
+        rows_before: dict[str, int] = {}
+        with suppress(ProjectionsError):  # it is done, whatever becomes of the numbers
+            rows_before = {table.name: await _count(session, old, table.name) for table in tables}
+        return RebuildResult(
+            projection=projection.name,
+            rebuild_id=rebuild.rebuild_id,
+            slices=rebuild.slices,
+            fence=rebuild.fence.time,
+            events=state.events,
+            skipped=state.skipped,
+            sources=sources,
+            rows=rows,
+            rows_before=rows_before,
+            sampled=sampled,
+            seconds={name: round(seconds, 3) for name, seconds in self.seconds.items()},
+            swap_seconds=round(swap_seconds, 3),
+            resumed=self.resumed,
+            old_schema=old,
+        )
+
+
+def _group(rebuild_id: int) -> str:
+    return f"slice-projections rebuild {rebuild_id}"
+
+
+async def _count(session: OwnedSession, schema: str, table: str) -> int:
+    async with bookkeeping.transaction(session):
+        return int(await session.fetchval(f"SELECT count(*) FROM {quote(schema, table)}"))

@@ -1,0 +1,96 @@
+"""The one transaction in which the new takes the place of the old, tried until nobody stands in its way."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from journal import DatabaseError, OwnedSession
+from journal.drivers.identifiers import quote
+from spark_projections.errors import SwapRefused
+from spark_projections.rebuilds.bookkeeping import RebuiltTable, transaction
+
+__all__ = ["swap"]
+
+_LOCK_TIMEOUT = "500ms"
+"""How long a swap waits for who uses the tables: others wait behind it. Below the server's deadlock_timeout (1 s)."""
+_SWAP_PAUSE = 1.0
+_IN_USE = {"55P03", "40P01"}
+_REFUSED = {"PJ042", "PJ043"}
+_BLOCKERS = """
+SELECT l.pid, a.application_name, a.state, clock_timestamp() - a.xact_start AS age
+FROM pg_catalog.pg_locks AS l INNER JOIN pg_catalog.pg_stat_activity AS a ON l.pid = a.pid
+WHERE l.locktype = 'relation' AND l.granted AND l.pid <> pg_backend_pid()
+AND (l.relation = ANY($1::oid[]) OR l.relation IN (
+    SELECT c.confrelid FROM pg_catalog.pg_constraint AS c WHERE c.contype = 'f' AND c.conrelid = ANY($1::oid[])
+))
+AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+ORDER BY a.xact_start LIMIT 5
+"""
+
+
+async def swap(
+    session: OwnedSession,
+    rebuild_id: int,
+    tables: Sequence[RebuiltTable],
+    within: timedelta,
+    waiting: Callable[[str], None],
+) -> float:
+    """
+    Swap as soon as nobody uses the tables.
+
+    Args:
+        session: Outside a transaction.
+        rebuild_id: A rebuild that is verified.
+        tables: Of it.
+        within: Give up after so long.
+        waiting: Is told who uses the tables, after each attempt in vain.
+
+    Returns:
+        The seconds of the transaction that did it: as long, live workers and readers had to wait.
+
+    Raises:
+        SwapRefused: The tables were changed, offsets were set, or the tables stay in use. Nothing has changed.
+        DatabaseError: The database refused, or was lost.
+    """
+    give_up_at = time.monotonic() + within.total_seconds()
+    while True:
+        began_at = time.monotonic()
+        try:
+            await _try(session, rebuild_id)
+        except DatabaseError as error:
+            if error.sqlstate in _REFUSED:
+                raise SwapRefused(str(error)) from error
+            if error.sqlstate not in _IN_USE:
+                raise
+            users = await _users(session, tables)
+            if time.monotonic() > give_up_at:
+                raise SwapRefused(
+                    f"the tables were in use for {within}: {users}. What was built is kept: run it again to go on with "
+                    "the swap"
+                ) from error
+            waiting(f"the tables are in use, tries again: {users}")
+            await asyncio.sleep(_SWAP_PAUSE)
+        else:
+            return time.monotonic() - began_at
+
+
+async def _try(session: OwnedSession, rebuild_id: int) -> None:
+    async with transaction(session):
+        await session.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+        await session.execute("SELECT projections.swap_rebuild_v1($1)", rebuild_id)
+
+
+async def _users(session: OwnedSession, tables: Sequence[RebuiltTable]) -> str:
+    names = [quote(table.schema, table.name) for table in tables]
+    oids = [await session.fetchval("SELECT to_regclass($1)::oid", name) for name in names]
+    found = await session.fetch(_BLOCKERS, oids)
+    return (
+        "; ".join(
+            f"process {row['pid']} ({row['application_name'] or 'unnamed'}, {row['state']}) for {row['age']}"
+            for row in found
+        )
+        or "by somebody who has gone meanwhile"
+    )

@@ -1,0 +1,189 @@
+"""
+Whether what a rebuild has built is what the journal says, asked of the database in other ways than it was built.
+
+Counts of events per slice are compared with the journal; shared tables add up to what was staged for them; and of
+tables whose rows belong to one source, some sources are folded again by plain Python and compared row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from journal import EventEnvelope, OwnedSession, Session, decoder, read_source
+from journal.drivers.identifiers import quote
+from projections.handlers import Kind, Projection, projection_of
+from projections.table_writer import TableWriter
+from projections.tables import Batch, Operation, Table
+from spark_projections.errors import RebuildFailed
+from spark_projections.rebuilds.bookkeeping import Rebuild, RebuiltTable
+from spark_projections.rebuilds.definition import tables_of
+from spark_projections.rebuilds.shadow import schema_of
+
+__all__ = ["compare_counts", "compare_sample", "compare_sums", "look_for_lost_sources"]
+
+_COUNTS = """
+SELECT j.slice, j.events, coalesce(f.events, 0) AS folded FROM (
+    SELECT e.slice, count(*) AS events FROM projections.events AS e
+    WHERE e.entity_type = $1 AND e.slice BETWEEN $2 AND $3 AND e.db_timestamp <= $4 GROUP BY e.slice
+) AS j FULL JOIN (
+    SELECT o.slice, sum(o.events)::bigint AS events FROM {schema}._last AS o GROUP BY o.slice
+) AS f USING (slice)
+WHERE j.events IS DISTINCT FROM f.events ORDER BY slice
+"""
+_LOST = """
+SELECT count(*) AS lost, min(s.source_id) AS one FROM projections.sources AS s
+WHERE s.entity_type = $1 AND s.slice BETWEEN $2 AND $3 AND s.db_timestamp <= $4 AND s.seq_nr > 0
+AND NOT EXISTS (SELECT FROM {schema}._last AS n WHERE n.source_id = s.source_id)
+AND NOT EXISTS (SELECT FROM projections.events AS e WHERE e.source_id = s.source_id)
+"""
+_IMPORTS = "SELECT EXISTS (SELECT FROM projections.imports WHERE import_id > $1 AND entity_type = $2)"
+# The same ones for each run, and spread over all sources.
+_SAMPLE = (
+    "SELECT source_id FROM {schema}._last WHERE seq_nr <= $2 ORDER BY hashtextextended(source_id, 0) LIMIT $1"
+)
+_LAST = "SELECT seq_nr FROM {schema}._last WHERE source_id = $1"
+SAMPLE = 20
+"""Sources that are folded again."""
+_LONGEST = 100_000
+"""A source with more events than this is not in the sample."""
+
+
+async def compare_counts(session: Session, rebuild: Rebuild, entity_type: str) -> None:
+    """
+    Compare the events folded in each slice with those in the journal.
+
+    Raises:
+        RebuildFailed: They differ, and no import since the fence explains it.
+    """
+    sql = _COUNTS.format(schema=schema_of(rebuild.rebuild_id))
+    differing = await session.fetch(sql, entity_type, *rebuild.slices, rebuild.fence.time)
+    if not differing:
+        return
+    # Events with older times that were imported meanwhile are for the live workers.
+    imported = await session.fetchval(_IMPORTS, rebuild.fence.import_id, entity_type)
+    wrong = [row for row in differing if not imported or (row["events"] or 0) < row["folded"]]
+    if wrong:
+        first = wrong[0]
+        raise RebuildFailed(
+            f"{len(wrong)} slices do not add up: of slice {first['slice']} {first['folded']:,} events were folded, and "
+            f"{first['events'] or 0:,} are in the journal up to {rebuild.fence.time}"
+        )
+
+
+async def look_for_lost_sources(session: Session, rebuild: Rebuild, entity_type: str) -> None:
+    """
+    See whether there are sources of which the journal has no event any more: their rows would be missing.
+
+    Raises:
+        RebuildFailed: There are.
+    """
+    row = await session.fetchrow(
+        _LOST.format(schema=schema_of(rebuild.rebuild_id)), entity_type, *rebuild.slices, rebuild.fence.time
+    )
+    if row is not None and row["lost"]:
+        raise RebuildFailed(
+            f"all events of {row['lost']:,} sources, such as {row['one']!r}, are no longer in the journal: restore "
+            "them, or build from those that are left: --from-first-kept"
+        )
+
+
+async def compare_sums(session: Session, rebuild_id: int, table: RebuiltTable, declared: Table) -> None:
+    """
+    Compare a combined table with its staged parts.
+
+    Raises:
+        RebuildFailed: Their keys or sums differ.
+    """
+    schema = schema_of(rebuild_id)
+    built, parts = quote(schema, table.name), quote(schema, f"_staged_{table.place}")
+    added = [
+        quote(name) for name, operation in declared.operations.items() if operation is Operation.INCREMENT
+    ]
+    sums = "".join(f", coalesce(sum({name}), 0)" for name in added)
+    keys = f"SELECT DISTINCT {', '.join(map(quote, declared.key))} FROM {parts}"
+    clone = await session.fetchrow(f"SELECT count(*){sums} FROM {built}")
+    staged = await session.fetchrow(f"SELECT (SELECT count(*) FROM ({keys}) AS k){sums} FROM {parts}")
+    assert clone is not None  # noqa: S101 - an aggregate has one row
+    assert staged is not None  # noqa: S101 - likewise
+    if [*clone.values()] != [*staged.values()]:
+        raise RebuildFailed(
+            f"table {declared} does not add up to its parts: {[*clone.values()]}, {[*staged.values()]}"
+        )
+
+
+async def compare_sample(session: OwnedSession, rebuild: Rebuild, definition: Any) -> int:
+    """
+    Fold some sources again by plain Python, and compare their rows; returns how many sources that were.
+
+    Args:
+        session: With an open transaction; it makes temporary tables there.
+        rebuild: Which.
+        definition: Of the projection.
+
+    Raises:
+        RebuildFailed: A row differs.
+    """
+    projection = projection_of(definition)
+    # Anew: a class that is defined in a function is unpickled, with what it refers to, by tasks in this process.
+    tables = [one.table for one in tables_of(definition) if one.table is not None and not one.shared]
+    if projection.kind is not Kind.TABLE or not tables:
+        return 0
+    schema = schema_of(rebuild.rebuild_id)
+    rows = await session.fetch(_SAMPLE.format(schema=schema), SAMPLE, _LONGEST)
+    batch, handle = Batch(), _handlers(projection)
+    for row in rows:
+        last = await session.fetchval(_LAST.format(schema=schema), row["source_id"])
+        async for envelope in read_source(session, row["source_id"], last=last):
+            handle(batch, envelope)
+    for table in tables:
+        await _compare_rows(session, schema, table, batch, [row["source_id"] for row in rows])
+    return len(rows)
+
+
+def _handlers(projection: Projection) -> Any:
+    target = projection.make()
+    handlers = {
+        name: (decoder(model), getattr(target, method))
+        for name, (model, method) in projection.handlers.items()
+    }
+
+    def handle(batch: Batch, envelope: EventEnvelope) -> None:
+        if (found := handlers.get(envelope.event_type)) is not None:
+            decode, method = found
+            with suppress(Exception):  # was skipped by the rebuild, or that would not be here
+                batch.collect(envelope.source_id, method(decode(envelope), envelope))
+
+    return handle
+
+
+async def _compare_rows(
+    session: Session, schema: str, table: Table, batch: Batch, source_ids: Sequence[str]
+) -> None:
+    """Write what is expected to a temporary table as the live path does, and let the database compare."""
+    name = quote(table.qualified_name[-1])
+    built, expected = f"{quote(schema)}.{name}", f"pg_temp.{name}"
+    await session.execute(f"CREATE TEMPORARY TABLE {name} (LIKE {built} INCLUDING ALL) ON COMMIT DROP")
+    await TableWriter().write(session, batch.within({table: table.within("pg_temp")}))
+    columns = ", ".join(f"b.{quote(column)}::text" for column in (*table.key, *table.operations))
+    key = ", ".join(map(quote, table.key))
+    row = await session.fetchrow(
+        f"SELECT {columns} FROM {expected} AS b EXCEPT "
+        f"SELECT {columns} FROM {built} AS b WHERE ({key}) IN (SELECT {key} FROM {expected}) LIMIT 1"
+    )
+    if row is not None:
+        raise RebuildFailed(
+            f"table {table}: folding its source again gives {dict(row.items())}, which is not what was built"
+        )
+    if table.source is None:
+        return
+    row = await session.fetchrow(
+        f"SELECT {key} FROM {built} WHERE {quote(table.source)}::text = ANY($1) "
+        f"AND ({key}) NOT IN (SELECT {key} FROM {expected}) LIMIT 1",
+        source_ids,
+    )
+    if row is not None:
+        raise RebuildFailed(
+            f"table {table}: folding its source again makes no row {dict(row.items())}, and one was built"
+        )

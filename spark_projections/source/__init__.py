@@ -1,0 +1,1 @@
+"""The journal as a data source of Spark, for batches and streams."""

@@ -1,0 +1,227 @@
+"""The options of the ``journal`` data source: words of Spark on one side, what to read on the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from journal import ALL_SLICES, ProjectionsError, SliceRange
+from spark_projections.reading.batches import COLUMNS, Reading
+
+T = TypeVar("T")
+
+DSN_VARIABLE = "PROJECTIONS_DSN"
+NAMES = (
+    "dsn",
+    "entitytype",
+    "slices",
+    "splits",
+    "since",
+    "until",
+    "eventtypes",
+    "sourceids",
+    "columns",
+    "payloadschema",
+    "snapshot",
+    "wait",
+    "pushdown",
+    "maxrows",
+    "onimport",
+)
+
+_SPLITS = 8
+_WAIT = timedelta(seconds=10)
+_ON_IMPORT = ("fail", "reread", "skip")
+
+
+class InvalidOption(ProjectionsError, ValueError):
+    """An option of the data source that can not be used as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalOptions:
+    """
+    What the options say. Picklable, and holds no password.
+
+    Args:
+        reading: What to read, before it is split.
+        dsn: Where; None for the environment's PROJECTIONS_DSN, which each process looks up by itself.
+        splits: Tasks that read, at most.
+        payload_schema: The payload's fields as Spark writes columns; None for the text.
+        horizon: Whether to read up to the settled horizon.
+        wait: How long to wait for it.
+        push_down: Whether filters go to the database.
+        max_rows: Events of a micro-batch, about; None for all there are.
+        on_import: What a stream does about an import behind it: fail, reread or skip.
+    """
+
+    reading: Reading
+    dsn: str | None = None
+    splits: int = _SPLITS
+    payload_schema: str | None = None
+    horizon: bool = True
+    wait: timedelta = _WAIT
+    push_down: bool = False
+    max_rows: int | None = None
+    on_import: str = "fail"
+
+    def address(self) -> str:
+        """
+        The DSN to use in this process.
+
+        Raises:
+            InvalidOption: Neither the option nor this process's environment has one.
+        """
+        if dsn := self.dsn or os.environ.get(DSN_VARIABLE):
+            return dsn
+        raise InvalidOption(
+            f"no DSN: set {DSN_VARIABLE} in the environment of the driver and of the executors, or the option dsn"
+        )
+
+
+def parse_options(options: Mapping[str, str]) -> JournalOptions:
+    """
+    Read the options of a DataFrame or stream.
+
+    Args:
+        options: As Spark passes them: lower-case names, text values.
+
+    Raises:
+        InvalidOption: One is unknown, missing or not readable; names it and what it takes.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    if unknown := sorted(given.keys() - set(NAMES)):
+        raise InvalidOption(f"unknown option {unknown[0]!r}: the journal takes {', '.join(NAMES)}")
+    if not given.get("entitytype"):
+        raise InvalidOption("the option entitytype is missing: say whose events to read")
+    read = _Values(given)
+    snapshot = given.get("snapshot", "horizon")
+    return JournalOptions(
+        reading=_reading(read, snapshot),
+        dsn=read("dsn", _dsn, None),
+        splits=read("splits", _positive, _SPLITS),
+        payload_schema=given.get("payloadschema"),
+        horizon=snapshot == "horizon",
+        wait=read("wait", _seconds, _WAIT),
+        push_down=read("pushdown", _boolean, False),
+        max_rows=read("maxrows", _positive, None),
+        on_import=read("onimport", _choice, "fail"),
+    )
+
+
+def _reading(read: _Values, snapshot: str) -> Reading:
+    if snapshot == "export":
+        raise InvalidOption(
+            "snapshot=export needs somebody who holds the snapshot while Spark reads: use "
+            "spark_projections.source.source.journal_frame, or pass the id of a snapshot that is held open"
+        )
+    return Reading(
+        entity_type=read("entitytype", str, ""),
+        slices=read("slices", _slices, ALL_SLICES),
+        since=read("since", _time, None),
+        until=read("until", _time, None),
+        event_types=read("eventtypes", _texts, ()),
+        source_ids=read("sourceids", _texts, ()),
+        columns=read("columns", _columns, COLUMNS),
+        snapshot=None if snapshot in {"horizon", "none"} else snapshot,
+    )
+
+
+class _Values:
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def __call__(self, name: str, kind: Callable[[str], Any], default: T) -> T | Any:
+        """The option by ``kind``, whose ValueError says what the option takes."""
+        if (text := self._given.get(name)) is None:
+            return default
+        try:
+            return kind(text)
+        except ValueError as error:
+            shown = "" if name == "dsn" else f" {text!r}"
+            raise InvalidOption(f"option {name}{shown}: {error}") from None
+
+
+def _dsn(text: str) -> str:
+    try:
+        said = conninfo_to_dict(text)
+    except psycopg.ProgrammingError:
+        raise ValueError("not a PostgreSQL URL or a libpq keyword string") from None
+    if said.get("password"):
+        raise ValueError(
+            "holds a password, which would travel with the plan. Set the whole DSN as "
+            f"{DSN_VARIABLE} in the environment of the driver and of the executors, or leave the password to "
+            "libpq there: PGPASSFILE or PGPASSWORD"
+        )
+    return text
+
+
+def _slices(text: str) -> SliceRange:
+    """``0-255``, or one slice."""
+    found = re.fullmatch(r"\s*(\d{1,4})(?:\s*-\s*(\d{1,4}))?\s*", text)
+    if found is None:
+        raise ValueError("write it as 0-255")
+    return SliceRange.of(int(found[1]), int(found[2] or found[1]))
+
+
+def _positive(text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise ValueError("a whole number from 1 on is needed")
+    return int(text)
+
+
+def _seconds(text: str) -> timedelta:
+    try:
+        seconds = timedelta(seconds=float(text))
+    except (ValueError, OverflowError):
+        seconds = timedelta(-1)
+    if seconds < timedelta(0):
+        raise ValueError("a number of seconds is needed")
+    return seconds
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError("true or false is needed")
+    return text.lower() == "true"
+
+
+def _time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("an ISO time is needed, such as 2026-01-31T00:00:00Z") from None
+    if time.utcoffset() is None:
+        raise ValueError("the time needs a zone, such as 2026-01-31T00:00:00Z")
+    return time
+
+
+def _texts(text: str) -> tuple[str, ...]:
+    try:
+        texts = json.loads(text)
+    except ValueError:
+        texts = None
+    if not isinstance(texts, list) or not texts or not all(isinstance(one, str) for one in texts):
+        raise ValueError('a JSON list of texts is needed, such as ["N12345", "N9,1"]')
+    return tuple(texts)
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if wrong := [name for name in names if name not in COLUMNS or names.count(name) > 1]:
+        raise ValueError(f"{wrong[0]!r} is unknown or twice: the columns are {', '.join(COLUMNS)}")
+    return names
+
+
+def _choice(text: str) -> str:
+    if text not in _ON_IMPORT:
+        raise ValueError(f"one of {', '.join(_ON_IMPORT)} is needed")
+    return text

@@ -1,0 +1,331 @@
+"""
+The journal as a DataFrame: ``spark.read.format("journal")``, and as a stream.
+
+Each partition is a range of slices; all ranges are read up to one time, or in one snapshot. Options are described in
+docs/guides/dataframe.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType, StructType
+
+from journal import ALL_SLICES, SliceRange
+from journal.drivers import translated
+from journal.drivers.sync import SyncConnection, connect_sync
+from spark_projections.reading.batches import COLUMNS, Reading, read_batches
+from spark_projections.reading.horizon import settled_now
+from spark_projections.reading.splits import balanced, slice_counts
+from spark_projections.source.filters import narrowed
+from spark_projections.source.options import InvalidOption, JournalOptions, parse_options
+from spark_projections.source.payloads import NEEDED, PayloadReader
+
+_SPARK_TYPES = {
+    "source_id": "STRING",
+    "seq_nr": "BIGINT",
+    "db_timestamp": "TIMESTAMP",
+    "slice": "INT",
+    "event_id": "STRING",
+    "entity_type": "STRING",
+    "event_type": "STRING",
+    "version": "INT",
+    "payload": "STRING",
+    "metadata": "STRING",
+    "tags": "ARRAY<STRING>",
+}
+_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+_NO_IDLE_LIMIT = """
+SELECT pg_catalog.set_config(name, '0', true) FROM pg_catalog.pg_settings
+WHERE name IN ('transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')
+"""
+
+
+class JournalDataSource(DataSource):
+    """The format ``journal``; :func:`register` makes it known to a session."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format to ask for."""
+        return "journal"
+
+    def schema(self) -> str:
+        """The asked columns."""
+        options = parse_options(self.options)
+        payload = f"STRUCT<{options.payload_schema}>" if options.payload_schema else "STRING"
+        types = {**_SPARK_TYPES, "payload": payload}
+        return ", ".join(f"{name} {types[name]}" for name in options.reading.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Give the reader of a DataFrame."""
+        options = parse_options(self.options)
+        kind = PushingJournalReader if options.push_down else JournalReader
+        return kind(options, Table(schema))
+
+    def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
+        """Give the reader of a stream."""
+        from spark_projections.source.stream import JournalStreamReader  # noqa: PLC0415 - it builds on this module
+
+        options = parse_options(self.options)
+        if not options.horizon:
+            raise InvalidOption("option snapshot: a stream reads up to the settled horizon, always")
+        return JournalStreamReader(options, Table(schema))
+
+
+class Table:
+    """
+    The columns that Spark wants, and how a partition is read into them.
+
+    Args:
+        schema: Columns of the journal, each of its own type; the payload may be a struct.
+
+    Raises:
+        InvalidOption: A column does not exist, or has another type in the journal.
+    """
+
+    def __init__(self, schema: StructType) -> None:
+        self._names = tuple(schema.names)
+        self._payload: DataType | None = None
+        for field in schema.fields:
+            if field.name == "payload" and isinstance(field.dataType, StructType):
+                self._payload = field.dataType
+            elif _SPARK_TYPES.get(field.name) != (found := _type_name(field.dataType)) or not field.nullable:
+                raise InvalidOption(
+                    f"schema: column {field.name} {found}{'' if field.nullable else ' NOT NULL'} is not one of the "
+                    f"journal: {', '.join(f'{name} {kind}' for name, kind in _SPARK_TYPES.items())}"
+                )
+        self._payload_reader()
+
+    def _payload_reader(self) -> PayloadReader | None:
+        if self._payload is None:
+            return None
+        try:
+            return PayloadReader(to_arrow_type(self._payload, timezone="UTC"))
+        except ValueError as error:
+            raise InvalidOption(f"payloadschema: {error}") from None
+
+    def read(self, dsn: str, reading: Reading) -> Iterator[pa.RecordBatch]:
+        """
+        Read a partition.
+
+        Raises:
+            DatabaseError: The database refused, or can not be reached.
+            InvalidPayload: A payload does not fit.
+        """
+        payloads = self._payload_reader()
+        if payloads is None:
+            yield from read_batches(dsn, replace(reading, columns=self._names))
+            return
+        columns = tuple(dict.fromkeys((*self._names, *NEEDED)))
+        for batch in read_batches(dsn, replace(reading, columns=columns)):
+            structs = payloads.struct(batch)
+            arrays = [structs if name == "payload" else batch.column(name) for name in self._names]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(self._names))
+
+
+def _type_name(kind: DataType) -> str:
+    return kind.simpleString().upper()
+
+
+class JournalPartition(InputPartition):
+    """A range of slices, to be read by one task."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(str(reading.slices))
+        self.reading = reading
+
+
+class JournalReader(DataSourceReader):
+    """Reads ranges of slices into Arrow batches."""
+
+    def __init__(self, options: JournalOptions, table: Table) -> None:
+        self._options = options
+        self._table = table
+        self._reading: Reading | None = options.reading
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Cut the slices by their counts; the time up to which all are read is decided here, once."""
+        if self._reading is None:
+            return []
+        dsn = self._options.address()
+        reading = (
+            up_to_horizon(dsn, self._reading, self._options.wait) if self._options.horizon else self._reading
+        )
+        ranges = balanced(slice_counts(dsn, reading.entity_type), self._options.splits, reading.slices)
+        return [JournalPartition(replace(reading, slices=slices)) for slices in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one range, on a connection of its own."""
+        # Spark makes up a partition where there is none.
+        if isinstance(partition, JournalPartition):
+            yield from self._table.read(self._options.address(), partition.reading)
+
+
+class PushingJournalReader(JournalReader):
+    """Lets the database filter. Spark refuses a reader that can where its own setting is off, so this is a choice."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take what the database can check; Spark checks the rest."""
+        for one in filters:
+            reading, exact = narrowed(self._reading, one)
+            self._reading = reading
+            if not exact:
+                yield one
+
+
+def up_to_horizon(dsn: str, reading: Reading, wait: timedelta) -> Reading:
+    """
+    Bound a reading by the settled horizon: whatever is read of it, and when, is the same.
+
+    Args:
+        dsn: Of the primary.
+        reading: What to bound.
+        wait: How long to wait for transactions that are appending.
+
+    Raises:
+        WritersInFlight: They took longer.
+        NoHorizon: The database is a standby.
+        DatabaseError: The database refused, or can not be reached.
+    """
+    settled = settled_now(dsn, wait)
+    return replace(reading, until=settled if reading.until is None else min(settled, reading.until))
+
+
+def register(spark: SparkSession) -> None:
+    """
+    Make the format ``journal`` known to a session; again does nothing.
+
+    Args:
+        spark: The session.
+    """
+    try:
+        spark.dataSource.register(JournalDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        # Spark looks for the name in the active session, which is another one; making a frame makes this one active.
+        spark.createDataFrame([], "slice INT")
+        spark.dataSource.register(JournalDataSource)
+
+
+def read_journal(
+    spark: SparkSession,
+    *,
+    entity_type: str,
+    slices: SliceRange = ALL_SLICES,
+    dsn: str | None = None,
+    splits: int | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    event_types: Iterable[str] = (),
+    source_ids: Iterable[str] = (),
+    columns: Iterable[str] = COLUMNS,
+    payload_schema: str | None = None,
+    snapshot: str = "horizon",
+    wait: timedelta = timedelta(seconds=10),
+) -> DataFrame:
+    """
+    The journal as a DataFrame; filters on it go to the database.
+
+    Registers the data source on the session, and switches Spark's filter push-down for Python sources on.
+
+    Args:
+        spark: The session.
+        entity_type: Whose events.
+        slices: Of which slices.
+        dsn: A PostgreSQL URL or a libpq keyword string without a password. Default: PROJECTIONS_DSN in the
+            environment of the driver and of the executors.
+        splits: Tasks that read, at most. Default: two for each core.
+        since: Events with this ``db_timestamp`` or a later one.
+        until: Events with this ``db_timestamp`` or an earlier one.
+        event_types: Events of these types; none for all.
+        source_ids: Events of these sources; none for all.
+        columns: The columns, in order: what is left out is not read.
+        payload_schema: Fields of the payload as Spark writes columns, ``carrier STRING, arr_delay INT``; the
+            payload is then a struct of them, otherwise JSON text.
+        snapshot: ``horizon``: all that is settled when Spark plans the reading, the same for all partitions.
+            ``none``: each partition what it sees. Else the id of an exported snapshot that is held open.
+        wait: How long to wait for the horizon.
+
+    Raises:
+        InvalidOption: A value can not be used as it is.
+    """
+    register(spark)
+    spark.conf.set(_PUSH_DOWN, "true")
+    options = {
+        "entitytype": entity_type,
+        "slices": str(slices),
+        "splits": str(splits or 2 * spark.sparkContext.defaultParallelism),
+        "columns": ",".join(columns),
+        "snapshot": snapshot,
+        "wait": str(wait.total_seconds()),
+        "pushdown": "true",
+        **_given(dsn=dsn, payloadschema=payload_schema),
+        **_given(since=_iso(since), until=_iso(until)),
+        **_given(eventtypes=_listed(event_types), sourceids=_listed(source_ids)),
+    }
+    parse_options(options)
+    return spark.read.format(JournalDataSource.name()).options(**options).load()
+
+
+def _given(**options: str | None) -> dict[str, str]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _iso(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat()
+
+
+def _listed(texts: Iterable[str]) -> str | None:
+    return json.dumps(found) if (found := list(texts)) else None
+
+
+@contextmanager
+def journal_frame(
+    spark: SparkSession, *, entity_type: str, dsn: str | None = None, **more: Any
+) -> Iterator[DataFrame]:
+    """
+    The journal as a DataFrame in one exported snapshot, which is held open for the length of the block.
+
+    Use it where several sources must be seen as of one moment; it waits for nobody, and works on a standby.
+    While the block runs the database can not remove dead rows. Actions after the block fail.
+
+    Args:
+        spark: The session.
+        entity_type: Whose events.
+        dsn: As for :func:`read_journal`.
+        more: The other arguments of :func:`read_journal`, but ``snapshot``.
+
+    Raises:
+        InvalidOption: A value can not be used as it is.
+        DatabaseError: The database refused, or can not be reached.
+    """
+    given = parse_options({"entitytype": entity_type, **_given(dsn=dsn)})
+    held = ExitStack()
+    connection = held.enter_context(connect_sync(given.address()))
+    # Not by with: what the block raises is the caller's, and no error of this connection.
+    try:
+        with translated(psycopg.Error):
+            snapshot = _exported(connection)
+        yield read_journal(spark, entity_type=entity_type, dsn=dsn, snapshot=snapshot, **more)
+    finally:
+        held.close()
+
+
+def _exported(connection: SyncConnection) -> str:
+    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    connection.execute(_NO_IDLE_LIMIT)
+    row = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchone()
+    assert row is not None  # noqa: S101 - the function returns one row
+    return str(row[0])
