@@ -201,7 +201,7 @@ def _lines(done: Exported, directory: Path) -> Iterator[str]:
     if done.unchanged:
         yield f"in the archive already: {len(done.unchanged)} partitions"
     for name, projections in done.behind.items():
-        yield f"keep {name}: not handled yet by {printable(', '.join(projections))}"
+        yield f"keep {name}: not handled yet, or being rebuilt, by {printable(', '.join(projections))}"
     if done.detachable:
         yield f"when `projections archive verify {shlex.quote(str(directory))} --against-journal` finds no difference:"
         yield "SET lock_timeout = '500ms';"
