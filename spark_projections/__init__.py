@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from spark_projections.errors import SwapRefused as SwapRefused
     from spark_projections.rebuilds.cleaning import cancel_rebuild as cancel_rebuild
     from spark_projections.rebuilds.cleaning import drop_old_tables as drop_old_tables
-    from spark_projections.rebuilds.rebuilding import Progress as Progress
-    from spark_projections.rebuilds.rebuilding import RebuildOptions as RebuildOptions
-    from spark_projections.rebuilds.rebuilding import RebuildResult as RebuildResult
+    from spark_projections.rebuilds.options import Progress as Progress
+    from spark_projections.rebuilds.options import RebuildOptions as RebuildOptions
+    from spark_projections.rebuilds.options import RebuildResult as RebuildResult
     from spark_projections.rebuilds.rebuilding import rebuild as rebuild
     from spark_projections.source.source import JournalDataSource as JournalDataSource
     from spark_projections.source.source import journal_frame as journal_frame
@@ -33,7 +33,8 @@ _PLACES = {
     "engine.session": ("spark_running", "spark_session"),
     "errors": ("NotRebuildable", "RebuildError", "RebuildFailed", "RebuildUnderWay", "SwapRefused"),
     "rebuilds.cleaning": ("cancel_rebuild", "drop_old_tables"),
-    "rebuilds.rebuilding": ("Progress", "RebuildOptions", "RebuildResult", "rebuild"),
+    "rebuilds.options": ("Progress", "RebuildOptions", "RebuildResult"),
+    "rebuilds.rebuilding": ("rebuild",),
     "source.source": ("JournalDataSource", "journal_frame", "read_journal"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}

@@ -23,7 +23,8 @@ from projections.demo.rebuilding import Batch, Built
 from spark_projections.engine.jvm import find_java
 from spark_projections.engine.session import spark_running
 from spark_projections.rebuilds.bookkeeping import Folded
-from spark_projections.rebuilds.rebuilding import Progress, RebuildOptions, rebuild
+from spark_projections.rebuilds.options import Progress, RebuildOptions
+from spark_projections.rebuilds.rebuilding import rebuild
 from spark_projections.rebuilds.shadow import schema_of
 
 __all__ = ["spark_batch"]

@@ -30,7 +30,7 @@ from spark_projections.rebuilds import bookkeeping
 from spark_projections.rebuilds.bookkeeping import Folded, Rebuild
 from spark_projections.rebuilds.cleaning import cancel_rebuild, drop_old_tables
 from spark_projections.rebuilds.definition import rebuildable
-from spark_projections.rebuilds.rebuilding import Progress, RebuildOptions, RebuildResult
+from spark_projections.rebuilds.options import Progress, RebuildOptions, RebuildResult
 from spark_projections.rebuilds.rebuilding import rebuild as run_rebuild
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ import time
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import offsets
 from journal import (
@@ -37,15 +36,16 @@ from spark_projections.engine.spread import parallelism, spread
 from spark_projections.errors import NotRebuildable, RebuildFailed, RebuildUnderWay
 from spark_projections.reading.splits import balanced, slice_counts
 from spark_projections.rebuilds import bookkeeping, verifying
-from spark_projections.rebuilds.bookkeeping import Folded, Rebuild, Wanted
+from spark_projections.rebuilds.bookkeeping import Rebuild, Wanted
 from spark_projections.rebuilds.definition import Written, fingerprint, rebuildable
 from spark_projections.rebuilds.fence import Fence, Writer, take_fence
 from spark_projections.rebuilds.folding import Job, fold_part
 from spark_projections.rebuilds.foreign_keys import copy_foreign_keys
+from spark_projections.rebuilds.options import Progress, RebuildOptions, RebuildResult
 from spark_projections.rebuilds.shadow import combine, schema_of
 from spark_projections.rebuilds.swapping import swap
 
-__all__ = ["Progress", "RebuildOptions", "RebuildResult", "rebuild"]
+__all__ = ["rebuild"]
 
 log = logging.getLogger("projections")
 
@@ -63,92 +63,6 @@ SELECT o.source_id, min(o.slice)::smallint AS slice, max(o.seq_nr) AS seq_nr, ma
     sum(o.events)::bigint AS events
 FROM {schema}._offsets AS o GROUP BY o.source_id
 """
-
-
-@dataclass(frozen=True, slots=True)
-class RebuildOptions:
-    """
-    What to rebuild, and how.
-
-    Args:
-        slices: Only these; needs tables whose rows tell their source (``Table(source=...)``).
-        splits: Into how many tasks the work is cut; by default four for each core.
-        until: Build the read model as of this time; live workers handle what is later.
-        in_place: Replace rows instead of tables, which keeps what hangs on the tables (views, foreign keys, triggers)
-            and takes as long as the rows need. A range of slices is always replaced in place.
-        skip: Go on after events that the handlers can not handle.
-        from_first_kept: Build from the events that are left where the first ones of a source have been deleted.
-        restart: Begin anew, whatever an interrupted rebuild has left.
-        swap_within: Give up when the tables have been in use for so long; run it again to go on from there.
-
-    Raises:
-        ValueError: A range of slices that there is not, fewer than one split, or a time without its zone.
-    """
-
-    slices: SliceRange = ALL_SLICES
-    splits: int | None = None
-    until: datetime | None = None
-    in_place: bool = False
-    skip: bool = False
-    from_first_kept: bool = False
-    restart: bool = False
-    swap_within: timedelta = timedelta(minutes=5)
-
-    def __post_init__(self) -> None:
-        """Refuse what can not be."""
-        SliceRange.of(*self.slices)
-        if self.splits is not None and self.splits < 1:
-            raise ValueError(f"splits must be 1 or more, not {self.splits}")
-        if self.until is not None and self.until.utcoffset() is None:
-            raise ValueError(f"the time {self.until} is naive: give it a time zone, such as datetime.UTC")
-
-    @property
-    def method(self) -> Literal["rename", "replace"]:
-        """How the new takes the place of the old."""
-        return "replace" if self.in_place or self.slices != ALL_SLICES else "rename"
-
-
-class Progress:
-    """Is told how far a rebuild is; does nothing. Methods are called on the event loop and must not block."""
-
-    def stage(self, name: str) -> None:
-        """A stage begins: ``fence``, ``fold``, ``combine``, ``verify``, ``swap``."""
-
-    def resumed(self, rebuild: Rebuild) -> None:
-        """It goes on from what an interrupted one has left."""
-
-    def waiting(self, reason: str) -> None:
-        """Somebody else is in the way."""
-
-    def folded(self, now: Folded, total: int) -> None:
-        """So much is folded, of about so many events."""
-
-
-@dataclass(frozen=True, slots=True)
-class RebuildResult:
-    """What came of it."""
-
-    projection: str
-    rebuild_id: int
-    slices: SliceRange
-    fence: datetime
-    events: int
-    """Events that were read; by all runs, where it was resumed."""
-    skipped: int
-    sources: int
-    rows: dict[str, int]
-    """Rows of each new table."""
-    rows_before: dict[str, int]
-    """Rows of what it replaced: what live workers had made of the same slices by then."""
-    sampled: int
-    """Sources that were folded again and compared."""
-    seconds: dict[str, float]
-    """By stage."""
-    swap_seconds: float
-    """How long the transaction took in which live workers and readers had to wait."""
-    resumed: bool
-    old_schema: str
-    """Where the tables are that served until now."""
 
 
 async def rebuild(

@@ -16,7 +16,8 @@ import pytest
 from journal import ConnectionSettings, Database, Event, ProjectionsError, append, connect
 from journal.schema import install
 from spark_projections.errors import SwapRefused
-from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.options import RebuildOptions
+from spark_projections.rebuilds.rebuilding import rebuild
 from tests.chaos.server import server_of_its_own, stop_at_once
 from tests.fixtures.commands import environment
 from tests.fixtures.projections import Happened, fetchval, happen, until, until_effects
@@ -42,7 +43,8 @@ APP = "from tests.fixtures.rebuilds import Effects as Seen\n"
 DRIVER = """
 import asyncio, json, sys
 from journal import connect
-from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.options import RebuildOptions
+from spark_projections.rebuilds.rebuilding import rebuild
 from spark_projections.engine.session import spark_running
 from tests.fixtures.rebuilds import Effects
 

@@ -24,7 +24,8 @@ from journal import (
 )
 from spark_projections.errors import RebuildFailed
 from spark_projections.rebuilds.folding import fold_part
-from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.options import RebuildOptions
+from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.commands import environment
 from tests.fixtures.projections import Happened, execute, fetchval, until
 from tests.fixtures.rebuilds import (
@@ -60,7 +61,8 @@ __all__ = ["in_this_process"]
 DRIVER = """
 import asyncio, sys
 from journal import connect
-from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.options import RebuildOptions
+from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.rebuilds import Effects
 
 async def main(dsn):

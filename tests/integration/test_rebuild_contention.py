@@ -10,7 +10,8 @@ import pytest
 
 from journal import ConnectionSettings, Database, Event, append, connect
 from projections import EventEnvelope, Session, handles, handles_group, projection
-from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.options import RebuildOptions
+from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.projections import Happened, execute, fetchval, until
 from tests.fixtures.rebuilds import fence_passes, held, make_read_models, source_in, until_held_up
 

@@ -17,7 +17,8 @@ from journal import (
 )
 from projections.testing import run_until_caught_up
 from spark_projections.errors import NotRebuildable
-from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.options import RebuildOptions
+from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.projections import execute, fetchval, happen
 from tests.fixtures.rebuilds import (
     EXACT,

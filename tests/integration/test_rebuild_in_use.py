@@ -10,7 +10,8 @@ import pytest
 
 from journal import ConnectionSettings, Database, connect
 from spark_projections.errors import RebuildUnderWay, SwapRefused
-from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.options import RebuildOptions
+from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.journal import pid
 from tests.fixtures.projections import (
     execute,

@@ -24,7 +24,8 @@ from projections import AtLeastOnce, EventEnvelope, Recovery, Table, handles, pr
 from projections.tables import TableError
 from projections.testing import run_until_caught_up
 from spark_projections.errors import NotRebuildable, RebuildFailed
-from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.options import RebuildOptions
+from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.projections import Happened, execute, fetchval, happen, recording
 from tests.fixtures.rebuilds import (
     COUNTS,

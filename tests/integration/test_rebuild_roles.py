@@ -9,7 +9,8 @@ import pytest
 from journal import ConnectionSettings, Database, MissingPrivilege, connect
 from projections.testing import run_until_caught_up
 from spark_projections.rebuilds import bookkeeping
-from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.options import RebuildOptions
+from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.projections import execute, fetchval, happen
 from tests.fixtures.rebuilds import ONE, Counts, Effects, fence_passes, make_read_models, schemas
 

@@ -21,7 +21,8 @@ from journal import (
 )
 from projections.testing import run_until_caught_up
 from spark_projections.errors import NotRebuildable
-from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.options import RebuildOptions
+from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.projections import Happened, execute, fetchval, happen, running, until
 from tests.fixtures.rebuilds import (
     COUNTS,

@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from journal import ConnectionSettings, Database, Event, append, connect
 from projections import Change, EventEnvelope, Table, handles, projection
 from projections.testing import run_until_caught_up
-from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.options import RebuildOptions
+from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.projections import Happened, execute, fetchval, happen
 from tests.fixtures.rebuilds import (
     ONE,

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from journal import ConnectionSettings, Database, Event, append, connect
 from journal.importing import import_events
 from projections.testing import run_until_caught_up
-from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.options import RebuildOptions
+from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.projections import until
 from tests.fixtures.rebuilds import (
     AllKinds,

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from journal import ConnectionSettings, Database, Event, append, connect
 from spark_projections.errors import RebuildFailed
-from spark_projections.rebuilds.rebuilding import RebuildOptions, rebuild
+from spark_projections.rebuilds.options import RebuildOptions
+from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.projections import Happened
 from tests.fixtures.rebuilds import (
     EXACT,

@@ -1,0 +1,98 @@
+"""What is asked of a rebuild, what is told while it runs, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from journal import ALL_SLICES, SliceRange
+from spark_projections.rebuilds.bookkeeping import Folded, Rebuild
+
+__all__ = ["Progress", "RebuildOptions", "RebuildResult"]
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildOptions:
+    """
+    What to rebuild, and how.
+
+    Args:
+        slices: Only these; needs tables whose rows tell their source (``Table(source=...)``).
+        splits: Into how many tasks the work is cut; by default four for each core.
+        until: Build the read model as of this time; live workers handle what is later.
+        in_place: Replace rows instead of tables, which keeps what hangs on the tables (views, foreign keys, triggers)
+            and takes as long as the rows need. A range of slices is always replaced in place.
+        skip: Go on after events that the handlers can not handle.
+        from_first_kept: Build from the events that are left where the first ones of a source have been deleted.
+        restart: Begin anew, whatever an interrupted rebuild has left.
+        swap_within: Give up when the tables have been in use for so long; run it again to go on from there.
+
+    Raises:
+        ValueError: A range of slices that there is not, fewer than one split, or a time without its zone.
+    """
+
+    slices: SliceRange = ALL_SLICES
+    splits: int | None = None
+    until: datetime | None = None
+    in_place: bool = False
+    skip: bool = False
+    from_first_kept: bool = False
+    restart: bool = False
+    swap_within: timedelta = timedelta(minutes=5)
+
+    def __post_init__(self) -> None:
+        """Refuse what can not be."""
+        SliceRange.of(*self.slices)
+        if self.splits is not None and self.splits < 1:
+            raise ValueError(f"splits must be 1 or more, not {self.splits}")
+        if self.until is not None and self.until.utcoffset() is None:
+            raise ValueError(f"the time {self.until} is naive: give it a time zone, such as datetime.UTC")
+
+    @property
+    def method(self) -> Literal["rename", "replace"]:
+        """How the new takes the place of the old."""
+        return "replace" if self.in_place or self.slices != ALL_SLICES else "rename"
+
+
+class Progress:
+    """Is told how far a rebuild is; does nothing. Methods are called on the event loop and must not block."""
+
+    def stage(self, name: str) -> None:
+        """A stage begins: ``fence``, ``fold``, ``combine``, ``verify``, ``swap``."""
+
+    def resumed(self, rebuild: Rebuild) -> None:
+        """It goes on from what an interrupted one has left."""
+
+    def waiting(self, reason: str) -> None:
+        """Somebody else is in the way."""
+
+    def folded(self, now: Folded, total: int) -> None:
+        """So much is folded, of about so many events."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildResult:
+    """What came of it."""
+
+    projection: str
+    rebuild_id: int
+    slices: SliceRange
+    fence: datetime
+    events: int
+    """Events that were read; by all runs, where it was resumed."""
+    skipped: int
+    sources: int
+    rows: dict[str, int]
+    """Rows of each new table."""
+    rows_before: dict[str, int]
+    """Rows of what it replaced: what live workers had made of the same slices by then."""
+    sampled: int
+    """Sources that were folded again and compared."""
+    seconds: dict[str, float]
+    """By stage."""
+    swap_seconds: float
+    """How long the transaction took in which live workers and readers had to wait."""
+    resumed: bool
+    old_schema: str
+    """Where the tables are that served until now."""
