@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import NamedTuple
 
 import click
@@ -19,6 +20,10 @@ from projections.monitoring import OpenWriter, ProjectionLag, RangeLag, Snapshot
 
 __all__ = ["pause", "resume", "status"]
 
+_REBUILDS = """
+SELECT p.name, p.version, b.started_at FROM projections.projections AS p
+LEFT JOIN projections.rebuilds AS b ON p.projection_id = b.projection_id AND b.state IN ('folding', 'verified')
+"""
 _LONG = 1.0  # seconds after which an open transaction is worth a line
 
 
@@ -26,6 +31,10 @@ class _Report(NamedTuple):
     snapshot: Snapshot
     has_events: dict[str, bool]
     """By entity type."""
+    versions: dict[str, int]
+    """By projection."""
+    rebuilds: dict[str, datetime]
+    """By projection, since when a rebuild of it is unfinished."""
 
 
 @click.command()
@@ -80,13 +89,24 @@ def resume(name: str, dsn: str | None) -> None:
 async def _report(session: Session, name: str | None) -> _Report:
     found = await snapshot(session, None if name is None else [name])
     types = {projection.entity_type for projection in found.projections}
-    return _Report(found, {each: await has_events(session, each) for each in types})
+    rows = await session.fetch(_REBUILDS)
+    return _Report(
+        found,
+        {each: await has_events(session, each) for each in types},
+        {row["name"]: row["version"] for row in rows},
+        {row["name"]: row["started_at"] for row in rows if row["started_at"] is not None},
+    )
 
 
 def _notes(report: _Report) -> Iterator[str]:
     for found in report.snapshot.projections:
         if not report.has_events[found.entity_type]:
             yield f"projection {found.name!r}: there are no events of type {found.entity_type!r}"
+        if (since := report.rebuilds.get(found.name)) is not None:
+            yield (
+                f"projection {found.name!r}: a rebuild is unfinished since {since:%Y-%m-%d %H:%M:%S %Z}; if nobody runs it, "
+                "run it again to go on, or end it: projections rebuild NAME --cancel"
+            )
         for part in found.ranges:
             if part.failures:
                 yield _failure(found, part, report.snapshot)
@@ -103,6 +123,10 @@ def _failure(found: ProjectionLag, part: RangeLag, at: Snapshot) -> str:
     return f"projection {found.name!r}, slices {part.slices}: failed {times}, {when}: {part.error}"
 
 
+def _iso(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat()
+
+
 def _values(report: _Report) -> dict[str, object]:
     return {
         "at": report.snapshot.at.isoformat(),
@@ -110,6 +134,8 @@ def _values(report: _Report) -> dict[str, object]:
             {
                 "name": found.name,
                 "entity_type": found.entity_type,
+                "version": report.versions[found.name],
+                "rebuilding_since": _iso(report.rebuilds.get(found.name)),
                 "has_events": report.has_events[found.entity_type],
                 "paused": found.paused,
                 "lag_seconds": found.lag,

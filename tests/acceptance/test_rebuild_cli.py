@@ -200,6 +200,8 @@ def test_what_a_killed_rebuild_has_left_is_removed_when_asked(module: Path, fill
         process.kill()
         process.wait()
 
+    assert "'gated': a rebuild is unfinished since" in projections("status", "--dsn", filled).stdout
+
     done = rebuild(module, filled, "gated", "--cancel")
 
     assert done.stdout == "dropped projections_rebuild_1\n"
