@@ -104,8 +104,8 @@ def _notes(report: _Report) -> Iterator[str]:
             yield f"projection {found.name!r}: there are no events of type {found.entity_type!r}"
         if (since := report.rebuilds.get(found.name)) is not None:
             yield (
-                f"projection {found.name!r}: a rebuild is unfinished since {since:%Y-%m-%d %H:%M:%S %Z}; if nobody runs it, "
-                "run it again to go on, or end it: projections rebuild NAME --cancel"
+                f"projection {found.name!r}: a rebuild is unfinished since {since:%Y-%m-%d %H:%M:%S %Z}; if "
+                "nobody runs it, run it again to go on, or end it: projections rebuild NAME --cancel"
             )
         for part in found.ranges:
             if part.failures:
