@@ -36,7 +36,7 @@ class Sizes:
     worker_rounds: int = 3
     batch: tuple[int, ...] = (1_000_000, 5_000_000)
     batch_sources: int = 50_000
-    batch_rounds: int = 3
+    batch_rounds: int = 2
 
 
 QUICK = Sizes(

@@ -43,6 +43,7 @@ CREATE TABLE planes (
 """
 PAGE = 20_000
 PROCESSES = 2
+_MANY = 1_000_000
 
 
 @projection("planes", entity_type=workload.ENTITY_TYPE)
@@ -215,6 +216,7 @@ def _pool() -> ProcessPoolExecutor:
 async def _measure(
     server: Server, count: int, sizes: Sizes, spark: object, pool: ProcessPoolExecutor
 ) -> list[Line]:
+    rounds = sizes.batch_rounds if count <= _MANY else 1  # which take minutes
     with server.database() as dsn:
         workload.fill(dsn, count, sizes.batch_sources)
         with psycopg.connect(dsn, autocommit=True) as connection:
@@ -232,7 +234,7 @@ async def _measure(
                 "ADBC in the order of sources": work.in_processes(read_only, PROCESSES),
                 **sourced,
             },
-            sizes.batch_rounds,
+            rounds,
         )
         folds = await compare(
             {
@@ -243,7 +245,7 @@ async def _measure(
                 **local,
                 **on_spark,
             },
-            sizes.batch_rounds,
+            rounds,
         )
     title = f"{count:,} events: "
     lines = [reads.line(title + name, "events/s", name, _COPY) for name in list(reads.measures)[1:]]
