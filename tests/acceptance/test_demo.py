@@ -150,7 +150,7 @@ def test_run_with_workers_shows_rescale_death_take_over_and_lag(
     assert re.search(r"^appended [\d,]+, handled [\d,]+ of 2,000, lag \d+\.\d s$", errors, re.MULTILINE)
 
 
-@pytest.mark.parametrize("told", ["rescaled", "killed worker"])
+@pytest.mark.parametrize("told", [pytest.param("rescaled", marks=pytest.mark.slow), "killed worker"])
 def test_run_with_workers_after_sigkill_ends_with_every_event_counted_once(empty_dsn: str, told: str) -> None:
     kill_workers_run(empty_dsn, told)
 
@@ -159,6 +159,7 @@ def test_run_with_workers_after_sigkill_ends_with_every_event_counted_once(empty
     assert (code, good(printed)) == (0, True), errors
 
 
+@pytest.mark.slow
 def test_run_with_workers_goes_on_after_one_without(empty_dsn: str) -> None:
     interrupt(empty_dsn, EVENTS // 2, signal.SIGKILL)
 
@@ -168,7 +169,14 @@ def test_run_with_workers_goes_on_after_one_without(empty_dsn: str) -> None:
     assert "going on from" in errors
 
 
-@pytest.mark.parametrize("least", [1, EVENTS // 2, EVENTS - 50])
+@pytest.mark.parametrize(
+    "least",
+    [
+        pytest.param(1, marks=pytest.mark.slow),
+        EVENTS // 2,
+        pytest.param(EVENTS - 50, marks=pytest.mark.slow),
+    ],
+)
 def test_run_after_sigkill_ends_with_every_event_counted_once(empty_dsn: str, least: int) -> None:
     killed, _ = interrupt(empty_dsn, least, signal.SIGKILL)
 

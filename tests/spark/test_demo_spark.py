@@ -112,7 +112,7 @@ async def test_next_run_begins_anew_without_what_rebuilds_have_left(finished: Fi
     "line",
     [
         pytest.param("stopped half way, until Spark is ready", marks=pytest.mark.slow),
-        "rebuilding carrier_delays with Spark: fold",
+        pytest.param("rebuilding carrier_delays with Spark: fold", marks=pytest.mark.slow),
     ],
 )
 def test_ctrl_c_leaves_no_java_and_nothing_built(empty_dsn: str, line: str) -> None:

@@ -112,6 +112,7 @@ def test_java_is_gone_after_python_was_killed() -> None:
         assert not java.is_running()
 
 
+@pytest.mark.slow
 def test_java_that_was_killed_is_replaced_by_the_next_session() -> None:
     body = """
     import os, signal
@@ -126,6 +127,7 @@ with spark_running("local[1]", conf=SMALL) as spark:
     assert out == "7\n"
 
 
+@pytest.mark.slow
 def test_ctrl_c_during_a_job_is_a_keyboard_interrupt_and_no_more(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
