@@ -70,10 +70,15 @@ class Warnings(logging.Handler):
 
 @pytest.fixture
 def warnings() -> Iterator[Warnings]:
-    handler = Warnings()
-    logging.getLogger("projections").addHandler(handler)
+    handler, logger = Warnings(), logging.getLogger("projections")
+    level, disabled = logger.level, logger.disabled
+    logger.setLevel(logging.WARNING)  # whatever a test before has set in this process
+    logger.disabled = False
+    logger.addHandler(handler)
     yield handler
-    logging.getLogger("projections").removeHandler(handler)
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+    logger.disabled = disabled
 
 
 @asynccontextmanager
