@@ -12,7 +12,7 @@ from projections.table_catalogue import Shape, read_shape
 from projections.table_values import Column, Kind, encode
 from projections.tables import Batch, Folded, Operation, Table, TableError
 
-__all__ = ["BatchWriter", "TableWriter"]
+__all__ = ["BatchWriter", "TableWriter", "encode_column"]
 
 _Key: TypeAlias = tuple[Any, ...]
 _Upsert: TypeAlias = tuple[_Key, Mapping[str, Any]]
@@ -108,7 +108,7 @@ class _Plan:
         for touched, upserts in self._groups(rows).items():
             sql, columns = self._upsert(touched)
             keys = self._keys([key for key, _ in upserts])
-            values = [self._encode(c, [row.get(c.name) for _, row in upserts]) for c in columns]
+            values = [encode_column(self.table, c, [row.get(c.name) for _, row in upserts]) for c in columns]
             await session.execute(sql, *keys, *values)
 
     def _groups(self, rows: Mapping[_Key, Folded]) -> dict[frozenset[str], list[_Upsert]]:
@@ -135,16 +135,31 @@ class _Plan:
 
     def _keys(self, keys: Sequence[_Key]) -> list[list[Any]]:
         places = zip(*keys, strict=True)
-        return [self._encode(column, list(values)) for column, values in zip(self._key, places, strict=True)]
+        return [
+            encode_column(self.table, column, list(values))
+            for column, values in zip(self._key, places, strict=True)
+        ]
 
-    def _encode(self, column: Column, values: list[Any]) -> list[Any]:
-        exact = self.table.operations.get(column.name) is Operation.INCREMENT
-        try:
-            return encode(column, values, exact=exact)
-        except (TypeError, ValueError, ArithmeticError) as error:
-            raise TableError(
-                f"table {self.table}: a value does not fit column {column.name!r} ({column.shown}): {error}"
-            ) from error
+
+def encode_column(table: Table, column: Column, values: list[Any]) -> list[Any]:
+    """
+    Make one column's values what the drivers take for an array of its type.
+
+    Args:
+        table: The declaration.
+        column: Of the table as the database has it.
+        values: One for each row; None is NULL.
+
+    Raises:
+        TableError: A value does not fit.
+    """
+    exact = table.operations.get(column.name) is Operation.INCREMENT
+    try:
+        return encode(column, values, exact=exact)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise TableError(
+            f"table {table}: a value does not fit column {column.name!r} ({column.shown}): {error}"
+        ) from error
 
 
 def _delete_sql(shape: Shape, key: Sequence[Column]) -> str:

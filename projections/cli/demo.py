@@ -15,6 +15,7 @@ from rich.table import Table
 from journal import NUMBER_OF_SLICES
 from projections.cli.logs import configure_logs
 from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.output import shown
 from projections.cli.signals import stopped_by_signals
 from projections.demo.database import demo_database
 from projections.demo.demo import DEFAULT_EVENTS, Demo, Options, Result
@@ -193,7 +194,7 @@ def _show(result: Result, seconds: float, *, as_json: bool) -> None:
         return
     table = Table(show_header=False, title="Flights from New York in 2013")
     for name, value in values.items():
-        table.add_row(name, _text(value))
+        table.add_row(name, shown(value, none="too few to measure"))
     Console().print(table)
 
 
@@ -225,17 +226,3 @@ def _rebuilt(rebuild: Rebuild | None) -> dict[str, Any]:
             "rebuild_rows_per_s": round(rebuild.rows_per_s),
         }
     )
-
-
-def _text(value: Any) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case int():
-            return f"{value:,}"
-        case dict():
-            return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
-        case None:
-            return "too few to measure"
-        case _:
-            return str(value)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 import click
 
-__all__ = ["dsn_option", "echo_json", "json_option"]
+__all__ = ["dsn_option", "echo_json", "iso_time", "json_option"]
 
 # Not read from the environment here: journal.embedded does, and its messages say where a wrong one came from.
 dsn_option = click.option(
@@ -23,3 +24,16 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def echo_json(**values: Any) -> None:
     """Print one JSON object on a line."""
     click.echo(json.dumps(values, ensure_ascii=False))
+
+
+def iso_time(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
+    """Read an ISO time with its zone; a callback of options."""
+    if value is None:
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no time: write it as 2026-01-31T12:00:00Z") from None
+    if time.utcoffset() is None:
+        raise click.BadParameter(f"{value!r} has no time zone: write it as 2026-01-31T12:00:00Z")
+    return time

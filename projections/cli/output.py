@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["print_table", "printable"]
+__all__ = ["print_table", "printable", "shown"]
 
 _PIPE_WIDTH = 250  # columns where no terminal says how wide it is: lines stay whole for grep
 
@@ -25,3 +27,24 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text
     )
+
+
+def shown(value: Any, none: str = "-") -> str:
+    """
+    A value of a result as a table shows it.
+
+    Args:
+        value: A number, a text, a mapping of such, or None.
+        none: What stands for None.
+    """
+    match value:
+        case bool():
+            return str(value).lower()
+        case int():
+            return f"{value:,}"
+        case dict():
+            return ", ".join(f"{name} {shown(inner, none)}" for name, inner in value.items())
+        case None:
+            return none
+        case _:
+            return printable(str(value))

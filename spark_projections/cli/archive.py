@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from journal import Session
 from journal.embedded import database_dsn
 from projections.cli.connection import visit
-from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.options import dsn_option, echo_json, iso_time, json_option
 from projections.cli.output import printable
 from spark_projections.archive.check import Checked, verify_archive
 from spark_projections.archive.export import Exported, export_archive
@@ -31,19 +31,6 @@ __all__ = ["archive", "checked_dsn", "context_of", "counting", "engine_options"]
 Counted = Callable[[int, int], None]
 _PARTS = 20
 """A line of text for so many parts of the whole, where there is no terminal."""
-
-
-def _time(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
-    """Read an ISO time with its zone."""
-    if value is None:
-        return None
-    try:
-        time = datetime.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is no time: write it as 2026-01-31T12:00:00Z") from None
-    if time.utcoffset() is None:
-        raise click.BadParameter(f"{value!r} has no time zone: write it as 2026-01-31T12:00:00Z")
-    return time
 
 
 _DIRECTORY = click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
@@ -139,7 +126,7 @@ def archive() -> None:
 @archive.command()
 @_DIRECTORY
 @_types_option
-@click.option("--before", callback=_time, metavar="TIME", help="Only partitions that end by this time.")
+@click.option("--before", callback=iso_time, metavar="TIME", help="Only partitions that end by this time.")
 @engine_options
 @dsn_option
 @json_option
@@ -266,10 +253,10 @@ def _summary(found: Checked, *, against_journal: bool) -> str:
 @_DIRECTORY
 @_types_option
 @click.option(
-    "--from", "since", callback=_time, metavar="TIME", help="Only partitions that end after this time."
+    "--from", "since", callback=iso_time, metavar="TIME", help="Only partitions that end after this time."
 )
 @click.option(
-    "--to", "until", callback=_time, metavar="TIME", help="Only partitions that begin before this time."
+    "--to", "until", callback=iso_time, metavar="TIME", help="Only partitions that begin before this time."
 )
 @dsn_option
 @json_option

@@ -20,8 +20,8 @@ from rich.table import Table
 from journal import ALL_SLICES, ConnectionSettings, Session, SliceRange, connect
 from journal.embedded import database_dsn
 from projections.cli.connection import visit, visit_session
-from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import print_table, printable
+from projections.cli.options import dsn_option, echo_json, iso_time, json_option
+from projections.cli.output import print_table, printable, shown
 from projections.cli.targets import load_projections
 from projections.handlers import projection_of
 from spark_projections.cli.archive import context_of
@@ -58,19 +58,6 @@ def _slices(_: click.Context, __: click.Parameter, value: str | None) -> SliceRa
         ) from None
 
 
-def _time(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
-    """Read an ISO time with its zone."""
-    if value is None:
-        return None
-    try:
-        found = datetime.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is no time: write it as 2026-01-31T12:00:00Z") from None
-    if found.utcoffset() is None:
-        raise click.BadParameter(f"{value!r} has no time zone: write it as 2026-01-31T12:00:00Z")
-    return found
-
-
 @click.command()
 @click.argument("name")
 @click.option(
@@ -96,7 +83,7 @@ def _time(_: click.Context, __: click.Parameter, value: str | None) -> datetime 
     help="Spark, or processes of this machine; auto is Spark where there is a Java for it.",
 )
 @click.option(
-    "--to", callback=_time, metavar="TIME", help="Build it as of this time; workers handle what is later."
+    "--to", callback=iso_time, metavar="TIME", help="Build it as of this time; workers handle what is later."
 )
 @click.option(
     "--in-place", is_flag=True, help="Replace rows instead of tables: keeps views, foreign keys, triggers."
@@ -319,25 +306,11 @@ def _show(result: RebuildResult, *, as_json: bool) -> None:
         return
     table = Table(show_header=False, title=f"Rebuilt {printable(result.projection)}")
     for key, value in values.items():
-        table.add_row(key, _text(value))
+        table.add_row(key, shown(value))
     print_table(table)
     click.echo(
         f"the old tables are in {result.old_schema}: projections rebuild {result.projection} --drop-old"
     )
-
-
-def _text(value: Any) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case int():
-            return f"{value:,}"
-        case dict():
-            return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
-        case None:
-            return "-"
-        case _:
-            return printable(str(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +358,7 @@ def _show_plan(plan: _Plan, *, as_json: bool) -> None:
         return
     table = Table(show_header=False, title="Would rebuild")
     for key, value in values.items():
-        table.add_row(key, "; ".join(value) or "-" if isinstance(value, list) else _text(value))
+        table.add_row(key, "; ".join(value) or "-" if isinstance(value, list) else shown(value))
     print_table(table)
     if plan.in_the_way:
         click.echo("with --in-place, rows are replaced instead of tables", err=True)

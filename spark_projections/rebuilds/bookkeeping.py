@@ -78,7 +78,7 @@ SELECT
 FROM projections.rebuild_parts AS k WHERE k.rebuild_id = $1
 """
 _TABLES = """
-SELECT place, schema_name, table_name, shared, combined FROM projections.rebuild_tables
+SELECT place, schema_name, table_name FROM projections.rebuild_tables
 WHERE rebuild_id = $1 ORDER BY place
 """
 _OLD = """
@@ -152,8 +152,6 @@ class RebuiltTable(NamedTuple):
     place: int
     schema: str
     name: str
-    shared: bool
-    combined: bool
 
 
 @asynccontextmanager

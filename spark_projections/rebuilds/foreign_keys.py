@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from journal import DatabaseError, OwnedSession
+from journal import OwnedSession
 from journal.drivers.identifiers import quote
-from spark_projections.rebuilds.bookkeeping import RebuiltTable, transaction
+from spark_projections.rebuilds.bookkeeping import RebuiltTable
+from spark_projections.rebuilds.locking import PAUSE, named, try_with_lock
 
 __all__ = ["copy_foreign_keys"]
 
-_LOCK_TIMEOUT = "500ms"
-"""How long to wait for who writes to the tables that are referred to: all other writers wait behind."""
-_PAUSE = 1.0  # seconds
-_IN_USE = {"55P03", "40P01"}
 _ADD = "SELECT projections.copy_foreign_keys_v1($1::text::regclass, $2::text::regclass)"
 _VALIDATE = "SELECT projections.validate_foreign_keys_v1($1::text::regclass, $2::text::regclass)"
 _USERS = """
@@ -49,33 +46,7 @@ async def copy_foreign_keys(
     for statement in (_ADD, _VALIDATE):
         for table in tables:
             live, clone = quote(table.schema, table.name), quote(schema, table.name)
-            while not await _try(session, statement, live, clone):
-                waiting(
-                    f"the tables that {live} refers to are in use, tries again: {await _users(session, live)}"
-                )
-                await asyncio.sleep(_PAUSE)
-
-
-async def _try(session: OwnedSession, statement: str, live: str, clone: str) -> bool:
-    try:
-        async with transaction(session):
-            await session.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
-            await session.execute(statement, live, clone)
-    except DatabaseError as error:
-        if error.sqlstate not in _IN_USE:
-            raise
-        return False
-    return True
-
-
-async def _users(session: OwnedSession, live: str) -> str:
-    found = await session.fetch(_USERS, live)
-    return (
-        "; ".join(
-            f"process {row['pid']} ({row['application_name'] or 'unnamed'}, {row['state']}) for {row['age']}"
-            if row["pid"]
-            else "a prepared transaction"
-            for row in found
-        )
-        or "by somebody who has gone meanwhile"
-    )
+            while await try_with_lock(session, statement, live, clone) is not None:
+                users = named(await session.fetch(_USERS, live))
+                waiting(f"the tables that {live} refers to are in use, tries again: {users}")
+                await asyncio.sleep(PAUSE)

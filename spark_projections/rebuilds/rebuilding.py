@@ -12,7 +12,7 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -110,6 +110,7 @@ class _Run:
     progress: Progress
     seconds: dict[str, float] = field(default_factory=dict)
     resumed: bool = False
+    counts: Mapping[int, int] | None = None
 
     async def run(self) -> RebuildResult:
         projection, written = rebuildable(self.definition, self.options.slices)
@@ -222,12 +223,17 @@ class _Run:
         self.progress.waiting(f"appends from before the fence are in flight: {who}")
 
     async def _parts(self, projection: Projection) -> list[SliceRange]:
-        counts = await asyncio.to_thread(slice_counts, self.dsn, projection.entity_type)
+        counts = await self._slice_counts(projection)
         splits = self.options.splits or _SPLITS_PER_CORE * parallelism(self.spark)
         return balanced(counts, splits, self.options.slices)
 
+    async def _slice_counts(self, projection: Projection) -> Mapping[int, int]:
+        if self.counts is None:
+            self.counts = await asyncio.to_thread(slice_counts, self.dsn, projection.entity_type)
+        return self.counts
+
     async def _fold(self, session: OwnedSession, rebuild: Rebuild, projection: Projection) -> None:
-        counts = await asyncio.to_thread(slice_counts, self.dsn, projection.entity_type)
+        counts = await self._slice_counts(projection)
         total = sum(n for slice_, n in counts.items() if slice_ in rebuild.slices)
         from pyspark import cloudpickle  # noqa: PLC0415 - slow to import
 
@@ -289,22 +295,19 @@ class _Run:
         return None
 
     async def _combine(self, session: OwnedSession, rebuild: Rebuild, written: Sequence[Written]) -> None:
+        """In one transaction: where it has been done, by a run that broke later, the last offsets are there."""
         schema = quote(schema_of(rebuild.rebuild_id))
         async with bookkeeping.transaction(session):
-            if await session.fetchval("SELECT to_regclass($1) IS NULL", f"{schema}._last"):
-                await session.execute(_LAST.format(schema=schema))
-                await session.execute(f"ALTER TABLE {schema}._last ADD PRIMARY KEY (source_id)")
-                await session.execute(f"ANALYZE {schema}._last")
-            for table, one in zip(
-                await bookkeeping.rebuilt_tables(session, rebuild.rebuild_id), written, strict=True
-            ):
-                if one.table is not None and one.shared and not table.combined:
+            if await session.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{schema}._last"):
+                return
+            await session.execute(_LAST.format(schema=schema))
+            await session.execute(f"ALTER TABLE {schema}._last ADD PRIMARY KEY (source_id)")
+            await session.execute(f"ANALYZE {schema}._last")
+            tables = await bookkeeping.rebuilt_tables(session, rebuild.rebuild_id)
+            for table, one in zip(tables, written, strict=True):
+                if one.table is not None and one.shared:
                     await combine(session, rebuild.rebuild_id, table.place, one.table)
                     await verifying.compare_sums(session, rebuild.rebuild_id, table, one.table)
-            await session.execute(
-                "UPDATE projections.rebuild_tables SET combined = TRUE WHERE rebuild_id = $1",
-                rebuild.rebuild_id,
-            )
 
     async def _verify(self, session: OwnedSession, rebuild: Rebuild, projection: Projection) -> int:
         schema = quote(schema_of(rebuild.rebuild_id))

@@ -14,8 +14,8 @@ from typing import Any
 from journal import Session
 from journal.drivers.identifiers import quote
 from projections.table_catalogue import Shape, read_shape
-from projections.table_values import Column, Kind, encode
-from projections.table_writer import TableWriter
+from projections.table_values import Column, Kind
+from projections.table_writer import TableWriter, encode_column
 from projections.tables import Batch, Folded, Operation, Table, TableError
 from spark_projections.rebuilds.definition import Written
 
@@ -84,20 +84,10 @@ class ShadowWriter:
         values = [[(row.values or {}).get(name) for row in rows.values()] for name in table.operations]
         names = staged_columns(table)
         encoded = [
-            _encode(table, columns[name], list(column))
+            encode_column(table, columns[name], list(column))
             for name, column in zip(names, (*keys, *values), strict=True)
         ]
         await session.copy_rows((self._schema, self._staged[table]), names, list(zip(*encoded, strict=True)))
-
-
-def _encode(table: Table, column: Column, values: list[Any]) -> list[Any]:
-    exact = table.operations.get(column.name) is Operation.INCREMENT
-    try:
-        return encode(column, values, exact=exact)
-    except (TypeError, ValueError, ArithmeticError) as error:
-        raise TableError(
-            f"table {table}: a value does not fit column {column.name!r} ({column.shown}): {error}"
-        ) from error
 
 
 async def combine(session: Session, rebuild_id: int, place: int, table: Table) -> None:

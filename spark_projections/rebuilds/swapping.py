@@ -10,14 +10,12 @@ from datetime import timedelta
 from journal import DatabaseError, OwnedSession
 from journal.drivers.identifiers import quote
 from spark_projections.errors import SwapRefused
-from spark_projections.rebuilds.bookkeeping import RebuiltTable, transaction
+from spark_projections.rebuilds.bookkeeping import RebuiltTable
+from spark_projections.rebuilds.locking import PAUSE, named, try_with_lock
 
 __all__ = ["swap"]
 
-_LOCK_TIMEOUT = "500ms"
-"""How long a swap waits for who uses the tables: others wait behind it. Below the server's deadlock_timeout (1 s)."""
-_SWAP_PAUSE = 1.0
-_IN_USE = {"55P03", "40P01"}
+_SWAP = "SELECT projections.swap_rebuild_v1($1)"
 _REFUSED = {"PJ042", "PJ043"}
 _BLOCKERS = """
 SELECT l.pid, a.application_name, a.state, clock_timestamp() - a.xact_start AS age
@@ -59,38 +57,24 @@ async def swap(
     while True:
         began_at = time.monotonic()
         try:
-            await _try(session, rebuild_id)
+            in_use = await try_with_lock(session, _SWAP, rebuild_id)
         except DatabaseError as error:
             if error.sqlstate in _REFUSED:
                 raise SwapRefused(str(error)) from error
-            if error.sqlstate not in _IN_USE:
-                raise
-            users = await _users(session, tables)
-            if time.monotonic() > give_up_at:
-                raise SwapRefused(
-                    f"the tables were in use for {within}: {users}. What was built is kept: run it again to go on with "
-                    "the swap"
-                ) from error
-            waiting(f"the tables are in use, tries again: {users}")
-            await asyncio.sleep(_SWAP_PAUSE)
-        else:
+            raise
+        if in_use is None:
             return time.monotonic() - began_at
-
-
-async def _try(session: OwnedSession, rebuild_id: int) -> None:
-    async with transaction(session):
-        await session.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
-        await session.execute("SELECT projections.swap_rebuild_v1($1)", rebuild_id)
+        users = await _users(session, tables)
+        if time.monotonic() > give_up_at:
+            raise SwapRefused(
+                f"the tables were in use for {within}: {users}. What was built is kept: run it again to go on with "
+                "the swap"
+            ) from in_use
+        waiting(f"the tables are in use, tries again: {users}")
+        await asyncio.sleep(PAUSE)
 
 
 async def _users(session: OwnedSession, tables: Sequence[RebuiltTable]) -> str:
     names = [quote(table.schema, table.name) for table in tables]
     oids = [await session.fetchval("SELECT to_regclass($1)::oid", name) for name in names]
-    found = await session.fetch(_BLOCKERS, oids)
-    return (
-        "; ".join(
-            f"process {row['pid']} ({row['application_name'] or 'unnamed'}, {row['state']}) for {row['age']}"
-            for row in found
-        )
-        or "by somebody who has gone meanwhile"
-    )
+    return named(await session.fetch(_BLOCKERS, oids))

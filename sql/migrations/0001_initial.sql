@@ -153,8 +153,6 @@ CREATE TABLE projections.rebuild_tables (
     table_name text NOT NULL,
     table_oid oid NOT NULL,
     shape text NOT NULL,
-    shared boolean NOT NULL,
-    combined boolean NOT NULL DEFAULT FALSE,
     source_column text,
     PRIMARY KEY (rebuild_id, place)
 );

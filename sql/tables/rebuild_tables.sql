@@ -8,9 +8,6 @@ CREATE TABLE IF NOT EXISTS projections.rebuild_tables (
     -- What it was when the rebuild began.
     table_oid oid NOT NULL,
     shape text NOT NULL,
-    -- Where sources share rows, tasks stage changes; these are combined at the end.
-    shared boolean NOT NULL,
-    combined boolean NOT NULL DEFAULT FALSE,
     -- The column that holds the source's id, when a range of slices can be told by it.
     source_column text,
     PRIMARY KEY (rebuild_id, place)

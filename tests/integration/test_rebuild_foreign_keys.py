@@ -14,7 +14,7 @@ from tests.fixtures.journal import pid
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.rebuilds import Kept
 
-TABLE = RebuiltTable(1, "public", "landings", shared=False, combined=False)
+TABLE = RebuiltTable(1, "public", "landings")
 MADE = """
 CREATE TABLE planes (plane text PRIMARY KEY);
 INSERT INTO planes VALUES ('a'), ('b');

@@ -70,15 +70,10 @@ class Warnings(logging.Handler):
 
 @pytest.fixture
 def warnings() -> Iterator[Warnings]:
-    handler, logger = Warnings(), logging.getLogger("projections")
-    level, disabled = logger.level, logger.disabled
-    logger.setLevel(logging.WARNING)  # whatever a test before has set in this process
-    logger.disabled = False
-    logger.addHandler(handler)
+    handler = Warnings()
+    logging.getLogger("projections").addHandler(handler)
     yield handler
-    logger.removeHandler(handler)
-    logger.setLevel(level)
-    logger.disabled = disabled
+    logging.getLogger("projections").removeHandler(handler)
 
 
 @asynccontextmanager

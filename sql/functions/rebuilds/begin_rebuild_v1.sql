@@ -65,10 +65,10 @@ BEGIN
         INNER JOIN pg_namespace AS n ON c.relnamespace = n.oid
     LOOP
         INSERT INTO projections.rebuild_tables (
-            rebuild_id, place, schema_name, table_name, table_oid, shape, shared, source_column
+            rebuild_id, place, schema_name, table_name, table_oid, shape, source_column
         ) VALUES (
             _id, _table.place, _table.nspname, _table.relname, _table.id, projections.table_shape_v1(_table.id::regclass),
-            _table.shared, _table.source_column
+            _table.source_column
         );
         PERFORM projections.clone_table_v1(_table.id::regclass, _schema);
         IF _table.shared THEN
