@@ -161,9 +161,11 @@ class AsyncpgDatabase(BaseDatabase):
             await session._drop()  # noqa: SLF001 - in the middle of a statement, which may never be answered
             raise
         finally:
-            with translated(*_ERRORS):
-                if session.in_transaction:
-                    await session._drop()  # noqa: SLF001 - likewise
+            if session.in_transaction:
+                await session._drop()  # noqa: SLF001 - likewise
+            with suppress(
+                *_ERRORS
+            ):  # lost when it was given back: the pool ends it, and what was done on it stands
                 await self._pool.release(connection)
 
     async def _acquire(self) -> Any:

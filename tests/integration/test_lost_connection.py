@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from journal import ConnectionSettings, Database, DatabaseUnavailable, connect
@@ -23,3 +24,20 @@ async def test_calls_on_a_connection_that_was_ended_say_that_the_database_is_gon
         await session.rollback()
 
         assert not session.in_transaction
+
+
+async def test_a_connection_that_was_ended_after_its_work_is_given_back_without_an_error(
+    dsn: str,
+) -> None:
+    settings = ConnectionSettings(
+        driver="asyncpg", max_connections=1
+    )  # psycopg says nothing when it gives one back
+    with psycopg.connect(dsn, autocommit=True) as killer:
+        async with connect(dsn, settings) as other:
+            async with other.session() as session:
+                pid = await session.fetchval("SELECT pg_backend_pid()")
+                # Holds up the event loop, so that the driver learns of it when it gives the connection back.
+                killer.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+
+            async with other.session() as session:
+                assert await session.fetchval("SELECT pg_backend_pid()") != pid
