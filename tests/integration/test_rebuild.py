@@ -54,6 +54,7 @@ from tests.fixtures.rebuilds import (
     state_of,
     tables_of_all_kinds,
     until_held_up,
+    write,
 )
 
 __all__ = ["in_this_process"]
@@ -90,13 +91,6 @@ async def journal(dsn: str) -> AsyncIterator[Database]:
     async with connect(dsn, ConnectionSettings(max_connections=12)) as pool:
         await make_read_models(pool)
         yield pool
-
-
-async def write(database: Database, *events: tuple[str, int]) -> None:
-    """Append events with their numbers, and wait until a fence comes after them."""
-    async with database.transaction() as session:
-        await append(session, [Event(source_id, Happened(n=n), "plane") for source_id, n in events])
-    await fence_passes(database)
 
 
 # In the order of their source: a batch of ten, and of the next batch the third is the one that waits.

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from journal import ConnectionSettings, Database, Event, append, connect
+from journal import ConnectionSettings, Database, connect
 from projections import EventEnvelope, Session, handles, handles_group, projection
 from spark_projections.rebuilds.options import RebuildOptions
 from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.projections import Happened, execute, fetchval, until
-from tests.fixtures.rebuilds import fence_passes, held, make_read_models, source_in, until_held_up
+from tests.fixtures.rebuilds import held, make_read_models, source_in, until_held_up, write
 
 _COUNT = "INSERT INTO sums AS s (key, n) VALUES ($1, 1) ON CONFLICT (key) DO UPDATE SET n = s.n + 1"
 
@@ -44,12 +44,6 @@ async def journal(dsn: str) -> AsyncIterator[Database]:
         await make_read_models(pool)
         await execute(pool, "CREATE TABLE sums (key bigint PRIMARY KEY, n bigint NOT NULL)")
         yield pool
-
-
-async def write(database: Database, *events: tuple[str, int]) -> None:
-    async with database.transaction() as session:
-        await append(session, [Event(source_id, Happened(n=n), "plane") for source_id, n in events])
-    await fence_passes(database)
 
 
 async def sums(database: Database) -> list[int]:

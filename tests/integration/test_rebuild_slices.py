@@ -23,7 +23,7 @@ from projections.testing import run_until_caught_up
 from spark_projections.errors import NotRebuildable
 from spark_projections.rebuilds.options import RebuildOptions
 from spark_projections.rebuilds.rebuilding import rebuild
-from tests.fixtures.projections import Happened, execute, fetchval, happen, running, until
+from tests.fixtures.projections import execute, fetchval, happen, running, until
 from tests.fixtures.rebuilds import (
     COUNTS,
     Counts,
@@ -31,6 +31,7 @@ from tests.fixtures.rebuilds import (
     in_this_process,
     make_read_models,
     source_in,
+    write,
 )
 
 __all__ = ["in_this_process"]
@@ -43,13 +44,6 @@ async def journal(dsn: str) -> AsyncIterator[Database]:
     async with connect(dsn, ConnectionSettings(max_connections=12)) as pool:
         await make_read_models(pool)
         yield pool
-
-
-async def write(database: Database, *events: tuple[str, int]) -> None:
-    """Append events with their numbers, and wait until a fence comes after them."""
-    async with database.transaction() as session:
-        await append(session, [Event(source_id, Happened(n=n), "plane") for source_id, n in events])
-    await fence_passes(database)
 
 
 # A range of slices

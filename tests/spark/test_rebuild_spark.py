@@ -16,7 +16,6 @@ from journal import ConnectionSettings, Database, Event, append, connect
 from spark_projections.errors import RebuildFailed
 from spark_projections.rebuilds.options import RebuildOptions
 from spark_projections.rebuilds.rebuilding import rebuild
-from tests.fixtures.projections import Happened
 from tests.fixtures.rebuilds import (
     EXACT,
     AllKinds,
@@ -37,6 +36,7 @@ from tests.fixtures.rebuilds import (
     state_of,
     tables_of_all_kinds,
     until_held_up,
+    write,
 )
 from tests.property.test_rebuild_model import changes, sources
 
@@ -57,12 +57,6 @@ async def journal(dsn: str) -> AsyncIterator[Database]:
     async with connect(dsn, ConnectionSettings(max_connections=10)) as pool:
         await make_read_models(pool)
         yield pool
-
-
-async def write(database: Database, *events: tuple[str, int]) -> None:
-    async with database.transaction() as session:
-        await append(session, [Event(source_id, Happened(n=n), "plane") for source_id, n in events])
-    await fence_passes(database)
 
 
 async def rebuilt(dsn: str, events: list[tuple[str, Changed]], splits: int, spark: Any) -> dict[str, Any]:
