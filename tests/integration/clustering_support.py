@@ -11,6 +11,7 @@ from journal.clustering import ClusteredPartition, cluster
 from journal.importing import import_events
 from journal.maintenance import maintain
 from tests.fixtures.journal import PAST, historic
+from tests.fixtures.locks import WAITING
 
 DAY = timedelta(days=1)
 NOW = timedelta(0)
@@ -70,5 +71,5 @@ async def swap_partition(session: Session) -> int:
 
 async def until_somebody_waits(database: Database) -> None:
     async with database.session() as session:
-        while not await session.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+        while not await session.fetchval(f"SELECT count(*) FROM {WAITING}"):
             pass

@@ -11,7 +11,6 @@ from journal.drivers.sync import connect_sync
 
 APPEND = "SELECT * FROM projections.append_event_v1('plane-1', 'plane', 'Landed', '{}')"
 REFUSED = "permission denied"
-WAITING = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 DATA = "SELECT * FROM projections.events, projections.schema_versions"
 NEWER = r"newer than this library's \d+: upgrade the library"
 OLDER = r"older than this library's \d+: run `projections schema upgrade`"

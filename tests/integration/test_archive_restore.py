@@ -15,6 +15,7 @@ from journal import Database, HistoricEvent, import_events, maintain
 from spark_projections.archive.manifest import ArchiveError, Bounds, Manifest
 from spark_projections.archive.restore import Restored, restore_archive
 from tests.fixtures.journal import event, uuid7
+from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import EFFECTS, each_once, effects, execute, recording, running, until_effects
 from tests.integration.archive_support import (
     DAY,
@@ -174,7 +175,7 @@ async def test_restore_tries_again_when_an_import_stands_in_the_way(
     with psycopg.connect(dsn) as importer:
         importer.execute("LOCK TABLE projections.imports IN SHARE ROW EXCLUSIVE MODE")
         restoring = asyncio.create_task(asyncio.to_thread(restore_archive, dsn, archive))
-        waits = "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'projections.imports'::regclass AND NOT granted"
+        waits = f"SELECT count(*) > 0 FROM {WAITING} WHERE relation = 'projections.imports'::regclass"
         while not (await asyncio.to_thread(query, dsn, waits))[0][0]:
             pass
 

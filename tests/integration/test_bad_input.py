@@ -38,7 +38,11 @@ SECRET = "hunter2secret"
 TABLE = re.compile(r"^\| (?P<what>.+?) \| (?P<ticks>`+)(?P<message>.*?) ?(?P=ticks) \| .+ \|$", re.MULTILINE)
 
 Driver = Literal["asyncpg", "psycopg"]
-TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'worker'"
+# Of this database alone: other tests run on the same server.
+TERMINATE = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name = 'worker' AND datname = current_database()
+"""
 DRIVERS: tuple[Driver, ...] = ("asyncpg", "psycopg")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from journal import ConnectionSettings, Database, connect
+from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import fetchval, until
 from tests.fixtures.workers import (
     appending,
@@ -93,7 +94,7 @@ async def test_a_stopped_worker_that_goes_on_commits_nothing_and_gets_its_share_
             await holder.fetchval("SELECT pg_advisory_lock($1)", first.pid)
             held_up_at = await holder.fetchval("SELECT clock_timestamp()")
             async with appending(journal):
-                waits = "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                waits = f"SELECT count(*) > 0 FROM {WAITING} WHERE locktype = 'advisory'"
                 await until(journal, waits)
                 first.send_signal(signal.SIGSTOP)
                 await shared_by(journal, 1)

@@ -13,6 +13,7 @@ from journal import Database, MissingPrivilege, append, connect, current_events,
 from journal.importing import import_events
 from journal.maintenance import MaintainedPartition, maintain
 from tests.fixtures.journal import PAST, count, event, historic, stored, uuid7
+from tests.fixtures.locks import WAITING
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 NOW = timedelta(0)
@@ -242,7 +243,7 @@ async def test_writer_that_comes_while_maintenance_waits_is_let_through_by_its_l
 
 async def _until_somebody_waits(database: Database) -> None:
     async with database.session() as session:
-        while not await session.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+        while not await session.fetchval(f"SELECT count(*) FROM {WAITING}"):
             pass
 
 

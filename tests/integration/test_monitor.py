@@ -26,6 +26,7 @@ from projections.web import Feed, monitor_app
 from projections.web.document import _runs
 from tests.fixtures.commands import COMMAND, environment, projections
 from tests.fixtures.http import asking
+from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,
@@ -285,7 +286,7 @@ async def test_nothing_is_decided_when_the_event_changes_meanwhile(parked: Datab
         await worker.begin()
         await worker.execute("UPDATE projections.parked_sources SET seq_nr = 9 WHERE source_id = 'a'")
         acting = asyncio.create_task(act(client, "drop", projection="p", source_id="a", seq_nr=1))
-        await until(parked, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
+        await until(parked, f"SELECT count(*) > 0 FROM {WAITING}")
         await worker.commit()
         response = await acting
 

@@ -17,12 +17,12 @@ from journal import schema
 from journal.drivers import connect
 from journal.drivers.sync import connect_sync
 from journal.errors import SchemaError
+from tests.fixtures.locks import WAITING
 from tests.integration.schema_support import (
     APPEND,
     DATA,
     NEWER,
     OLDER,
-    WAITING,
     catalogue,
     edit,
     run,
@@ -97,7 +97,7 @@ class TestInstall:
             with connect_sync(empty_dsn) as connection:
                 schema._run(connection, schema.script())
                 waiting = pool.submit(schema.install, second)
-                while run(empty_dsn, WAITING) == []:
+                while run(empty_dsn, f"SELECT pid FROM {WAITING}") == []:
                     assert not waiting.done()
 
             assert waiting.result() == []
