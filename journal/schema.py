@@ -195,6 +195,7 @@ def uninstall(dsn: str) -> None:
     with connect_sync(dsn) as connection:
         connection.execute(_LOCK_TIMEOUT)
         connection.execute("DROP SCHEMA IF EXISTS projections CASCADE")
+        connection.execute("DROP SCHEMA IF EXISTS projections_conditions CASCADE")
 
 
 def installed_version(dsn: str) -> int | None:

@@ -14,7 +14,7 @@ described AS (
 relations AS (
     SELECT c.*
     FROM pg_catalog.pg_class AS c INNER JOIN described AS d ON c.relnamespace = d.oid
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (NOT c.relispartition OR c.relname = 'events_default')
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (NOT c.relispartition OR c.relname IN ('events_default', 'matches_default'))
 ),
 
 functions AS (
@@ -106,5 +106,5 @@ SELECT
         g.privilege_type || CASE WHEN g.is_grantable THEN ' with grant option' ELSE '' END, ', ' ORDER BY g.privilege_type
     ) AS definition
 FROM grants AS g LEFT JOIN pg_catalog.pg_roles AS r ON g.grantee = r.oid
-WHERE g.grantee = 0 OR r.rolname IN ('projections_reader', 'projections_writer', 'projections_worker')
+WHERE g.grantee = 0 OR r.rolname IN ('projections_reader', 'projections_writer', 'projections_worker', 'projections_matcher')
 GROUP BY g.what, coalesce(r.rolname, 'PUBLIC')

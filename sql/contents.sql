@@ -49,5 +49,7 @@ SELECT
     d.name,
     FALSE AS is_table
 FROM dependents AS d
-WHERE d.namespace <> 'projections'::regnamespace
+WHERE
+    d.namespace <> 'projections'::regnamespace
+    AND d.namespace IS DISTINCT FROM to_regnamespace('projections_conditions')
 ORDER BY is_table DESC, name ASC

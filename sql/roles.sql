@@ -4,7 +4,7 @@ DO $$
 DECLARE
     _role text;
 BEGIN
-    FOREACH _role IN ARRAY ARRAY['projections_writer', 'projections_reader', 'projections_worker'] LOOP
+    FOREACH _role IN ARRAY ARRAY['projections_writer', 'projections_reader', 'projections_worker', 'projections_matcher'] LOOP
         IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = _role) THEN
             BEGIN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', _role);

@@ -6,5 +6,9 @@ BEGIN
         CREATE SCHEMA projections;
         COMMENT ON SCHEMA projections IS 'slice-projections: journal, offsets and their functions';
     END IF;
+    IF to_regnamespace('projections_conditions') IS NULL THEN
+        CREATE SCHEMA projections_conditions;
+        COMMENT ON SCHEMA projections_conditions IS 'slice-projections: the conditions of subscriptions as functions';
+    END IF;
 END;
 $$;

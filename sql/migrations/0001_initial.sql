@@ -114,6 +114,129 @@ CREATE TABLE projections.parked_sources (
     PRIMARY KEY (projection_id, source_id)
 );
 
+CREATE TABLE projections.subscription_groups (
+    group_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text NOT NULL UNIQUE,
+    reliable boolean NOT NULL DEFAULT TRUE,
+    dropped_until bigint NOT NULL DEFAULT 0,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT name_has_1_to_255_characters CHECK (char_length(name) BETWEEN 1 AND 255)
+);
+
+CREATE TABLE projections.group_ranges (
+    group_id integer NOT NULL REFERENCES projections.subscription_groups ON DELETE CASCADE,
+    min_slice smallint NOT NULL,
+    max_slice smallint NOT NULL,
+    cursor bigint NOT NULL DEFAULT 0,
+    moved_at timestamptz,
+    epoch bigint NOT NULL DEFAULT 0,
+    owner text,
+    PRIMARY KEY (group_id, min_slice),
+    CONSTRAINT slices_in_order CHECK (0 <= min_slice AND min_slice <= max_slice AND max_slice <= 1023)
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+
+CREATE TABLE projections.group_readers (
+    group_id integer NOT NULL REFERENCES projections.subscription_groups ON DELETE CASCADE,
+    owner text NOT NULL,
+    joined_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    lease_until timestamptz NOT NULL,
+    PRIMARY KEY (group_id, owner)
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+
+CREATE TABLE projections.group_retries (
+    retry_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    group_id integer NOT NULL REFERENCES projections.subscription_groups ON DELETE CASCADE,
+    handler text NOT NULL,
+    first_match_id bigint NOT NULL,
+    last_match_id bigint NOT NULL,
+    attempts integer NOT NULL,
+    error text NOT NULL,
+    due_at timestamptz,
+    failed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    matches json NOT NULL,
+    UNIQUE (group_id, handler, first_match_id, last_match_id)
+);
+CREATE INDEX group_retries_due_idx ON projections.group_retries (group_id, due_at);
+
+CREATE TABLE projections.conditions (
+    condition_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    sql text NOT NULL,
+    of_types boolean NOT NULL,
+    quarantined_at timestamptz,
+    error text,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    EXCLUDE USING hash (sql WITH =)
+);
+
+CREATE TABLE projections.subscriptions (
+    subscription_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    group_id integer NOT NULL REFERENCES projections.subscription_groups ON DELETE CASCADE,
+    condition_id integer REFERENCES projections.conditions,
+    params jsonb NOT NULL,
+    topics text[],
+    patterns text[],
+    entity_types text[],
+    expires_after interval,
+    active_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    since timestamptz NOT NULL,
+    identity jsonb NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    EXCLUDE USING hash (identity WITH =)
+);
+CREATE INDEX subscriptions_params_idx ON projections.subscriptions USING gin (params) WITH (fastupdate = FALSE);
+CREATE INDEX subscriptions_topics_idx ON projections.subscriptions USING gin (topics) WITH (fastupdate = FALSE);
+CREATE INDEX subscriptions_open_idx ON projections.subscriptions (condition_id, subscription_id) WHERE topics IS NULL;
+
+CREATE SEQUENCE projections.match_ids;
+
+CREATE TABLE projections.matches (
+    match_id bigint NOT NULL,
+    group_id integer NOT NULL,
+    slice smallint NOT NULL,
+    seq_nr bigint NOT NULL,
+    db_timestamp timestamptz NOT NULL,
+    matched_at timestamptz NOT NULL,
+    source_id text COLLATE "C" NOT NULL,
+    subscription_ids bigint[] NOT NULL,
+    PRIMARY KEY (group_id, match_id, matched_at)
+) PARTITION BY RANGE (matched_at);
+
+CREATE TABLE projections.matches_default PARTITION OF projections.matches DEFAULT;
+
+CREATE TABLE projections.directed_events (
+    source_id text COLLATE "C" NOT NULL,
+    seq_nr bigint NOT NULL,
+    db_timestamp timestamptz NOT NULL,
+    slice smallint NOT NULL,
+    topic text NOT NULL,
+    subscription_id bigint,
+    not_before timestamptz,
+    matched boolean NOT NULL DEFAULT FALSE,
+    passed boolean NOT NULL DEFAULT FALSE,
+    PRIMARY KEY (source_id, seq_nr)
+);
+CREATE INDEX directed_events_due_idx ON projections.directed_events (not_before) WHERE NOT matched;
+
+CREATE TABLE projections.partition_settings (
+    table_name text PRIMARY KEY,
+    partition_interval interval NOT NULL DEFAULT '1 day',
+    ahead integer NOT NULL DEFAULT 7,
+    retention interval,
+    archive_first boolean NOT NULL DEFAULT FALSE,
+    maintained_at timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
+    CONSTRAINT table_is_partitioned_by_time CHECK (table_name IN ('events', 'matches')),
+    CONSTRAINT interval_is_1_minute_to_366_days_in_seconds CHECK (
+        partition_interval BETWEEN '1 minute' AND '366 days'
+        AND date_trunc('second', partition_interval) = partition_interval
+    ),
+    CONSTRAINT interval_has_no_months CHECK (
+        extract(YEAR FROM partition_interval) = 0 AND extract(MONTH FROM partition_interval) = 0
+    ),
+    CONSTRAINT ahead_is_1_to_1000 CHECK (ahead BETWEEN 1 AND 1000),
+    CONSTRAINT retention_is_at_least_1_minute CHECK (retention >= '1 minute')
+);
+INSERT INTO projections.partition_settings (table_name, retention) VALUES ('events', NULL), ('matches', '7 days');
+
 CREATE TABLE projections.rebuilds (
     rebuild_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     projection_id integer NOT NULL REFERENCES projections.projections ON DELETE CASCADE,

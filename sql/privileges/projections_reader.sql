@@ -10,7 +10,10 @@ BEGIN
         projections.schema_versions, projections.sources, projections.events, projections.events_default,
         projections.imports, projections.projections, projections.workers, projections.projection_ranges,
         projections.source_offsets, projections.parked_sources, projections.rebuilds, projections.rebuild_parts,
-        projections.rebuild_tables, projections.partitions
+        projections.rebuild_tables, projections.partitions, projections.partition_settings, projections.subscription_groups,
+        projections.group_ranges, projections.group_readers, projections.group_retries,
+        projections.conditions, projections.subscriptions, projections.matches, projections.matches_default,
+        projections.match_ids, projections.directed_events
     TO projections_reader;
     GRANT EXECUTE ON FUNCTION
         projections.slice_of_v1,
@@ -25,7 +28,16 @@ BEGIN
         projections.writers_in_flight_v1,
         projections.slice_lag_v1,
         projections.read_offsets_v1,
-        projections.missing_partitions_v1
+        projections.missing_partitions_v1,
+        projections.partitioned_table_v1,
+        projections.partition_bounds_v1,
+        projections.retention_holders_v1,
+        projections.partition_holders_v1,
+        projections.unread_rows_v1,
+        projections.maintenance_steps_v1,
+        projections.settled_matches_v1,
+        projections.read_next_v1,
+        projections.entity_types_v1
     TO projections_reader;
 END;
 $$;

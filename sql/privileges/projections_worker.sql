@@ -10,7 +10,11 @@ BEGIN
         projections.schema_versions, projections.sources, projections.events, projections.events_default,
         projections.imports, projections.projections, projections.workers, projections.projection_ranges,
         projections.source_offsets, projections.parked_sources, projections.rebuilds, projections.rebuild_parts,
-        projections.rebuild_tables, projections.partitions
+        projections.rebuild_tables, projections.partitions, projections.partition_settings, projections.subscription_groups,
+        projections.group_ranges, projections.group_readers, projections.group_retries,
+        projections.conditions, projections.subscriptions, projections.matches, projections.matches_default,
+        projections.match_ids, projections.directed_events,
+        projections.matchable_events, projections.subscriptions_at_hand
     TO projections_worker;
     GRANT INSERT, UPDATE ON
         projections.projections
@@ -19,6 +23,17 @@ BEGIN
         projections.workers, projections.projection_ranges, projections.source_offsets, projections.parked_sources,
         projections.rebuilds, projections.rebuild_parts, projections.rebuild_tables
     TO projections_worker;
+    GRANT INSERT, UPDATE, DELETE ON
+        projections.subscription_groups, projections.group_ranges, projections.group_readers, projections.group_retries,
+        projections.conditions, projections.subscriptions, projections.directed_events
+    TO projections_worker;
+    GRANT INSERT ON
+        projections.matches
+    TO projections_worker;
+    GRANT USAGE ON
+        SEQUENCE projections.match_ids
+    TO projections_worker;
+    GRANT USAGE ON SCHEMA projections_conditions TO projections_worker;
     -- Nothing is ever updated here: evicting offsets locks this table, and LOCK TABLE asks for UPDATE.
     GRANT UPDATE ON
         projections.imports
@@ -37,6 +52,14 @@ BEGIN
         projections.slice_lag_v1,
         projections.read_offsets_v1,
         projections.missing_partitions_v1,
+        projections.partitioned_table_v1,
+        projections.partition_bounds_v1,
+        projections.retention_holders_v1,
+        projections.partition_holders_v1,
+        projections.unread_rows_v1,
+        projections.maintenance_steps_v1,
+        projections.maintain_v1,
+        projections.take_maintenance_v1,
         projections.notify_appended_v1,
         projections.register_projection_v1,
         projections.set_ranges_v1,
@@ -70,7 +93,39 @@ BEGIN
         projections.lock_rebuild_part_v1,
         projections.replace_rows_v1,
         projections.move_offsets_v1,
-        projections.swap_rebuild_v1
+        projections.swap_rebuild_v1,
+        projections.settled_matches_v1,
+        projections.read_next_v1,
+        projections.entity_types_v1,
+        projections.as_jsonb_v1,
+        projections.refuse_condition_v1,
+        projections.compile_condition_v1,
+        projections.condition_id_v1,
+        projections.create_group_v1,
+        projections.subscribe_v1,
+        projections.unsubscribe_v1,
+        projections.keep_subscriptions_v1,
+        projections.expire_subscriptions_v1,
+        projections.lock_matching_v1,
+        projections.wanted_topics_v1,
+        projections.wanted_conditions_v1,
+        projections.ask_condition_v1,
+        projections.match_events_v1,
+        projections.match_directed_v1,
+        projections.match_log_v1,
+        projections.match_due_v1,
+        projections.quarantine_condition_v1,
+        projections.release_condition_v1,
+        projections.poll_group_v1,
+        projections.release_group_range_v1,
+        projections.leave_group_v1,
+        projections.cut_group_v1,
+        projections.move_cursor_v1,
+        projections.fail_batch_v1,
+        projections.take_retries_v1,
+        projections.forget_retry_v1,
+        projections.replay_retry_v1,
+        projections.begin_matching_v1
     TO projections_worker;
 END;
 $$;

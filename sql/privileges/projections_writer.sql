@@ -15,6 +15,12 @@ BEGIN
     GRANT SELECT, INSERT, UPDATE ON
         projections.sources
     TO projections_writer;
+    GRANT INSERT ON
+        projections.directed_events
+    TO projections_writer;
+    GRANT SELECT ON
+        projections.subscriptions
+    TO projections_writer;
     -- Nothing is ever updated here: LOCK TABLE asks for UPDATE (before PostgreSQL 16 for any lock of a writer).
     GRANT SELECT, INSERT, UPDATE ON
         projections.imports
@@ -37,7 +43,8 @@ BEGIN
         projections.append_events_v1,
         projections.append_event_v1,
         projections.import_events_v1,
-        projections.notify_appended_v1
+        projections.notify_appended_v1,
+        projections.publish_v1
     TO projections_writer;
 END;
 $$;

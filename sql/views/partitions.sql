@@ -1,15 +1,23 @@
--- The time partitions of the log with their real bounds, from the catalogue; the default partition has none. One that is
--- in slice order has the index that cluster_partition_v1 makes: dropping that index asks for doing it again.
+-- The time partitions of all tables with their real bounds, from the catalogue: a bound that is not there is NULL, and the
+-- default partition has none. One that is in slice order has the index that cluster_partition_v1 makes: dropping that
+-- index asks for doing it again. The rows are an estimate, of ANALYZE or of the statistics, whichever has seen more.
 CREATE OR REPLACE VIEW projections.partitions AS
 SELECT
+    p.relname::text AS table_name,
     c.relname::text AS name,
-    (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''([^'']+)''\)'))[1]::timestamptz AS from_timestamp,
-    (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'TO \(''([^'']+)''\)'))[1]::timestamptz AS to_timestamp,
+    b.from_timestamp,
+    b.to_timestamp,
     pg_total_relation_size(c.oid) AS bytes,
     exists(
         SELECT FROM pg_catalog.pg_index AS x
         WHERE x.indrelid = c.oid AND pg_get_indexdef(x.indexrelid) LIKE '% USING brin (entity_type, slice)%'
-    ) AS clustered
-FROM pg_catalog.pg_inherits AS i
+    ) AS clustered,
+    c.oid = t.partdefid AS is_default,
+    c.oid AS relation,
+    greatest(c.reltuples::bigint, pg_stat_get_live_tuples(c.oid), 0) AS estimated_rows
+FROM pg_catalog.pg_class AS p
+INNER JOIN pg_catalog.pg_partitioned_table AS t ON p.oid = t.partrelid
+INNER JOIN pg_catalog.pg_inherits AS i ON p.oid = i.inhparent
 INNER JOIN pg_catalog.pg_class AS c ON i.inhrelid = c.oid
-WHERE i.inhparent = 'projections.events'::regclass;
+CROSS JOIN LATERAL projections.partition_bounds_v1(c.oid) AS b
+WHERE p.relnamespace = 'projections'::regnamespace AND p.relname IN ('events', 'matches');

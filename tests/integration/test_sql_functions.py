@@ -16,6 +16,8 @@ VOLATILITY = {"IMMUTABLE": "i", "STABLE": "s", "VOLATILE": "v"}
 
 PARTITION = "'projections.events_20190101t000000'"
 
+MATCHED = "'plane', '{a}', '{1}', ARRAY[now()], '{97}', '{Landed}'"
+
 # One call of each, in an order in which each finds something to do.
 CALLS = {
     "slice_of_v1": "SELECT projections.slice_of_v1('a')",
@@ -90,6 +92,41 @@ CALLS = {
     "replace_rows_v1": "SELECT projections.replace_rows_v1(b, 'rebuilt.delays', NULL) "
     "FROM projections.rebuilds AS b WHERE b.rebuild_id = 3",
     "move_offsets_v1": "SELECT projections.move_offsets_v1(b) FROM projections.rebuilds AS b WHERE b.rebuild_id = 3",
+    "as_jsonb_v1": "SELECT projections.as_jsonb_v1('{}')",
+    "create_group_v1": "SELECT projections.create_group_v1('g')",
+    "subscribe_v1": "SELECT projections.subscribe_v1('g', 'e.seq_nr > 0', '{}', '1 hour', '{Landed,Off*}', '{plane}')",
+    "keep_subscriptions_v1": "SELECT projections.keep_subscriptions_v1('{1}')",
+    "expire_subscriptions_v1": "SELECT projections.expire_subscriptions_v1()",
+    "condition_id_v1": "SELECT projections.condition_id_v1('e.topic IS NULL')",
+    "compile_condition_v1": "SELECT projections.compile_condition_v1(9, 'e.topic IS NULL')",
+    "refuse_condition_v1": "SELECT projections.refuse_condition_v1(c.oid) FROM pg_class AS c WHERE FALSE",
+    "make_condition_v1": "SELECT projections.make_condition_v1(8, 'TRUE')",
+    "quarantine_condition_v1": "SELECT projections.quarantine_condition_v1(2, 'why')",
+    "release_condition_v1": "SELECT projections.release_condition_v1(2)",
+    "wanted_topics_v1": "SELECT projections.wanted_topics_v1('plane', '{Landed}')",
+    "wanted_conditions_v1": "SELECT projections.wanted_conditions_v1('plane', '{Landed}')",
+    "ask_condition_v1": "SELECT projections.ask_condition_v1(2, FALSE, TRUE, '{}', '{}', 'plane', "
+    "'{a}', '{1}', ARRAY[now()], '{Landed}')",
+    "lock_matching_v1": "SELECT projections.lock_matching_v1()",
+    "match_events_v1": f"SELECT projections.match_events_v1({MATCHED})",
+    "match_directed_v1": "SELECT projections.match_directed_v1('{a}', '{1}', ARRAY[now()], '{97}', '{1}')",
+    "publish_v1": "SELECT projections.publish_v1('p', '{t}', '{1}', p_not_before => ARRAY[now()])",
+    "match_log_v1": f"SELECT projections.match_log_v1({MATCHED})",
+    "match_due_v1": "SELECT projections.match_due_v1()",
+    "entity_types_v1": "SELECT projections.entity_types_v1()",
+    "begin_matching_v1": "SELECT projections.begin_matching_v1('plane')",
+    "poll_group_v1": "SELECT projections.poll_group_v1('g', 'reader')",
+    "settled_matches_v1": "SELECT projections.settled_matches_v1()",
+    "read_next_v1": "SELECT projections.read_next_v1('g', 0, 1023, 0, 9, 10)",
+    "move_cursor_v1": "SELECT projections.move_cursor_v1('g', 0, 1, 0)",
+    "fail_batch_v1": "SELECT projections.fail_batch_v1('g', 'handler', 1, 2, 1, 'why', '0 s', '[]')",
+    "take_retries_v1": "SELECT projections.take_retries_v1('g', '{handler}')",
+    "replay_retry_v1": "SELECT projections.replay_retry_v1(1)",
+    "forget_retry_v1": "SELECT projections.forget_retry_v1(1)",
+    "release_group_range_v1": "SELECT projections.release_group_range_v1('g', 0, 1)",
+    "cut_group_v1": "SELECT projections.cut_group_v1('g', '{0,512}')",
+    "leave_group_v1": "SELECT projections.leave_group_v1('g', 'reader')",
+    "unsubscribe_v1": "SELECT projections.unsubscribe_v1(1)",
     "slice_lag_v1": "SELECT projections.slice_lag_v1(1)",
     "evict_offsets_v1": "SELECT projections.evict_offsets_v1(1, '1 day', '')",
     "release_range_v1": "SELECT projections.release_range_v1(1, 0, 2, now(), 0)",

@@ -19,7 +19,8 @@ DECLARE
     _copied bigint;
 BEGIN
     PERFORM projections.drop_partition_copies_v1();
-    SELECT p.* INTO _partition FROM projections.partitions AS p WHERE p.name = p_name;
+    SELECT p.* INTO _partition FROM projections.partitions AS p
+    WHERE p.table_name = 'events' AND p.name = p_name;
     IF _partition.from_timestamp IS NULL OR _partition.to_timestamp IS NULL THEN
         RAISE EXCEPTION '% is no time partition of projections.events', quote_literal(p_name) USING ERRCODE = '42704';
     ELSIF _partition.to_timestamp > clock_timestamp() THEN

@@ -11,7 +11,8 @@ SET search_path = pg_catalog, pg_temp
 SET datestyle = 'ISO'
 AS $$
 DECLARE
-    _old oid := format('projections.%I', p_name)::regclass;
+    -- NULL, and so no copy either, when retention has taken the partition meanwhile.
+    _old oid := to_regclass(format('projections.%I', p_name));
     _copy text := 'events_copy_of_' || _old;
     _xmin xid;
     _counts record;
@@ -22,7 +23,7 @@ BEGIN
     ELSIF NOT pg_try_advisory_xact_lock(hashtext('slice-projections'), hashtext('cluster')) THEN
         RAISE EXCEPTION 'another run is putting a partition in slice order' USING ERRCODE = '55006';
     ELSIF to_regclass('projections.' || _copy) IS NULL THEN
-        RAISE EXCEPTION 'the copy of partition % is gone: another run has removed it', p_name USING ERRCODE = 'PJ050';
+        RAISE EXCEPTION 'partition % or its copy is gone: another run has removed it', p_name USING ERRCODE = 'PJ050';
     END IF;
     -- To a snapshot that is older than the copy, the log would be empty here. A frozen row is visible to all, and VACUUM
     -- freezes none while such a snapshot is in use, here or on a standby that sends its feedback; on others, freezing

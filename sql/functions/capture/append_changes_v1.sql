@@ -1,0 +1,40 @@
+-- Trigger: appends what describe_changes_v1 has handed over. It has the rights of the schema's owner, so that whoever
+-- writes a captured table needs none here; so it touches texts alone, no value of the table, and appends under the
+-- names that were fixed when the table was captured.
+-- Raises PJ063 where what was handed over is not of this table.
+CREATE OR REPLACE FUNCTION projections.append_changes_v1()
+RETURNS trigger
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _place constant text := 'projections.captured_' || pg_trigger_depth();
+    _entity_type constant text := TG_ARGV[0]::json ->> 'entity_type';
+    _text text;
+    _source_ids text[];
+    _event_types text[];
+    _payloads text[];
+    _metadata text[];
+    _own boolean;
+BEGIN
+    FOR _portion IN 1 .. coalesce(nullif(current_setting(_place, TRUE), ''), '0')::integer LOOP
+        _text := current_setting(_place || '_' || _portion);
+        SELECT
+            array_agg(c.s), array_agg(_entity_type || '.' || c.o), array_agg(c.p), array_agg(c.m),
+            bool_and(starts_with(c.s, _entity_type || '/') AND c.o IN ('insert', 'update', 'delete'))
+        INTO _source_ids, _event_types, _payloads, _metadata, _own
+        FROM json_to_recordset(_text::json) AS c (s text, o text, p json, m json);
+        IF NOT _own THEN
+            RAISE EXCEPTION 'the changes handed over are not of table %', TG_RELID::regclass USING ERRCODE = 'PJ063';
+        END IF;
+        PERFORM set_config(_place || '_' || _portion, '', TRUE);
+        PERFORM projections.append_events_v1(
+            _source_ids, array_fill(_entity_type, ARRAY[cardinality(_source_ids)]), _event_types, _payloads,
+            p_metadata => _metadata
+        );
+    END LOOP;
+    PERFORM set_config(_place, '0', TRUE);
+    RETURN NULL;
+END;
+$$;

@@ -1,0 +1,69 @@
+-- Has every change of a table's rows append an event, in the transaction that makes the change. Called again, it changes
+-- the settings, and takes in partitions that are new. Returns the entity type: the table's name as it is written in SQL,
+-- or p_entity_type; it stays when the table is renamed. A source is a row: the entity type, '/', and its primary key.
+--
+-- p_serializer shapes or filters: function(operation text, old jsonb, new jsonb) RETURNS jsonb, the payload, or NULL for
+-- no event. It runs with the rights of whoever writes the table.
+-- Raises PJ060 where the table or a setting is unfit.
+CREATE OR REPLACE FUNCTION projections.capture_table_v1(
+    p_table regclass,
+    p_insert boolean DEFAULT TRUE,
+    p_update boolean DEFAULT TRUE,
+    p_delete boolean DEFAULT TRUE,
+    p_serializer regproc DEFAULT NULL,
+    p_entity_type text DEFAULT NULL
+)
+RETURNS text
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _key text[];
+    _entity_type text;
+    _serializer text;
+    _relation regclass;
+    _problem text;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('slice-projections'), hashtext('capture'));
+    _key := projections.check_capturable_v1(p_table);
+    SELECT coalesce(
+        p_entity_type, (SELECT t.entity_type FROM projections.captured_tables AS t WHERE t.relation = p_table),
+        format('%I.%I', n.nspname, c.relname)
+    ) INTO _entity_type
+    FROM pg_class AS c INNER JOIN pg_namespace AS n ON c.relnamespace = n.oid WHERE c.oid = p_table;
+    SELECT format('%I.%I', n.nspname, f.proname) INTO _serializer
+    FROM pg_proc AS f INNER JOIN pg_namespace AS n ON f.pronamespace = n.oid
+    WHERE f.oid = p_serializer AND f.prokind = 'f' AND NOT f.proretset
+    AND f.prorettype = 'jsonb'::regtype AND f.proargtypes::oid[] = '{text,jsonb,jsonb}'::regtype[]::oid[];
+
+    _problem := CASE
+        WHEN NOT (coalesce(p_insert, FALSE) OR coalesce(p_update, FALSE) OR coalesce(p_delete, FALSE))
+            THEN 'capture at least one of insert, update and delete'
+        WHEN char_length(_entity_type) NOT BETWEEN 1 AND 180
+            THEN format(
+                'its entity type %L has %s characters, not 1 to 180: pass p_entity_type', _entity_type, char_length(_entity_type)
+            )
+        WHEN p_serializer <> 0 AND _serializer IS NULL
+            THEN format('%s is not a function(text, jsonb, jsonb) RETURNS jsonb', p_serializer::regprocedure)
+        ELSE (
+            SELECT format('entity type %L is that of %s: pass p_entity_type', _entity_type, t.relation)
+            FROM projections.captured_tables AS t WHERE t.entity_type = _entity_type AND t.relation <> p_table
+        )
+    END;
+    IF _problem IS NOT NULL THEN
+        RAISE EXCEPTION 'can not capture %: %', p_table, _problem USING ERRCODE = 'PJ060';
+    END IF;
+
+    -- A statement fires the triggers of the table that it names: those of the parent, or those of one partition.
+    FOR _relation IN SELECT p_table UNION SELECT t.relid FROM pg_partition_tree(p_table) AS t LOOP
+        PERFORM projections.set_capture_triggers_v1(
+            _relation, array_remove(ARRAY[
+                CASE WHEN p_insert THEN 'INSERT' END, CASE WHEN p_update THEN 'UPDATE' END, CASE WHEN p_delete THEN 'DELETE' END
+            ], NULL), json_build_object(
+                'entity_type', _entity_type, 'key', _key, 'serializer', _serializer, 'partition', _relation <> p_table
+            )
+        );
+    END LOOP;
+    RETURN _entity_type;
+END;
+$$;

@@ -1,0 +1,45 @@
+-- Does one step of maintenance, if there is one that can be done now: makes a partition, drops one, or with neither, lets
+-- subscriptions expire that nobody uses. Returns the step, with the rows moved or the bytes freed, and each that could not be
+-- done with its problem; nothing when all is done, or another run is at work. Call it again and again, each time in a
+-- transaction of its own. It goes by partition_settings alone, so that whoever runs projections may call it (SECURITY
+-- DEFINER): its owner's rights make and drop partitions, and nothing that a caller says has a part in it.
+CREATE OR REPLACE FUNCTION projections.maintain_v1()
+RETURNS TABLE (
+    step text, table_name text, name text, from_timestamp timestamptz, to_timestamp timestamptz, amount bigint, problem text
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+-- Nobody waits behind it for longer, and it gives up before anybody in its way is taken for a deadlock.
+SET lock_timeout = '500ms'
+AS $$
+#variable_conflict use_column
+DECLARE
+    _waits integer := 0;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('slice-projections'), hashtext('maintain')) THEN
+        RETURN;
+    END IF;
+    FOR step, table_name, name, from_timestamp, to_timestamp IN SELECT s.* FROM projections.maintenance_steps_v1() AS s LOOP
+        problem := NULL;
+        BEGIN
+            IF step = 'create' THEN
+                amount := projections.create_partition_v1(from_timestamp, to_timestamp, table_name);
+            ELSE
+                amount := projections.drop_partition_v1(name);
+            END IF;
+            RETURN NEXT;
+            RETURN;
+        EXCEPTION
+            -- Whatever is wrong with one of them, the others go on.
+            WHEN OTHERS THEN
+                amount := NULL;
+                problem := SQLERRM;
+                _waits := _waits + CASE WHEN SQLSTATE IN ('55P03', '40P01') THEN 1 ELSE 0 END;
+        END;
+        RETURN NEXT;
+        EXIT WHEN _waits = 3;
+    END LOOP;
+    PERFORM projections.expire_subscriptions_v1();
+END;
+$$;

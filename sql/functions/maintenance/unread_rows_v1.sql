@@ -1,0 +1,40 @@
+-- How many rows of a partition each projection and group has not read: for whom they are lost when it is dropped by force.
+CREATE OR REPLACE FUNCTION projections.unread_rows_v1(p_name text)
+RETURNS TABLE (kind text, holder text, unread bigint)
+LANGUAGE plpgsql
+STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    _partition projections.partitions;
+    _from timestamptz;
+BEGIN
+    SELECT p.* INTO _partition FROM projections.partitions AS p WHERE p.name = p_name AND p.to_timestamp IS NOT NULL;
+    _from := coalesce(_partition.from_timestamp, '-infinity');
+    IF _partition.table_name = 'events' THEN
+        RETURN QUERY
+        SELECT 'projection', p.name, count(*)
+        FROM projections.projections AS p
+        INNER JOIN projections.projection_ranges AS r ON p.projection_id = r.projection_id
+        INNER JOIN projections.events AS e ON p.entity_type = e.entity_type AND e.slice BETWEEN r.min_slice AND r.max_slice
+        LEFT JOIN projections.source_offsets AS o ON p.projection_id = o.projection_id AND e.source_id = o.source_id
+        WHERE e.db_timestamp >= _from AND e.db_timestamp < _partition.to_timestamp
+        -- Of a source without an offset, what is older than this counts as handled.
+        AND CASE WHEN o.seq_nr IS NULL THEN e.db_timestamp >= p.evicted_before ELSE e.seq_nr > o.seq_nr END
+        GROUP BY p.projection_id
+        ORDER BY p.name;
+    END IF;
+    RETURN QUERY
+    SELECT 'group', g.name, count(*)
+    FROM projections.subscription_groups AS g
+    INNER JOIN projections.group_ranges AS r ON g.group_id = r.group_id
+    INNER JOIN projections.matches AS m
+        ON r.group_id = m.group_id AND m.match_id > r.cursor AND m.slice BETWEEN r.min_slice AND r.max_slice
+    WHERE g.reliable
+    AND CASE _partition.table_name WHEN 'events' THEN m.db_timestamp ELSE m.matched_at END >= _from
+    AND CASE _partition.table_name WHEN 'events' THEN m.db_timestamp ELSE m.matched_at END < _partition.to_timestamp
+    GROUP BY g.group_id
+    ORDER BY g.name;
+END;
+$$;

@@ -1,0 +1,15 @@
+-- JSON as conditions see it: NULL where jsonb can not hold it, as with \u0000 in a string. One such event must not fail
+-- the matching of the others.
+CREATE OR REPLACE FUNCTION projections.as_jsonb_v1(p_json json)
+RETURNS jsonb
+LANGUAGE plpgsql
+IMMUTABLE
+PARALLEL SAFE
+STRICT
+AS $$
+BEGIN
+    RETURN p_json::pg_catalog.jsonb;
+EXCEPTION
+    WHEN data_exception OR program_limit_exceeded THEN RETURN NULL;
+END;
+$$;

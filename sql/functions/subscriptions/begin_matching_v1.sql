@@ -1,0 +1,32 @@
+-- Registers the projection that matches the events of an entity type, for those who want to run it; returns its id. A new one
+-- begins where the oldest subscription does: what was committed before is for none of them.
+CREATE OR REPLACE FUNCTION projections.begin_matching_v1(p_entity_type text, p_min_slices integer[] DEFAULT '{0}')
+RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _name CONSTANT text := 'matching/' || p_entity_type;
+    _id integer;
+BEGIN
+    SELECT p.projection_id INTO _id FROM projections.projections AS p WHERE p.name = _name;
+    IF FOUND THEN
+        RETURN _id;
+    END IF;
+    _id := projections.register_projection_v1(_name, p_entity_type, p_min_slices);
+    -- Somebody else may just have begun it: only what never ran is set.
+    UPDATE projections.projection_ranges AS r
+    SET horizon = (
+        SELECT coalesce(
+            (SELECT min(s.since) FROM projections.subscriptions AS s),
+            (SELECT least(clock_timestamp(), min(w.started_at)) - interval '1 second' FROM projections.writers_in_flight_v1() AS w)
+        )
+    )
+    WHERE r.projection_id = _id AND r.epoch = 0 AND r.horizon = '1970-01-01T00:00:00Z';
+    -- What was imported before is not for them either.
+    UPDATE projections.projection_ranges AS r
+    SET import_id = (SELECT coalesce(max(i.import_id), 0) FROM projections.imports AS i)
+    WHERE r.projection_id = _id AND r.epoch = 0;
+    RETURN _id;
+END;
+$$;

@@ -1,0 +1,28 @@
+-- The number of a condition; one that is new is checked and compiled. Two that ask for the same new one at once wait for
+-- each other; those that ask for others do not.
+CREATE OR REPLACE FUNCTION projections.condition_id_v1(p_sql text)
+RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _id integer;
+BEGIN
+    SELECT c.condition_id INTO _id FROM projections.conditions AS c WHERE c.sql = p_sql;
+    IF FOUND THEN
+        RETURN _id;
+    END IF;
+    IF char_length(p_sql) > 10000 THEN
+        RAISE EXCEPTION 'a condition has at most 10,000 characters, not %', char_length(p_sql)
+        USING ERRCODE = 'PJ080', HINT = 'Give long values in params.';
+    END IF;
+    INSERT INTO projections.conditions (sql, of_types) VALUES (p_sql, FALSE)
+    ON CONFLICT DO NOTHING RETURNING condition_id INTO _id;
+    IF FOUND THEN
+        UPDATE projections.conditions AS c SET of_types = projections.compile_condition_v1(_id, p_sql) WHERE c.condition_id = _id;
+    ELSE
+        SELECT c.condition_id INTO _id FROM projections.conditions AS c WHERE c.sql = p_sql;
+    END IF;
+    RETURN _id;
+END;
+$$;

@@ -1,0 +1,33 @@
+-- Cuts the slices of a group anew, keeping its cursors: a range that is made of parts begins at the lowest of theirs, so
+-- that what the others had read beyond it comes again. Every reader loses its ranges, and takes its share of the new ones.
+CREATE OR REPLACE FUNCTION projections.cut_group_v1(p_group text, p_min_slices integer[])
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _group integer;
+BEGIN
+    PERFORM projections.check_cut_v1(p_min_slices);
+    SELECT g.group_id INTO _group FROM projections.subscription_groups AS g WHERE g.name = p_group FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no group %', quote_literal(p_group) USING ERRCODE = 'PJ082', HINT = 'Subscribe first.';
+    END IF;
+    PERFORM FROM projections.group_ranges AS r WHERE r.group_id = _group ORDER BY r.min_slice FOR UPDATE;
+    IF p_min_slices = ARRAY(
+        SELECT r.min_slice::integer FROM projections.group_ranges AS r WHERE r.group_id = _group ORDER BY r.min_slice
+    ) THEN
+        RETURN;
+    END IF;
+    WITH old AS (
+        DELETE FROM projections.group_ranges AS r WHERE r.group_id = _group RETURNING r.*
+    ), wanted AS (
+        SELECT w.min_slice, coalesce(lead(w.min_slice) OVER (ORDER BY w.min_slice), 1024) - 1 AS max_slice
+        FROM unnest(p_min_slices) AS w (min_slice)
+    )
+    INSERT INTO projections.group_ranges (group_id, min_slice, max_slice, cursor, moved_at, epoch)
+    SELECT _group, w.min_slice, w.max_slice, min(o.cursor), max(o.moved_at), (SELECT max(m.epoch) FROM old AS m) + 1
+    FROM wanted AS w INNER JOIN old AS o ON w.min_slice <= o.max_slice AND o.min_slice <= w.max_slice
+    GROUP BY w.min_slice, w.max_slice;
+END;
+$$;

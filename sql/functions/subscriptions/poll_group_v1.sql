@@ -1,0 +1,51 @@
+-- Joins those who read for a group, or says that one of them is still there, and takes the ranges that are to be its own:
+-- an even share of them, each with one reader at a time. Returns the ranges that it has; one that is not kept is to be
+-- released, for somebody who has too few. Call it a few times in each lease; a session needs no state for it.
+CREATE OR REPLACE FUNCTION projections.poll_group_v1(p_group text, p_owner text, p_lease interval DEFAULT '10 seconds')
+RETURNS TABLE (min_slice smallint, max_slice smallint, epoch bigint, cursor bigint, kept boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    _group integer;
+    _now CONSTANT timestamptz := clock_timestamp();
+    _share bigint;
+    _held bigint;
+BEGIN
+    -- One poll of a group at a time: shares are counted.
+    SELECT g.group_id INTO _group FROM projections.subscription_groups AS g WHERE g.name = p_group FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no group %', quote_literal(p_group) USING ERRCODE = 'PJ082', HINT = 'Subscribe first.';
+    END IF;
+    INSERT INTO projections.group_readers AS r (group_id, owner, lease_until) VALUES (_group, p_owner, _now + p_lease)
+    ON CONFLICT (group_id, owner) DO UPDATE SET lease_until = excluded.lease_until;
+    DELETE FROM projections.group_readers AS r WHERE r.group_id = _group AND r.lease_until <= _now;
+
+    SELECT
+        ranges.count / readers.count + CASE WHEN readers.before < ranges.count % readers.count THEN 1 ELSE 0 END, ranges.held
+    INTO _share, _held
+    FROM (
+        SELECT count(*) AS count, count(*) FILTER (WHERE r.owner < p_owner) AS before
+        FROM projections.group_readers AS r WHERE r.group_id = _group
+    ) AS readers
+    CROSS JOIN (
+        SELECT count(*) AS count, count(*) FILTER (WHERE r.owner = p_owner) AS held
+        FROM projections.group_ranges AS r WHERE r.group_id = _group
+    ) AS ranges;
+
+    UPDATE projections.group_ranges AS r SET owner = p_owner, epoch = r.epoch + 1
+    FROM (
+        SELECT f.min_slice FROM projections.group_ranges AS f
+        WHERE f.group_id = _group AND f.owner IS DISTINCT FROM p_owner AND NOT EXISTS (
+            SELECT FROM projections.group_readers AS o WHERE o.group_id = _group AND o.owner = f.owner
+        )
+        ORDER BY f.min_slice LIMIT greatest(_share - _held, 0)
+    ) AS f
+    WHERE r.group_id = _group AND r.min_slice = f.min_slice;
+
+    RETURN QUERY
+    SELECT r.min_slice, r.max_slice, r.epoch, r.cursor, row_number() OVER (ORDER BY r.min_slice) <= _share
+    FROM projections.group_ranges AS r WHERE r.group_id = _group AND r.owner = p_owner ORDER BY r.min_slice;
+END;
+$$;

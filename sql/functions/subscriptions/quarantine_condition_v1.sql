@@ -1,0 +1,9 @@
+-- Asks a condition no more, because it failed or took too long: it alone, the others go on.
+CREATE OR REPLACE FUNCTION projections.quarantine_condition_v1(p_condition_id integer, p_error text)
+RETURNS void
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+    UPDATE projections.conditions AS c SET quarantined_at = clock_timestamp(), error = left(p_error, 2000)
+    WHERE c.condition_id = p_condition_id AND c.quarantined_at IS NULL
+$$;

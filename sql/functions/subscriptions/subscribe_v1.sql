@@ -1,0 +1,78 @@
+-- Subscribes a group, which is made when it is not known, to events; returns the subscription. Asking for the same again
+-- returns the same one, kept for the longer of both times (NULL: for ever).
+--
+-- p_condition is a boolean expression over e, the event (a row of projections.matchable_events), and s, the subscription
+-- (s.params); NULL: none. p_topics are event types, with * for any characters; p_entity_types kinds of sources.
+--
+-- It gets every event that is committed after it; of those that are in flight just now some may be committed before.
+-- Raises PJ080 for a condition, PJ081 for anything else that is refused.
+CREATE OR REPLACE FUNCTION projections.subscribe_v1(
+    p_group text,
+    p_condition text DEFAULT NULL,
+    p_params jsonb DEFAULT '{}',
+    p_expires_after interval DEFAULT NULL,
+    p_topics text[] DEFAULT NULL,
+    p_entity_types text[] DEFAULT NULL,
+    p_reliable boolean DEFAULT TRUE
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _group integer;
+    _condition integer;
+    _topics text[] := (SELECT array_agg(DISTINCT t.topic ORDER BY t.topic) FROM unnest(p_topics) AS t (topic));
+    _patterns text[];
+    _identity jsonb;
+    _id bigint;
+    _since timestamptz;
+BEGIN
+    IF p_params IS NULL OR jsonb_typeof(p_params) <> 'object' THEN
+        RAISE EXCEPTION 'params is a JSON object, not %', coalesce(jsonb_typeof(p_params), 'NULL') USING ERRCODE = 'PJ081';
+    ELSIF pg_column_size(p_params) > 65536 THEN
+        RAISE EXCEPTION 'params takes at most 64 KiB, not %', pg_size_pretty(pg_column_size(p_params)::bigint)
+        USING ERRCODE = 'PJ081';
+    ELSIF p_topics IS NOT NULL AND (_topics IS NULL OR array_position(_topics, NULL) IS NOT NULL OR '' = ANY (_topics)) THEN
+        RAISE EXCEPTION 'topics names at least one, and none that is empty' USING ERRCODE = 'PJ081', HINT = 'Leave it out for all.';
+    ELSIF cardinality(p_entity_types) = 0 OR array_position(p_entity_types, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'entity_types names at least one' USING ERRCODE = 'PJ081', HINT = 'Leave it out for all.';
+    ELSIF p_expires_after <= interval '0' THEN
+        RAISE EXCEPTION 'expires_after is longer than 0, not %', p_expires_after USING ERRCODE = 'PJ081';
+    END IF;
+    _group := projections.create_group_v1(p_group, p_reliable);
+    IF p_condition IS NOT NULL THEN
+        _condition := projections.condition_id_v1(p_condition);
+    END IF;
+    IF EXISTS (SELECT FROM unnest(_topics) AS t (topic) WHERE strpos(t.topic, '*') > 0) THEN
+        _patterns := ARRAY(SELECT replace(regexp_replace(t.topic, '[\\%_]', '\\\&', 'g'), '*', '%') FROM unnest(_topics) AS t (topic));
+        _topics := NULL;
+    END IF;
+    _identity := jsonb_build_object(
+        'group', _group, 'condition', _condition, 'params', p_params, 'topics', to_jsonb(coalesce(_topics, _patterns)),
+        'entity_types', (SELECT jsonb_agg(DISTINCT t.type ORDER BY t.type) FROM unnest(p_entity_types) AS t (type))
+    );
+    -- Stamps of appends in flight are not older than their transactions.
+    SELECT least(clock_timestamp(), min(w.started_at)) - interval '1 second' INTO _since
+    FROM projections.writers_in_flight_v1() AS w;
+
+    INSERT INTO projections.subscriptions (
+        group_id, condition_id, params, topics, patterns, entity_types, expires_after, since, identity
+    )
+    VALUES (_group, _condition, p_params, _topics, _patterns, p_entity_types, p_expires_after, _since, _identity)
+    ON CONFLICT DO NOTHING RETURNING subscription_id INTO _id;
+    IF NOT FOUND THEN
+        UPDATE projections.subscriptions AS s
+        SET
+            active_at = clock_timestamp(),
+            expires_after = CASE
+                WHEN s.expires_after IS NOT NULL AND p_expires_after IS NOT NULL THEN greatest(s.expires_after, p_expires_after)
+            END
+        WHERE s.identity = _identity RETURNING s.subscription_id INTO _id;
+    END IF;
+    IF _id IS NULL THEN
+        RAISE EXCEPTION 'the subscription was removed while it was asked for' USING ERRCODE = '40001', HINT = 'Ask again.';
+    END IF;
+    RETURN _id;
+END;
+$$;

@@ -1,0 +1,23 @@
+-- Which conditions are to be asked for some topics: for those of them that subscriptions name, and, where open, for all.
+CREATE OR REPLACE FUNCTION projections.wanted_conditions_v1(p_entity_type text, p_topics text[])
+RETURNS TABLE (condition_id integer, of_types boolean, open boolean, topics text[], subscription_ids bigint[])
+LANGUAGE sql
+STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT c.condition_id, c.of_types, o.open, w.topics, w.subscription_ids
+    FROM projections.conditions AS c
+    CROSS JOIN LATERAL (
+        SELECT EXISTS (
+            SELECT FROM projections.subscriptions AS s WHERE s.condition_id = c.condition_id AND s.topics IS NULL
+        ) AS open
+    ) AS o
+    LEFT JOIN (
+        SELECT w.condition_id, array_agg(w.topic) AS topics, array_agg(w.subscription_id) AS subscription_ids
+        FROM projections.wanted_topics_v1(p_entity_type, p_topics) AS w
+        WHERE w.condition_id IS NOT NULL
+        GROUP BY w.condition_id
+    ) AS w ON c.condition_id = w.condition_id
+    WHERE c.quarantined_at IS NULL AND (o.open OR w.topics IS NOT NULL)
+    ORDER BY c.condition_id
+$$;

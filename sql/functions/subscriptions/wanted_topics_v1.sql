@@ -1,0 +1,19 @@
+-- Which subscriptions want which of some topics, as far as their lists say; a condition is still to be asked.
+CREATE OR REPLACE FUNCTION projections.wanted_topics_v1(p_entity_type text, p_topics text[])
+RETURNS TABLE (topic text, subscription_id bigint, condition_id integer)
+LANGUAGE sql
+STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT t.topic, s.subscription_id, s.condition_id
+    FROM unnest(p_topics) AS t (topic)
+    INNER JOIN projections.subscriptions AS s ON s.topics @> ARRAY[t.topic]
+    WHERE s.entity_types IS NULL OR p_entity_type = ANY (s.entity_types)
+    UNION ALL
+    SELECT t.topic, s.subscription_id, NULL
+    FROM projections.subscriptions AS s
+    CROSS JOIN unnest(p_topics) AS t (topic)
+    WHERE s.topics IS NULL AND s.condition_id IS NULL
+    AND (s.entity_types IS NULL OR p_entity_type = ANY (s.entity_types))
+    AND (s.patterns IS NULL OR t.topic LIKE ANY (s.patterns))
+$$;

@@ -1,0 +1,29 @@
+-- What conditions of subscriptions run as: it sees the event and the subscription that it is asked about, and nothing else. It
+-- owns the function that makes conditions, and so the functions that are made.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = 'projections_matcher') THEN
+        RAISE NOTICE 'role projections_matcher does not exist: subscriptions can not have conditions';
+        RETURN;
+    END IF;
+    -- To give a function to a role one must be a member of it, and it must be allowed to have one here.
+    IF NOT pg_has_role('projections_matcher', 'MEMBER') THEN
+        GRANT projections_matcher TO CURRENT_USER;
+    END IF;
+    GRANT CREATE ON SCHEMA projections TO projections_matcher;
+    ALTER FUNCTION projections.compile_condition_v1 OWNER TO projections_matcher;
+    REVOKE CREATE ON SCHEMA projections FROM projections_matcher;
+    GRANT USAGE ON SCHEMA projections TO projections_matcher;
+    GRANT CREATE, USAGE ON SCHEMA projections_conditions TO projections_matcher;
+    GRANT SELECT ON
+        projections.subscriptions_at_hand
+    TO projections_matcher;
+    GRANT EXECUTE ON FUNCTION
+        projections.refuse_condition_v1,
+        projections.make_condition_v1
+    TO projections_matcher;
+EXCEPTION
+    WHEN insufficient_privilege THEN
+        RAISE NOTICE 'subscriptions can not have conditions: % may not give functions to projections_matcher', current_user;
+END;
+$$;

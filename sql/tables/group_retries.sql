@@ -1,0 +1,25 @@
+-- Batches that a handler failed on: to be handled again when they are due, or dead and waiting for a person. They carry
+-- their events, so that retention of the log takes nothing away from them.
+CREATE TABLE IF NOT EXISTS projections.group_retries (
+    retry_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    group_id integer NOT NULL REFERENCES projections.subscription_groups ON DELETE CASCADE,
+    handler text NOT NULL,
+    first_match_id bigint NOT NULL,
+    last_match_id bigint NOT NULL,
+    -- How often it has been tried.
+    attempts integer NOT NULL,
+    error text NOT NULL,
+    -- NULL: dead.
+    due_at timestamptz,
+    failed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    matches json NOT NULL,
+    -- The same batch once, also when its reader was killed before its cursor moved.
+    UNIQUE (group_id, handler, first_match_id, last_match_id)
+);
+DO $$
+BEGIN
+    IF to_regclass('projections.group_retries_due_idx') IS NULL THEN
+        CREATE INDEX group_retries_due_idx ON projections.group_retries (group_id, due_at);
+    END IF;
+END;
+$$;

@@ -1,0 +1,29 @@
+-- How the tables that are partitioned by time are kept, a row for each. It may be changed at any time: the next run of
+-- maintenance goes by it, and partitions that are there stay as they are.
+CREATE TABLE IF NOT EXISTS projections.partition_settings (
+    table_name text PRIMARY KEY,
+    -- The time that one partition holds. A day has 24 hours.
+    partition_interval interval NOT NULL DEFAULT '1 day',
+    -- How many intervals to come have a partition.
+    ahead integer NOT NULL DEFAULT 7,
+    -- How long a partition is kept after its time, at least; NULL: for ever.
+    retention interval,
+    -- Drop no partition that the same run has not archived.
+    archive_first boolean NOT NULL DEFAULT FALSE,
+    -- When a worker last took it on itself to maintain: the next does after a while.
+    maintained_at timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
+    CONSTRAINT table_is_partitioned_by_time CHECK (table_name IN ('events', 'matches')),
+    CONSTRAINT interval_is_1_minute_to_366_days_in_seconds CHECK (
+        partition_interval BETWEEN '1 minute' AND '366 days'
+        AND date_trunc('second', partition_interval) = partition_interval
+    ),
+    -- Months and years differ in length.
+    CONSTRAINT interval_has_no_months CHECK (
+        extract(YEAR FROM partition_interval) = 0 AND extract(MONTH FROM partition_interval) = 0
+    ),
+    CONSTRAINT ahead_is_1_to_1000 CHECK (ahead BETWEEN 1 AND 1000),
+    CONSTRAINT retention_is_at_least_1_minute CHECK (retention >= '1 minute')
+);
+-- The journal keeps everything until it is told otherwise; what matched is kept for a week, and until it is read.
+INSERT INTO projections.partition_settings (table_name, retention) VALUES ('events', NULL), ('matches', '7 days')
+ON CONFLICT (table_name) DO NOTHING;

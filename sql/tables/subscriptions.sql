@@ -1,0 +1,35 @@
+-- Interests in events. Asking for the same thing again is the same subscription.
+CREATE TABLE IF NOT EXISTS projections.subscriptions (
+    subscription_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    group_id integer NOT NULL REFERENCES projections.subscription_groups ON DELETE CASCADE,
+    -- None: every event that the lists below let through.
+    condition_id integer REFERENCES projections.conditions,
+    params jsonb NOT NULL,
+    -- Event types, and patterns of LIKE for them; neither: all.
+    topics text[],
+    patterns text[],
+    entity_types text[],
+    -- How long it may be unused; NULL: for ever.
+    expires_after interval,
+    active_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Events that were committed before are not for it.
+    since timestamptz NOT NULL,
+    -- All of the above that tells it from others.
+    identity jsonb NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    EXCLUDE USING hash (identity WITH =)
+);
+DO $$
+BEGIN
+    IF to_regclass('projections.subscriptions_params_idx') IS NULL THEN
+        -- Matching reads them far more often than somebody subscribes: without a list of pending entries.
+        CREATE INDEX subscriptions_params_idx ON projections.subscriptions USING gin (params) WITH (fastupdate = FALSE);
+    END IF;
+    IF to_regclass('projections.subscriptions_topics_idx') IS NULL THEN
+        CREATE INDEX subscriptions_topics_idx ON projections.subscriptions USING gin (topics) WITH (fastupdate = FALSE);
+    END IF;
+    IF to_regclass('projections.subscriptions_open_idx') IS NULL THEN
+        CREATE INDEX subscriptions_open_idx ON projections.subscriptions (condition_id, subscription_id) WHERE topics IS NULL;
+    END IF;
+END;
+$$;
