@@ -9,6 +9,7 @@ from journal.backtracking import (
     WriterLockBacktracking,
     WritersPoll,
 )
+from journal.capture import CapturedTable, capture_table, captured_tables, release_table
 from journal.drivers import Database, KeptSession, OwnedSession, Row, Session, connect, hide_password
 from journal.errors import (
     AppendConflict,
@@ -49,6 +50,7 @@ __all__ = [
     "AppendConflict",
     "Appended",
     "Backtracking",
+    "CapturedTable",
     "ConnectionSettings",
     "Database",
     "DatabaseError",
@@ -88,6 +90,8 @@ __all__ = [
     "WritersPoller",
     "append",
     "append_sync",
+    "capture_table",
+    "captured_tables",
     "connect",
     "current_events",
     "decode",
@@ -101,6 +105,7 @@ __all__ = [
     "latest_seq_nr",
     "maintain",
     "read_source",
+    "release_table",
     "slice_of",
     "slice_ranges",
 ]

@@ -134,6 +134,14 @@
 \ir functions/rebuilds/move_offsets_v1.sql
 \ir functions/rebuilds/swap_rebuild_v1.sql
 \ir functions/monitoring/slice_lag_v1.sql
+\ir functions/capture/describe_changes_v1.sql
+\ir functions/capture/append_changes_v1.sql
+\ir functions/capture/refuse_truncate_v1.sql
+\ir views/captured_tables.sql
+\ir functions/capture/check_capturable_v1.sql
+\ir functions/capture/set_capture_triggers_v1.sql
+\ir functions/capture/capture_table_v1.sql
+\ir functions/capture/release_table_v1.sql
 \ir versions.sql
 \ir privileges/public.sql
 \ir privileges/projections_reader.sql

@@ -48,6 +48,7 @@ _COMMANDS = {
         "projections.cli.parked:parked", "List, retry and drop events that could not be handled."
     ),
     "demo": LazyCommand("projections.cli.demo:demo", "Run real flights through it, and prove the result."),
+    "capture": LazyCommand("projections.cli.capture:capture", "Have the changes of a table append events."),
     "maintain": LazyCommand("projections.cli.maintain:maintain", "Make the time partitions of the journal."),
     "doctor": LazyCommand(
         "projections.cli.doctor:doctor", "Say what is installed, and look for what is wrong."

@@ -7,7 +7,7 @@ BEGIN
     END IF;
     GRANT USAGE ON SCHEMA projections TO projections_writer;
     GRANT SELECT ON
-        projections.schema_versions, projections.projections
+        projections.schema_versions, projections.captured_tables, projections.projections
     TO projections_writer;
     GRANT SELECT, INSERT ON
         projections.events
@@ -43,6 +43,13 @@ BEGIN
         projections.append_events_v1,
         projections.append_event_v1,
         projections.import_events_v1,
+        projections.describe_changes_v1,
+        projections.append_changes_v1,
+        projections.refuse_truncate_v1,
+        projections.check_capturable_v1,
+        projections.set_capture_triggers_v1,
+        projections.capture_table_v1,
+        projections.release_table_v1,
         projections.notify_appended_v1,
         projections.publish_v1
     TO projections_writer;

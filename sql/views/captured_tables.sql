@@ -12,15 +12,14 @@ SELECT
     s.settings ->> 'serializer' AS serializer,
     (
         SELECT count(*) FROM pg_partition_tree(t.tgrelid) AS p
-        WHERE NOT exists(
+        WHERE NOT EXISTS (
             SELECT FROM pg_catalog.pg_trigger AS o WHERE p.relid = o.tgrelid AND t.tgfoid = o.tgfoid
         )
     ) AS partitions_missed
 FROM pg_catalog.pg_trigger AS t
 INNER JOIN pg_catalog.pg_class AS c ON t.tgrelid = c.oid
 INNER JOIN pg_catalog.pg_namespace AS n ON c.relnamespace = n.oid
--- The one argument of the trigger, a zero byte at its end.
-CROSS JOIN LATERAL (
-    SELECT convert_from(substr(t.tgargs, 1, length(t.tgargs) - 1), 'UTF8')::json AS settings
-) AS s
+CROSS JOIN
+    -- The one argument of the trigger, a zero byte at its end.
+    LATERAL (SELECT convert_from(substr(t.tgargs, 1, length(t.tgargs) - 1), 'UTF8')::json AS settings) AS s
 WHERE t.tgfoid = 'projections.append_changes_v1'::regproc AND NOT (s.settings ->> 'partition')::boolean;

@@ -127,6 +127,13 @@ CALLS = {
     "cut_group_v1": "SELECT projections.cut_group_v1('g', '{0,512}')",
     "leave_group_v1": "SELECT projections.leave_group_v1('g', 'reader')",
     "unsubscribe_v1": "SELECT projections.unsubscribe_v1(1)",
+    "capture_table_v1": "SELECT projections.capture_table_v1('captured.orders', p_serializer => 'captured.shape')",
+    "check_capturable_v1": "SELECT projections.check_capturable_v1('captured.orders')",
+    "describe_changes_v1": "INSERT INTO captured.orders VALUES (1) RETURNING id",
+    "append_changes_v1": "UPDATE captured.orders SET id = 2 RETURNING id",
+    "refuse_truncate_v1": "SELECT captured.truncate_refused()",
+    "release_table_v1": "SELECT projections.release_table_v1('captured.orders')",
+    "set_capture_triggers_v1": "SELECT projections.set_capture_triggers_v1('captured.orders', '{INSERT}', '{}')",
     "slice_lag_v1": "SELECT projections.slice_lag_v1(1)",
     "evict_offsets_v1": "SELECT projections.evict_offsets_v1(1, '1 day', '')",
     "release_range_v1": "SELECT projections.release_range_v1(1, 0, 2, now(), 0)",
@@ -157,6 +164,15 @@ CREATE TABLE projections_rebuild_2._last (source_id text, slice smallint, seq_nr
 CREATE TABLE projections_rebuild_3._last (LIKE projections_rebuild_2._last);
 CREATE SCHEMA projections_old_3;
 UPDATE projections.rebuilds SET state = 'verified' WHERE rebuild_id IN (2, 3);
+"""
+
+# A table to be captured, and a TRUNCATE of it that goes on when it is refused.
+CAPTURED = """
+CREATE SCHEMA captured;
+CREATE TABLE captured.orders (id integer PRIMARY KEY);
+CREATE FUNCTION captured.shape(text, jsonb, jsonb) RETURNS jsonb LANGUAGE sql RETURN coalesce($3, $2);
+CREATE FUNCTION captured.truncate_refused() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN TRUNCATE captured.orders; EXCEPTION WHEN SQLSTATE 'PJ061' THEN NULL; END $$;
 """
 
 
@@ -208,6 +224,7 @@ def test_every_function_runs_without_a_search_path(connection: psycopg.Connectio
     )
 
     connection.execute(REBUILT)
+    connection.execute(CAPTURED)
 
     for name, call in CALLS.items():
         if name == "swap_rebuild_v1":

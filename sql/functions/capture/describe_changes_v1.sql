@@ -1,6 +1,7 @@
 -- Trigger: hands the changes of one statement to append_changes_v1, which fires next. It runs with the rights of whoever
 -- writes the table, for a table's types and its serializer may bring functions of their own; so it names nothing of
 -- this schema. The settings make the text of a value, and with it the source of a row, the same in every session.
+-- Raises PJ062 where the primary key is another than at the capture, PJ063 where the serializer is gone.
 CREATE OR REPLACE FUNCTION projections.describe_changes_v1()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -11,32 +12,57 @@ SET intervalstyle = 'iso_8601'
 SET bytea_output = 'hex'
 SET extra_float_digits = 1
 SET lc_monetary = 'C'
+SET plan_cache_mode = 'force_generic_plan'
 AS $$
 DECLARE
     -- Triggers that fire within this statement have a greater depth: they do not overwrite what is handed over.
     _place constant text := 'projections.captured_' || pg_trigger_depth();
     _settings constant json := TG_ARGV[0];
+    _entity_type constant text := _settings ->> 'entity_type';
+    _serializer constant text := _settings ->> 'serializer';
     _is_partition boolean;
-    _columns text;
     _key text[];
-    _row text;
-    _shaped text;
-    _text text;
-    _count integer := 0;
+    _virtual text[];
+    _sides integer[];
+    _states json[];
+    _source_ids text[];
+    _operations text[];
+    _old json[];
+    _new json[];
+    _payloads json[];
+    _portions integer := 0;
+    _portion text;
 BEGIN
-    SELECT
-        c.relispartition,
-        -- A virtual column has no value when triggers fire.
-        string_agg(format('r.%I', a.attname), ', ' ORDER BY a.attnum) FILTER (WHERE a.attgenerated <> 'v'),
-        array_agg(a.attname::text ORDER BY k.place) FILTER (WHERE k.place <= i.indnkeyatts)
-    INTO _is_partition, _columns, _key
-    FROM pg_class AS c
-    INNER JOIN pg_attribute AS a ON c.oid = a.attrelid AND a.attnum > 0 AND NOT a.attisdropped
-    LEFT JOIN pg_index AS i ON c.oid = i.indrelid AND i.indisprimary
-    LEFT JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY AS k (attnum, place) ON a.attnum = k.attnum
-    WHERE c.oid = TG_RELID
-    GROUP BY c.relispartition;
     PERFORM set_config(_place, '0', TRUE);
+    IF TG_OP = 'INSERT' THEN
+        SELECT array_agg(1), array_agg(to_json(r.*)) INTO _sides, _states FROM new_rows AS r;
+    ELSIF TG_OP = 'DELETE' THEN
+        SELECT array_agg(0), array_agg(to_json(r.*)) INTO _sides, _states FROM old_rows AS r;
+    ELSE
+        SELECT array_agg(s.side ORDER BY s.place, s.side), array_agg(s.state ORDER BY s.place, s.side) INTO _sides, _states
+        FROM (
+            SELECT 0 AS side, row_number() OVER () AS place, to_json(r.*) AS state FROM old_rows AS r
+            UNION ALL
+            SELECT 1 AS side, row_number() OVER () AS place, to_json(r.*) AS state FROM new_rows AS r
+        ) AS s;
+    END IF;
+    IF _states IS NULL THEN
+        RETURN NULL;
+    END IF;
+
+    SELECT c.relispartition, k.names, v.names INTO _is_partition, _key, _virtual
+    FROM pg_class AS c
+    CROSS JOIN LATERAL (
+        SELECT array_agg(a.attname::text ORDER BY u.place) AS names
+        FROM pg_index AS i
+        CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY AS u (attnum, place)
+        INNER JOIN pg_attribute AS a ON i.indrelid = a.attrelid AND u.attnum = a.attnum
+        WHERE i.indrelid = c.oid AND i.indisprimary AND u.place <= i.indnkeyatts
+    ) AS k
+    CROSS JOIN LATERAL (
+        SELECT array_agg(a.attname::text) AS names FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attgenerated = 'v'
+    ) AS v
+    WHERE c.oid = TG_RELID;
     IF (_settings ->> 'partition')::boolean AND NOT _is_partition THEN
         RETURN NULL;  -- detached since: no part of the captured table
     END IF;
@@ -45,75 +71,80 @@ BEGIN
             TG_RELID::regclass, array_to_string(_key, ', '), _settings ->> 'key'
         USING ERRCODE = 'PJ062';
     END IF;
-
-    _shaped := _settings ->> 'serializer';
-    IF _shaped IS NOT NULL AND to_regprocedure(_shaped || '(text, jsonb, jsonb)') IS NULL THEN
-        RAISE EXCEPTION 'the function % that shapes events of % is gone: call projections.capture_table_v1 again',
-            _shaped, TG_RELID::regclass
-        USING ERRCODE = 'PJ063';
+    IF _virtual IS NOT NULL THEN  -- they have no values when triggers fire
+        SELECT array_agg((
+            SELECT json_object_agg(f.key, f.value) FROM json_each(s.state) AS f WHERE f.key <> ALL(_virtual)
+        ) ORDER BY s.place) INTO _states FROM unnest(_states) WITH ORDINALITY AS s (state, place);
     END IF;
-    _row := format(
-        'row_number() OVER () AS place, (SELECT %s(t.*) FROM (SELECT %s) AS t) AS state, json_build_array(%s)%s AS key',
-        CASE WHEN _shaped IS NULL THEN 'to_json' ELSE 'to_jsonb' END, _columns,
-        (SELECT string_agg(format('r.%I', u.name), ', ' ORDER BY u.place) FROM unnest(_key) WITH ORDINALITY AS u (name, place)),
-        CASE WHEN cardinality(_key) = 1 THEN ' ->> 0' ELSE '::text' END
-    );
-    FOR _text IN EXECUTE concat(
-        'WITH states AS MATERIALIZED (',
-        CASE WHEN TG_OP <> 'INSERT' THEN format('SELECT 0 AS side, %s FROM old_rows AS r', _row) END,
-        CASE WHEN TG_OP = 'UPDATE' THEN ' UNION ALL ' END,
-        CASE WHEN TG_OP <> 'DELETE' THEN format('SELECT 1 AS side, %s FROM new_rows AS r', _row) END,
+
+    -- A row can be changed more than once, by a foreign key's cascade: what counts is its first and its last state.
+    WITH named AS (
+        SELECT s.place, s.side, s.state, CASE
+            WHEN cardinality(_key) = 1 THEN s.state ->> _key[1]
+            ELSE (SELECT json_agg(s.state -> k.name ORDER BY k.place)::text FROM unnest(_key) WITH ORDINALITY AS k (name, place))
+        END AS key
+        FROM unnest(_sides, _states) WITH ORDINALITY AS s (side, state, place)
+    ), sourced AS (
         -- An id of 255 characters is a shortened one, so it is never another row's own.
-        $q$), named AS (
-            SELECT s.side, s.place, s.state, (
-                CASE
-                    WHEN char_length(s.key) + char_length($1) < 254 THEN $1 || '/' || s.key
-                    ELSE left($1 || '/' || s.key, 190) || '~' || encode(sha256(convert_to(s.key, 'UTF8')), 'hex')
-                END
-            ) COLLATE "C" AS source_id
-            FROM states AS s
-        ), sides AS (
-            -- A row can be changed more than once, by a foreign key's cascade: what counts is its first and its last state.
-            SELECT
-                n.source_id, array_agg(n.side ORDER BY n.place, n.side) AS side, array_agg(n.state ORDER BY n.place, n.side) AS state
-            FROM named AS n GROUP BY n.source_id
-        ), net AS (
-            SELECT
-                s.source_id, CASE WHEN s.side[1] = 0 THEN s.state[1] END AS before,
-                CASE WHEN s.side[cardinality(s.side)] = 1 THEN s.state[cardinality(s.state)] END AS after
-            FROM sides AS s
-        ), changes AS (
-            SELECT
-                n.*, CASE WHEN n.before IS NULL THEN 'insert' WHEN n.after IS NULL THEN 'delete' ELSE 'update' END AS operation
-            FROM net AS n WHERE n.before::text IS DISTINCT FROM n.after::text
-        ), shaped AS MATERIALIZED ($q$,
-        CASE WHEN _shaped IS NOT NULL THEN format($q$
-            SELECT c.source_id, c.operation, %s(c.operation, c.before, c.after) AS payload, NULL::json AS metadata
-            FROM changes AS c$q$, _shaped)
-        ELSE $q$
-            SELECT
-                c.source_id, c.operation, CASE WHEN c.operation = 'update' THEN (
-                    SELECT concat('{', string_agg(concat(to_json(f.name), ':', f.value), ','), '}')::json
-                    FROM ROWS FROM (json_each(c.after), json_each(c.before)) AS f (name, value, old_name, old_value)
-                    WHERE f.value::text <> f.old_value::text
-                ) ELSE coalesce(c.after, c.before) END AS payload,
-                CASE WHEN c.operation = 'update' THEN json_build_object('old', c.before) END AS metadata
-            FROM changes AS c$q$ END,
-        $q$), events AS (
-            SELECT s.source_id, json_build_object('s', s.source_id, 'o', s.operation, 'p', s.payload, 'm', s.metadata)::text AS event
-            FROM shaped AS s WHERE s.payload IS NOT NULL
-        ), portions AS (
-            -- In the order in which appends lock sources, over all portions: two statements do not deadlock in the journal.
-            SELECT e.*, sum(octet_length(e.event)) OVER (ORDER BY e.source_id) / 4194304 AS portion FROM events AS e
-        )
-        SELECT concat('[', string_agg(p.event, ',' ORDER BY p.source_id), ']') FROM portions AS p
-        GROUP BY p.portion ORDER BY p.portion$q$
-    ) USING _settings ->> 'entity_type'
+        SELECT n.place, n.side, n.state, (CASE
+            WHEN char_length(_entity_type) + char_length(n.key) < 254 THEN _entity_type || '/' || n.key
+            ELSE left(_entity_type || '/' || n.key, 190) || '~' || encode(sha256(convert_to(n.key, 'UTF8')), 'hex')
+        END) COLLATE "C" AS source_id
+        FROM named AS n
+    ), rows AS (
+        SELECT s.source_id, array_agg(s.side ORDER BY s.place) AS sides, array_agg(s.state ORDER BY s.place) AS states
+        FROM sourced AS s GROUP BY s.source_id
+    ), changes AS (
+        SELECT
+            r.source_id, CASE WHEN r.sides[1] = 0 THEN r.states[1] END AS old,
+            CASE WHEN r.sides[cardinality(r.sides)] = 1 THEN r.states[cardinality(r.sides)] END AS new
+        FROM rows AS r
+    )
+    SELECT
+        array_agg(c.source_id ORDER BY c.source_id), array_agg(c.old ORDER BY c.source_id), array_agg(c.new ORDER BY c.source_id),
+        array_agg(
+            CASE WHEN c.old IS NULL THEN 'insert' WHEN c.new IS NULL THEN 'delete' ELSE 'update' END ORDER BY c.source_id
+        ),
+        array_agg(CASE WHEN c.old IS NOT NULL AND c.new IS NOT NULL AND _serializer IS NULL THEN (
+            SELECT concat('{', string_agg(concat(to_json(f.name), ':', f.value), ','), '}')::json
+            FROM ROWS FROM (json_each(c.new), json_each(c.old)) AS f (name, value, old_name, old_value)
+            WHERE f.value::text <> f.old_value::text
+        ) ELSE coalesce(c.new, c.old) END ORDER BY c.source_id)
+    INTO _source_ids, _old, _new, _operations, _payloads
+    FROM changes AS c
+    WHERE c.old::text IS DISTINCT FROM c.new::text;
+
+    IF _serializer IS NOT NULL THEN
+        IF to_regprocedure(_serializer || '(text, jsonb, jsonb)') IS NULL THEN
+            RAISE EXCEPTION 'the function % that shapes events of % is gone: call projections.capture_table_v1 again',
+                _serializer, TG_RELID::regclass
+            USING ERRCODE = 'PJ063';
+        END IF;
+        EXECUTE format(
+            'SELECT array_agg(%s(c.operation, c.old::jsonb, c.new::jsonb)::json ORDER BY c.place)
+            FROM unnest($1, $2, $3) WITH ORDINALITY AS c (operation, old, new, place)', _serializer
+        ) INTO _payloads USING _operations, _old, _new;
+    END IF;
+
+    -- In the order in which appends lock sources, over all portions: two statements do not deadlock in the journal.
+    FOR _portion IN
+        SELECT concat('[', string_agg(e.event, ',' ORDER BY e.place), ']') FROM (
+            SELECT d.place, d.event, sum(octet_length(d.event)) OVER (ORDER BY d.place) / 4194304 AS portion
+            FROM (
+                SELECT c.place, json_build_object('s', c.source_id, 'o', c.operation, 'p', c.payload, 'm', CASE
+                    WHEN _serializer IS NULL AND c.operation = 'update' THEN json_build_object('old', c.old)
+                END)::text AS event
+                FROM unnest(_source_ids, _operations, _payloads, _old)
+                WITH ORDINALITY AS c (source_id, operation, payload, old, place)
+                WHERE c.payload IS NOT NULL
+            ) AS d
+        ) AS e
+        GROUP BY e.portion ORDER BY e.portion
     LOOP
-        _count := _count + 1;
-        PERFORM set_config(_place || '_' || _count, _text, TRUE);
+        _portions := _portions + 1;
+        PERFORM set_config(_place || '_' || _portions, _portion, TRUE);
     END LOOP;
-    PERFORM set_config(_place, _count::text, TRUE);
+    PERFORM set_config(_place, _portions::text, TRUE);
     RETURN NULL;
 END;
 $$;
