@@ -31,6 +31,7 @@ from journal.maintenance import MaintainedPartition, maintain
 from journal.payload import decode, decoder, event_type, event_type_of
 from journal.polling import Notifier, PollPacing, WritersPoller
 from journal.reader import (
+    HeadReader,
     Key,
     SliceReader,
     current_events,
@@ -58,6 +59,7 @@ __all__ = [
     "Event",
     "EventEnvelope",
     "EventIdConflict",
+    "HeadReader",
     "HistoricEvent",
     "ImportResult",
     "IntervalBacktracking",

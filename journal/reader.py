@@ -13,12 +13,14 @@ from journal.slices import ALL_SLICES, SliceRange
 
 PAGE_SIZE = 1000
 _LATEST = 2**63 - 1
+_NO_ID = UUID(int=0)
 
 _SOURCE = "SELECT * FROM projections.read_source_v1($1, $2, $3, $4, $5)"
 _FIND = "SELECT * FROM projections.find_event_v1($1)"
 _LATEST_SEQ_NR = "SELECT seq_nr FROM projections.sources WHERE source_id = $1"
 _EVENTS = "SELECT * FROM projections.read_events_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _KEYS = "SELECT * FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_HEADS = "SELECT * FROM projections.read_heads_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _LOAD = "SELECT * FROM projections.load_events_v1($1, $2, $3)"
 _PREDECESSORS = "SELECT * FROM projections.predecessors_v1($1, $2)"
 _NOW = "SELECT clock_timestamp()"
@@ -164,3 +166,20 @@ class SliceReader:
         """When the event before each (source_id, seq_nr) was written; nothing for one that was deleted."""
         rows = await session.fetch(_PREDECESSORS, [k[0] for k in keys], [k[1] for k in keys])
         return {(row["source_id"], row["seq_nr"]): row["db_timestamp"] for row in rows}
+
+
+class HeadReader(SliceReader):
+    """Reads pages without event ids, payloads, metadata and tags: for those who need few events whole."""
+
+    async def events(self, session: Session, after: Position, until: datetime) -> list[EventEnvelope]:
+        """The next events, up to and including the time ``until``."""
+        page = (self.entity_type, *self.slices, *after, until, self.page_size)
+        entity_type, query = self.entity_type, Origin.QUERY
+        return [
+            EventEnvelope(
+                source_id, seq_nr, at, slice_number, _NO_ID, entity_type, event_type, 0, "", None, None, query
+            )
+            for source_id, seq_nr, at, slice_number, event_type in (
+                row.values() for row in await session.fetch(_HEADS, *page)
+            )
+        ]

@@ -59,7 +59,7 @@ class Dispatcher:
     def __init__(
         self,
         projection: Projection,
-        target: object,
+        target: Any,
         tables: BatchWriter,
         monitor: LoopMonitor,
         timeout: timedelta,
@@ -74,9 +74,13 @@ class Dispatcher:
         self._timeout = timeout.total_seconds()
         self._clock = time.monotonic
         self._in_transaction = isinstance(projection.delivery, ExactlyOnce)
-        self._handle = {Kind.EVENT: self._each, Kind.GROUP: self._group, Kind.TABLE: self._table}[
-            projection.kind
-        ]
+        self._target = target
+        self._handle = {
+            Kind.EVENT: self._each,
+            Kind.GROUP: self._group,
+            Kind.TABLE: self._table,
+            Kind.HEADS: self._heads,
+        }[projection.kind]
 
     async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         """
@@ -143,6 +147,18 @@ class Dispatcher:
                 if _spoiled(session):
                     await _complain(session, first, None)
                 spoken_at = await self._speak(session, spoken_at)
+
+    async def _heads(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        first = envelopes[0]
+        try:
+            with self._monitor.handling() as name:
+                name(first)
+                async with asyncio.timeout(self._timeout) as watchdog:
+                    await self._target.handle(session, envelopes)
+        except TimeoutError as error:
+            raise _failed(self._hung(watchdog, error), first, None) from error
+        except _OF_A_HANDLER as error:
+            raise _failed(error, first, None) from error
 
     def _hung(self, watchdog: asyncio.Timeout, error: TimeoutError) -> TimeoutError:
         if not watchdog.expired():

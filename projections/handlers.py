@@ -43,6 +43,9 @@ class Kind(Enum):
     """``async def name(self, session, events)``, once for a batch of (event, envelope)."""
     TABLE = "table"
     """``def name(self, event, envelope)``, returns changes of rows; the framework writes them."""
+    HEADS = "heads"
+    """``async def handle(self, session, envelopes)``, once for a batch of all event types, without payloads; of the
+    library's own projections."""
 
 
 _PARAMETERS = {

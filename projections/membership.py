@@ -36,17 +36,20 @@ class Membership:
 
     Args:
         process: The process.
-        projections: What it runs.
     """
 
-    def __init__(self, process: Process, projections: Sequence[Ranges]) -> None:
+    def __init__(self, process: Process) -> None:
         self._process = process
         self._settings = process.settings
-        self._ranges = {ranges.projection_id: ranges for ranges in projections}
+        self._ranges: dict[int, Ranges] = {}
         self._session = KeptSession(process.database.session)
         self._alive_at = asyncio.get_running_loop().time()
         self._failures = 0
         self._idle = False
+
+    def add(self, ranges: Ranges) -> None:
+        """Run one more projection, from the next heartbeat on."""
+        self._ranges[ranges.projection_id] = ranges
 
     async def run(self, until: datetime | None) -> None:
         """
@@ -111,12 +114,12 @@ class Membership:
 
     async def _try(self, *, leaving: bool) -> bool:
         loop, session, soon = asyncio.get_running_loop(), await self._session.get(), False
-        sent_at = loop.time()
+        sent_at, asked = loop.time(), dict(self._ranges)  # more may be added meanwhile
         told = await offsets.heartbeat(
             session,
             self._process.worker,
             self._settings.lease,
-            {number: ranges.projection.version for number, ranges in self._ranges.items()},
+            {number: ranges.projection.version for number, ranges in asked.items()},
             leaving=leaving,
         )
         self._alive_at, self._failures = sent_at, 0
@@ -126,12 +129,12 @@ class Membership:
         for heartbeat in told:
             self._ranges[heartbeat.projection_id].told(heartbeat)
             soon = soon or heartbeat.uneven or heartbeat.awaited > 0
-        for gone in self._ranges.keys() - {heartbeat.projection_id for heartbeat in told}:
+        for gone in asked.keys() - {heartbeat.projection_id for heartbeat in told}:
             self._ranges[gone].deleted()
         for heartbeat in told:
             if heartbeat.uneven:
                 await offsets.assign_ranges(session, heartbeat.projection_id)
-        self._tell_whether_idle(idle=not (leaving or soon or any(heartbeat.held for heartbeat in told)))
+        self._tell_whether_idle(idle=bool(told) and not (leaving or soon or any(one.held for one in told)))
         return soon
 
     def _tell_whether_idle(self, *, idle: bool) -> None:
@@ -184,7 +187,7 @@ class Membership:
             if left <= 0:
                 break
             await asyncio.wait(waiting, timeout=min(left, 0.01), return_when=asyncio.FIRST_COMPLETED)
-        for ranges in self._ranges.values():
+        for ranges in list(self._ranges.values()):
             if ranges.caught_up_here(until) and not ranges.caught_up(until):
                 with suppress(ProjectionsError):
                     await ranges.save_horizons()  # another may wait for the end, too

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any
 
 import offsets
-from journal import Database, OwnedSession, SliceRange, has_events, slice_ranges
+from journal import Database, OwnedSession, ProjectionsError, SliceRange, has_events, slice_ranges
 from journal.schema import check_version
 from journal.tasks import end
+from projections.discovery import Discovery
 from projections.errors import InvalidHandler
 from projections.handlers import Projection, projection_of
 from projections.membership import Membership
@@ -26,6 +27,9 @@ from projections.ranges import Ranges
 from projections.settings import RunSettings
 
 log = logging.getLogger("projections")
+
+_TEND_EVERY = 1.0
+"""Seconds between two looks of a discovery."""
 
 
 async def run(
@@ -37,6 +41,7 @@ async def run(
     stop: asyncio.Event | None = None,
     until_caught_up: bool = False,
     take_over: bool = False,
+    discovery: Discovery | None = None,
 ) -> None:
     """
     Run projections until stopped, together with all processes that run them on the same database.
@@ -56,6 +61,8 @@ async def run(
             others; an event that fails for ever under ``Recovery.fail`` keeps it from that.
         take_over: Begin with the ranges that other processes hold, without waiting for their leases to end. Those
             that are alive lose what they have in flight, and get their share back.
+        discovery: Finds projections that come to be while this runs, such as
+            :class:`projections.subscriptions.Matching`.
 
     Raises:
         InvalidHandler: A definition is no projection, or two have one name.
@@ -76,6 +83,8 @@ async def run(
         async with database.session() as session:
             await check_version(session)
             until = await session.fetchval("SELECT clock_timestamp()") if until_caught_up else None
+            if discovery is not None:
+                projections += await discovery.tend(session)
             known = {await _register(session, projection, cut): projection for projection in projections}
             if take_over:
                 versions = {number: projection.version for number, projection in known.items()}
@@ -85,17 +94,47 @@ async def run(
         if process.settings.listen:
             await stack.enter_async_context(process.poller.listening())
         try:
-            await _run(process, known, until)
+            await _run(process, known, until, discovery)
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None  # the first ends all: the others are of its making
 
 
-async def _run(process: Process, projections: dict[int, Projection], until: datetime | None) -> None:
+async def _run(
+    process: Process, projections: dict[int, Projection], until: datetime | None, discovery: Discovery | None
+) -> None:
+    membership = Membership(process)
     async with asyncio.TaskGroup() as group:
-        ranges = [Ranges(process, projection, number, group) for number, projection in projections.items()]
-        chores = [group.create_task(one.chores()) for one in ranges]
-        await Membership(process, ranges).run(until)
-        await end(*chores)
+        beside: list[asyncio.Task[None]] = []
+
+        def begin(number: int, projection: Projection) -> None:
+            ranges = Ranges(process, projection, number, group)
+            membership.add(ranges)
+            beside.append(group.create_task(ranges.chores()))
+
+        for number, projection in projections.items():
+            begin(number, projection)
+        if discovery is not None:
+            beside.append(group.create_task(_discover(process, discovery, set(projections), begin)))
+        await membership.run(until)
+        await end(*beside)
+
+
+async def _discover(
+    process: Process, discovery: Discovery, known: set[int], begin: Callable[[int, Projection], None]
+) -> None:
+    """Begin what comes to be, until cancelled."""
+    while True:
+        await asyncio.sleep(_TEND_EVERY)
+        try:
+            async with process.database.session() as session:
+                for projection in await discovery.tend(session):
+                    number = await _register(session, projection, slice_ranges(1))
+                    if number not in known:
+                        known.add(number)
+                        begin(number, projection)
+                        process.changed.set()
+        except ProjectionsError as error:  # a database that is gone comes back
+            log.warning("discovery: %s", error, extra={"action": "discovery_failed"})
 
 
 def _check_names(projections: Sequence[Projection]) -> None:

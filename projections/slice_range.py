@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from journal import (
     EventEnvelope,
+    HeadReader,
     IntervalBacktracking,
     KeptSession,
     Key,
@@ -59,7 +60,8 @@ class RangeRunner:
         self.claim = claim
         self._process = process
         self._settings = process.settings
-        self._reader = SliceReader(projection.entity_type, claim.slices, projection.batch_size)
+        reader = HeadReader if projection.kind is Kind.HEADS else SliceReader
+        self._reader = reader(projection.entity_type, claim.slices, projection.batch_size)
         self._store = OffsetStore(claim)
         self._ahead = ReadAhead(self._reader, process.database, process.connections.ahead)
         self._session = KeptSession(process.connections.lend)

@@ -38,6 +38,7 @@
 \ir functions/journal/import_events_v1.sql
 \ir functions/journal/read_events_by_slices_v1.sql
 \ir functions/journal/read_keys_by_slices_v1.sql
+\ir functions/journal/read_heads_by_slices_v1.sql
 \ir functions/journal/load_events_v1.sql
 \ir functions/journal/read_source_v1.sql
 \ir functions/journal/find_event_v1.sql

@@ -26,11 +26,13 @@ from projections.cli.options import dsn_option
 from projections.cli.signals import stopped_by_signals
 from projections.cli.supervisor import Asked, heard_from_supervisor, supervise, tagged_logs
 from projections.cli.targets import load_projections
+from projections.maintenance import maintaining
 from projections.monitoring.authentication import Address, parse_address, read_token, require_token
 from projections.observer import CombinedObserver, StatusObserver
 from projections.process import OTHER_CONNECTIONS
 from projections.runner import run as run_projections
 from projections.settings import RunSettings
+from projections.subscriptions.matching import Matching
 
 __all__ = ["worker"]
 
@@ -54,9 +56,11 @@ class _Options:
     processes: int
     supervised: bool
     traces: bool
+    subscriptions: bool
     address: Address | None
     token: str | None
     settings: RunSettings
+    maintain_every: timedelta | None
 
     @property
     def connections(self) -> ConnectionSettings:
@@ -72,7 +76,7 @@ def _finite(_: click.Context, __: click.Parameter, seconds: float) -> float:
 
 
 @click.command()
-@click.argument("targets", nargs=-1, required=True, metavar="MODULE[:OBJECT]...")
+@click.argument("targets", nargs=-1, metavar="[MODULE[:OBJECT]...]")
 @dsn_option
 @click.option(
     "--ranges",
@@ -87,6 +91,11 @@ def _finite(_: click.Context, __: click.Parameter, seconds: float) -> float:
     default=1,
     show_default=True,
     help="Start so many processes, and start again those that die: one for each core that it may use.",
+)
+@click.option(
+    "--subscriptions",
+    is_flag=True,
+    help="Match events with the subscriptions of groups, too; needs no MODULE.",
 )
 @click.option("--supervised", is_flag=True, hidden=True)  # one of --processes
 @click.option(
@@ -134,6 +143,15 @@ def _finite(_: click.Context, __: click.Parameter, seconds: float) -> float:
     "--pgbouncer", is_flag=True, help="Behind PgBouncer in transaction mode: poll only, nothing prepared."
 )
 @click.option(
+    "--maintain-every",
+    type=click.FloatRange(0, 86_400),
+    callback=_finite,
+    default=600,
+    show_default=True,
+    metavar="SECONDS",
+    help="One of all workers makes and drops time partitions, as `projections maintain` does; 0: not this one.",
+)
+@click.option(
     "--http",
     metavar="HOST:PORT",
     help="Serve /metrics, /livez, /readyz and /lagz; of several --processes each at the next port. What other machines "
@@ -158,6 +176,7 @@ def worker(  # noqa: PLR0917 - click passes all by name
     backtracking: Literal["writer-lock", "interval"],
     lease: float,
     handler_timeout: float,
+    maintain_every: float,
     log_format: LogFormat,
     log_level: str,
     pgbouncer: bool,
@@ -190,6 +209,8 @@ def worker(  # noqa: PLR0917 - click passes all by name
       130  stopped by SIGINT (Ctrl-C)
       143  stopped by SIGTERM before --until-caught-up was reached
     """  # noqa: D301 - click reads the escape
+    if not (targets or options["subscriptions"]):
+        raise click.UsageError("nothing to run: name a MODULE with projections, or give --subscriptions")
     configure_logs(log_format, log_level)
     settings = RunSettings(
         backtracking=backtracking,
@@ -202,7 +223,10 @@ def worker(  # noqa: PLR0917 - click passes all by name
     token = read_token(file=token_file) if address else None
     if address:
         require_token(address, token)
-    chosen = _Options(**options, pgbouncer=pgbouncer, address=address, token=token, settings=settings)
+    every = timedelta(seconds=maintain_every) if maintain_every else None
+    chosen = _Options(
+        **options, pgbouncer=pgbouncer, address=address, token=token, settings=settings, maintain_every=every
+    )
     if chosen.supervised or chosen.processes > 1:
         tagged_logs(log_format)
     try:
@@ -266,7 +290,10 @@ async def _run(dsn: str, definitions: Sequence[Any], options: _Options) -> int:
     stop = asyncio.Event()
     async with connect(dsn, options.connections) as database:
         with stopped_by_signals(stop) as received, _supervisor(stop, options) as asked:
-            async with _observed(database, options) as observer:
+            async with (
+                _observed(database, options) as observer,
+                maintaining(database, options.maintain_every),
+            ):
                 await run_projections(
                     database,
                     *definitions,
@@ -276,6 +303,7 @@ async def _run(dsn: str, definitions: Sequence[Any], options: _Options) -> int:
                     stop=stop,
                     until_caught_up=options.until_caught_up,
                     take_over=options.take_over,
+                    discovery=Matching(options.ranges) if options.subscriptions else None,
                 )
     return 0 if asked.yes else _exit_code(received.number, options)
 

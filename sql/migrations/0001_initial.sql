@@ -233,7 +233,8 @@ CREATE TABLE projections.partition_settings (
         extract(YEAR FROM partition_interval) = 0 AND extract(MONTH FROM partition_interval) = 0
     ),
     CONSTRAINT ahead_is_1_to_1000 CHECK (ahead BETWEEN 1 AND 1000),
-    CONSTRAINT retention_is_at_least_1_minute CHECK (retention >= '1 minute')
+    CONSTRAINT retention_is_at_least_1_minute CHECK (retention >= '1 minute'),
+    CONSTRAINT only_events_are_archived CHECK (table_name = 'events' OR NOT archive_first)
 );
 INSERT INTO projections.partition_settings (table_name, retention) VALUES ('events', NULL), ('matches', '7 days');
 

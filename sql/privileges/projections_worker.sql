@@ -43,6 +43,7 @@ BEGIN
         projections.uuid7_time_v1,
         projections.read_events_by_slices_v1,
         projections.read_keys_by_slices_v1,
+        projections.read_heads_by_slices_v1,
         projections.load_events_v1,
         projections.read_source_v1,
         projections.find_event_v1,

@@ -34,6 +34,8 @@ CALLS = {
     "ARRAY(SELECT event_id FROM projections.events WHERE source_id = 'a' AND seq_nr = 1))",
     "read_events_by_slices_v1": "SELECT projections.read_events_by_slices_v1('plane', 0, 1023, "
     "'1970-01-01Z', -1, '', 0, 'infinity', 10)",
+    "read_heads_by_slices_v1": "SELECT projections.read_heads_by_slices_v1('plane', 0, 1023, "
+    "'1970-01-01Z', -1, '', 0, 'infinity', 10)",
     "read_keys_by_slices_v1": "SELECT projections.read_keys_by_slices_v1('plane', 0, 1023, "
     "'1970-01-01Z', -1, '', 0, 'infinity', 10)",
     "load_events_v1": "SELECT projections.load_events_v1(array_agg(source_id), array_agg(seq_nr), "
@@ -48,6 +50,8 @@ CALLS = {
     "import_events_v1": "SELECT projections.import_events_v1()",
     "missing_partitions_v1": "SELECT projections.missing_partitions_v1()",
     "create_partition_v1": "SELECT projections.create_partition_v1('2019-01-01Z', '2019-01-02Z')",
+    "partition_bounds_v1": f"SELECT projections.partition_bounds_v1({PARTITION}::regclass)",
+    "partitioned_table_v1": "SELECT projections.partitioned_table_v1('events')",
     "partition_settings_v1": f"SELECT projections.partition_settings_v1({PARTITION}::regclass, 'a')",
     "partition_indexes_v1": f"SELECT projections.partition_indexes_v1({PARTITION}::regclass, 'a')",
     "cluster_partition_v1": "SELECT projections.cluster_partition_v1('events_20190101t000000')",
@@ -57,6 +61,14 @@ CALLS = {
     f"'events_20190101t000000', 'events_copy_of_' || {PARTITION}::regclass::oid) "
     "FROM (SELECT projections.cluster_partition_v1('events_20190101t000000')) AS copied",
     "drop_partition_copies_v1": "SELECT projections.drop_partition_copies_v1()",
+    "retention_holders_v1": "SELECT projections.retention_holders_v1()",
+    "partition_holders_v1": "SELECT projections.partition_holders_v1()",
+    "unread_rows_v1": "SELECT projections.unread_rows_v1('events_20190101t000000')",
+    "maintenance_steps_v1": "SELECT projections.maintenance_steps_v1()",
+    "maintain_v1": "SELECT projections.maintain_v1()",
+    "take_maintenance_v1": "SELECT projections.take_maintenance_v1('1 day')",
+    "drop_partition_v1": "WITH settings AS (SELECT set_config('timezone', 'UTC', false)) "
+    "SELECT projections.drop_partition_v1(projections.retained_v1())",
     "register_projection_v1": "SELECT projections.register_projection_v1('delays', 'plane')",
     "set_ranges_v1": "SELECT projections.set_ranges_v1(1, '{0,512}')",
     "assign_ranges_v1": "SELECT projections.assign_ranges_v1(1, '{0}', '{worker}')",

@@ -1,0 +1,1 @@
+"""Subscriptions of groups of consumers to events: matching, reading, publishing."""

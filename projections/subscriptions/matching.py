@@ -1,0 +1,182 @@
+"""
+Matching: a projection for each entity type, which finds for every event the subscriptions that it is for.
+
+It runs on slice ranges as any projection does, so it scales and survives as they do; what it writes commits with its
+offsets, so each event is matched once. The work itself is done by the database, a batch of events at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from journal import (
+    DatabaseError,
+    DatabaseUnavailable,
+    EventEnvelope,
+    OwnedSession,
+    ReadOnlyDatabase,
+    slice_ranges,
+)
+from projections.dispatch import CONFLICTS
+from projections.handlers import ExactlyOnce, Group, Kind, Projection
+from projections.recovery import Recovery
+
+__all__ = ["Matching"]
+
+log = logging.getLogger("projections")
+
+_BATCH = 5000
+_DUE = 1000
+_DISK_FULL = "53100"
+
+_TYPES = "SELECT projections.entity_types_v1() AS entity_type"
+_BEGIN = "SELECT projections.begin_matching_v1($1, $2)"
+_MATCH = "SELECT projections.match_log_v1($1, $2, $3, $4, $5, $6)"
+_MATCH_DUE = "SELECT projections.match_due_v1($1)"
+_TIMEOUT = "SELECT set_config('statement_timeout', $1, TRUE)"
+_WANTED = "SELECT * FROM projections.wanted_conditions_v1($1, $2)"
+_ASK = "SELECT FROM projections.ask_condition_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_DUE_EVENTS = """
+SELECT source_id, seq_nr, db_timestamp, slice, topic FROM projections.directed_events
+WHERE NOT matched AND not_before <= clock_timestamp() ORDER BY not_before LIMIT $1
+"""
+_QUARANTINE = "SELECT projections.quarantine_condition_v1($1, $2)"
+
+
+class Matching:
+    """
+    Matches the events of all entity types with all subscriptions, also of types that come later.
+
+    Give it to :func:`projections.run` as its discovery. Any number of processes may: they share the ranges.
+
+    Args:
+        ranges: Cut the slices of a type that has never been matched into so many ranges.
+        condition_timeout: How long one condition may take for a batch of up to 5,000 events. One that takes longer, or
+            fails, is set apart and reported; the others go on.
+    """
+
+    def __init__(self, ranges: int = 1, condition_timeout: timedelta = timedelta(seconds=2)) -> None:
+        self._min_slices = [one.min_slice for one in slice_ranges(ranges)]
+        self._timeout = condition_timeout
+        self._projections: dict[str, Projection] = {}
+
+    async def tend(self, session: OwnedSession) -> Sequence[Projection]:
+        """Match published events whose time has come; returns the projections of all entity types."""
+        for row in await session.fetch(_TYPES):
+            entity_type: str = row["entity_type"]
+            if entity_type not in self._projections:
+                await session.fetchval(_BEGIN, entity_type, self._min_slices)
+                self._projections[entity_type] = _projection(entity_type, self._timeout)
+        while await self._match_due(session) == _DUE:
+            pass
+        return list(self._projections.values())
+
+    async def _match_due(self, session: OwnedSession) -> int:
+        """Match what is due, up to a number, in a transaction; returns how many events that were."""
+        rows = await session.fetch(_DUE_EVENTS, _DUE)
+        if not rows:
+            return 0
+        events = _Events.of("published", [tuple(row.values()) for row in rows])
+        await session.begin()
+        try:
+            matched: int = await _Asking(session, events, self._timeout).run(_MATCH_DUE, _DUE)
+            await session.commit()
+        except BaseException:
+            await session.rollback()
+            raise
+        return matched
+
+
+def _projection(entity_type: str, timeout: timedelta) -> Projection:
+    return Projection(
+        f"matching/{entity_type}", entity_type, 1, Kind.HEADS, {}, lambda: _Matcher(entity_type, timeout),
+        ExactlyOnce(), Recovery.fail(), Group(), "ignore", _BATCH, (),
+    )  # fmt: skip
+
+
+class _Matcher:
+    """Matches the batches of one range; a batch is a transaction, which stores the range's offsets too."""
+
+    def __init__(self, entity_type: str, timeout: timedelta) -> None:
+        self._entity_type = entity_type
+        self._timeout = timeout
+
+    async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        """Match events, in their order."""
+        rows = [(e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type) for e in envelopes]
+        events = _Events.of(self._entity_type, rows)
+        await _Asking(session, events, self._timeout).run(_MATCH, *events)
+
+
+class _Events(NamedTuple):
+    """Events as columns, in the order of ``match_log_v1``."""
+
+    entity_type: str
+    source_ids: list[str]
+    seq_nrs: list[int]
+    timestamps: list[datetime]
+    slices: list[int]
+    topics: list[str]
+
+    @classmethod
+    def of(cls, entity_type: str, rows: Sequence[tuple[Any, ...]]) -> _Events:
+        return cls(entity_type, *(list(column) for column in zip(*rows, strict=True)))
+
+
+class _Asking:
+    """
+    Runs what asks conditions, in a transaction, so that none of them can spoil it or take for ever.
+
+    All are asked in one statement. Where that fails, each is asked alone, and those that are at fault are set apart.
+    """
+
+    def __init__(self, session: OwnedSession, events: _Events, timeout: timedelta) -> None:
+        self._session = session
+        self._events = events
+        self._timeout = timeout
+
+    async def run(self, sql: str, *args: Any) -> Any:
+        try:
+            return await self._try(self._timeout, sql, *args)
+        except DatabaseError as error:
+            if _is_of_no_condition(error):
+                raise
+            asked = await self._ask_each()
+        # What took too long together may do so again, and none of them be at fault.
+        return await self._try((asked + 1) * self._timeout, sql, *args)
+
+    async def _try(self, limit: timedelta, sql: str, *args: Any) -> Any:
+        async with self._session.savepoint():
+            await self._session.fetchval(_TIMEOUT, f"{limit // timedelta(milliseconds=1)}ms")
+            result = await self._session.fetchval(sql, *args)
+            await self._session.fetchval(_TIMEOUT, "0")
+            return result
+
+    async def _ask_each(self) -> int:
+        """Ask every condition alone, setting apart what fails; returns how many were asked."""
+        e = self._events
+        wanted = await self._session.fetch(_WANTED, e.entity_type, sorted(set(e.topics)))
+        events = (e.entity_type, e.source_ids, e.seq_nrs, e.timestamps, e.topics)
+        for condition in wanted:
+            try:
+                await self._try(self._timeout, _ASK, *condition.values(), *events)
+            except DatabaseError as error:
+                if _is_of_no_condition(error):
+                    raise
+                await self._set_apart(condition["condition_id"], error)
+        return len(wanted)
+
+    async def _set_apart(self, condition_id: int, error: DatabaseError) -> None:
+        await self._session.fetchval(_QUARANTINE, condition_id, str(error))
+        log.error(
+            "condition %d of subscriptions is asked no more: %s", condition_id, error,
+            extra={"action": "condition_quarantined", "condition": condition_id},
+        )  # fmt: skip
+
+
+def _is_of_no_condition(error: DatabaseError) -> bool:
+    elsewhere = isinstance(error, DatabaseUnavailable | ReadOnlyDatabase)
+    return elsewhere or error.sqlstate in CONFLICTS or error.sqlstate == _DISK_FULL

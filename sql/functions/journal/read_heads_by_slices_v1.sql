@@ -1,0 +1,32 @@
+-- The same page as read_events_by_slices_v1 without payloads: what matching needs of most events.
+CREATE OR REPLACE FUNCTION projections.read_heads_by_slices_v1(
+    p_entity_type text,
+    p_min_slice integer,
+    p_max_slice integer,
+    p_after_timestamp timestamptz,
+    p_after_slice integer,
+    p_after_source_id text,
+    p_after_seq_nr bigint,
+    p_until timestamptz,
+    p_limit integer
+)
+RETURNS TABLE (source_id text, seq_nr bigint, db_timestamp timestamptz, slice smallint, event_type text)
+LANGUAGE plpgsql
+STABLE
+SET plan_cache_mode = 'force_generic_plan'
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY SELECT e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type
+    FROM projections.events AS e
+    WHERE e.entity_type = p_entity_type
+    AND e.db_timestamp >= p_after_timestamp
+    AND e.db_timestamp <= p_until
+    AND (e.db_timestamp, e.slice, e.source_id, e.seq_nr)
+        > (p_after_timestamp, p_after_slice::smallint, p_after_source_id, p_after_seq_nr)
+    AND e.slice BETWEEN p_min_slice AND p_max_slice
+    ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
+    LIMIT p_limit;
+END;
+$$;
