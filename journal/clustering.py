@@ -21,12 +21,13 @@ from journal.errors import DatabaseError, SchemaError
 _CLOSED = """
 SELECT c.oid, p.name, p.from_timestamp, p.to_timestamp, p.bytes
 FROM projections.partitions AS p
-INNER JOIN pg_catalog.pg_class AS c ON c.relname = p.name AND c.relnamespace = 'projections'::regnamespace
-WHERE NOT p.clustered AND p.from_timestamp IS NOT NULL AND p.to_timestamp <= clock_timestamp() - $1::interval
+INNER JOIN pg_catalog.pg_class AS c ON c.oid = p.relation AND c.relnamespace = 'projections'::regnamespace
+WHERE p.table_name = 'events' AND NOT p.clustered
+AND p.from_timestamp IS NOT NULL AND p.to_timestamp <= clock_timestamp() - $1::interval
 AND pg_relation_size(c.oid) > 0
 ORDER BY p.from_timestamp
 """
-_BYTES = "SELECT p.bytes FROM projections.partitions AS p WHERE p.name = $1"
+_BYTES = "SELECT p.bytes FROM projections.partitions AS p WHERE p.table_name = 'events' AND p.name = $1"
 _HOLDERS = "SELECT holders FROM projections.poll_writers_v1(9223372036854775807, '{}', '{}')"
 _CLEAN = "SELECT projections.drop_partition_copies_v1()"
 _COPY = "SELECT projections.cluster_partition_v1($1)"

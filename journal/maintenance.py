@@ -13,20 +13,20 @@ from datetime import datetime, timedelta
 from journal.drivers import Database
 from journal.errors import DatabaseError
 
-_MISSING = "SELECT * FROM projections.missing_partitions_v1($1, $2)"
+_MISSING = "SELECT * FROM projections.missing_partitions_v1($1, $2, $3)"
 _LOCK_TIMEOUT = "SELECT set_config('lock_timeout', $1, TRUE)"
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('slice-projections'), hashtext('maintain'))"
-_TAKEN = "SELECT count(*) FROM projections.partitions WHERE from_timestamp < $2 AND to_timestamp > $1"
-_CREATE = "SELECT projections.create_partition_v1($1, $2)"
+_CREATE = "SELECT projections.create_partition_v1($1, $2, $3)"
 
 _SHORTEST = timedelta(minutes=1)
 
+_OVERLAPS = "42P17"
 _BUSY = "another maintenance run is at work"
 _TRY_AGAIN = {
-    "55P03": "a transaction that uses the log stayed open for longer than the lock timeout; "
+    "55P03": "a transaction that uses the table stayed open for longer than the lock timeout; "
     "projections.writers_in_flight_v1() shows writers",
     "40P01": "a transaction stood in the way of this one and this one in its way",
-    "23514": "events of its time were committed meanwhile",
+    "23514": "rows of its time were committed meanwhile",
 }
 
 
@@ -38,36 +38,40 @@ class MaintainedPartition:
     Args:
         from_timestamp: Its first instant.
         to_timestamp: The first instant after it.
-        moved: Events moved into it from the default partition; None when it was not made.
+        moved: Rows moved into it from the default partition; None when it was not made.
         problem: Why it was not made; None when it was.
+        table: Whose partition it is.
     """
 
     from_timestamp: datetime
     to_timestamp: datetime
     moved: int | None = None
     problem: str | None = None
+    table: str = "events"
 
 
 async def maintain(
     database: Database,
     *,
-    interval: timedelta = timedelta(days=1),
-    ahead: int = 7,
+    table: str = "events",
+    interval: timedelta | None = None,
+    ahead: int | None = None,
     lock_timeout: timedelta = timedelta(milliseconds=500),
     attempts: int = 5,
     pause: timedelta = timedelta(seconds=1),
 ) -> list[MaintainedPartition]:
     """
-    Make the partitions that are missing; run it more often than ``ahead`` intervals pass.
+    Make the partitions of a table that are missing; run it more often than ``ahead`` intervals pass.
 
     Running it twice does nothing more, and two runs at once do not collide. What could not be made is in the
-    result with its problem. Nothing is lost by it: the default partition takes the events until a later run.
+    result with its problem. Nothing is lost by it: the default partition takes the rows until a later run.
     The connected role must own the schema.
 
     Args:
         database: Where.
-        interval: The time that one partition holds.
-        ahead: How many intervals to come have a partition afterwards.
+        table: Whose partitions: ``events``, the journal, or ``matches``, what matched for groups.
+        interval: The time that one partition holds; None: as the table's settings say.
+        ahead: How many intervals to come have a partition afterwards; None: as the table's settings say.
         lock_timeout: The longest wait for transactions in flight, and so the longest time for which a new one
             waits behind it. Keep it below the server's ``deadlock_timeout`` (1 s).
         attempts: How often to try what is in the way of others.
@@ -80,13 +84,14 @@ async def maintain(
         ValueError: A setting is out of bounds.
         DatabaseError: The database refused for a reason that a later attempt does not mend.
     """
-    if interval < _SHORTEST or interval.microseconds:
+    if interval is not None and (interval < _SHORTEST or interval.microseconds):
         raise ValueError(f"interval must be whole seconds and at least a minute, not {interval}")
-    if ahead < 1 or attempts < 1:
+    if (ahead is not None and ahead < 1) or attempts < 1:
         raise ValueError("ahead and attempts must be at least 1")
     async with database.session() as session:
         missing = [
-            MaintainedPartition(*row.values()) for row in await session.fetch(_MISSING, interval, ahead)
+            MaintainedPartition(row["from_timestamp"], row["to_timestamp"], table=table)
+            for row in await session.fetch(_MISSING, interval, ahead, table)
         ]
     done: list[MaintainedPartition] = []
     for attempt in range(attempts):
@@ -107,12 +112,12 @@ async def _try(
         async with database.transaction() as session:
             if not await session.fetchval(_TRY_LOCK):
                 return replace(wanted, problem=_BUSY)
-            if await session.fetchval(_TAKEN, *bounds):
-                return None
             await session.execute(_LOCK_TIMEOUT, f"{lock_timeout // timedelta(milliseconds=1)}ms")
-            moved = await session.fetchval(_CREATE, *bounds)
+            moved = await session.fetchval(_CREATE, *bounds, wanted.table)
     except DatabaseError as error:
+        if error.sqlstate == _OVERLAPS:
+            return None
         if error.sqlstate not in _TRY_AGAIN:
             raise
         return replace(wanted, problem=_TRY_AGAIN[error.sqlstate])
-    return MaintainedPartition(*bounds, moved=moved)
+    return replace(wanted, moved=moved, problem=None)

@@ -49,7 +49,14 @@ _COMMANDS = {
     ),
     "demo": LazyCommand("projections.cli.demo:demo", "Run real flights through it, and prove the result."),
     "capture": LazyCommand("projections.cli.capture:capture", "Have the changes of a table append events."),
-    "maintain": LazyCommand("projections.cli.maintain:maintain", "Make the time partitions of the journal."),
+    "maintain": LazyCommand(
+        "projections.cli.maintain:maintain",
+        "Make time partitions, and drop old ones when all have read them.",
+    ),
+    "partitions": LazyCommand(
+        "projections.cli.partitions:partitions",
+        "Show time partitions and what keeps them; change how they are kept.",
+    ),
     "doctor": LazyCommand(
         "projections.cli.doctor:doctor", "Say what is installed, and look for what is wrong."
     ),

@@ -1,51 +1,74 @@
-"""``projections maintain``: the partitions of the log, made ahead and put in slice order."""
+"""``projections maintain``: partitions made ahead, put in slice order, and dropped when nobody needs them."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from importlib import import_module
+from pathlib import Path
 
 import click
 
+from journal import ProjectionsError
 from journal.clustering import ClusteredPartition, cluster
-from journal.drivers import connect
+from journal.drivers import connect, hide_password
 from journal.embedded import database_dsn
 from journal.maintenance import MaintainedPartition
-from journal.maintenance import maintain as maintain_journal
+from projections.cli.connection import visit_session
+from projections.cli.hooks import load_callable
 from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.output import printable
+from projections.cli.partitions import length, partition_values, span
+from projections.cli.signals import stopped_by_signals
+from projections.maintenance import Archive, DroppedPartition, Maintained, schedule
+from projections.maintenance import maintain as maintain_database
+from projections.monitoring.extras import from_extra
 
 __all__ = ["maintain"]
 
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What one run does; the clustering, only with ``clusters``."""
 
-def _duration(_: click.Context, __: click.Parameter, value: str) -> timedelta:
-    """Read ``30m``, ``12h`` or ``1d``."""
-    found = re.fullmatch(r"([1-9]\d{0,4})([mhd])", value)
-    if found is None:
-        raise click.BadParameter(f"{value!r} is no duration: write 30m, 12h or 1d")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    interval: timedelta | None
+    ahead: int | None
+    force: bool
+    archive: Archive | None
+    clusters: bool
+    closed_for: timedelta
+    patience: timedelta
+    as_json: bool
 
 
 @click.command()
 @dsn_option
 @click.option(
     "--interval",
-    callback=_duration,
-    default="1d",
-    show_default=True,
+    callback=length,
     metavar="30m|12h|1d",
-    help="Time that one partition holds.",
+    help="Time that one partition of the journal holds, in this run. Default: its setting.",
 )
+@click.option("--ahead", type=click.IntRange(1, 1000), help="Intervals of the journal to come, likewise.")
 @click.option(
-    "--ahead", type=click.IntRange(1, 1000), default=7, show_default=True, help="Intervals to come."
+    "--archive",
+    metavar="DIR|MODULE:CALLABLE",
+    help="Before dropping a partition of the journal, export it to this archive (`projections archive`), or call this.",
 )
+@click.option("--force", is_flag=True, help="Drop what retention lets go also where it has not been read.")
+@click.option(
+    "--every", callback=length, metavar="90s|10m|1d", help="Go on and do it again and again, until stopped."
+)
+@click.option("--pg-cron", is_flag=True, help="Have pg_cron do it, or print the statement that does so.")
 @click.option("--cluster", "clusters", is_flag=True, help="Put closed partitions in slice order.")
 @click.option(
     "--closed-for",
-    callback=_duration,
+    callback=length,
     default="1h",
     show_default=True,
     metavar="30m|12h|1d",
@@ -53,7 +76,7 @@ def _duration(_: click.Context, __: click.Parameter, value: str) -> timedelta:
 )
 @click.option(
     "--patience",
-    callback=_duration,
+    callback=length,
     default="5m",
     show_default=True,
     metavar="30m|12h|1d",
@@ -64,42 +87,135 @@ def _duration(_: click.Context, __: click.Parameter, value: str) -> timedelta:
 def maintain(  # noqa: PLR0917 - one of each option
     context: click.Context,
     dsn: str | None,
-    interval: timedelta,
-    ahead: int,
+    interval: timedelta | None,
+    ahead: int | None,
+    archive: str | None,
+    force: bool,
+    every: timedelta | None,
+    pg_cron: bool,
     clusters: bool,
     closed_for: timedelta,
     patience: timedelta,
     as_json: bool,
 ) -> None:
     """
-    Make the partitions of the log that are missing; run it every day.
+    Make the partitions that are missing, and drop those whose time is over; run it every day.
 
-    Makes those of the coming intervals, and moves events of past intervals out of the default partition.
-    Writers and readers go on meanwhile. Connect as the role that owns the schema.
+    Makes those of the coming intervals, and moves rows of past intervals out of the default partition. Partitions
+    whose retention is over are dropped when every projection and every group has read them. Writers and readers go
+    on meanwhile. `projections partitions` shows and changes the settings. Connect as the role that owns the schema.
+
+    `projections worker` does this by itself, and so does pg_cron; it may run in several places at once.
+
+    With --force, what has not been read is dropped too; the output says how much was lost, and for whom.
 
     With --cluster, partitions whose time is over are then rewritten in slice order, each once, so that a rebuild
     that reads a range of slices reads only pages of its own. It needs the disk for a second copy of the largest.
 
     Exit code 1 when something could not be done: run it again later; nothing is lost until then.
     """
-    clustered: list[ClusteredPartition] = []
+    if pg_cron:
+        _schedule(dsn, as_json=as_json)
+        return
+    if every is not None and clusters:
+        raise click.UsageError("--cluster is done once: pass it without --every")
     with database_dsn(dsn) as database:
-        partitions = asyncio.run(_maintain(database, interval, ahead))
-        if clusters:
-            clustered = asyncio.run(_cluster(database, closed_for, patience))
-    if as_json:
-        more = {"clustered": [_clustered_values(partition) for partition in clustered]} if clusters else {}
-        echo_json(partitions=[_values(partition) for partition in partitions], **more)
-    else:
-        lines = [*map(_line, partitions), *map(_clustered_line, clustered)]
-        click.echo("\n".join(lines) or "nothing to do")
-    if any(p.problem for p in partitions) or any(p.problem for p in clustered):
+        hook = None if archive is None else _archive(database, archive)
+        run = _Run(interval, ahead, force, hook, clusters, closed_for, patience, as_json)
+        done = asyncio.run(_once(database, run) if every is None else _again(database, run, every))
+    if not done:
         context.exit(1)
 
 
-async def _maintain(dsn: str, interval: timedelta, ahead: int) -> list[MaintainedPartition]:
+def _schedule(dsn: str | None, *, as_json: bool) -> None:
+    job = visit_session(dsn, schedule)
+    if as_json:
+        echo_json(statement=job.statement, scheduled=job.scheduled)
+        return
+    click.echo(f"{job.statement};")
+    if job.scheduled:
+        click.echo("scheduled: one step a minute", err=True)
+    else:
+        click.echo("pg_cron is not in this database: run this in the one that it is in", err=True)
+
+
+def _archive(dsn: str, target: str) -> Archive:
+    """An archive of Parquet files, or a callable of the user's."""
+    if ":" in target and not Path(target).exists():
+        hook: Archive = load_callable(target)
+        return hook
+    with from_extra("spark"):  # by its name: this package does not import that one
+        keeper = import_module("spark_projections.archive.closed").archive_partition
+    return partial(keeper, dsn, Path(target).absolute())
+
+
+async def _once(dsn: str, run: _Run) -> bool:
+    """Run once; returns whether everything was done."""
     async with connect(dsn) as database:
-        return await maintain_journal(database, interval=interval, ahead=ahead)
+        done = await maintain_database(
+            database, interval=run.interval, ahead=run.ahead, force=run.force, archive=run.archive
+        )
+    clustered = await _cluster(dsn, run.closed_for, run.patience) if run.clusters else []
+    if run.as_json:
+        more = {"clustered": [_clustered_values(each) for each in clustered]} if run.clusters else {}
+        echo_json(**_run_values(done), **more)
+    else:
+        lines = [*_lines(done), *map(_clustered_line, clustered)]
+        click.echo("\n".join(lines) or "nothing to do")
+    return not done.problems and not any(each.problem for each in clustered)
+
+
+async def _again(dsn: str, run: _Run, every: timedelta) -> bool:
+    """Run again and again until a signal comes; a database that is away is waited for."""
+    stop = asyncio.Event()
+    with stopped_by_signals(stop):
+        while not stop.is_set():
+            try:
+                await _once(dsn, run)
+            except ProjectionsError as error:
+                click.echo(f"error: {hide_password(' '.join(str(error).split()))}", err=True)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), every.total_seconds())
+    return True
+
+
+def _run_values(done: Maintained) -> dict[str, object]:
+    return {
+        "partitions": [_values(each) for each in done.made],
+        "dropped": [_dropped_values(each) for each in done.dropped],
+        "kept": [partition_values(each) for each in done.kept],
+        "expired": done.expired,
+    }
+
+
+def _lines(done: Maintained) -> Iterator[str]:
+    yield from map(_line, done.made)
+    for each in done.dropped:
+        yield from _dropped_lines(each)
+    for partition in done.kept:
+        holders = ", ".join(printable(str(holder)) for holder in partition.holders)
+        yield f"kept: {printable(partition.name)}, {span(partition)}: {holders}"
+    if done.expired:
+        yield f"{done.expired:,} subscriptions expired"
+
+
+def _dropped_lines(dropped: DroppedPartition) -> Iterator[str]:
+    name = f"{printable(dropped.partition.name)}, {span(dropped.partition)}"
+    if dropped.problem:
+        yield f"not dropped: {name}: {printable(dropped.problem)}"
+        return
+    yield f"dropped: {name}, {dropped.partition.bytes / 1e6:,.1f} MB{', archived' if dropped.archived else ''}"
+    for lost in dropped.unread:
+        yield f"  unread by {lost.kind} {printable(lost.name)}: {lost.rows:,} rows"
+
+
+def _dropped_values(dropped: DroppedPartition) -> dict[str, object]:
+    return {
+        **{name: value for name, value in partition_values(dropped.partition).items() if name != "default"},
+        "archived": dropped.archived,
+        "unread": [{"kind": lost.kind, "name": lost.name, "rows": lost.rows} for lost in dropped.unread],
+        "problem": dropped.problem,
+    }
 
 
 async def _cluster(dsn: str, closed_for: timedelta, patience: timedelta) -> list[ClusteredPartition]:
@@ -136,6 +252,7 @@ def _clustered_line(partition: ClusteredPartition) -> str:
 
 def _values(partition: MaintainedPartition) -> dict[str, object]:
     return {
+        "table": partition.table,
         "from": partition.from_timestamp.isoformat(),
         "to": partition.to_timestamp.isoformat(),
         "moved": partition.moved,
@@ -144,9 +261,10 @@ def _values(partition: MaintainedPartition) -> dict[str, object]:
 
 
 def _line(partition: MaintainedPartition) -> str:
-    bounds = f"{partition.from_timestamp:%Y-%m-%d %H:%M} to {partition.to_timestamp:%Y-%m-%d %H:%M} UTC"
+    span_of = f"{partition.from_timestamp:%Y-%m-%d %H:%M} to {partition.to_timestamp:%Y-%m-%d %H:%M} UTC"
+    bounds = f"{partition.table}: {span_of}"
     return (
         f"not made: {bounds}: {partition.problem}"
         if partition.problem
-        else f"{bounds}: {partition.moved:,} events moved"
+        else f"{bounds}: {partition.moved:,} rows moved"
     )

@@ -58,7 +58,7 @@ FROM projections.writers_in_flight_v1()
 """
 _PARTITIONS = """
 SELECT name, from_timestamp, to_timestamp FROM projections.partitions
-WHERE to_timestamp IS NOT NULL AND from_timestamp IS NOT NULL ORDER BY from_timestamp
+WHERE table_name = 'events' AND to_timestamp IS NOT NULL AND from_timestamp IS NOT NULL ORDER BY from_timestamp
 """
 _IMPORT_ID = "SELECT coalesce(max(import_id), 0) FROM projections.imports"
 _COUNTS = """

@@ -40,7 +40,7 @@ _TRY_AGAIN = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 _OVERLAPPING = """
 SELECT name, from_timestamp, to_timestamp FROM projections.partitions
-WHERE from_timestamp < %s AND to_timestamp > %s ORDER BY from_timestamp
+WHERE table_name = 'events' AND from_timestamp < %s AND to_timestamp > %s ORDER BY from_timestamp
 """
 _EXISTS = "SELECT to_regclass(%s) IS NOT NULL"
 # The constraint spares ATTACH the reading of the new table while it keeps others out.

@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS projections.partition_settings (
     ahead integer NOT NULL DEFAULT 7,
     -- How long a partition is kept after its time, at least; NULL: for ever.
     retention interval,
-    -- Drop no partition that the same run has not archived.
+    -- Drop no partition of the journal that the same run has not archived.
     archive_first boolean NOT NULL DEFAULT FALSE,
     -- When a worker last took it on itself to maintain: the next does after a while.
     maintained_at timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
@@ -22,7 +22,8 @@ CREATE TABLE IF NOT EXISTS projections.partition_settings (
         extract(YEAR FROM partition_interval) = 0 AND extract(MONTH FROM partition_interval) = 0
     ),
     CONSTRAINT ahead_is_1_to_1000 CHECK (ahead BETWEEN 1 AND 1000),
-    CONSTRAINT retention_is_at_least_1_minute CHECK (retention >= '1 minute')
+    CONSTRAINT retention_is_at_least_1_minute CHECK (retention >= '1 minute'),
+    CONSTRAINT only_events_are_archived CHECK (table_name = 'events' OR NOT archive_first)
 );
 -- The journal keeps everything until it is told otherwise; what matched is kept for a week, and until it is read.
 INSERT INTO projections.partition_settings (table_name, retention) VALUES ('events', NULL), ('matches', '7 days')

@@ -49,7 +49,8 @@ CALLS = {
     "notify_appended_v1": "SELECT projections.notify_appended_v1()",
     "import_events_v1": "SELECT projections.import_events_v1()",
     "missing_partitions_v1": "SELECT projections.missing_partitions_v1()",
-    "create_partition_v1": "SELECT projections.create_partition_v1('2019-01-01Z', '2019-01-02Z')",
+    "create_partition_v1": "SELECT projections.create_partition_v1('2019-01-01Z', '2019-01-02Z'), "
+    "projections.create_partition_v1('2019-01-01Z', '2019-01-02Z', 'matches')",
     "partition_bounds_v1": f"SELECT projections.partition_bounds_v1({PARTITION}::regclass)",
     "partitioned_table_v1": "SELECT projections.partitioned_table_v1('events')",
     "partition_settings_v1": f"SELECT projections.partition_settings_v1({PARTITION}::regclass, 'a')",
@@ -64,11 +65,10 @@ CALLS = {
     "retention_holders_v1": "SELECT projections.retention_holders_v1()",
     "partition_holders_v1": "SELECT projections.partition_holders_v1()",
     "unread_rows_v1": "SELECT projections.unread_rows_v1('events_20190101t000000')",
+    "drop_partition_v1": "SELECT projections.drop_partition_v1('matches_20190101t000000')",
     "maintenance_steps_v1": "SELECT projections.maintenance_steps_v1()",
     "maintain_v1": "SELECT projections.maintain_v1()",
     "take_maintenance_v1": "SELECT projections.take_maintenance_v1('1 day')",
-    "drop_partition_v1": "WITH settings AS (SELECT set_config('timezone', 'UTC', false)) "
-    "SELECT projections.drop_partition_v1(projections.retained_v1())",
     "register_projection_v1": "SELECT projections.register_projection_v1('delays', 'plane')",
     "set_ranges_v1": "SELECT projections.set_ranges_v1(1, '{0,512}')",
     "assign_ranges_v1": "SELECT projections.assign_ranges_v1(1, '{0}', '{worker}')",

@@ -1,0 +1,195 @@
+"""``projections partitions``: the time partitions, what keeps them, and how they are to be kept."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Literal
+
+import click
+from rich.markup import escape
+from rich.table import Column, Table
+
+from journal import Session
+from projections.cli.connection import visit
+from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.output import print_table, printable
+from projections.maintenance import (
+    Partition,
+    PartitionSettings,
+    change_partition_settings,
+    partition_settings,
+)
+from projections.maintenance import partitions as read_partitions
+from projections.maintenance.settings import TABLES
+
+__all__ = ["length", "partition_values", "partitions", "span"]
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_MANY = 3
+"""So many of those that keep a partition are named in a table."""
+
+
+def length(_: click.Context, __: click.Parameter, value: str | None) -> timedelta | None:
+    """Read ``90s``, ``30m``, ``12h`` or ``1d``: the callback of an option."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"([1-9]\d{0,6})([smhd])", value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no duration: write 30m, 12h or 1d")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def _retention(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> timedelta | Literal["forever"] | None:
+    return "forever" if value == "forever" else length(context, parameter, value)
+
+
+@click.command()
+@click.argument("table", required=False, type=click.Choice(TABLES))
+@click.option(
+    "--interval", callback=length, metavar="30m|12h|1d", help="From now on, a partition holds so much time."
+)
+@click.option("--ahead", type=click.IntRange(1, 1000), help="So many intervals to come have a partition.")
+@click.option(
+    "--retention",
+    callback=_retention,
+    metavar="12h|90d|forever",
+    help="A partition is kept so long after its time, and until everyone has read it.",
+)
+@click.option(
+    "--archive-first/--no-archive-first",
+    default=None,
+    help="Only runs that archive partitions may drop them (`projections maintain --archive`).",
+)
+@click.option("--exact", is_flag=True, help="Count the rows, which reads all of them, instead of estimating.")
+@dsn_option
+@json_option
+def partitions(  # noqa: PLR0917 - click passes all by name
+    table: str | None,
+    interval: timedelta | None,
+    ahead: int | None,
+    retention: timedelta | Literal["forever"] | None,
+    archive_first: bool | None,
+    exact: bool,
+    dsn: str | None,
+    as_json: bool,
+) -> None:
+    """
+    Show the time partitions, and what keeps each; or change how those of a table are kept.
+
+    TABLE is events, the journal, or matches, what matched for groups of subscribers. Without options, partitions
+    are listed: bounds, rows (estimated), size, whether in slice order, and of those whose time is over, what keeps
+    them in the database. The default partition takes what no other does; it should be small.
+
+    \b
+    With options, settings are changed, for `projections maintain`, workers and pg_cron alike:
+      projections partitions events --interval 12h --ahead 14
+      projections partitions events --retention 90d
+      projections partitions matches --retention 2d
+    """  # noqa: D301 - click reads the escape
+    change = any(value is not None for value in (interval, ahead, retention, archive_first))
+    if change and table is None:
+        raise click.UsageError("say whose settings: projections partitions events|matches ...")
+
+    async def work(session: Session) -> tuple[list[PartitionSettings], list[Partition]]:
+        if change and table is not None:
+            await change_partition_settings(
+                session,
+                table,
+                interval=interval,
+                ahead=ahead,
+                retention=retention,
+                archive_first=archive_first,
+            )
+        settings = await partition_settings(session)
+        return settings, [] if change else await read_partitions(session, exact=exact)
+
+    settings, found = visit(dsn, work)
+    settings = [each for each in settings if table in {None, each.table}]
+    found = [each for each in found if table in {None, each.table}]
+    if as_json:
+        shown = {} if change else {"partitions": [partition_values(each) for each in found]}
+        echo_json(settings=[_settings_values(each) for each in settings], **shown)
+        return
+    if not change:
+        print_table(_table(found, exact=exact))
+    for each in settings:
+        click.echo(_settings_line(each))
+
+
+def _table(found: list[Partition], *, exact: bool) -> Table:
+    numbers = (Column(name, justify="right") for name in ("rows" if exact else "rows ~", "size"))
+    table = Table("table", "partition", "from", "to", *numbers, "in slice order", "kept by")
+    for each in found:
+        bounds = ("default", "") if each.is_default else map(_time, (each.from_timestamp, each.to_timestamp))
+        cells = (f"{each.rows:,}", _size(each.bytes), "yes" if each.clustered else "")
+        table.add_row(each.table, escape(printable(each.name)), *bounds, *cells, escape(_kept_by(each)))
+    return table
+
+
+def _kept_by(partition: Partition) -> str:
+    named = [printable(str(holder)) for holder in partition.holders[:_MANY]]
+    more = len(partition.holders) - len(named)
+    return ", ".join([*named, *([f"{more:,} more"] if more else [])])
+
+
+def _time(at: datetime | None) -> str:
+    return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+def span(partition: Partition) -> str:
+    """A partition's time as a line of text shows it."""
+    return f"{_time(partition.from_timestamp) or 'the beginning'} to {_time(partition.to_timestamp)} UTC"
+
+
+def partition_values(partition: Partition) -> dict[str, object]:
+    """A partition as JSON."""
+    return {
+        "table": partition.table,
+        "name": partition.name,
+        "from": partition.from_timestamp and partition.from_timestamp.isoformat(),
+        "to": partition.to_timestamp and partition.to_timestamp.isoformat(),
+        "default": partition.is_default,
+        "rows": partition.rows,
+        "bytes": partition.bytes,
+        "clustered": partition.clustered,
+        "kept_by": [
+            {"kind": holder.kind, "name": holder.name, "reason": holder.reason}
+            for holder in partition.holders
+        ],
+    }
+
+
+def _settings_values(settings: PartitionSettings) -> dict[str, object]:
+    return {
+        "table": settings.table,
+        "interval_seconds": int(settings.interval.total_seconds()),
+        "ahead": settings.ahead,
+        "retention_seconds": settings.retention and settings.retention.total_seconds(),
+        "archive_first": settings.archive_first,
+    }
+
+
+def _spoken(time: timedelta) -> str:
+    """A length of time as it is written on the command line."""
+    seconds = int(time.total_seconds())
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds % size == 0:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def _settings_line(settings: PartitionSettings) -> str:
+    kept = (
+        "kept for ever"
+        if settings.retention is None
+        else f"kept for {_spoken(settings.retention)} and until read"
+    )
+    archive = ", dropped only when archived" if settings.archive_first else ""
+    return f"{settings.table}: {_spoken(settings.interval)} in a partition, {settings.ahead} ahead, {kept}{archive}"

@@ -1,0 +1,44 @@
+"""An archive as what retention asks for: a partition is in it, and read back, before it leaves the journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from projections.maintenance import Partition
+from spark_projections.archive.check import check_archived_file
+from spark_projections.archive.export import export_archive
+from spark_projections.archive.manifest import ArchiveError, Manifest
+
+__all__ = ["archive_partition"]
+
+
+def archive_partition(dsn: str, directory: Path, partition: Partition) -> None:
+    """
+    Export a closed partition, and those before it that the archive lacks; then read its files back.
+
+    Args:
+        dsn: The journal.
+        directory: The archive, made when it is missing.
+        partition: Which one, with its rows counted.
+
+    Raises:
+        ArchiveError: Not every event of the partition is in the archive as it should be.
+        DatabaseError: The database refused, or can not be reached.
+    """
+    if not partition.rows:
+        return
+    export_archive(dsn, directory, before=partition.to_timestamp)
+    files = [
+        each
+        for each in Manifest.load(directory).files
+        if each.bounds.from_timestamp == partition.from_timestamp
+        and each.bounds.to_timestamp == partition.to_timestamp
+    ]
+    for file, problem in (check_archived_file(directory, each) for each in files):
+        if problem is not None:
+            raise ArchiveError(f"{file.path}: {problem}")
+    rows = sum(each.rows for each in files)
+    if rows != partition.rows:
+        raise ArchiveError(
+            f"partition {partition.name} has {partition.rows:,} events, and the archive has {rows:,} of them"
+        )
