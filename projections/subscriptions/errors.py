@@ -1,0 +1,80 @@
+"""
+Errors of subscriptions and of those who read for them.
+
+    ProjectionsError
+    ├── InvalidCondition        a condition is no boolean expression over the event and the subscription
+    ├── InvalidSubscription     anything else of a subscription, a group or a publication can not be as it is
+    ├── UnknownGroup            there is no such group
+    ├── InvalidCursor           a cursor is not one of the group's, or lies before the stored one
+    ├── GroupRangeLost          another reader holds the range, or the group was cut anew
+    ├── HandlerTimedOut         a handler took longer than it may
+    └── PublishFailed           something that a publisher had accepted could not be stored
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from journal import DatabaseError, ProjectionsError
+
+
+class InvalidCondition(ProjectionsError, ValueError):
+    """A condition is no single boolean expression, or does more than to look at the event and the subscription."""
+
+
+class InvalidSubscription(ProjectionsError, ValueError):
+    """A subscription, a group or a publication can not be as it was asked for; the message names the value."""
+
+
+class UnknownGroup(ProjectionsError):
+    """There is no such group: subscribe for it, or create it first."""
+
+
+class InvalidCursor(ProjectionsError, ValueError):
+    """A cursor is not the number of one of the group's matches, or lies before the one that is stored."""
+
+
+class GroupRangeLost(ProjectionsError):
+    """The range of a group is held by another reader, or was cut anew: nothing was stored."""
+
+
+class HandlerTimedOut(ProjectionsError, TimeoutError):
+    """A handler took longer than its timeout, and was cancelled."""
+
+
+class PublishFailed(ProjectionsError):
+    """A publisher had accepted what could not be stored; its ``__cause__`` is the first error."""
+
+
+_BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {
+    "PJ080": InvalidCondition,
+    "PJ081": InvalidSubscription,
+    "PJ082": UnknownGroup,
+    "PJ083": GroupRangeLost,
+}
+
+
+def from_database(error: DatabaseError) -> ProjectionsError:
+    """The error that a function of the schema raised by its own code; others stay as they are."""
+    kind = _BY_SQLSTATE.get(error.sqlstate)
+    return kind(str(error)) if kind else error
+
+
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Raise what the functions of subscriptions raise as the errors of this module."""
+    try:
+        yield
+    except DatabaseError as error:
+        raise from_database(error) from error.__cause__
+
+
+@contextmanager
+def cursor_errors() -> Iterator[None]:
+    """The same for moving a cursor, where a group that is gone is a range that is lost."""
+    try:
+        with own_errors():
+            yield
+    except UnknownGroup as error:
+        raise InvalidCursor(str(error)) from error.__cause__

@@ -1,0 +1,119 @@
+"""Subscribing: which events are for a group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from journal import InvalidEvent, Session
+from journal.payload import encode
+from projections.subscriptions.errors import InvalidSubscription, own_errors
+
+_SUBSCRIBE = "SELECT projections.subscribe_v1($1, $2, $3, $4, $5, $6, $7)"
+_UNSUBSCRIBE = "SELECT projections.unsubscribe_v1($1)"
+_KEEP = "SELECT projections.keep_subscriptions_v1($1)"
+
+# One text for all that ask for contents: a condition is asked once, however many subscriptions share it.
+_CONTAINS = "e.payload @> (s.params -> 'contains')"
+
+
+async def subscribe(
+    session: Session,
+    group: str,
+    *,
+    topics: Sequence[str] | None = None,
+    entity_types: Sequence[str] | None = None,
+    contains: Mapping[str, Any] | None = None,
+    condition: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    expires_after: timedelta | None = None,
+    reliable: bool = True,
+) -> int:
+    """
+    Subscribe a group to events that are committed from now on; without any filter, to all of them.
+
+    Asking for the same again returns the same subscription, kept for the longer of both times.
+
+    Args:
+        session: Where; the subscription is there once its transaction commits.
+        group: The group, which is made if it is not known.
+        topics: Event types, with ``*`` for any characters.
+        entity_types: Kinds of sources.
+        contains: What the payload must contain, as JSON: keys and values, nested ones too.
+        condition: A boolean SQL expression over the event ``e`` and the subscription ``s``. Texts are shared by all
+            subscriptions that use them: give values that differ in ``params``, and write ``s.params ->> 'name'``.
+        params: Values for the condition.
+        expires_after: Remove the subscription when nobody has kept it for so long; by default it stays.
+        reliable: For a new group: whether consumers read for it; else it only listens.
+
+    Returns:
+        The subscription's number.
+
+    Raises:
+        InvalidCondition: The condition is none, or does what it may not.
+        InvalidSubscription: Anything else can not be; the message names it.
+    """
+    for names, what in ((topics, "topics"), (entity_types, "entity_types")):
+        _check_names(names, what)
+    if expires_after is not None and expires_after <= timedelta(0):
+        raise InvalidSubscription(f"expires_after must be longer than 0, not {expires_after}")
+    condition, given = _with_contents(condition, params, contains)
+    with own_errors():
+        return int(
+            await session.fetchval(
+                _SUBSCRIBE, group, condition, _json(given), expires_after,
+                _list(topics), _list(entity_types), reliable,
+            )
+        )  # fmt: skip
+
+
+def _check_names(names: Sequence[Any] | None, what: str) -> None:
+    if names is None:
+        return
+    if isinstance(names, str):
+        raise InvalidSubscription(f"{what} must be a list of strings, not one string: [{names[:80]!r}]")
+    if not names:
+        raise InvalidSubscription(f"{what} names nothing: leave it out for all")
+    for name in names:
+        if not isinstance(name, str) or not name or "\0" in name:
+            raise InvalidSubscription(f"{what} has {name!r:.80}: each must be a string that is not empty")
+
+
+def _with_contents(
+    condition: str | None, params: Mapping[str, Any] | None, contains: Mapping[str, Any] | None
+) -> tuple[str | None, Mapping[str, Any]]:
+    """The condition and its params, with what the payload must contain as a part of both."""
+    given = {} if params is None else params
+    if not isinstance(given, Mapping):
+        raise InvalidSubscription(f"params must be a mapping, not {type(given).__name__}")
+    if contains is None:
+        return condition, given
+    if not isinstance(contains, Mapping):
+        raise InvalidSubscription(f"contains must be a mapping, not {type(contains).__name__}")
+    if "contains" in given:
+        raise InvalidSubscription("params has 'contains', which the argument of this name takes: rename it")
+    # The line break ends a comment of the condition.
+    both = _CONTAINS if condition is None else f"({condition}\n) AND {_CONTAINS}"
+    return both, {**given, "contains": contains}
+
+
+def _json(params: Mapping[str, Any]) -> str:
+    try:
+        return encode(dict(params), "params")
+    except InvalidEvent as error:
+        raise InvalidSubscription(str(error)) from error
+
+
+def _list(names: Sequence[str] | None) -> list[str] | None:
+    return None if names is None else list(names)
+
+
+async def unsubscribe(session: Session, subscription_id: int) -> bool:
+    """Remove a subscription; returns whether there was one. What has matched stays to be read."""
+    return bool(await session.fetchval(_UNSUBSCRIBE, subscription_id))
+
+
+async def keep_subscriptions(session: Session, subscription_ids: Sequence[int]) -> list[int]:
+    """Say that subscriptions are in use; returns those that exist. Call it more often than they expire."""
+    return list(await session.fetchval(_KEEP, list(subscription_ids)))
