@@ -97,6 +97,8 @@ BEGIN
         projections.swap_rebuild_v1,
         projections.settled_matches_v1,
         projections.read_next_v1,
+        projections.read_matches_v1,
+        projections.replay_length_v1,
         projections.entity_types_v1,
         projections.as_jsonb_v1,
         projections.refuse_condition_v1,

@@ -130,6 +130,8 @@ CALLS = {
     "poll_group_v1": "SELECT projections.poll_group_v1('g', 'reader')",
     "settled_matches_v1": "SELECT projections.settled_matches_v1()",
     "read_next_v1": "SELECT projections.read_next_v1('g', 0, 1023, 0, 9, 10)",
+    "read_matches_v1": "SELECT projections.read_matches_v1('g', '{1}', 0, 9, 10)",
+    "replay_length_v1": "SELECT projections.replay_length_v1('g', 1, 0, 9, 10)",
     "move_cursor_v1": "SELECT projections.move_cursor_v1('g', 0, 1, 0)",
     "fail_batch_v1": "SELECT projections.fail_batch_v1('g', 'handler', 1, 2, 1, 'why', '0 s', '[]')",
     "take_retries_v1": "SELECT projections.take_retries_v1('g', '{handler}')",

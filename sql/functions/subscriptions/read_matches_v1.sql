@@ -1,0 +1,48 @@
+-- The matches of some subscriptions of a group after a number, in their order, with their events; NULL subscriptions: all.
+-- Nothing is claimed and nothing moves: any number may read at once, each from a place of its own. p_until is what
+-- settled_matches_v1 returns, asked in a statement before.
+-- The generic plan walks the index in order whatever the statistics say.
+CREATE OR REPLACE FUNCTION projections.read_matches_v1(
+    p_group text, p_subscription_ids bigint[], p_after bigint, p_until bigint, p_limit integer
+)
+RETURNS TABLE (
+    match_id bigint,
+    subscription_ids bigint[],
+    source_id text,
+    seq_nr bigint,
+    db_timestamp timestamptz,
+    slice smallint,
+    event_id uuid,
+    entity_type text,
+    event_type text,
+    version smallint,
+    payload text,
+    metadata text,
+    tags text[]
+)
+LANGUAGE plpgsql
+STABLE
+SET plan_cache_mode = 'force_generic_plan'
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+    IF p_limit < 1 THEN
+        RAISE EXCEPTION 'a page has 1 match or more, not %', p_limit USING ERRCODE = 'PJ081';
+    END IF;
+    RETURN QUERY SELECT
+        m.match_id, m.subscription_ids, m.source_id, m.seq_nr, m.db_timestamp, m.slice,
+        e.event_id, e.entity_type, e.event_type, e.version, e.payload::text, e.metadata::text, e.tags
+    FROM (
+        SELECT m.* FROM projections.matches AS m
+        WHERE m.group_id = (SELECT g.group_id FROM projections.subscription_groups AS g WHERE g.name = p_group)
+        AND m.match_id > p_after AND m.match_id <= p_until
+        AND (p_subscription_ids IS NULL OR m.subscription_ids && p_subscription_ids)
+        ORDER BY m.group_id, m.match_id
+        LIMIT p_limit
+    ) AS m
+    LEFT JOIN projections.events AS e
+        ON m.source_id = e.source_id AND m.seq_nr = e.seq_nr AND m.db_timestamp = e.db_timestamp
+    ORDER BY m.match_id;
+END;
+$$;
