@@ -154,7 +154,8 @@ CREATE TABLE projections.group_retries (
     due_at timestamptz,
     failed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     matches json NOT NULL,
-    UNIQUE (group_id, handler, first_match_id, last_match_id)
+    digest bytea NOT NULL,
+    UNIQUE (group_id, handler, digest)
 );
 CREATE INDEX group_retries_due_idx ON projections.group_retries (group_id, due_at);
 

@@ -13,8 +13,10 @@ CREATE TABLE IF NOT EXISTS projections.group_retries (
     due_at timestamptz,
     failed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     matches json NOT NULL,
-    -- The same batch once, also when its reader was killed before its cursor moved.
-    UNIQUE (group_id, handler, first_match_id, last_match_id)
+    -- A digest of the numbers of its matches: the same batch is kept once, also when its reader was killed before its
+    -- cursor moved. First and last do not tell it: slices that were cut anew may have other matches between the same two.
+    digest bytea NOT NULL,
+    UNIQUE (group_id, handler, digest)
 );
 DO $$
 BEGIN

@@ -133,7 +133,7 @@ CALLS = {
     "read_matches_v1": "SELECT projections.read_matches_v1('g', '{1}', 0, 9, 10)",
     "replay_length_v1": "SELECT projections.replay_length_v1('g', 1, 0, 9, 10)",
     "move_cursor_v1": "SELECT projections.move_cursor_v1('g', 0, 1, 0)",
-    "fail_batch_v1": "SELECT projections.fail_batch_v1('g', 'handler', 1, 2, 1, 'why', '0 s', '[]')",
+    "fail_batch_v1": "SELECT projections.fail_batch_v1('g', 'handler', 1, 'why', '0 s', '[{\"match_id\": 1}]')",
     "take_retries_v1": "SELECT projections.take_retries_v1('g', '{handler}')",
     "replay_retry_v1": "SELECT projections.replay_retry_v1(1)",
     "forget_retry_v1": "SELECT projections.forget_retry_v1(1)",
