@@ -149,6 +149,7 @@ CALLS = {
     "release_table_v1": "SELECT projections.release_table_v1('captured.orders')",
     "set_capture_triggers_v1": "SELECT projections.set_capture_triggers_v1('captured.orders', '{INSERT}', '{}')",
     "slice_lag_v1": "SELECT projections.slice_lag_v1(1)",
+    "group_lag_v1": "SELECT projections.group_lag_v1()",
     "evict_offsets_v1": "SELECT projections.evict_offsets_v1(1, '1 day', '')",
     "release_range_v1": "SELECT projections.release_range_v1(1, 0, 2, now(), 0)",
     "take_over_v1": "SELECT projections.take_over_v1('worker', '{1}', '{1}')",

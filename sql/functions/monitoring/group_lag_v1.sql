@@ -1,0 +1,91 @@
+-- How far groups, or one of them, are behind: for each range the number of its matches that are not read, and the age of the
+-- oldest. What is still to be matched is not among them: that is the lag of the projections called matching/ENTITY_TYPE.
+--
+-- A range is read (a reader that is alive holds it), unread (nobody does, and matches wait), idle (nobody does, and none
+-- waits) or listening (of a group that keeps no cursor: it is never behind). head is the number up to which matches can be
+-- read, NULL where a transaction keeps its snapshot. retries and dead are those of the whole group, on each of its rows.
+CREATE OR REPLACE FUNCTION projections.group_lag_v1(p_group text DEFAULT NULL)
+RETURNS TABLE (
+    group_id integer,
+    name text,
+    reliable boolean,
+    min_slice smallint,
+    max_slice smallint,
+    cursor bigint,
+    head bigint,
+    backlog bigint,
+    lag interval,
+    oldest_unread timestamptz,
+    owner text,
+    alive boolean,
+    epoch bigint,
+    moved_at timestamptz,
+    state text,
+    retries bigint,
+    dead bigint
+)
+LANGUAGE plpgsql
+-- All statements see the same snapshot: the caller's.
+STABLE
+SET search_path = pg_catalog, pg_temp
+-- Along the index and into a hash table, whatever the statistics say: they lag behind what matches.
+SET plan_cache_mode = 'force_generic_plan'
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    _head bigint;
+    _group record;
+    _cursors bigint[];  -- by slice, from 1
+BEGIN
+    IF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
+        _head := projections.settled_matches_v1();
+    END IF;
+    FOR _group IN
+        SELECT
+            g.group_id, g.name, g.reliable, min(r.cursor) AS lowest,
+            (SELECT count(*) FROM projections.group_retries AS t WHERE t.group_id = g.group_id AND t.due_at IS NOT NULL) AS retries,
+            (SELECT count(*) FROM projections.group_retries AS t WHERE t.group_id = g.group_id AND t.due_at IS NULL) AS dead
+        FROM projections.subscription_groups AS g INNER JOIN projections.group_ranges AS r ON g.group_id = r.group_id
+        WHERE p_group IS NULL OR g.name = p_group
+        GROUP BY g.group_id ORDER BY g.name
+    LOOP
+        SELECT array_agg(r.cursor ORDER BY s.slice) INTO _cursors
+        FROM projections.group_ranges AS r
+        CROSS JOIN LATERAL generate_series(r.min_slice::integer, r.max_slice::integer) AS s (slice)
+        WHERE r.group_id = _group.group_id;
+
+        RETURN QUERY
+        WITH unread AS MATERIALIZED (
+            SELECT m.slice, count(*) AS backlog, min(m.matched_at) AS oldest
+            FROM projections.matches AS m
+            WHERE _group.reliable
+            AND m.group_id = _group.group_id AND m.match_id > _group.lowest AND m.match_id > _cursors[m.slice + 1]
+            GROUP BY m.slice
+        ), ranges AS (
+            SELECT r.*, coalesce(sum(u.backlog), 0)::bigint AS backlog, min(u.oldest) AS oldest, EXISTS (
+                SELECT FROM projections.group_readers AS o
+                WHERE o.group_id = r.group_id AND o.owner = r.owner AND o.lease_until > clock_timestamp()
+            ) AS alive
+            FROM projections.group_ranges AS r
+            LEFT JOIN unread AS u ON u.slice BETWEEN r.min_slice AND r.max_slice
+            WHERE r.group_id = _group.group_id
+            GROUP BY r.group_id, r.min_slice
+        )
+        SELECT
+            r.group_id, _group.name, _group.reliable, r.min_slice, r.max_slice, r.cursor, _head, r.backlog,
+            greatest(clock_timestamp() - r.oldest, interval '0'), r.oldest, r.owner, r.alive, r.epoch, r.moved_at,
+            CASE
+                WHEN NOT _group.reliable THEN 'listening'
+                WHEN r.alive THEN 'read'
+                WHEN r.backlog > 0 THEN 'unread'
+                ELSE 'idle'
+            END,
+            _group.retries, _group.dead
+        FROM ranges AS r ORDER BY r.min_slice;
+    END LOOP;
+END;
+$$;
