@@ -34,7 +34,7 @@ BEGIN
     SELECT format('%I.%I', n.nspname, f.proname) INTO _serializer
     FROM pg_proc AS f INNER JOIN pg_namespace AS n ON f.pronamespace = n.oid
     WHERE f.oid = p_serializer AND f.prokind = 'f' AND NOT f.proretset
-    AND f.prorettype = 'jsonb'::regtype AND f.proargtypes::oid[] = '{text,jsonb,jsonb}'::regtype[]::oid[];
+    AND f.prorettype = 'jsonb'::regtype AND oidvectortypes(f.proargtypes) = 'text, jsonb, jsonb';
 
     _problem := CASE
         WHEN NOT (coalesce(p_insert, FALSE) OR coalesce(p_update, FALSE) OR coalesce(p_delete, FALSE))

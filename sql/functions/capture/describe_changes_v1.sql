@@ -73,7 +73,8 @@ BEGIN
     END IF;
     IF _virtual IS NOT NULL THEN  -- they have no values when triggers fire
         SELECT array_agg((
-            SELECT json_object_agg(f.key, f.value) FROM json_each(s.state) AS f WHERE f.key <> ALL(_virtual)
+            SELECT concat('{', string_agg(concat(to_json(f.key), ':', f.value), ','), '}')::json
+            FROM json_each(s.state) AS f WHERE f.key <> ALL(_virtual)
         ) ORDER BY s.place) INTO _states FROM unnest(_states) WITH ORDINALITY AS s (state, place);
     END IF;
 
