@@ -1,0 +1,140 @@
+"""Partitioned tables: through the parent, by the partition's own name, attached and detached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.integration.capture_support import Connection, capture, told
+
+MISSED = "SELECT partitions_missed FROM projections.captured_tables"
+
+
+@pytest.fixture
+def shop(dsn: str) -> Iterator[Connection]:
+    """Visits by year; those of 2026 are partitioned again."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "CREATE TABLE visits (id integer, year integer, page text, PRIMARY KEY (year, id)) PARTITION BY LIST (year)"
+        )
+        connection.execute("CREATE TABLE visits_2025 PARTITION OF visits FOR VALUES IN (2025)")
+        connection.execute(
+            "CREATE TABLE visits_2026 PARTITION OF visits FOR VALUES IN (2026) PARTITION BY HASH (id)"
+        )
+        connection.execute(
+            "CREATE TABLE visits_2026_0 PARTITION OF visits_2026 FOR VALUES WITH (MODULUS 1, REMAINDER 0)"
+        )
+        capture(connection, "visits")
+        yield connection
+
+
+@pytest.mark.parametrize("table", ["visits", "visits_2026", "visits_2026_0"])
+def test_a_statement_is_told_once_whichever_level_it_names(shop: Connection, table: str) -> None:
+    shop.execute(f"INSERT INTO {table} VALUES (1, 2026, '/')")
+    shop.execute(f"UPDATE {table} SET page = '/x'")
+    shop.execute(f"DELETE FROM {table}")
+
+    row = {"id": 1, "year": 2026}
+    assert told(shop) == [
+        ("[2026, 1]", "insert", {**row, "page": "/"}),
+        ("[2026, 1]", "update", {"page": "/x"}),
+        ("[2026, 1]", "delete", {**row, "page": "/x"}),
+    ]
+
+
+def test_a_row_that_moves_to_another_partition_has_another_key_there(shop: Connection) -> None:
+    shop.execute("INSERT INTO visits VALUES (1, 2025, '/'), (2, 2025, '/')")
+
+    shop.execute("UPDATE visits SET year = year + (id = 1)::integer")
+
+    assert [one[:2] for one in told(shop)[2:]] == [("[2025, 1]", "delete"), ("[2026, 1]", "insert")]
+
+
+def test_copy_into_the_parent_is_captured(shop: Connection) -> None:
+    with shop.cursor().copy("COPY visits FROM STDIN") as copy:
+        copy.write_row((1, 2025, "/"))
+        copy.write_row((2, 2026, "/"))
+
+    assert [one[:2] for one in told(shop)] == [("[2025, 1]", "insert"), ("[2026, 2]", "insert")]
+
+
+def test_a_partition_of_other_columns_order_is_told_by_their_names(shop: Connection) -> None:
+    shop.execute(
+        "CREATE TABLE visits_2027 (gone text, page text, year integer NOT NULL, id integer NOT NULL)"
+    )
+    shop.execute("ALTER TABLE visits_2027 DROP gone")
+    shop.execute("ALTER TABLE visits ATTACH PARTITION visits_2027 FOR VALUES IN (2027)")
+    capture(shop, "visits")
+
+    shop.execute("INSERT INTO visits VALUES (1, 2027, '/')")
+    shop.execute("INSERT INTO visits_2027 (id, year, page) VALUES (2, 2027, '/')")
+
+    assert told(shop) == [(f"[2027, {n}]", "insert", {"id": n, "year": 2027, "page": "/"}) for n in (1, 2)]
+
+
+def test_a_new_partition_is_captured_through_the_parent_and_listed_as_missed(shop: Connection) -> None:
+    shop.execute("CREATE TABLE visits_2027 PARTITION OF visits FOR VALUES IN (2027)")
+
+    shop.execute("INSERT INTO visits VALUES (1, 2027, '/')")
+    shop.execute("INSERT INTO visits_2027 VALUES (2, 2027, '/')")
+
+    assert [one[:2] for one in told(shop)] == [("[2027, 1]", "insert")]
+    assert shop.execute(MISSED).fetchall() == [(1,)]
+
+
+def test_capturing_again_takes_in_new_partitions(shop: Connection) -> None:
+    shop.execute("CREATE TABLE visits_2027 PARTITION OF visits FOR VALUES IN (2027)")
+
+    capture(shop, "visits")
+    shop.execute("INSERT INTO visits_2027 VALUES (2, 2027, '/')")
+
+    assert [one[:2] for one in told(shop)] == [("[2027, 2]", "insert")]
+    assert shop.execute(MISSED).fetchall() == [(0,)]
+
+
+def test_a_detached_partition_is_no_part_of_the_table_any_more(shop: Connection) -> None:
+    shop.execute("ALTER TABLE visits DETACH PARTITION visits_2025")
+
+    shop.execute("INSERT INTO visits_2025 VALUES (1, 2025, '/')")
+
+    assert told(shop) == []
+
+
+def test_a_partition_by_itself_is_refused(shop: Connection) -> None:
+    with pytest.raises(
+        psycopg.Error,
+        match=r"can not capture public.visits_2026_0: it is a partition: capture public.visits\n",
+    ):
+        capture(shop, "visits_2026_0")
+
+
+def test_a_partition_in_another_server_is_refused(shop: Connection) -> None:
+    shop.execute("CREATE FOREIGN DATA WRAPPER w")
+    shop.execute("CREATE SERVER s FOREIGN DATA WRAPPER w")
+    shop.execute("CREATE TABLE far (id integer, year integer) PARTITION BY LIST (year)")
+    shop.execute("CREATE FOREIGN TABLE far_2020 PARTITION OF far FOR VALUES IN (2020) SERVER s")
+
+    with pytest.raises(
+        psycopg.Error, match=r"can not capture public.far: a partition of it is a foreign table"
+    ):
+        capture(shop, "far")
+
+
+@pytest.mark.parametrize("table", ["visits", "visits_2025", "visits_2026"])
+def test_no_level_can_be_truncated(shop: Connection, table: str) -> None:
+    with pytest.raises(psycopg.Error, match="TRUNCATE has no events"):
+        shop.execute(f"TRUNCATE {table}")
+
+
+def test_the_release_is_of_all_partitions(shop: Connection) -> None:
+    shop.execute("SELECT projections.release_table_v1('visits')")
+
+    shop.execute("INSERT INTO visits VALUES (1, 2026, '/')")
+    shop.execute("INSERT INTO visits_2026_0 VALUES (2, 2026, '/')")
+
+    assert told(shop) == []
+    assert shop.execute("SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'projections_%'").fetchone() == (
+        0,
+    )
