@@ -47,6 +47,14 @@ _COMMANDS = {
     "parked": LazyCommand(
         "projections.cli.parked:parked", "List, retry and drop events that could not be handled."
     ),
+    "groups": LazyCommand(
+        "projections.cli.groups:groups",
+        "Show how far groups of consumers are; rescale them, and decide about what failed.",
+    ),
+    "subscriptions": LazyCommand(
+        "projections.cli.subscriptions:subscriptions", "Show, release and remove subscriptions of groups."
+    ),
+    "subscribe": LazyCommand("projections.cli.subscribe:subscribe", "Subscribe a group to events."),
     "demo": LazyCommand("projections.cli.demo:demo", "Run real flights through it, and prove the result."),
     "capture": LazyCommand("projections.cli.capture:capture", "Have the changes of a table append events."),
     "maintain": LazyCommand(

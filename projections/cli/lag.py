@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from datetime import timedelta
 from typing import Literal, TypeAlias
 
 import click
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
@@ -19,6 +17,7 @@ from journal import OwnedSession
 from projections.cli.connection import visit_session
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import print_table
+from projections.cli.watching import watch
 from projections.monitoring import ProjectionLag, RangeLag, SliceLag, Snapshot, snapshot
 from projections.monitoring.health import InvalidDuration, parse_duration
 
@@ -26,7 +25,6 @@ __all__ = ["age", "duration", "lag", "owner_of"]
 
 By: TypeAlias = Literal["range", "slice", "worker"]
 
-_EVERY = 1.0  # seconds between two looks
 _ABOVE = 3
 
 
@@ -118,18 +116,11 @@ def owner_of(part: RangeLag) -> str:
 
 
 async def _watch(session: OwnedSession, names: list[str] | None, by: By, *, as_json: bool) -> None:
-    console, clock = Console(), asyncio.get_running_loop().time
-    live = Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
-    with live or nullcontext():
-        while True:
-            begun = clock()
-            found = await snapshot(session, names)
-            if live is None:
-                _print(found, by, as_json=as_json)
-            else:
-                live.update(_shown(found, by), refresh=True)
-            # A large backlog takes a while to count: look no more than half of the time.
-            await asyncio.sleep(max(_EVERY, clock() - begun))
+    await watch(
+        lambda: snapshot(session, names),
+        lambda found: _print(found, by, as_json=as_json),
+        None if as_json else lambda found: _shown(found, by),
+    )
 
 
 def _print(found: Snapshot, by: By, *, as_json: bool) -> None:

@@ -1,0 +1,251 @@
+"""``projections groups``: how far groups of consumers are, and what their handlers could not handle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from typing import Literal, TypeAlias
+
+import click
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Column, Table
+from rich.text import Text
+
+from journal import NUMBER_OF_SLICES, OwnedSession, Session
+from projections.cli.connection import visit, visit_session
+from projections.cli.dead_letters import dead, forget, replay
+from projections.cli.default_command import ShowsByDefault
+from projections.cli.lag import age, duration
+from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.output import print_table, printable
+from projections.cli.watching import watch
+from projections.monitoring import GroupLag, GroupRangeLag, group_lag
+from projections.subscriptions import cursors, rescale_group
+
+__all__ = ["groups"]
+
+By: TypeAlias = Literal["group", "range"]
+
+_ABOVE = 3
+
+
+@click.group(cls=ShowsByDefault)
+def groups() -> None:
+    """
+    Show groups of consumers: who reads for them, and how far they are; change how they are cut; and decide about
+    batches that their handlers could not handle.
+
+    \b
+      projections groups                            all groups, one line each
+      projections groups billing --by range         one group, range by range
+      projections groups --fail-above 30s           in scripts: exit code 3 when one is behind by more
+      projections groups rescale billing --ranges 8
+      projections groups dead billing               what its handlers have given up
+      projections groups replay billing --all
+
+    Without the name of a command it is `show`: `projections groups show --help` has its options, and
+    `projections groups show rescale` shows a group that is called as a command is.
+    """  # noqa: D301, D205 - click reads the escape, and a first sentence may be longer than a line
+
+
+@groups.command()
+@click.argument("name", required=False)
+@click.option(
+    "--by", type=click.Choice(["group", "range"]), default="group", show_default=True,
+    help="One line for each group, or for each range of slices.",
+)  # fmt: skip
+@click.option("--watch", "watches", is_flag=True, help="Look again about every second, until Ctrl-C.")
+@click.option(
+    "--fail-above", callback=duration, metavar="500ms|30s|5m|2h",
+    help="Exit with code 3 when the lag of a group is above this.",
+)  # fmt: skip
+@dsn_option
+@json_option
+@click.pass_context
+def show(  # noqa: PLR0917 - click passes all by name
+    context: click.Context,
+    /,
+    name: str | None,
+    by: By,
+    watches: bool,
+    fail_above: timedelta | None,
+    dsn: str | None,
+    as_json: bool,
+) -> None:
+    """
+    Show how far groups are behind: lag, the age of the oldest match that is not read, counted from when it matched,
+    and backlog, the number of such matches.
+
+    Both come from the database alone, exact whether or not anybody reads. An event that is still to be matched is
+    not among them: matching runs in `projections worker --subscriptions`, as projections called
+    matching/ENTITY_TYPE, and `projections lag` shows how far they are.
+
+    A range is read; or nobody reads it, and it is unread (matches wait) or idle (none waits). A group of listeners
+    has no cursor and is listening: it is never behind. Retries are batches that failed and are to be handled again;
+    dead are those that wait for a decision (see `projections groups dead NAME`).
+
+    \b
+    Exit codes
+      0  done, also when --watch was ended by Ctrl-C
+      1  refused or failed; the reason is on stderr
+      2  the command line itself is wrong
+      3  the lag of a group is above --fail-above
+    """  # noqa: D301, D205 - click reads the escape, and a first sentence may be longer than a line
+    if watches and fail_above is not None:
+        raise click.UsageError("--watch looks until it is ended: pass it without --fail-above")
+    if watches:
+        with suppress(KeyboardInterrupt):
+            visit_session(dsn, lambda session: _watch(session, name, by, as_json=as_json))
+        return
+    found = visit(dsn, lambda session: group_lag(session, name))
+    _print(found, by, as_json=as_json)
+    if fail_above is not None and (above := [one for one in found if one.lag > fail_above.total_seconds()]):
+        behind = ", ".join(f"{printable(one.name)} ({age(one.lag)})" for one in above)
+        click.echo(f"lag above {age(fail_above.total_seconds())}: {behind}", err=True)
+        context.exit(_ABOVE)
+
+
+@groups.command()
+@click.argument("name")
+@click.option(
+    "--ranges", type=click.IntRange(1, NUMBER_OF_SLICES), required=True, help="How many, 1 to 1024."
+)
+@dsn_option
+@json_option
+def rescale(name: str, ranges: int, dsn: str | None, as_json: bool) -> None:
+    """
+    Cut the slices of a group into another number of ranges, while it is read.
+
+    So many consumers can read for it at a time. Nothing is lost: what is in flight comes again, and a range that is
+    made of parts begins at the lowest of their cursors. The consumers share the new ranges within a heartbeat.
+    """
+    before = visit(dsn, lambda session: _rescale(session, name, ranges))
+    if as_json:
+        echo_json(name=name, ranges_before=before, ranges=ranges)
+    elif before == ranges:
+        click.echo(f"group {name!r} has {_ranges(ranges)} already")
+    else:
+        click.echo(f"group {name!r} had {_ranges(before)}, and has {ranges} now")
+
+
+for _command in (dead, replay, forget):
+    groups.add_command(_command)
+
+
+async def _rescale(session: Session, name: str, ranges: int) -> int:
+    before = await cursors(session, name)
+    await rescale_group(session, name, ranges)
+    return len(before)
+
+
+def _ranges(count: int) -> str:
+    return "1 range" if count == 1 else f"{count} ranges"
+
+
+async def _watch(session: OwnedSession, name: str | None, by: By, *, as_json: bool) -> None:
+    await watch(
+        lambda: group_lag(session, name),
+        lambda found: _print(found, by, as_json=as_json),
+        None if as_json else lambda found: _shown(found, by),
+    )
+
+
+def _print(found: list[GroupLag], by: By, *, as_json: bool) -> None:
+    if as_json:
+        echo_json(groups=[_values(one) for one in found])
+        return
+    if not found:
+        click.echo("there is no group yet: `projections subscribe GROUP` makes one")
+        return
+    print_table(_table(found, by))
+    for line in _notes(found):
+        click.echo(line)
+
+
+def _shown(found: list[GroupLag], by: By) -> RenderableType:
+    return Group(_table(found, by), *(Text(line) for line in _notes(found)))
+
+
+def _table(found: list[GroupLag], by: By) -> Table:
+    return _by_group(found) if by == "group" else _by_range(found)
+
+
+def _notes(found: list[GroupLag]) -> Iterator[str]:
+    for one in found:
+        if one.dead:
+            what = "1 batch waits" if one.dead == 1 else f"{one.dead:,} batches wait"
+            name = printable(one.name)
+            yield f"group {name!r}: {what} for a decision: projections groups dead {name}"
+
+
+def _by_group(found: list[GroupLag]) -> Table:
+    table = Table(
+        "group", "state", _number("ranges"), _number("readers"), _number("lag"), _number("backlog"),
+        _number("retries"), _number("dead"),
+    )  # fmt: skip
+    for one in found:
+        table.add_row(
+            _name(one), one.state, str(len(one.ranges)), str(len(one.readers)), age(one.lag), f"{one.backlog:,}",
+            f"{one.retries:,}", f"{one.dead:,}",
+        )  # fmt: skip
+    return table
+
+
+def _by_range(found: list[GroupLag]) -> Table:
+    table = Table(
+        "group", "slices", "reader", "state", _number("lag"), _number("backlog"), _number("cursor"), _number("epoch"),
+        "last moved",
+    )  # fmt: skip
+    for one in found:
+        for part in one.ranges:
+            moved = "never" if part.moved_at is None else f"{part.moved_at:%Y-%m-%d %H:%M:%S}"
+            table.add_row(
+                _name(one), str(part.slices), _reader(part), part.state, age(part.lag), f"{part.backlog:,}",
+                str(part.cursor), str(part.epoch), moved,
+            )  # fmt: skip
+    return table
+
+
+def _number(name: str) -> Column:
+    return Column(name, justify="right", no_wrap=True)
+
+
+def _name(one: GroupLag) -> str:
+    return escape(printable(one.name))
+
+
+def _reader(part: GroupRangeLag) -> str:
+    if part.owner is None:
+        return "nobody"
+    return escape(printable(part.owner)) + ("" if part.alive else " (lease ended)")
+
+
+def _values(one: GroupLag) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "reliable": one.reliable,
+        "state": one.state,
+        "lag_seconds": one.lag,
+        "backlog": one.backlog,
+        "readers": one.readers,
+        "retries": one.retries,
+        "dead": one.dead,
+        "head": one.head,
+        "ranges": [_range_values(part) for part in one.ranges],
+    }
+
+
+def _range_values(part: GroupRangeLag) -> dict[str, object]:
+    return {
+        **part.slices._asdict(),
+        "state": part.state,
+        "lag_seconds": part.lag,
+        "backlog": part.backlog,
+        "cursor": part.cursor,
+        "owner": part.owner,
+        "alive": part.alive,
+        "epoch": part.epoch,
+        "moved_at": None if part.moved_at is None else part.moved_at.isoformat(),
+    }

@@ -1,0 +1,226 @@
+"""``projections subscriptions``: what groups have subscribed to, and conditions that were set apart."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import click
+from rich.table import Column, Table
+
+from journal import ProjectionsError, Session
+from projections.cli.connection import confirm, visit
+from projections.cli.default_command import ShowsByDefault
+from projections.cli.lag import age
+from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.output import print_table, printable
+from projections.subscriptions import cursors, unsubscribe
+
+__all__ = ["shortened", "subscriptions"]
+
+_LIST = """
+SELECT s.subscription_id, g.name AS group, s.topics, s.patterns, s.entity_types, s.condition_id, c.sql AS condition,
+    s.params::text AS params, s.expires_after, s.active_at, s.created_at, c.error,
+    CASE
+        WHEN c.quarantined_at IS NOT NULL THEN 'quarantined'
+        WHEN s.active_at + s.expires_after < clock_timestamp() THEN 'expired'
+        ELSE 'active'
+    END AS state
+FROM projections.subscriptions AS s
+INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id
+LEFT JOIN projections.conditions AS c ON s.condition_id = c.condition_id
+WHERE $1::text IS NULL OR g.name = $1 ORDER BY g.name, s.subscription_id
+"""
+_FIND = """
+SELECT g.name FROM projections.subscriptions AS s
+INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id WHERE s.subscription_id = $1
+"""
+_RELEASE = "SELECT projections.release_condition_v1($1)"
+_SHORT = 60  # characters of a condition, and of params, in a table
+
+
+class UnknownSubscription(ProjectionsError):
+    """There is no subscription of this number."""
+
+
+class NotQuarantined(ProjectionsError):
+    """The condition is not set apart, or there is none of this number."""
+
+
+class _Subscription(NamedTuple):
+    subscription_id: int
+    group: str
+    topics: list[str] | None
+    """As they were given, with ``*``."""
+    entity_types: list[str] | None
+    condition_id: int | None
+    condition: str | None
+    params: str
+    expires_after: timedelta | None
+    active_at: datetime
+    created_at: datetime
+    state: str
+    error: str | None
+    """Of its condition."""
+
+
+@click.group(cls=ShowsByDefault)
+def subscriptions() -> None:
+    """
+    Show what groups have subscribed to; release conditions that were set apart; remove subscriptions.
+
+    \b
+      projections subscriptions                 all of them
+      projections subscriptions billing         those of one group
+      projections subscriptions release 3       have condition 3 asked again
+      projections subscriptions remove 17       remove subscription 17
+
+    Without the name of a command it is `show`. `projections subscribe` makes subscriptions.
+    """  # noqa: D301 - click reads the escape
+
+
+@subscriptions.command()
+@click.argument("group", required=False)
+@dsn_option
+@json_option
+def show(group: str | None, dsn: str | None, as_json: bool) -> None:
+    """
+    Show subscriptions: which events each asks for, and until when it is kept.
+
+    A subscription is active; expired, when nobody has kept it for as long as it said, so that it goes soon; or
+    quarantined: its condition failed, or took too long, where it was asked, and is asked no more, so it gets
+    nothing. The error stands below; mend what is wrong, or subscribe with another condition, then
+    `projections subscriptions release` it. --json has conditions and params whole.
+    """
+    found = visit(dsn, lambda session: _list(session, group))
+    if as_json:
+        echo_json(subscriptions=[_values(one) for one in found])
+        return
+    print_table(_table(found))
+    for line in _notes(found):
+        click.echo(line)
+
+
+@subscriptions.command()
+@click.argument("condition_id", metavar="CONDITION_ID", type=int)
+@dsn_option
+def release(condition_id: int, dsn: str | None) -> None:
+    """
+    Have a condition asked again that was set apart.
+
+    Its subscriptions get what is matched from now on; what was matched meanwhile they have missed. If it fails
+    again, it is set apart again.
+    """
+    visit(dsn, lambda session: _release(session, condition_id))
+    click.echo(f"condition {condition_id} is asked again")
+
+
+@subscriptions.command()
+@click.argument("subscription_id", metavar="ID", type=int)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@dsn_option
+def remove(subscription_id: int, yes: bool, dsn: str | None) -> None:
+    """Remove a subscription: nothing matches for it any more. What has matched stays to be read by its group."""
+    group = visit(dsn, lambda session: _group_of(session, subscription_id))
+    confirm(f"Remove subscription {subscription_id} of group {group!r}?", yes=yes)
+    visit(dsn, lambda session: _remove(session, subscription_id))
+    click.echo(f"subscription {subscription_id} of group {printable(group)!r} is removed")
+
+
+def shortened(text: str | None) -> str:
+    """A text of somebody's data as one line of a table, cut where it is long."""
+    if text is None:
+        return "-"
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= _SHORT else f"{line[: _SHORT - 1]}…"
+
+
+async def _list(session: Session, group: str | None) -> list[_Subscription]:
+    if group is not None:
+        await cursors(session, group)  # raises where there is no such group
+    return [
+        _Subscription(
+            row["subscription_id"], row["group"], _topics(row["topics"], row["patterns"]), row["entity_types"],
+            row["condition_id"], row["condition"], row["params"], row["expires_after"], row["active_at"],
+            row["created_at"], row["state"], row["error"],
+        )
+        for row in await session.fetch(_LIST, group)
+    ]  # fmt: skip
+
+
+def _topics(topics: list[str] | None, patterns: list[str] | None) -> list[str] | None:
+    if patterns is None:
+        return topics
+    return [re.sub(r"\\(.)|%", lambda found: found[1] or "*", pattern) for pattern in patterns]
+
+
+async def _release(session: Session, condition_id: int) -> None:
+    if not await session.fetchval(_RELEASE, condition_id):
+        raise NotQuarantined(
+            f"condition {condition_id} is not set apart: `projections subscriptions` shows those that are"
+        )
+
+
+async def _group_of(session: Session, subscription_id: int) -> str:
+    group: str | None = await session.fetchval(_FIND, subscription_id)
+    if group is None:
+        raise UnknownSubscription(f"there is no subscription {subscription_id}")
+    return group
+
+
+async def _remove(session: Session, subscription_id: int) -> None:
+    if not await unsubscribe(session, subscription_id):
+        raise UnknownSubscription(f"subscription {subscription_id} is gone already")
+
+
+def _table(found: list[_Subscription]) -> Table:
+    columns = (
+        "group",
+        "topics",
+        "entity types",
+        "condition",
+        "params",
+        "expires after",
+        "last active",
+        "state",
+    )
+    table = Table(Column("id", justify="right"), *columns)
+    for one in found:
+        cells = (
+            str(one.subscription_id), one.group, _names(one.topics), _names(one.entity_types),
+            shortened(one.condition), "-" if one.params == "{}" else shortened(one.params),
+            "never" if one.expires_after is None else age(one.expires_after.total_seconds()),
+            f"{one.active_at:%Y-%m-%d %H:%M:%S}", one.state,
+        )  # fmt: skip
+        # The texts are data: what looks like markup in them stays as it is.
+        table.add_row(*(printable(cell).replace("[", r"\[") for cell in cells))
+    return table
+
+
+def _names(names: list[str] | None) -> str:
+    return "all" if names is None else ", ".join(names)
+
+
+def _notes(found: list[_Subscription]) -> Iterator[str]:
+    errors = {one.condition_id: one for one in found if one.state == "quarantined"}
+    for number, one in errors.items():
+        yield (
+            f"condition {number} ({shortened(one.condition)}) is asked no more: {printable(one.error or '')}; "
+            f"have it asked again: projections subscriptions release {number}"
+        )
+
+
+def _values(one: _Subscription) -> dict[str, Any]:
+    expires = None if one.expires_after is None else one.expires_after.total_seconds()
+    values = one._asdict()
+    del values["expires_after"]
+    return {
+        **values,
+        "params": json.loads(one.params),
+        "expires_after_seconds": expires,
+        "active_at": one.active_at.isoformat(),
+        "created_at": one.created_at.isoformat(),
+    }
