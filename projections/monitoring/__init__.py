@@ -1,5 +1,13 @@
-"""How far projections are behind, who runs them, and what holds them back: from the database alone."""
+"""How far projections and groups are behind, who runs them, and what holds them back: from the database alone."""
 
+from projections.monitoring.groups import (
+    GroupLag,
+    GroupRangeLag,
+    GroupState,
+    QuarantinedCondition,
+    group_lag,
+    quarantined_conditions,
+)
 from projections.monitoring.lag import (
     ProjectionLag,
     RangeLag,
@@ -10,12 +18,18 @@ from projections.monitoring.lag import (
 from projections.monitoring.snapshot import OpenWriter, Snapshot, snapshot
 
 __all__ = [
+    "GroupLag",
+    "GroupRangeLag",
+    "GroupState",
     "OpenWriter",
     "ProjectionLag",
+    "QuarantinedCondition",
     "RangeLag",
     "SliceLag",
     "Snapshot",
     "State",
+    "group_lag",
     "projection_lag",
+    "quarantined_conditions",
     "snapshot",
 ]

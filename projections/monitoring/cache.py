@@ -81,7 +81,11 @@ class Cache(Generic[T]):
 
 
 def cached_snapshot(
-    database: Database, names: Callable[[], list[str] | None] = lambda: None, *, keep: timedelta = KEEP
+    database: Database,
+    names: Callable[[], list[str] | None] = lambda: None,
+    *,
+    groups: bool = False,
+    keep: timedelta = KEEP,
 ) -> Cache[Snapshot]:
     """
     Looks at projections.
@@ -89,6 +93,7 @@ def cached_snapshot(
     Args:
         database: Lends one connection while a look is under way.
         names: Which projections, asked before each look; None for all.
+        groups: Whether to look at groups of consumers, too.
         keep: How long a look is kept.
     """
 
@@ -96,9 +101,8 @@ def cached_snapshot(
         async with database.session() as session:
             known, wanted = await offsets.names(session), names()
             # Without those that have been deleted meanwhile: they must not hide the others.
-            return await snapshot(
-                session, known if wanted is None else [n for n in known if n in set(wanted)]
-            )
+            found = known if wanted is None else [n for n in known if n in set(wanted)]
+            return await snapshot(session, found, groups=groups)
 
     return Cache(look, keep=keep)
 

@@ -18,7 +18,7 @@ from journal import ProjectionsError, SliceRange
 from projections.monitoring.snapshot import Snapshot
 
 Place = tuple[str, SliceRange]
-"""A projection and a range of it."""
+"""A projection, or a group, and a range of it."""
 
 SLOW_TURN = timedelta(seconds=5)
 """An event loop that takes longer for one turn hardly works."""
@@ -51,7 +51,8 @@ def parse_duration(text: str) -> timedelta:
 class Lagging(NamedTuple):
     """A range whose lag has been above a limit for too long."""
 
-    projection: str
+    name: str
+    """Of the projection, or of the group."""
     slices: SliceRange
     lag: timedelta
     since: datetime
@@ -131,8 +132,15 @@ class LagChecks:
         return check.observe(at, lags)
 
 
+def group_lags_of(snapshot: Snapshot) -> dict[Place, timedelta]:
+    """The lag of every range of groups."""
+    return {
+        (one.name, part.slices): timedelta(seconds=part.lag) for one in snapshot.groups for part in one.ranges
+    }
+
+
 def lags_of(snapshot: Snapshot) -> dict[Place, timedelta]:
-    """The lag of every range."""
+    """The lag of every range of projections."""
     return {
         (one.name, part.slices): timedelta(seconds=part.lag)
         for one in snapshot.projections

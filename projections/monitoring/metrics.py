@@ -1,7 +1,8 @@
 """
 Metrics for Prometheus: what the database tells of all projections, and how metrics are written.
 
-Invariant: labels are projections, their ranges and states, never sources, workers or texts: their number is bounded.
+Invariant: labels are projections, their ranges and states, and groups, never sources, workers, subscriptions or texts:
+their number is bounded.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ with from_extra("monitor"):
 
 RANGE_LABELS = ("projection", "range")
 _PROJECTION_LABEL = ("projection",)
+_GROUP_LABEL = ("group",)
 
 
 def write_metrics(metrics: Iterable[Metric], accept: str = "") -> tuple[bytes, str]:
@@ -60,7 +62,12 @@ def snapshot_metrics(snapshot: Snapshot) -> Iterable[Metric]:
         snapshot: As of when.
     """
     ranges = [(one.name, part) for one in snapshot.projections for part in one.ranges]
-    return [*range_metrics(snapshot.at, ranges), *_of_projections(snapshot), *_of_writers(snapshot)]
+    return [
+        *range_metrics(snapshot.at, ranges),
+        *_of_projections(snapshot),
+        *_of_writers(snapshot),
+        *_of_groups(snapshot),
+    ]
 
 
 def range_metrics(at: datetime, ranges: Iterable[tuple[str, RangeLag]]) -> Iterable[Metric]:
@@ -129,6 +136,36 @@ def _of_writers(snapshot: Snapshot) -> Iterator[Metric]:
         "projections_oldest_open_writer_age_seconds",
         "Age of the oldest of them, which holds the horizon back; 0 when there is none.",
         max(ages, default=0.0),
+    )
+
+
+def _of_groups(snapshot: Snapshot) -> Iterator[Metric]:
+    lag = _gauge(
+        "projections_group_lag_seconds",
+        "Age of the oldest match that is not read, since it matched; 0 when there is none.",
+        _GROUP_LABEL,
+    )
+    backlog = _gauge("projections_group_backlog_matches", "Matches that are not read.", _GROUP_LABEL)
+    ranges = _gauge("projections_group_ranges", "Ranges into which the group is cut.", _GROUP_LABEL)
+    unread = _gauge(
+        "projections_group_ranges_without_reader", "Ranges that no reader that is alive holds.", _GROUP_LABEL
+    )
+    retries = _gauge(
+        "projections_group_retries", "Batches that failed and are to be handled again.", _GROUP_LABEL
+    )
+    dead = _gauge("projections_group_dead_letters", "Batches that wait for somebody to decide.", _GROUP_LABEL)
+    for one in snapshot.groups:
+        lag.add_metric([one.name], one.lag)
+        backlog.add_metric([one.name], one.backlog)
+        ranges.add_metric([one.name], len(one.ranges))
+        unread.add_metric([one.name], one.without_reader)
+        retries.add_metric([one.name], one.retries)
+        dead.add_metric([one.name], one.dead)
+    yield from (lag, backlog, ranges, unread, retries, dead)
+    yield GaugeMetricFamily(
+        "projections_quarantined_conditions",
+        "Conditions of subscriptions that failed, or took too long, and are asked no more.",
+        float(len(snapshot.quarantined)),
     )
 
 

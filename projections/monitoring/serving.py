@@ -17,7 +17,9 @@ from projections.monitoring.health import (
     SLOW_TURN,
     InvalidDuration,
     LagChecks,
+    Lagging,
     Place,
+    group_lags_of,
     lags_of,
     parse_duration,
     time_of_a_turn,
@@ -79,6 +81,7 @@ class Probe:
         self._lags = lags
         self._fault = fault
         self._checks = LagChecks()
+        self._group_checks = LagChecks()
 
     @property
     def routes(self) -> list[Route]:
@@ -131,20 +134,15 @@ class Probe:
             return JSONResponse({"status": "invalid", "reason": str(error)}, 400)
         except LookFailed as error:
             return _health(ok=False, reason=str(error))
-        lagging = self._checks.observe(above, lasting, snapshot.at, self._lags(snapshot))
+        at = snapshot.at
+        projections = self._checks.observe(above, lasting, at, self._lags(snapshot))
+        groups = self._group_checks.observe(above, lasting, at, group_lags_of(snapshot))
         return _health(
-            ok=not lagging,
+            ok=not projections and not groups,
             above_seconds=above.total_seconds(),
             for_seconds=lasting.total_seconds(),
-            lagging=[
-                {
-                    "projection": one.projection,
-                    "range": str(one.slices),
-                    "lag_seconds": one.lag.total_seconds(),
-                    "since": one.since.isoformat(),
-                }
-                for one in lagging
-            ],
+            lagging=[_lagging("projection", one) for one in projections]
+            + [_lagging("group", one) for one in groups],
         )
 
 
@@ -171,6 +169,7 @@ def worker_app(metrics: WorkerMetrics, database: Database) -> Starlette:
         ranges = [(one.name, part) for one in held(snapshot).projections for part in one.ranges]
         return [*metrics.collect(), *range_metrics(snapshot.at, ranges)]
 
+    # Not of groups: each worker would count the same, and none of it is its own.
     snapshots = cached_snapshot(database, lambda: metrics.projections)
     probe = Probe(database, snapshots, collect, lambda seen: lags_of(held(seen)), lambda: metrics.fault)
     return Starlette(routes=probe.routes, lifespan=probe.lifespan)
@@ -178,7 +177,7 @@ def worker_app(metrics: WorkerMetrics, database: Database) -> Starlette:
 
 def monitor_probe(database: Database) -> Probe:
     """
-    What a monitor serves beside its page: what the database tells of all projections.
+    What a monitor serves beside its page: what the database tells of all projections and groups.
 
     Args:
         database: Where they run.
@@ -187,7 +186,7 @@ def monitor_probe(database: Database) -> Probe:
     def collect(snapshot: Snapshot | None) -> Iterable[Metric]:
         return [build_info(), *(snapshot_metrics(snapshot) if snapshot else ())]
 
-    return Probe(database, cached_snapshot(database), collect, lags_of, lambda: None)
+    return Probe(database, cached_snapshot(database, groups=True), collect, lags_of, lambda: None)
 
 
 @asynccontextmanager
@@ -270,6 +269,15 @@ async def _listen(address: Address) -> socket.socket:
         return socket.create_server(place[:2], family=family)
     except OSError as error:
         raise AddressInUse(f"nothing can listen at {address}: {error.strerror or error}") from error
+
+
+def _lagging(kind: str, one: Lagging) -> dict[str, object]:
+    return {
+        kind: one.name,
+        "range": str(one.slices),
+        "lag_seconds": one.lag.total_seconds(),
+        "since": one.since.isoformat(),
+    }
 
 
 def _health(*, ok: bool, **details: object) -> Response:

@@ -8,6 +8,12 @@ from typing import NamedTuple
 
 import offsets
 from journal import Session
+from projections.monitoring.groups import (
+    GroupLag,
+    QuarantinedCondition,
+    group_lag,
+    quarantined_conditions,
+)
 from projections.monitoring.lag import ProjectionLag, projection_lag
 
 _NOW = "SELECT clock_timestamp()"
@@ -27,7 +33,7 @@ class OpenWriter(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """How all projections are doing."""
+    """How all projections are doing, and groups where they were asked for."""
 
     at: datetime
     """The database's time."""
@@ -35,15 +41,19 @@ class Snapshot(NamedTuple):
     workers: list[offsets.WorkerStatus]
     writers: list[OpenWriter]
     """Transactions that hold the horizon back, the oldest first."""
+    groups: Sequence[GroupLag] = ()
+    quarantined: Sequence[QuarantinedCondition] = ()
+    """Conditions of subscriptions that are asked no more."""
 
 
-async def snapshot(session: Session, names: Sequence[str] | None = None) -> Snapshot:
+async def snapshot(session: Session, names: Sequence[str] | None = None, *, groups: bool = False) -> Snapshot:
     """
     How projections are doing, and who runs them.
 
     Args:
         session: Where; inside or outside of a transaction.
         names: Which projections; None for all that have run on this database.
+        groups: Whether to look at groups of consumers, too.
 
     Raises:
         UnknownProjection: One of them has not run.
@@ -55,6 +65,8 @@ async def snapshot(session: Session, names: Sequence[str] | None = None) -> Snap
         [await projection_lag(session, name) for name in found],
         await offsets.workers(session),
         await open_writers(session),
+        await group_lag(session) if groups else (),
+        await quarantined_conditions(session) if groups else (),
     )
 
 

@@ -46,7 +46,7 @@ BEGIN
     END IF;
     FOR _group IN
         SELECT
-            g.group_id, g.name, g.reliable, min(r.cursor) AS lowest,
+            g.group_id, g.name, g.reliable, min(r.cursor) AS lowest, count(*) AS ranges,
             (SELECT count(*) FROM projections.group_retries AS t WHERE t.group_id = g.group_id AND t.due_at IS NOT NULL) AS retries,
             (SELECT count(*) FROM projections.group_retries AS t WHERE t.group_id = g.group_id AND t.due_at IS NULL) AS dead
         FROM projections.subscription_groups AS g INNER JOIN projections.group_ranges AS r ON g.group_id = r.group_id
@@ -60,9 +60,15 @@ BEGIN
 
         RETURN QUERY
         WITH unread AS MATERIALIZED (
-            SELECT m.slice, count(*) AS backlog, min(m.matched_at) AS oldest
+            -- Of a group with one range the slices do not matter: the index alone answers.
+            SELECT 0 AS slice, count(*) AS backlog, min(m.matched_at) AS oldest
             FROM projections.matches AS m
-            WHERE _group.reliable
+            WHERE _group.reliable AND _group.ranges = 1
+            AND m.group_id = _group.group_id AND m.match_id > _group.lowest
+            UNION ALL
+            SELECT m.slice, count(*), min(m.matched_at)
+            FROM projections.matches AS m
+            WHERE _group.reliable AND _group.ranges > 1
             AND m.group_id = _group.group_id AND m.match_id > _group.lowest AND m.match_id > _cursors[m.slice + 1]
             GROUP BY m.slice
         ), ranges AS (

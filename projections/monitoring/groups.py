@@ -1,0 +1,176 @@
+"""
+How far groups of consumers are behind, and which conditions of subscriptions were set apart.
+
+Computed by the database from what it has stored: exact also when nobody reads. What is still to be matched is not
+among it: matching runs as projections, called ``matching/ENTITY_TYPE``, and is behind as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import groupby
+from typing import NamedTuple
+
+from journal import Row, Session, SliceRange
+from projections.subscriptions import UnknownGroup
+
+_LAG = "SELECT * FROM projections.group_lag_v1($1)"
+_NAMES = "SELECT name FROM projections.subscription_groups ORDER BY name"
+_QUARANTINED = """
+SELECT c.condition_id, c.sql, c.error, c.quarantined_at, count(s.subscription_id) AS subscriptions,
+    coalesce(array_agg(DISTINCT g.name ORDER BY g.name) FILTER (WHERE g.name IS NOT NULL), '{}') AS groups
+FROM projections.conditions AS c
+LEFT JOIN projections.subscriptions AS s ON c.condition_id = s.condition_id
+LEFT JOIN projections.subscription_groups AS g ON s.group_id = g.group_id
+WHERE c.quarantined_at IS NOT NULL
+GROUP BY c.condition_id ORDER BY c.quarantined_at, c.condition_id
+"""
+
+
+class GroupState(StrEnum):
+    """What is done about the matches of a range."""
+
+    READ = "read"
+    """A reader that is alive holds it."""
+    UNREAD = "unread"
+    """Nobody holds it, and matches wait."""
+    IDLE = "idle"
+    """Nobody holds it, and none waits."""
+    LISTENING = "listening"
+    """Of a group that keeps no cursor: whoever listens gets what matches meanwhile, and nothing waits."""
+
+
+class GroupRangeLag(NamedTuple):
+    """How far one range of a group is behind."""
+
+    slices: SliceRange
+    state: GroupState
+    lag: float
+    """Age of the oldest match that is not read, in seconds since it matched; 0 when there is none."""
+    backlog: int
+    """Matches that are not read."""
+    cursor: int
+    """The match up to which all are handled."""
+    owner: str | None
+    """Who reads it, alive or not."""
+    alive: bool
+    """Whether it is read, and the reader's lease runs."""
+    epoch: int
+    moved_at: datetime | None
+    """When its cursor moved last."""
+
+
+class GroupLag(NamedTuple):
+    """How far a group is behind."""
+
+    group_id: int
+    name: str
+    reliable: bool
+    """Whether it has cursors; else it only listens, and is never behind."""
+    head: int | None
+    """The match up to which all can be read; None in a transaction that keeps its snapshot."""
+    retries: int
+    """Batches that failed and are to be handled again."""
+    dead: int
+    """Batches that failed for the last time, and wait for somebody to decide."""
+    ranges: list[GroupRangeLag]
+
+    @property
+    def lag(self) -> float:
+        """Age of the oldest match that is not read, in seconds since it matched; 0 when there is none."""
+        return max((part.lag for part in self.ranges), default=0.0)
+
+    @property
+    def backlog(self) -> int:
+        """Matches that are not read."""
+        return sum(part.backlog for part in self.ranges)
+
+    @property
+    def without_reader(self) -> int:
+        """Ranges that nobody reads, though somebody is to."""
+        return sum(self.reliable and not part.alive for part in self.ranges)
+
+    @property
+    def readers(self) -> list[str]:
+        """Who reads, and is alive."""
+        return sorted({part.owner for part in self.ranges if part.alive and part.owner is not None})
+
+    @property
+    def state(self) -> GroupState:
+        """What holds of any range: unread rather than read, and that rather than idle."""
+        states = {part.state for part in self.ranges}
+        order = (GroupState.UNREAD, GroupState.READ, GroupState.IDLE)
+        return next((one for one in order if one in states), GroupState.LISTENING)
+
+
+class QuarantinedCondition(NamedTuple):
+    """A condition that failed, or took too long, and is asked no more: its subscriptions get nothing."""
+
+    condition_id: int
+    sql: str
+    error: str
+    since: datetime
+    subscriptions: int
+    """How many have it."""
+    groups: list[str]
+    """Whose they are."""
+
+
+async def group_lag(session: Session, name: str | None = None) -> list[GroupLag]:
+    """
+    How far groups are behind, by name.
+
+    Costs about as much as counting what is not read: see docs/guides/lag.md.
+
+    Args:
+        session: Where; inside or outside of a transaction.
+        name: One group; None for all.
+
+    Raises:
+        UnknownGroup: There is none of this name; the error lists those that there are.
+    """
+    rows = await session.fetch(_LAG, name)
+    if name is not None and not rows:
+        raise UnknownGroup(_unknown(name, [row["name"] for row in await session.fetch(_NAMES)]))
+    return [_group(list(parts)) for _, parts in groupby(rows, lambda row: row["group_id"])]
+
+
+async def quarantined_conditions(session: Session) -> list[QuarantinedCondition]:
+    """The conditions that are asked no more, those set apart longest ago first."""
+    return [
+        QuarantinedCondition(
+            row["condition_id"], row["sql"], row["error"], row["quarantined_at"], row["subscriptions"],
+            list(row["groups"]),
+        )
+        for row in await session.fetch(_QUARANTINED)
+    ]  # fmt: skip
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    there = f"those that there are: {', '.join(map(repr, known[:20]))}" if known else "there is none yet"
+    return f"there is no group {name!r}; {there}"
+
+
+def _group(rows: list[Row]) -> GroupLag:
+    first = rows[0]
+    return GroupLag(
+        first["group_id"], first["name"], first["reliable"], first["head"], first["retries"], first["dead"],
+        [_range(row) for row in rows],
+    )  # fmt: skip
+
+
+def _range(row: Row) -> GroupRangeLag:
+    lag: timedelta = row["lag"]
+    return GroupRangeLag(
+        slices=SliceRange(row["min_slice"], row["max_slice"]),
+        state=GroupState(row["state"]),
+        lag=lag.total_seconds(),
+        backlog=row["backlog"],
+        cursor=row["cursor"],
+        owner=row["owner"],
+        alive=row["alive"],
+        epoch=row["epoch"],
+        moved_at=row["moved_at"],
+    )
