@@ -2,7 +2,7 @@
 
 from projections.maintenance.chore import maintaining, take_turn
 from projections.maintenance.listing import Holder, Partition, partitions
-from projections.maintenance.maintaining import Maintained, maintain
+from projections.maintenance.one_run import Maintained, maintain
 from projections.maintenance.pg_cron import CronJob, schedule
 from projections.maintenance.retention import Archive, DroppedPartition, UnreadRows
 from projections.maintenance.settings import (

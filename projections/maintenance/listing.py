@@ -41,9 +41,9 @@ class Holder:
     What keeps a partition.
 
     Args:
-        kind: ``retention`` and ``archive``, the table's settings; ``projection``, ``rebuild``, ``parked``, ``group``
-            or ``directed``, whoever has not read it.
-        name: Of the projection or group.
+        kind: ``retention`` and ``archive``, the settings; ``projection``, ``rebuild``, ``parked`` and ``group``,
+            whoever has not read it; ``directed``, events that wait for their time.
+        name: Of the projection or group; else empty.
         reason: Where it stands.
     """
 
@@ -53,8 +53,8 @@ class Holder:
 
     def __str__(self) -> str:
         """Who, and why."""
-        settings = self.kind in {"retention", "archive"}
-        return self.reason if settings else f"{self.kind} {self.name} {self.reason}"
+        who = "group" if self.kind == "group" else "projection"
+        return f"{who} {self.name} {self.reason}" if self.name else self.reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,9 @@ def test_command_tells_what_it_did_as_json_and_a_second_run_does_nothing(dsn: st
 
 
 def test_command_tells_what_it_did_in_lines(dsn: str, journal: Database) -> None:
-    assert _run("--dsn", dsn, "--ahead", "1", "--closed-for", "90000d") == (0, "nothing to do\n")
+    arguments = "--dsn", dsn, "--ahead", "1", "--closed-for", "90000d"
+    assert _run(*arguments)[0] == 0  # makes the partitions of matches
+    assert _run(*arguments) == (0, "nothing to do\n")
 
     code, output = _run("--dsn", dsn, "--ahead", "1")
 
@@ -172,7 +174,7 @@ async def test_command_exits_with_1_where_a_partition_could_not_be_done(dsn: str
     code, output = await asyncio.to_thread(_run, "--dsn", dsn, "--ahead", "1")
 
     assert code == 1
-    assert output.startswith(f"not in slice order: {NAME}: partition {NAME} has ")
+    assert output.splitlines()[-1].startswith(f"not in slice order: {NAME}: partition {NAME} has ")
 
 
 @pytest.mark.parametrize("wrong", [{"closed_for": -DAY}, {"patience": -DAY}, {"attempts": 0}], ids=str)

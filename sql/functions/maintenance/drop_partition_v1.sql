@@ -39,11 +39,11 @@ BEGIN
     -- Whoever would come to need it waits, too: registered, set back, or rebuilt.
     LOCK TABLE projections.projections, projections.rebuilds, projections.subscription_groups, projections.group_ranges
     IN SHARE MODE;
-    SELECT string_agg(format('%s (%s)', h.holder, h.reason), ', ' ORDER BY h.kind, h.holder) INTO _held
+    SELECT string_agg(concat_ws(' ', nullif(h.holder, ''), h.reason), ', ' ORDER BY h.kind, h.holder) INTO _held
     FROM projections.partition_holders_v1(p_name) AS h
     WHERE CASE h.kind WHEN 'retention' THEN TRUE WHEN 'archive' THEN p_archived IS NULL ELSE NOT p_force END;
     IF _held IS NOT NULL THEN
-        RAISE EXCEPTION 'partition % is kept by %', p_name, _held USING ERRCODE = 'PJ071';
+        RAISE EXCEPTION 'partition % is kept: %', p_name, _held USING ERRCODE = 'PJ071';
     END IF;
 
     IF _partition.table_name = 'matches' THEN

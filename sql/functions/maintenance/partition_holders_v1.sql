@@ -15,12 +15,12 @@ AS $$
         INNER JOIN projections.partition_settings AS s ON p.table_name = s.table_name
         WHERE p.to_timestamp <= clock_timestamp() AND (p_name IS NULL OR p.name = p_name)
     )
-    SELECT c.table_name, c.name, 'retention', 'retention', CASE
+    SELECT c.table_name, c.name, 'retention', '', CASE
         WHEN c.retention IS NULL THEN 'kept for ever' ELSE format('kept until %s', c.to_timestamp + c.retention)
     END
     FROM closed AS c WHERE c.retention IS NULL OR c.young
     UNION ALL
-    SELECT c.table_name, c.name, 'archive', 'archive', 'is to be archived first'
+    SELECT c.table_name, c.name, 'archive', '', 'to be archived first'
     FROM closed AS c WHERE c.archive_first
     UNION ALL
     SELECT c.table_name, c.name, h.kind, h.holder, h.reason

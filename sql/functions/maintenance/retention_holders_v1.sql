@@ -26,13 +26,13 @@ BEGIN
     ) AS r
     UNION ALL
     -- It folds and verifies from the first event on; swapped in, the projection goes on from its fence.
-    SELECT 'events', 'rebuild', p.name, '-infinity', 'infinity', format('rebuild %s is %s', b.rebuild_id, b.state)
+    SELECT 'events', 'rebuild', p.name, '-infinity', 'infinity', format('is being rebuilt (rebuild %s, %s)', b.rebuild_id, b.state)
     FROM projections.rebuilds AS b
     INNER JOIN projections.projections AS p ON b.projection_id = p.projection_id
     WHERE b.state IN ('folding', 'verified')
     UNION ALL
     -- A source waits at an event, and all its later ones behind that.
-    SELECT 'events', 'parked', p.name, min(k.since), max(k.until), format('%s parked sources wait', count(*))
+    SELECT 'events', 'parked', p.name, min(k.since), max(k.until), format('has %s parked sources', count(*))
     FROM projections.projections AS p
     INNER JOIN (
         SELECT k.projection_id, s.db_timestamp AS until, coalesce((
@@ -46,7 +46,7 @@ BEGIN
     ) AS k ON p.projection_id = k.projection_id
     GROUP BY p.projection_id
     UNION ALL
-    SELECT 'events', 'directed', 'directed and scheduled events', min(d.db_timestamp), max(d.db_timestamp), format('%s wait', count(*))
+    SELECT 'events', 'directed', '', min(d.db_timestamp), max(d.db_timestamp), format('%s directed and scheduled events wait', count(*))
     FROM projections.directed_events AS d
     GROUP BY date_trunc('day', d.db_timestamp)
     UNION ALL
