@@ -1,0 +1,287 @@
+"""
+Listening: events as they come, fire and forget.
+
+Nobody acknowledges anything, and nothing is kept for one who is away: a loop that gets, while it runs, each event that
+its subscription asks for, once, and those of a source in their order. Any number may listen in a process: one reader on
+one connection serves them all, so none may hold up another, and one that is too slow is ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Self
+
+from journal import Database, DatabaseError, ProjectionsError, Session
+from projections.subscriptions.errors import InvalidSubscription
+from projections.subscriptions.groups import Match
+from projections.subscriptions.live_reader import ListenerSettings, LiveReader, SubscriptionLost
+from projections.subscriptions.subscribing import subscribe
+
+__all__ = [
+    "Interest",
+    "Listener",
+    "ListenerClosed",
+    "ListenerSettings",
+    "ListenerTooSlow",
+    "Listening",
+    "SubscriptionLost",
+]
+
+_RELIABLE = "SELECT g.reliable FROM projections.subscription_groups AS g WHERE g.name = $1"
+_REMOVED_MEANWHILE = "40001"
+_TRIES = 5
+
+
+class ListenerTooSlow(ProjectionsError):
+    """One who listens took events slower than they came, and was ended: what has come since is lost to it."""
+
+
+class ListenerClosed(ProjectionsError):
+    """The listener has been closed: nobody can listen to it any more."""
+
+
+class Interest(NamedTuple):
+    """Which events somebody wants, in the words of :func:`projections.subscriptions.subscribing.subscribe`."""
+
+    topics: Sequence[str] | None = None
+    entity_types: Sequence[str] | None = None
+    contains: Mapping[str, Any] | None = None
+    condition: str | None = None
+    params: Mapping[str, Any] | None = None
+
+
+class Listener:
+    """
+    Lets any number listen to events for a group, with one reader and one connection of the pool for all of them.
+
+    Processes may share a group: each gets all that it asks for. A subscription is shared by all who ask for the same,
+    and expires a while after the last of them has gone.
+
+    Args:
+        database: Where.
+        group: A group that only listens; it is made when it is not known. Not one that consumers read for.
+        settings: How.
+    """
+
+    def __init__(self, database: Database, group: str, settings: ListenerSettings | None = None) -> None:
+        self.database = database
+        self.group = group
+        self.settings = settings or ListenerSettings()
+        self._reader = LiveReader(database, group, self.settings)
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    @property
+    def position(self) -> int:
+        """Number of the last match that has been given to whom it is for; -1 while nobody listens."""
+        return self._reader.position
+
+    def listen(
+        self,
+        *,
+        topics: Sequence[str] | None = None,
+        entity_types: Sequence[str] | None = None,
+        contains: Mapping[str, Any] | None = None,
+        condition: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        buffer: int | None = None,
+    ) -> Listening:
+        """
+        Events as they come: ``async for match in listener.listen(topics=["Landed"])``.
+
+        The first step subscribes. To be sure from when on, ``async with listener.listen(...) as matches``: they are all
+        that is committed after it was entered. Leaving the loop ends it.
+
+        Args:
+            topics: Event types, with ``*`` for any characters.
+            entity_types: Kinds of sources.
+            contains: What the payload must contain.
+            condition: A boolean SQL expression over the event ``e`` and the subscription ``s``.
+            params: Values for the condition.
+            buffer: How many matches may wait to be taken; by default as the settings say.
+
+        Raises:
+            InvalidSubscription: The buffer holds nothing.
+        """
+        size = self.settings.buffer if buffer is None else buffer
+        if size < 1:
+            raise InvalidSubscription(f"buffer holds 1 match or more, not {size}")
+        interest = Interest(topics, entity_types, contains, condition, params)
+        return Listening(self, self._reader, interest, size)
+
+    async def aclose(self) -> None:
+        """End all loops, and give the connection back. Closing twice is allowed."""
+        self._closed = True
+        self._reader.end_all()
+        await self._reader.close()
+
+    async def subscribe(self, interest: Interest) -> int:
+        """
+        The subscription for an interest, which is made when there is none.
+
+        Raises:
+            ListenerClosed: The listener was closed.
+            InvalidCondition, InvalidSubscription: The interest can not be; the message says why.
+        """
+        for last in range(_TRIES):
+            if self._closed:
+                raise ListenerClosed(f"the listener of group {self.group!r} was closed: make another")
+            try:
+                async with self.database.transaction() as session:
+                    return await self._subscribe(session, interest)
+            except DatabaseError as error:
+                if error.sqlstate != _REMOVED_MEANWHILE or last == _TRIES - 1:
+                    raise
+        raise AssertionError  # the last try returns or raises
+
+    async def _subscribe(self, session: Session, interest: Interest) -> int:
+        number = await subscribe(
+            session,
+            self.group,
+            **interest._asdict(),
+            expires_after=self.settings.expires_after,
+            reliable=False,
+        )
+        if await session.fetchval(_RELIABLE, self.group):
+            # Rolled back: its consumers must not be given what somebody listens to.
+            raise InvalidSubscription(
+                f"group {self.group!r} is one that consumers read for: listen with a group of another name"
+            )
+        return number
+
+
+class Listening:
+    """
+    What somebody listens to; :meth:`Listener.listen` makes it.
+
+    An iterator that can be left and gone on with, and a context manager. One that nobody refers to is forgotten, too.
+    """
+
+    def __init__(self, listener: Listener, reader: LiveReader, interest: Interest, limit: int) -> None:
+        self.interest = interest
+        self.limit = limit
+        self.subscription_id: int | None = None
+        self.position = -1
+        """It is given all matches after this number; -1 before it has joined."""
+        self.ended = asyncio.Event()
+        """Nothing comes any more: it was closed, or has failed."""
+        self._listener = listener
+        self._reader = reader
+        self._buffer: deque[Match] = deque()
+        self._changed = asyncio.Event()
+        self._error: Exception | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.join()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Match:
+        """
+        The next match.
+
+        Raises:
+            ListenerTooSlow: The buffer was full.
+            SubscriptionLost: Somebody removed the subscription, or the process was cut off for so long that it expired.
+        """
+        await self.join()
+        if not await self._filled():
+            raise StopAsyncIteration
+        return self._buffer.popleft()
+
+    async def take(self, limit: int, seconds: float | None = None) -> list[Match]:
+        """
+        All that waits, up to a number; waits until there is something, or for so many seconds.
+
+        Returns:
+            None of them when the time is over, or nothing comes any more: see :attr:`ended`.
+        """
+        await self.join()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._filled()
+        return [self._buffer.popleft() for _ in range(min(limit, len(self._buffer)))]
+
+    async def subscribe(self) -> int:
+        """Subscribe, which :meth:`join` does too; from here on the subscription is kept."""
+        if self.subscription_id is None:
+            self.subscription_id = await self._listener.subscribe(self.interest)
+            if not self.ended.is_set():
+                self._reader.add(self)
+        return self.subscription_id
+
+    async def join(self) -> None:
+        """Wait until it is certain that all matches after :attr:`position` come."""
+        if self.position >= 0 or self.ended.is_set():
+            return
+        await self.subscribe()
+        self._reader.join(self)
+        while self.position < 0 and not self.ended.is_set():
+            await self._change()
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """End it; what waits is dropped."""
+        self._buffer.clear()
+        self.end()
+
+    def joined(self, position: int) -> None:
+        """See :class:`projections.subscriptions.live_reader.Sink`."""
+        self.position = position
+        self._changed.set()
+
+    def put(self, match: Match) -> None:
+        """See :class:`projections.subscriptions.live_reader.Sink`."""
+        if len(self._buffer) < self.limit:
+            self._buffer.append(match)
+            self._changed.set()
+        else:
+            self.fail(
+                ListenerTooSlow(
+                    f"{self.limit} matches of group {self._listener.group!r} waited to be taken, and more came: listen "
+                    "again with a larger buffer, or let a consumer of a reliable group read, which keeps its place"
+                )
+            )
+
+    def fail(self, error: Exception) -> None:
+        """See :class:`projections.subscriptions.live_reader.Sink`."""
+        self._error = error
+        self.close()
+
+    def end(self) -> None:
+        """Let what waits be taken, and nothing come after it."""
+        self.ended.set()
+        self._changed.set()
+        self._reader.remove(self)
+
+    async def _filled(self) -> bool:
+        """Wait until something can be taken; returns whether it can, or nothing comes any more."""
+        while not self._buffer:
+            if self._error is not None:
+                raise self._error
+            if self.ended.is_set():
+                return False
+            await self._change()
+        return True
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()

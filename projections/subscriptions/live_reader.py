@@ -1,0 +1,303 @@
+"""
+One reader of a group's matches for all who listen in a process.
+
+It reads what is settled, in the order of the numbers, on one connection, and keeps its place in memory: a lost one
+costs time and no match. It runs while somebody listens. All of it happens in one event loop: matches are given and the
+position is moved between two awaits, so whoever sees a position has been given all matches up to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Protocol, Self
+from weakref import WeakSet
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from journal import (
+    Database,
+    KeptSession,
+    MissingPrivilege,
+    OwnedSession,
+    PollPacing,
+    ProjectionsError,
+    SchemaError,
+    hide_password,
+)
+from journal.tasks import end
+from projections.recovery import Backoff
+from projections.subscriptions.groups import Match, settled_matches
+from projections.subscriptions.replaying import read_matches
+from projections.subscriptions.subscribing import keep_subscriptions
+
+__all__ = ["ListenerSettings", "LiveReader", "Sink", "SubscriptionLost"]
+
+log = logging.getLogger("projections")
+
+_FEW = 100
+"""Subscriptions that are worth telling the database; of more it sends all matches of the group."""
+
+# Trying again would not heal these.
+_FATAL = (MissingPrivilege, SchemaError)
+
+
+class SubscriptionLost(ProjectionsError):
+    """A subscription was removed while somebody listened: what came since is unknown. Listen again."""
+
+
+class ListenerSettings(BaseModel):
+    """How those who listen are served."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    pacing: PollPacing = PollPacing(longest=timedelta(milliseconds=250))
+    """How often the database is asked for news: latency against queries."""
+
+    page: int = Field(default=500, ge=1)
+    """Matches that are read at a time."""
+
+    buffer: int = Field(default=1000, ge=1)
+    """Matches that may wait for one who listens; one that has more is too slow. Each is kept once for all."""
+
+    expires_after: timedelta = timedelta(minutes=15)
+    """How long a subscription stays when nobody listens any more: so long may a client of a stream be away."""
+
+    keep_every: timedelta = timedelta(minutes=1)
+    """How often the database is told which subscriptions are in use."""
+
+    patience: timedelta = timedelta(seconds=10)
+    """How long the database may take to answer; then the connection counts as lost."""
+
+    retry: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=5))
+    """Pauses before a lost connection is tried again."""
+
+    @model_validator(mode="after")
+    def _is_kept_before_it_expires(self) -> Self:
+        if self.keep_every * 2 > self.expires_after:
+            raise ValueError(
+                f"expires_after is {self.expires_after}, less than twice keep_every, {self.keep_every}: "
+                "subscriptions would expire in use"
+            )
+        return self
+
+
+class Sink(Protocol):
+    """Who is given the matches of one subscription."""
+
+    subscription_id: int | None
+    limit: int
+    """How many it can hold."""
+
+    def joined(self, position: int) -> None:
+        """From here on it is given all matches after a number."""
+        ...
+
+    def put(self, match: Match) -> None:
+        """Take a match; never waits."""
+        ...
+
+    def end(self) -> None:
+        """Nothing comes any more."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """Nothing comes any more, because of this."""
+        ...
+
+
+class LiveReader:
+    """
+    Reads the matches of a group as they come.
+
+    Args:
+        database: Lends one connection while there is somebody to read for.
+        group: The group.
+        settings: How.
+    """
+
+    def __init__(self, database: Database, group: str, settings: ListenerSettings) -> None:
+        self._database = database
+        self._group = group
+        self._settings = settings
+        # Weak: one who was dropped without a word is gone.
+        self._known: WeakSet[Sink] = WeakSet()
+        self._waiting: WeakSet[Sink] = WeakSet()
+        self._live: dict[int, WeakSet[Sink]] = {}
+        self._position: int | None = None
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+        self._pause = 0.0
+        self._keep_at = 0.0
+
+    @property
+    def position(self) -> int:
+        """All matches up to this number have been given to those that had joined; -1 while nobody reads."""
+        return -1 if self._position is None else self._position
+
+    def add(self, sink: Sink) -> None:
+        """Keep its subscription alive."""
+        if self._closed:
+            sink.end()
+            return
+        self._known.add(sink)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    def join(self, sink: Sink) -> None:
+        """Give it what comes, once :meth:`Sink.joined` has told from where on."""
+        self._waiting.add(sink)
+        self._woken.set()
+        self.add(sink)
+
+    def remove(self, sink: Sink) -> None:
+        """Forget it."""
+        self._known.discard(sink)
+        self._waiting.discard(sink)
+        self._live.get(sink.subscription_id or 0, WeakSet[Sink]()).discard(sink)
+        self._woken.set()
+
+    def end_all(self) -> None:
+        """Let what has been given be taken, and nothing come after it, for ever."""
+        self._closed = True
+        for sink in list(self._known):
+            sink.end()
+
+    async def close(self) -> None:
+        """Stop reading."""
+        if self._task is not None:
+            await end(self._task)
+
+    async def _run(self) -> None:
+        session = KeptSession(self._database.session)
+        self._keep_at = asyncio.get_running_loop().time() + self._settings.keep_every.total_seconds()
+        try:
+            await self._read_on(session)
+        except Exception as error:
+            if not isinstance(error, ProjectionsError):
+                log.exception("listening for group %s", self._group, extra={"action": "listening_failed"})
+            self._fail_all(error)
+        finally:
+            # At once: whoever is added from here on starts another.
+            self._task = self._position = None
+            await session.close()
+
+    async def _read_on(self, session: KeptSession) -> None:
+        failures = 0
+        while self._prune():
+            try:
+                async with asyncio.timeout(self._settings.patience.total_seconds()):
+                    busy = await self._step(await session.get())
+            except _FATAL:
+                raise
+            except (ProjectionsError, TimeoutError) as error:
+                await session.close()
+                failures += 1
+                self._report(error, failures)
+                await asyncio.sleep(self._settings.retry.delay(failures).total_seconds())
+            else:
+                failures = 0
+                await self._rest(busy=busy)
+
+    async def _step(self, session: OwnedSession) -> bool:
+        """Read a page; returns whether there was something."""
+        # In two statements: what the first calls settled, the second sees.
+        until = await settled_matches(session)
+        await self._keep(session)
+        if self._position is None:
+            self._position = until
+        self._admit(self._position)
+        # The number may fall for a moment: somebody has begun to match with a number that he looked up before.
+        if until <= self._position:
+            return False
+        matches: list[Match] = []
+        page = self._settings.page
+        if self._live:
+            ids = list(self._live) if len(self._live) <= _FEW else None
+            matches = await read_matches(
+                session, self._group, ids, after=self._position, until=until, limit=page
+            )
+            await self._deliver(matches)
+        if len(matches) < page:
+            self._position = until
+        return bool(matches)
+
+    async def _keep(self, session: OwnedSession) -> None:
+        clock = asyncio.get_running_loop().time
+        if clock() < self._keep_at:
+            return
+        ids = self._ids()
+        kept = await keep_subscriptions(session, ids)
+        self._keep_at = clock() + self._settings.keep_every.total_seconds()
+        self._lose(set(ids) - set(kept))
+
+    # What follows is not async: a coroutine's variable would keep alive who is gone.
+
+    def _prune(self) -> bool:
+        """Forget subscriptions that nobody listens to; returns whether there is anybody left."""
+        self._live = {number: sinks for number, sinks in self._live.items() if sinks}
+        return bool(self._known)
+
+    def _ids(self) -> list[int]:
+        return sorted({sink.subscription_id for sink in self._known if sink.subscription_id is not None})
+
+    def _admit(self, position: int) -> None:
+        for sink in list(self._waiting):
+            assert sink.subscription_id is not None  # noqa: S101 - it has subscribed before
+            self._live.setdefault(sink.subscription_id, WeakSet()).add(sink)
+            sink.joined(position)
+        self._waiting.clear()
+
+    async def _deliver(self, matches: Sequence[Match]) -> None:
+        """Give a page to those that it is for, no more at a time than the smallest of them can hold."""
+        size = max(1, self._smallest() // 2)
+        for start in range(0, len(matches), size):
+            self._give(matches[start : start + size])
+            await asyncio.sleep(0)  # those that are not busy take it
+
+    def _smallest(self) -> int:
+        return min((sink.limit for sinks in self._live.values() for sink in sinks), default=1)
+
+    def _give(self, matches: Sequence[Match]) -> None:
+        for match in matches:
+            if match.envelope is not None:  # it was dropped meanwhile
+                for number in match.subscription_ids:
+                    for sink in list(self._live.get(number, ())):
+                        sink.put(match)
+            self._position = match.match_id
+
+    def _lose(self, ids: set[int]) -> None:
+        for sink in [sink for sink in self._known if sink.subscription_id in ids]:
+            sink.fail(
+                SubscriptionLost(
+                    f"subscription {sink.subscription_id} of group {self._group!r} was removed, or has expired, while "
+                    "somebody listened: what came since is unknown; listen again"
+                )
+            )
+
+    def _fail_all(self, error: Exception) -> None:
+        for sink in list(self._known):
+            sink.fail(error)
+
+    def _report(self, error: Exception, failures: int) -> None:
+        if failures == 1:
+            reason = hide_password(str(error)) or f"no answer within {self._settings.patience}"
+            log.warning(
+                "listening for group %s: %s; reading on from match %s when it is back",
+                self._group, reason, self._position, extra={"action": "listening_interrupted"},
+            )  # fmt: skip
+
+    async def _rest(self, *, busy: bool) -> None:
+        """Pause: shortly while something happens, for longer and longer while nothing does."""
+        pacing = self._settings.pacing
+        shortest, longest = pacing.shortest.total_seconds(), pacing.longest.total_seconds()
+        self._pause = shortest if busy else min(max(self._pause, shortest) * 2, longest)
+        try:
+            await asyncio.wait_for(self._woken.wait(), self._pause)
+        except TimeoutError:
+            pass
+        else:
+            self._woken.clear()

@@ -1,0 +1,272 @@
+"""
+One client of a stream: what it has missed, then what comes.
+
+The seam: it joins those who listen, which says after which match everything comes to it. Only then it is given what
+lies between where it was and that match, from the database, and after that what came meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from journal import DatabaseUnavailable, OwnedSession, ProjectionsError, hide_password
+from journal.tasks import end
+from projections.subscriptions.framing import HEADERS, frame
+from projections.subscriptions.groups import Match, settled_matches
+from projections.subscriptions.listening import Listener, Listening
+from projections.subscriptions.replaying import read_matches, replay_length
+from projections.subscriptions.sse_rendering import Render, ServerSentEvent
+from projections.subscriptions.sse_request import EventId, Refused, Send
+
+__all__ = ["StreamClient", "StreamSettings", "come_again", "milliseconds"]
+
+log = logging.getLogger("projections")
+
+_PAGE = 100
+"""Matches that are sent at a time."""
+
+
+class StreamSettings(BaseModel):
+    """How streams are served."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_clients: int = Field(default=1000, ge=1)
+    """Clients at a time; one more is answered 503."""
+
+    max_clients_per: int = Field(default=100, ge=1)
+    """Clients of one address, or of one user, at a time; one more is answered 429."""
+
+    buffer: int = Field(default=1000, ge=1)
+    """Events that may wait until a client takes them; one that has more is too slow, and is ended."""
+
+    replay_limit: int = Field(default=10_000, ge=0)
+    """Events that a client may have missed; one that has missed more begins anew, which 204 tells it."""
+
+    heartbeat: timedelta = Field(default=timedelta(seconds=15), gt=timedelta(0))
+    """A client that nothing comes for is sent a comment so often, so that proxies leave the connection open."""
+
+    retry: timedelta = Field(default=timedelta(seconds=2), ge=timedelta(0))
+    """After so long a browser comes again; where all of them have to, they are spread over three times as long."""
+
+    patience: timedelta = Field(default=timedelta(seconds=30), gt=timedelta(0))
+    """How long a client may take to let something through, and the database to let a client in."""
+
+    grace: timedelta = Field(default=timedelta(seconds=1), ge=timedelta(0))
+    """How long a stream that is ended may take to end in order."""
+
+    lookups: int = Field(default=4, ge=1)
+    """Connections of the pool that clients who come may use at a time; one more is the reader's."""
+
+    end_on_signals: bool = True
+    """End all streams when the process is told to end (SIGTERM, SIGINT): servers wait for them otherwise."""
+
+
+class _Rendered(NamedTuple):
+    match_id: int
+    block: bytes
+
+
+class StreamClient:
+    """
+    Serves one client.
+
+    Args:
+        listener: Where events come from.
+        listening: What it gets.
+        send: To the client.
+        settings: How.
+        render: What an event becomes.
+        lookups: Taken for the time of each look at the database.
+    """
+
+    def __init__(
+        self,
+        listener: Listener,
+        listening: Listening,
+        send: Send,
+        *,
+        settings: StreamSettings,
+        render: Render,
+        lookups: asyncio.Semaphore,
+    ) -> None:
+        self._listener = listener
+        self._listening = listening
+        self._settings = settings
+        self._render = render
+        self._lookups = lookups
+        self._send = send
+        self._seen = 0
+        self._told = -1
+        self._resumes = False
+
+    async def begin(self, last_event_id: str | None) -> None:
+        """
+        Find out where the client goes on; nothing is sent yet.
+
+        Raises:
+            Refused: It can not go on from there.
+        """
+        last = None if last_event_id is None else EventId.parse(last_event_id)
+        if last_event_id is not None and last is None:
+            raise Refused(204)
+        async with self._lookups:
+            subscription_id = await self._listening.subscribe()
+        if last is None:
+            await self._listening.join()
+            self._seen = self._listening.position
+            return
+        if last.subscription_id != subscription_id:  # it has expired, or was that of another stream
+            raise Refused(204)
+        limit = self._settings.replay_limit
+        missed = await self._missed(subscription_id, last.match_id, limit + 1)
+        if missed is None or missed > limit:
+            raise Refused(204)
+        self._resumes, self._seen = True, last.match_id
+
+    async def _missed(self, subscription_id: int, after: int, limit: int) -> int | None:
+        async with self._session() as session:
+            until = await settled_matches(session)
+            return await replay_length(
+                session, self._listener.group, subscription_id, after=after, until=until, limit=limit
+            )
+
+    async def run(self) -> None:
+        """Send what it has missed and what comes, until it is too slow or the stream is ended."""
+        hurrying: asyncio.Task[None] | None = None
+        try:
+            async with asyncio.timeout(None) as deadline:
+                hurrying = asyncio.create_task(self._hurry(deadline))
+                await self._send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+                await self._write(frame(retry=milliseconds(self._settings.retry), id=self._id()))
+                await self._follow()
+                await self._finish()
+        except TimeoutError:
+            self._log("it takes nothing any more")
+        except OSError:
+            pass  # it has gone; some servers say so
+        finally:
+            if hurrying is not None:
+                await end(hurrying)
+
+    async def _hurry(self, deadline: asyncio.Timeout) -> None:
+        """A client that takes nothing must not keep alive what has ended."""
+        await self._listening.ended.wait()
+        deadline.reschedule(asyncio.get_running_loop().time() + self._settings.grace.total_seconds())
+
+    async def _follow(self) -> None:
+        try:
+            if self._resumes:
+                await self._replay()
+                await self._join()
+                await self._replay(self._listening.position)
+            await self._live()
+        except ProjectionsError as error:  # it comes again, and goes on where it was
+            self._log(hide_password(str(error)))
+
+    async def _join(self) -> None:
+        try:
+            async with asyncio.timeout(self._settings.patience.total_seconds()):
+                await self._listening.join()
+        except TimeoutError as error:
+            raise DatabaseUnavailable("the database did not answer in time") from error
+
+    async def _replay(self, until: int | None = None) -> None:
+        """Send what the database has, up to a match or to the last one; a client that is slow slows this down alone."""
+        more = True
+        while more and not self._listening.ended.is_set():
+            async with self._session() as session:
+                last = await settled_matches(session) if until is None else until
+                matches = await read_matches(
+                    session, self._listener.group, [await self._listening.subscribe()],
+                    after=self._seen, until=last, limit=_PAGE,
+                )  # fmt: skip
+            await self._tell(matches)
+            more = len(matches) == _PAGE
+            if not more:
+                self._seen = max(self._seen, last)
+
+    async def _live(self) -> None:
+        while not self._listening.ended.is_set():
+            matches = await self._listening.take(_PAGE, self._settings.heartbeat.total_seconds())
+            if matches:
+                # Where it has been with another process may lie before this one's reader.
+                await self._tell([match for match in matches if match.match_id > self._seen])
+            elif not self._listening.ended.is_set():
+                await self._beat()
+
+    async def _beat(self) -> None:
+        """Say that the stream is alive; and how far it is, also where nothing has come for long."""
+        # Nothing waited just now: all up to here has been sent.
+        self._seen = max(self._seen, self._listener.position)
+        await self._write(frame(comment="", id=self._id() if self._seen > self._told else None))
+
+    async def _tell(self, matches: Sequence[Match]) -> None:
+        rendered = [found for match in matches if (found := self._rendered(match)) is not None]
+        if matches:
+            self._seen = matches[-1].match_id
+        if rendered:
+            await self._write(b"".join(one.block for one in rendered))
+            self._told = rendered[-1].match_id
+
+    def _rendered(self, match: Match) -> _Rendered | None:
+        try:
+            found = self._render(match)
+        except Exception:
+            # It would fail again whenever the client comes again: this one event is left out.
+            log.exception("rendering match %d", match.match_id, extra={"action": "rendering_failed"})
+            return None
+        if found is None:
+            return None
+        data, event = found if isinstance(found, ServerSentEvent) else (found, None)
+        event_id = EventId(self._listening.subscription_id or 0, match.match_id)
+        return _Rendered(match.match_id, frame(data, event=event, id=str(event_id)))
+
+    def _id(self) -> str:
+        self._told = self._seen
+        return str(EventId(self._listening.subscription_id or 0, self._seen))
+
+    async def _write(self, body: bytes) -> None:
+        async with asyncio.timeout(self._settings.patience.total_seconds()):
+            await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def _finish(self) -> None:
+        await self._write(frame(retry=_spread(self._settings.retry)))
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[OwnedSession]:
+        async with self._lookups, self._listener.database.session() as session:
+            yield session
+
+    def _log(self, why: str) -> None:
+        log.info(
+            "a stream of group %s ended: %s", self._listener.group, why, extra={"action": "stream_ended"}
+        )
+
+
+async def come_again(send: Send, retry: timedelta) -> None:
+    """
+    Answer with a stream that is over: a browser comes again after a while, from where it was.
+
+    Any status that is not 200 would have it give up for ever.
+    """
+    await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+    await send({"type": "http.response.body", "body": frame(retry=_spread(retry)), "more_body": False})
+
+
+def milliseconds(time: timedelta) -> int:
+    """As the format has it."""
+    return time // timedelta(milliseconds=1)
+
+
+def _spread(retry: timedelta) -> int:
+    return milliseconds(retry * random.uniform(1, 3))  # noqa: S311 - so that not all come at once

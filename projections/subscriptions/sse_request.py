@@ -1,0 +1,124 @@
+"""A request for a stream as hooks see it, without a framework, and answers that are no stream."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import cached_property
+from typing import Any, NamedTuple, Self, TypeAlias
+from urllib.parse import parse_qs
+
+__all__ = ["EventId", "Receive", "Refused", "Scope", "Send", "StreamRequest", "client_address"]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
+_FIELDS = 100
+"""Of a query string."""
+
+
+class StreamRequest:
+    """
+    A client asks for a stream.
+
+    Args:
+        scope: The ASGI scope, for what is not here: a framework's request is made from it, and it has what other
+            middleware has left there.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    @property
+    def method(self) -> str:
+        """GET, as a rule."""
+        return str(self.scope["method"])
+
+    @property
+    def path(self) -> str:
+        """The path below the place where the stream is mounted."""
+        path, root = str(self.scope["path"]), str(self.scope.get("root_path", "")).rstrip("/")
+        return path.removeprefix(root) if root and path.startswith(f"{root}/") else path
+
+    @cached_property
+    def query(self) -> Mapping[str, list[str]]:
+        """The values of each field of the query string."""
+        try:
+            return parse_qs(
+                bytes(self.scope.get("query_string", b"")).decode(),
+                keep_blank_values=True,
+                max_num_fields=_FIELDS,
+            )
+        except ValueError as error:  # no UTF-8, or too many
+            raise Refused(400, "the query string can not be read") from error
+
+    @cached_property
+    def headers(self) -> Mapping[str, str]:
+        """By their names in lower case; of one that comes again, the last."""
+        return {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self.scope["headers"]
+        }
+
+    @property
+    def client(self) -> str:
+        """The address of who asks; that of a proxy, unless the server puts in the one that the proxy tells."""
+        client = self.scope.get("client")
+        return str(client[0]) if client else ""
+
+    @property
+    def last_event_id(self) -> str | None:
+        """Where the client has been: ``Last-Event-ID``, else ``?lastEventId=``, with which a page can begin there."""
+        # A browser that comes again sends the header, to the address that it began with.
+        given = self.headers.get("last-event-id") or self.query.get("lastEventId", [""])[-1]
+        return given or None
+
+
+def client_address(request: StreamRequest) -> str:
+    """The address of who asks."""
+    return request.client
+
+
+class EventId(NamedTuple):
+    """What a stream calls its events: a client that names one has seen all of the subscription up to a match."""
+
+    subscription_id: int
+    match_id: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """What a client says; None when no stream has said that."""
+        found = _ID.fullmatch(text)
+        return cls(int(found[1]), int(found[2])) if found else None
+
+    def __str__(self) -> str:
+        return f"{self.subscription_id}-{self.match_id}"
+
+
+class Refused(Exception):
+    """
+    A request that gets no stream.
+
+    Args:
+        status: The HTTP status.
+        reason: For people; 204 has none.
+        headers: Beside those that every answer has.
+    """
+
+    def __init__(self, status: int, reason: str = "", **headers: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.headers = headers
+
+    async def answer(self, send: Send) -> None:
+        """Tell the client."""
+        body = f"{self.reason}\n".encode() if self.reason else b""
+        headers = {"cache-control": "no-store"}
+        if self.status != 204:  # noqa: PLR2004 - No Content has no length, either
+            headers |= {"content-type": "text/plain; charset=utf-8", "content-length": str(len(body))}
+        headers |= {name.replace("_", "-"): value for name, value in self.headers.items()}
+        raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": self.status, "headers": raw})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
