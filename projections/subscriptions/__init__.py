@@ -1,5 +1,6 @@
 """Subscriptions of groups of consumers to events: matching, reading, publishing."""
 
+from projections.subscriptions.consumer import Consumer
 from projections.subscriptions.errors import (
     GroupRangeLost,
     HandlerTimedOut,
@@ -24,9 +25,25 @@ from projections.subscriptions.groups import (
     rescale_group,
     settled_matches,
 )
+from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.publisher import Accepted, Publisher
+from projections.subscriptions.publishing import Publication, publish, publish_all, publish_sync
+from projections.subscriptions.retrying import (
+    FailedBatch,
+    dead_letters,
+    failed_events,
+    forget_dead_letter,
+    replay_dead_letter,
+    waiting_retries,
+)
+from projections.subscriptions.settings import ConsumerSettings, PublisherSettings
 from projections.subscriptions.subscribing import keep_subscriptions, subscribe, unsubscribe
 
 __all__ = [
+    "Accepted",
+    "Consumer",
+    "ConsumerSettings",
+    "FailedBatch",
     "GroupRange",
     "GroupRangeLost",
     "HandlerTimedOut",
@@ -34,20 +51,32 @@ __all__ = [
     "InvalidCursor",
     "InvalidSubscription",
     "Match",
+    "MatchedEvent",
+    "Publication",
     "PublishFailed",
+    "Publisher",
+    "PublisherSettings",
     "UnknownGroup",
     "create_group",
     "cursors",
+    "dead_letters",
+    "failed_events",
+    "forget_dead_letter",
     "group_names",
     "keep_subscriptions",
     "leave_group",
     "move_cursor",
     "peek",
     "poll_group",
+    "publish",
+    "publish_all",
+    "publish_sync",
     "read_next",
     "release_range",
+    "replay_dead_letter",
     "rescale_group",
     "settled_matches",
     "subscribe",
     "unsubscribe",
+    "waiting_retries",
 ]

@@ -1,0 +1,131 @@
+"""Consumers: handlers that read reliably for a group, at least once, and in the order of each source."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar, Unpack, overload
+
+from journal import Database
+from projections.errors import InvalidHandler
+from projections.subscriptions.consuming import Consuming
+from projections.subscriptions.errors import InvalidSubscription
+from projections.subscriptions.registration import Handler, HandlerOptions, Registered, register
+from projections.subscriptions.settings import ConsumerSettings
+from projections.subscriptions.subscribing import subscribe
+
+H = TypeVar("H", bound=Handler)
+
+
+class Consumer:
+    """
+    Reads for a group: every event that one of its handlers is for, at least once.
+
+    Any number of processes may run a consumer of one group, with the same handlers. They share the ranges of the
+    group's slices (:func:`create_group`, :func:`rescale_group`): each range has one reader at a time, and one that is
+    gone is replaced once its lease ends.
+
+    What is read is handed to all handlers, each with a queue of its own; the group's cursor moves to where everything
+    before is done. After a crash, or when a handler without ``retries`` fails, what lies behind the cursor comes
+    again, to all handlers of the range: they must bear to see an event twice.
+
+    Args:
+        database: Where. One connection is used, whatever the number of handlers and ranges.
+        group: The group; it is made when it is not known.
+        settings: How.
+    """
+
+    def __init__(self, database: Database, group: str, *, settings: ConsumerSettings | None = None) -> None:
+        if not group:
+            raise InvalidSubscription(f"the name of a group has 1 to 255 characters, not {group!r:.80}")
+        self._database = database
+        self._group = group
+        self._settings = settings or ConsumerSettings()
+        self._handlers: dict[str, Registered] = {}
+        self._running = False
+
+    @overload
+    def handle(self, handler: H, /, *, name: str, **options: Unpack[HandlerOptions]) -> H: ...
+
+    @overload
+    def handle(self, /, *, name: str, **options: Unpack[HandlerOptions]) -> Callable[[H], H]: ...
+
+    def handle(
+        self, handler: H | None = None, /, *, name: str, **options: Unpack[HandlerOptions]
+    ) -> H | Callable[[H], H]:
+        """
+        Register a handler, also as a decorator: an async function that takes a sequence of :class:`MatchedEvent`.
+
+        Args:
+            handler: The function.
+            name: Its name within the group, for good: failed batches are kept under it.
+            options: Those that follow.
+            topics: As for :func:`subscribe`, as are the next five.
+            entity_types: Kinds of sources.
+            contains: What the payload must contain.
+            condition: A boolean SQL expression over ``e`` and ``s``.
+            params: Values for the condition.
+            expires_after: Remove the subscription when no consumer has run for so long.
+            retries: Delays, in seconds or as timedeltas: a batch that failed is kept, handled again after the first,
+                then after the second, and so on; when they are used up it is a dead letter. Meanwhile everything else
+                goes on. Without them the range starts again where its cursor is, and waits for this handler.
+            timeout: How long a call may take; by default as the settings say.
+            split_by: A function from a batch to its parts, which are handled one after another; with ``retries`` only
+                a part that failed is handled again.
+            batch: At most so many events in a call.
+
+        Raises:
+            InvalidHandler: It can not be; the message says why.
+        """
+        if handler is None:
+            return partial(self._register, name, options)
+        return self._register(name, options, handler)
+
+    def _register(self, name: str, options: HandlerOptions, handler: H) -> H:
+        registered = register(name, handler, options, self._settings.handler_timeout)
+        if registered.name in self._handlers:
+            raise InvalidHandler(f"handler {name!r} is registered twice: give each a name of its own")
+        if self._running:
+            raise InvalidHandler(f"handler {name!r} comes too late: the consumer runs")
+        self._handlers[registered.name] = registered
+        return handler
+
+    async def run(self, stop: asyncio.Event | None = None) -> None:
+        """
+        Subscribe the handlers, and read until told to stop, or cancelled.
+
+        Told to stop, it finishes what handlers have begun with, stores how far they are, and gives its ranges to others
+        at once. While it runs, no failure of a handler, and none of the database, ends it: both are logged.
+
+        Args:
+            stop: Set it to stop.
+
+        Raises:
+            InvalidHandler: No handler is registered, or it runs already.
+            InvalidCondition: A handler's condition is none.
+            InvalidSubscription: What a handler asks for, or the name of the group, can not be.
+            journal.DatabaseUnavailable: There was no database when it started.
+        """
+        if not self._handlers:
+            raise InvalidHandler(f"the consumer of group {self._group!r} has no handler: register one first")
+        if self._running:
+            raise InvalidHandler(f"the consumer of group {self._group!r} runs already: make another")
+        self._running = True
+        owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        consuming = Consuming(self._database, self._group, owner, self._subscribe, self._settings)
+        try:
+            await consuming.run(stop or asyncio.Event())
+        finally:
+            self._running = False
+
+    async def _subscribe(self) -> dict[str, tuple[Registered, int]]:
+        """All of them or none."""
+        async with self._database.transaction() as session:
+            return {
+                name: (registered, await subscribe(session, self._group, **registered.filters))
+                for name, registered in self._handlers.items()
+            }

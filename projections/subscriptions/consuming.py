@@ -1,0 +1,333 @@
+"""
+Reading for a group: one connection for all that is read and stored, whatever the number of handlers and ranges.
+
+A single loop talks to the database: it keeps the lease and failed batches, moves cursors and reads ahead. Handlers run
+beside it, and wake it when they are done. Nothing depends on the connection: each statement stands for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Concatenate, ParamSpec, TypeVar
+
+from journal import Database, DatabaseUnavailable, KeptSession, OwnedSession, ProjectionsError, SliceRange
+from projections.subscriptions import groups
+from projections.subscriptions.errors import GroupRangeLost, InvalidCursor, UnknownGroup
+from projections.subscriptions.groups import GroupRange
+from projections.subscriptions.range_reader import RangeReader
+from projections.subscriptions.redelivery import Redelivery
+from projections.subscriptions.registration import Registered
+from projections.subscriptions.retrying import encode_batch, fail_batch
+from projections.subscriptions.settings import ConsumerSettings
+from projections.subscriptions.subscribing import keep_subscriptions
+
+log = logging.getLogger("projections")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Subscribe = Callable[[], Awaitable[Mapping[str, tuple[Registered, int]]]]
+
+_GOODBYE = 2
+"""Seconds for the last words to a database that may be gone."""
+
+
+class Consuming:
+    """
+    One consumer of a group, while it runs.
+
+    Args:
+        database: Where.
+        group: The group.
+        owner: The consumer's name, which nobody else has.
+        subscribe: Subscribes the handlers, again when a subscription is gone.
+        settings: How.
+    """
+
+    def __init__(
+        self, database: Database, group: str, owner: str, subscribe: Subscribe, settings: ConsumerSettings
+    ) -> None:
+        self._group = group
+        self._owner = owner
+        self._subscribe = subscribe
+        self._settings = settings
+        self._session = KeptSession(database.session)
+        self._handlers: Mapping[str, tuple[Registered, int]] = {}
+        self._ranges: dict[SliceRange, RangeReader] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._redelivery = Redelivery(group, settings.retries_every, self._changed.set)
+        self._stop = asyncio.Event()
+        self._stopping = False
+        self._settled = -1
+        self._failures = 0
+        now = asyncio.get_running_loop().time()
+        self._alive_at = now
+        self._beat_at = now
+        self._keep_at = now + settings.keep_every.total_seconds()
+        self._pause = settings.pacing.shortest.total_seconds()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Read until it is told to stop; then finish what was begun, give back the ranges, and leave."""
+        self._told_handlers(await self._subscribe())
+        self._stop = stop
+        told = asyncio.create_task(self._wait_for_stop())
+        try:
+            while not stop.is_set():
+                await self._wait(busy=await self._try_turn())
+            await self._finish()
+        finally:
+            told.cancel()
+            await self._leave()
+
+    def _told_handlers(self, handlers: Mapping[str, tuple[Registered, int]]) -> None:
+        self._handlers = handlers
+        self._redelivery.handlers = {name: handler for name, (handler, _) in handlers.items()}
+
+    async def _wait_for_stop(self) -> None:
+        await self._stop.wait()
+        self._changed.set()
+
+    async def _finish(self) -> None:
+        """Wait for what handlers have begun with, but not for ever."""
+        self._stopping = True
+        try:
+            async with asyncio.timeout(self._settings.stop_timeout.total_seconds()):
+                while self._ranges or self._redelivery.running:
+                    for reader in self._ranges.values():
+                        reader.give_up()
+                    await self._try_turn()
+                    if self._ranges or self._redelivery.running:
+                        await self._wait(busy=False)
+        except TimeoutError:
+            log.warning(
+                "group %s: handlers did not end within %.1f s: they are cancelled, and what they had comes again",
+                self._group, self._settings.stop_timeout.total_seconds(), extra=self._extra("stop_timeout"),
+            )  # fmt: skip
+
+    async def _leave(self) -> None:
+        for reader in list(self._ranges.values()):
+            self._drop(reader)
+        await self._redelivery.close()
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=_GOODBYE)
+        with suppress(ProjectionsError, TimeoutError):
+            async with asyncio.timeout(_GOODBYE):
+                await groups.leave_group(await self._session.get(), self._group, self._owner)
+        await self._close()
+
+    async def _close(self) -> None:
+        """Give the connection back; a network that is cut must not keep us."""
+        with suppress(ProjectionsError, TimeoutError):
+            async with asyncio.timeout(_GOODBYE):
+                await self._session.close()
+
+    async def _try_turn(self) -> bool:
+        """Do all that is to be done; returns whether there is more at once."""
+        self._changed.clear()
+        try:
+            busy = await self._turn()
+        except Exception as error:
+            self._failures += 1
+            log.warning(
+                "group %s: %s", self._group, error,
+                exc_info=None if isinstance(error, ProjectionsError) else error,
+                extra=self._extra("reading_failed"),
+            )  # fmt: skip
+            await self._close()
+            self._look_at_lease()
+            return False
+        except BaseException:
+            await self._close()
+            raise
+        self._failures = 0
+        return busy
+
+    async def _turn(self) -> bool:
+        loop = asyncio.get_running_loop()
+        self._look_at_lease()
+        if loop.time() >= self._beat_at:
+            await self._beat()
+        if loop.time() >= self._keep_at and not self._stopping:
+            await self._keep_subscriptions()
+        for reader in list(self._ranges.values()):
+            await self._store(reader)
+        await self._redelivery.turn(self._ask, taking=not self._stopping)
+        return False if self._stopping else await self._read()
+
+    async def _ask(
+        self, call: Callable[Concatenate[OwnedSession, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Ask the database; an answer that does not come must not outlast the lease."""
+        limit = self._settings.lease.total_seconds() / 2
+        try:
+            async with asyncio.timeout(limit):
+                return await call(await self._session.get(), *args, **kwargs)
+        except TimeoutError as error:
+            raise DatabaseUnavailable(f"no connection to the database: no answer for {limit:g} s") from error
+
+    # The lease and the ranges
+
+    async def _beat(self) -> None:
+        sent_at = asyncio.get_running_loop().time()
+        try:
+            held = await self._ask(groups.poll_group, self._group, self._owner, self._settings.lease)
+        except UnknownGroup:
+            for reader in list(self._ranges.values()):
+                self._lose(reader, "the group was removed")
+            self._told_handlers(await self._subscribe())
+            return
+        self._alive_at = sent_at
+        self._beat_at = sent_at + self._settings.heartbeat.total_seconds()
+        await self._told(held)
+
+    async def _told(self, held: list[GroupRange]) -> None:
+        now = {one.slices: one for one in held}
+        for slices, reader in list(self._ranges.items()):
+            if slices not in now or now[slices].epoch != reader.held.epoch:
+                self._lose(reader, "another has it, or the group was cut anew")
+        for slices, one in now.items():
+            if slices in self._ranges:
+                if not one.kept:
+                    self._ranges[slices].give_up()
+            elif one.kept and not self._stopping:
+                self._start(one)
+            else:
+                await self._ask(groups.release_range, self._group, one)
+
+    def _start(self, held: GroupRange) -> None:
+        reader = RangeReader(
+            self._group, held, self._handlers, read_ahead=self._settings.read_ahead,
+            restart=self._settings.restart, changed=self._changed.set,
+        )  # fmt: skip
+        self._ranges[held.slices] = reader
+        self._settled = -1  # whatever was settled before, this range has not been read
+        log.info(
+            "group %s: slices %s started after match %d", self._group, held.slices, held.cursor,
+            extra=reader.labels("started"),
+        )  # fmt: skip
+
+    def _lose(self, reader: RangeReader, why: str) -> None:
+        log.warning(
+            "group %s: slices %s are lost: %s", self._group, reader.held.slices, why,
+            extra=reader.labels("range_lost"),
+        )  # fmt: skip
+        self._drop(reader)
+        self._beat_at = 0.0  # there may be another range for us
+
+    def _drop(self, reader: RangeReader) -> None:
+        self._ranges.pop(reader.held.slices, None)
+        if (ending := reader.drop()) is not None:
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+    def _look_at_lease(self) -> None:
+        """Once the lease is over, others may have the ranges: whatever handlers do here, they may do as well."""
+        if asyncio.get_running_loop().time() - self._alive_at >= self._settings.lease.total_seconds():
+            for reader in list(self._ranges.values()):
+                self._lose(reader, "the lease has ended without an answer")
+
+    async def _keep_subscriptions(self) -> None:
+        wanted = {subscription_id for _, subscription_id in self._handlers.values()}
+        kept = await self._ask(keep_subscriptions, sorted(wanted))
+        self._keep_at = asyncio.get_running_loop().time() + self._settings.keep_every.total_seconds()
+        if not wanted <= set(kept):
+            log.warning(
+                "group %s: a subscription is gone: subscribing again", self._group,
+                extra=self._extra("subscription_gone"),
+            )  # fmt: skip
+            self._told_handlers(await self._subscribe())
+            for reader in list(self._ranges.values()):
+                self._lose(reader, "it has another subscription now")
+
+    # What handlers have done
+
+    async def _store(self, reader: RangeReader) -> None:
+        """Store what has become of the pages of a range."""
+        try:
+            await self._keep_failed(reader)
+            if (cursor := reader.cursor) > reader.stored:
+                await self._ask(groups.move_cursor, self._group, reader.held, cursor)
+                reader.stored = cursor
+            if reader.given_up:
+                self._drop(reader)
+                await self._ask(groups.release_range, self._group, reader.held)
+                log.info(
+                    "group %s: slices %s released", self._group, reader.held.slices,
+                    extra=reader.labels("released"),
+                )  # fmt: skip
+            elif reader.failure is not None:
+                name, error = reader.failure
+                reader.start_again(f"handler {name!r}", error)
+        except GroupRangeLost as error:
+            self._lose(reader, str(error))
+        except InvalidCursor as error:
+            # The match was dropped by force since it was read.
+            reader.start_again("moving the cursor", error)
+        reader.resume()
+
+    async def _keep_failed(self, reader: RangeReader) -> None:
+        while (part := reader.failed_part) is not None:
+            handler = part.handler
+            delay = handler.delay(1)
+            await self._ask(
+                fail_batch, self._group, handler.name, encode_batch(part.events),
+                attempts=1, error=repr(part.error), delay=delay, held=reader.held,
+            )  # fmt: skip
+            reader.part_is_kept(part)
+            self._redelivery.tell_failed(handler, part.events, part.error, delay)
+
+    # Reading
+
+    async def _read(self) -> bool:
+        """Read a page of each range that has room; returns whether there is more."""
+        open_ranges = [reader for reader in self._ranges.values() if reader.has_room]
+        if not open_ranges:
+            return False
+        settled = await self._ask(groups.settled_matches)
+        if settled != self._settled:
+            self._pause = self._settings.pacing.shortest.total_seconds()
+        self._settled = settled
+        more = [await self._read_page(reader, settled) for reader in open_ranges if reader.position < settled]
+        return any(more)
+
+    async def _read_page(self, reader: RangeReader, settled: int) -> bool:
+        size = self._settings.page_size
+        page = await self._ask(
+            groups.read_next, self._group, reader.held.slices,
+            after=reader.position, until=settled, limit=size,
+        )  # fmt: skip
+        full = len(page) == size
+        reader.take(page, page[-1].match_id if full else settled)
+        return full and reader.has_room
+
+    async def _wait(self, *, busy: bool) -> None:
+        """Wait until there is something to do; the pause between questions grows while the answer is nothing."""
+        if self._failures:
+            await self._wait_for_database()
+            return
+        if busy:
+            return
+        try:
+            async with asyncio.timeout(self._pause):
+                await self._changed.wait()
+        except TimeoutError:
+            longest = self._settings.pacing.longest.total_seconds()
+            self._pause = min(2 * self._pause, longest)
+
+    async def _wait_for_database(self) -> None:
+        """Whatever handlers do meanwhile, what does not answer is not asked all the time."""
+        pause = self._settings.restart.delay(self._failures).total_seconds()
+        pause = min(pause, self._settings.lease.total_seconds() / 5)
+        if self._stopping:
+            await asyncio.sleep(pause)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._stop.wait()
+
+    def _extra(self, action: str) -> dict[str, object]:
+        return {"action": action, "group": self._group}

@@ -1,0 +1,133 @@
+"""
+What was read of a range on its way through the handlers: from one start of the range to its next failure.
+
+Each handler has a queue of its own, and takes one batch at a time from it. No I/O: what is to be stored is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from journal.tasks import end
+from projections.subscriptions.calling import call
+from projections.subscriptions.checkpoints import Checkpoint, Checkpoints
+from projections.subscriptions.groups import Match
+from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.registration import Registered
+
+log = logging.getLogger("projections")
+
+_Queue: TypeAlias = "asyncio.Queue[tuple[Checkpoint, list[MatchedEvent]]]"
+
+
+@dataclass(slots=True, eq=False)
+class FailedPart:
+    """A part of a batch that a handler failed on; its handler goes on once it is kept."""
+
+    handler: Registered
+    events: Sequence[MatchedEvent]
+    error: Exception
+    kept: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Flow:
+    """
+    The pages of a range that are being handled.
+
+    Args:
+        cursor: Where the range stands.
+        handlers: Each handler, and the subscription whose events it gets.
+        changed: Called when there is something to store, or to read.
+    """
+
+    def __init__(
+        self, cursor: int, handlers: Mapping[str, tuple[Registered, int]], changed: Callable[[], None]
+    ) -> None:
+        self.checkpoints = Checkpoints(cursor)
+        self.failed_parts: deque[FailedPart] = deque()
+        """To be kept for a later try."""
+        self.failure: tuple[Registered, Exception] | None = None
+        """Why the range is to start again."""
+        self._handlers = handlers
+        self._changed = changed
+        self._stopping = False
+        self._queues: dict[str, _Queue] = {name: asyncio.Queue() for name in handlers}
+        self._tasks = [
+            asyncio.create_task(self._work(handler, self._queues[name]))
+            for name, (handler, _) in handlers.items()
+        ]
+
+    def take(self, page: Sequence[Match]) -> int:
+        """Hand out the next page; returns how many of its events were gone from the journal."""
+        by_subscription: defaultdict[int, list[MatchedEvent]] = defaultdict(list)
+        gone = 0
+        for match_id, subscription_ids, envelope in page:
+            if envelope is None:
+                gone += 1
+                continue
+            event = MatchedEvent(match_id, subscription_ids, envelope)
+            for subscription_id in subscription_ids:
+                by_subscription[subscription_id].append(event)
+        parts = {
+            name: events
+            for name, (_, subscription_id) in self._handlers.items()
+            if (events := by_subscription.get(subscription_id))
+        }
+        checkpoint = self.checkpoints.add(page[-1].match_id, len(parts))
+        for name, events in parts.items():
+            self._queues[name].put_nowait((checkpoint, events))
+        return gone
+
+    def wind_down(self) -> None:
+        """Begin with no page that nobody has begun with."""
+        self._stopping = True
+
+    @property
+    def wound_down(self) -> bool:
+        """Whether everything that was begun is done, and nothing else will be begun."""
+        return self._stopping and self.checkpoints.all_begun_are_done
+
+    async def end(self) -> None:
+        """Cancel what is running."""
+        await end(*self._tasks)
+
+    async def _work(self, handler: Registered, queue: _Queue) -> None:
+        try:
+            while True:
+                checkpoint, events = await queue.get()
+                if self._stopping and checkpoint.cursor > self.checkpoints.begun_until:
+                    return
+                self.checkpoints.begin(checkpoint)
+                for batch in handler.batches(events):
+                    await self._handle(handler, batch)
+                self.checkpoints.done(checkpoint)
+                self._changed()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the range starts again
+            self.failure = self.failure or (handler, error)
+            self._changed()
+
+    async def _handle(self, handler: Registered, batch: Sequence[MatchedEvent]) -> None:
+        """Handle a batch; what fails is kept for later, where the handler says so."""
+        try:
+            parts = handler.parts(batch)
+        except Exception as error:  # noqa: BLE001 - it is the user's
+            await self._fail(handler, batch, error)
+            return
+        for part in parts:
+            try:
+                await call(handler, part)
+            except Exception as error:  # noqa: BLE001 - it is the user's
+                await self._fail(handler, part, error)
+
+    async def _fail(self, handler: Registered, events: Sequence[MatchedEvent], error: Exception) -> None:
+        if not handler.retries:
+            raise error
+        failed = FailedPart(handler, events, error)
+        self.failed_parts.append(failed)
+        self._changed()
+        await failed.kept.wait()

@@ -1,0 +1,281 @@
+"""A publisher that gathers what an application publishes, and stores it in batches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import islice
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+from uuid import UUID
+
+from journal import (
+    Appended,
+    Database,
+    DatabaseUnavailable,
+    OutOfResources,
+    ProjectionsError,
+    ReadOnlyDatabase,
+)
+from projections.subscriptions.errors import PublishFailed
+from projections.subscriptions.publishing import (
+    DEFAULT_PUBLISHER,
+    Publication,
+    check_publisher,
+    publish_rows,
+)
+from projections.subscriptions.settings import PublisherSettings
+
+log = logging.getLogger("projections")
+
+_PASSING = (DatabaseUnavailable, OutOfResources, ReadOnlyDatabase, TimeoutError)
+"""What may be over in a while, as a fail-over is. Whether the batch was stored is unknown; doing it again is safe."""
+
+_PATIENCE = 30
+"""Seconds that a batch may take: a connection that says nothing for so long is dead."""
+
+
+_PASSING_CODES = ("40", "55P03", "57014")
+"""A deadlock, a lock or a statement that took too long."""
+
+
+class _Waiting(NamedTuple):
+    row: tuple[Any, ...]
+    stored: asyncio.Future[Appended]
+
+
+class Accepted:
+    """A payload that was accepted: await it until it is stored. Whoever stops to wait does not take it back."""
+
+    __slots__ = ("_stored",)
+
+    def __init__(self, stored: asyncio.Future[Appended]) -> None:
+        self._stored = stored
+
+    def __await__(self) -> Generator[Any, None, Appended]:
+        """Where it was stored; raises what has kept it from that."""
+        return asyncio.shield(self._stored).__await__()
+
+
+class Publisher:
+    """
+    Publishes many payloads with few transactions, in the order in which they were accepted.
+
+    Use it as an asynchronous context manager, or :meth:`close` it: that stores what still waits.
+
+    Args:
+        database: Where; one connection is used.
+        name: Its name, 1 to 245 characters. Its order is kept by storing one batch after another: processes that
+            publish under one name wait for one another.
+        settings: How it gathers.
+    """
+
+    def __init__(
+        self, database: Database, name: str = DEFAULT_PUBLISHER, *, settings: PublisherSettings | None = None
+    ) -> None:
+        check_publisher(name)
+        self._database = database
+        self._name = name
+        self._settings = settings or PublisherSettings()
+        self._waiting: deque[_Waiting] = deque()
+        self._turn = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+        self._closing = False
+        self._flushing = 0
+        self._failing_since: float | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._lost = 0
+        self._first_error: Exception | None = None
+
+    async def publish(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        event_id: UUID | None = None,
+        subscription_id: int | None = None,
+        not_before: datetime | None = None,
+    ) -> Accepted:
+        """
+        Accept a payload; waits while too many are waiting to be stored.
+
+        Arguments are those of :func:`projections.subscriptions.publish`.
+
+        Returns:
+            What can be awaited until the payload is stored for good; it raises what has kept it from that. Nobody need:
+            :meth:`close` tells, too.
+
+        Raises:
+            InvalidEvent: It can not be stored, and was not accepted.
+            PublishFailed: The publisher was closed.
+        """
+        publication = Publication(
+            topic, payload, metadata, event_id or new_event_id(), subscription_id, not_before
+        )
+        row = publication.row()
+        async with self._turn:  # those who wait for room are served in their order
+            while len(self._waiting) >= self._settings.buffer and not self._closing:
+                self._room.clear()
+                await self._room.wait()
+            if self._closing:
+                raise PublishFailed(f"publisher {self._name!r} is closed: nothing was accepted")
+            return self._accept(row)
+
+    def _accept(self, row: tuple[Any, ...]) -> Accepted:
+        stored: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(row, stored))
+        if self._task is None:
+            self._task = asyncio.create_task(self._store_all())
+        if len(self._waiting) == 1 or len(self._waiting) >= self._settings.batch:
+            self._changed.set()
+        return Accepted(stored)
+
+    async def flush(self) -> None:
+        """
+        Wait until everything that was accepted so far is stored, or has failed.
+
+        Raises:
+            PublishFailed: Something could not be stored.
+        """
+        lost = self._lost
+        if self._waiting:
+            self._flushing += 1
+            self._changed.set()
+            try:
+                await asyncio.wait([self._waiting[-1].stored])
+            finally:
+                self._flushing -= 1
+        if self._lost > lost:
+            raise self._failed()
+
+    async def close(self) -> None:
+        """
+        Store what waits, and end. Closing twice is allowed.
+
+        Raises:
+            PublishFailed: Something that was accepted, at any time, could not be stored.
+        """
+        self._closing = True
+        self._changed.set()
+        self._room.set()
+        if self._task is not None:
+            await asyncio.shield(self._task)
+        if self._lost:
+            raise self._failed() from self._first_error
+
+    def _failed(self) -> PublishFailed:
+        failed = PublishFailed(
+            f"publisher {self._name!r}: {self._lost} of what it had accepted could not be stored: {self._first_error}"
+        )
+        failed.__cause__ = self._first_error
+        return failed
+
+    async def __aenter__(self) -> Self:
+        """Begin; nothing is connected before the first payload."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close; an error of the block is the one that is raised."""
+        try:
+            await self.close()
+        except PublishFailed as failed:
+            if error is None:
+                raise
+            log.error("%s", failed, extra={"action": "publish_failed", "publisher": self._name})  # noqa: TRY400 - one line
+
+    async def _store_all(self) -> None:
+        while True:
+            while not self._waiting:
+                if self._closing:
+                    return
+                self._changed.clear()
+                await self._changed.wait()
+            await self._gather()
+            # They count as waiting until they are stored: the buffer bounds all that is held.
+            batch = list(islice(self._waiting, self._settings.batch))
+            await self._store(batch)
+            for _ in batch:
+                self._waiting.popleft()
+            self._room.set()
+
+    async def _gather(self) -> None:
+        """Wait for more, but not for long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.within.total_seconds()):
+                while len(self._waiting) < self._settings.batch and not (self._closing or self._flushing):
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    async def _store(self, batch: Sequence[_Waiting]) -> None:
+        """Store a batch; what is at fault fails alone."""
+        try:
+            appended = await self._persist([waiting.row for waiting in batch])
+        except Exception as error:  # noqa: BLE001 - whoever waits for it is told
+            if len(batch) == 1 or _is_passing(error):
+                self._fail(batch, error)
+                return
+            half = len(batch) // 2
+            await self._store(batch[:half])
+            await self._store(batch[half:])
+            return
+        self._failing_since = None
+        for waiting, place in zip(batch, appended, strict=True):
+            waiting.stored.set_result(place)
+
+    def _fail(self, batch: Sequence[_Waiting], error: Exception) -> None:
+        self._lost += len(batch)
+        self._first_error = self._first_error or error
+        log.error(
+            "publisher %s: %d of what it had accepted could not be stored: %s", self._name, len(batch), error,
+            extra={"action": "publish_failed", "publisher": self._name},
+        )  # fmt: skip
+        for waiting in batch:
+            waiting.stored.set_exception(error)
+            waiting.stored.exception()  # or asyncio complains of an error that nobody saw: close() tells
+
+    async def _persist(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[Appended]:
+        """
+        Store rows, in one transaction, again and again while what fails may pass.
+
+        Where the outcome of a try is unknown the next one finds what it has stored, by the ids.
+        """
+        loop, failures = asyncio.get_running_loop(), 0
+        while True:
+            try:
+                async with asyncio.timeout(_PATIENCE), self._database.session() as session:
+                    return await publish_rows(session, self._name, rows)
+            except (ProjectionsError, TimeoutError) as error:
+                if not _is_passing(error):
+                    raise
+                self._failing_since = self._failing_since or loop.time()
+                if loop.time() - self._failing_since >= self._settings.patience.total_seconds():
+                    raise
+                failures += 1
+                delay = self._settings.restart.delay(failures).total_seconds()
+                log.warning(
+                    "publisher %s: trying again in %.1f s: %s", self._name, delay, error,
+                    extra={"action": "publish_again", "publisher": self._name},
+                )  # fmt: skip
+                await asyncio.sleep(delay)
+
+
+def _is_passing(error: Exception) -> bool:
+    sqlstate = getattr(error, "sqlstate", None) or ""
+    return isinstance(error, _PASSING) or sqlstate.startswith(_PASSING_CODES)
+
+
+def new_event_id() -> UUID:
+    """A UUID of version 7: it begins with the time, so that looking for it again looks where it can be."""
+    milliseconds = time.time_ns() // 1_000_000
+    number = milliseconds << 80 | secrets.randbits(80)
+    return UUID(int=number & ~(0xF << 76) & ~(0x3 << 62) | 7 << 76 | 2 << 62)

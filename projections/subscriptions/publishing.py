@@ -1,0 +1,164 @@
+"""Publishing payloads under topics, without sources of their own, in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from journal import Appended, InvalidEvent
+from journal.drivers import fetch_on, fetch_on_sync
+from journal.payload import check_text, encode
+from journal.writer import check_name
+from projections.subscriptions.errors import InvalidSubscription, own_errors
+
+DEFAULT_PUBLISHER = "default"
+MAX_PUBLISHER_LENGTH = 245
+"""Its source is ``publisher/NAME``, of 255 characters at most."""
+
+_PUBLISH = """
+SELECT source_id, seq_nr, db_timestamp, event_id FROM projections.publish_v1(
+    CAST($1 AS text), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS text[]), CAST($5 AS uuid[]),
+    CAST($6 AS bigint[]), CAST($7 AS timestamptz[]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """
+    What is published.
+
+    Args:
+        topic: What it is about: an event type to those who subscribe.
+        payload: A pydantic model, or anything that pydantic can turn into JSON; :class:`RawJson` keeps text as it is.
+        metadata: Anything that is not part of it: who, from where, why.
+        event_id: Makes it idempotent: the same again, by the same publisher, is stored once.
+        subscription_id: It is for this subscription alone, whatever that asks for.
+        not_before: It is matched then, and no earlier.
+    """
+
+    topic: str
+    payload: Any
+    metadata: Mapping[str, Any] | None = None
+    event_id: UUID | None = None
+    subscription_id: int | None = None
+    not_before: datetime | None = None
+
+    def row(self) -> tuple[Any, ...]:
+        """
+        What is sent of it.
+
+        Raises:
+            InvalidEvent: It can not be stored.
+        """
+        check_name(self.topic, "topic")
+        if not isinstance(self.event_id, UUID | None):
+            raise InvalidEvent(f"event_id must be a UUID, not {self.event_id!r:.80}")
+        if self.not_before is not None and self.not_before.tzinfo is None:
+            raise InvalidEvent(f"not_before has no zone: {self.not_before.isoformat()}")
+        return (
+            self.topic,
+            encode(self.payload, "payload"),
+            None if self.metadata is None else encode(self.metadata, "metadata"),
+            None if self.event_id is None else str(self.event_id),
+            self.subscription_id,
+            self.not_before,
+        )
+
+
+async def publish(
+    connection: Any,
+    topic: str,
+    payload: Any,
+    *,
+    publisher: str = DEFAULT_PUBLISHER,
+    metadata: Mapping[str, Any] | None = None,
+    event_id: UUID | None = None,
+    subscription_id: int | None = None,
+    not_before: datetime | None = None,
+) -> Appended:
+    """
+    Publish a payload; it commits with the caller's transaction, or not at all.
+
+    What one publisher has published is in order, and belongs to one slice. Transactions that publish at the same time
+    as the same publisher wait for one another: give those that are many, or long, names of their own.
+
+    Args:
+        connection: As for :func:`journal.append`.
+        topic: What it is about.
+        payload: As for :class:`Publication`, as is the rest.
+        publisher: Its name, 1 to 245 characters.
+        metadata: Anything that is not part of the payload.
+        event_id: Makes it idempotent.
+        subscription_id: For this one alone.
+        not_before: Matched then.
+
+    Raises:
+        InvalidEvent: It can not be stored; nothing was sent.
+        InvalidSubscription: There is no such subscription.
+        EventIdConflict: The ``event_id`` was used for other content.
+    """
+    publication = Publication(topic, payload, metadata, event_id, subscription_id, not_before)
+    return (await publish_all(connection, [publication], publisher=publisher))[0]
+
+
+async def publish_all(
+    connection: Any, publications: Sequence[Publication], *, publisher: str = DEFAULT_PUBLISHER
+) -> list[Appended]:
+    """
+    Publish many, in their order; see :func:`publish`.
+
+    Returns:
+        One :class:`journal.Appended` for each, in their order.
+    """
+    if not publications:
+        return []
+    check_publisher(publisher)
+    return await publish_rows(connection, publisher, [publication.row() for publication in publications])
+
+
+def publish_sync(
+    connection: Any, publications: Sequence[Publication], *, publisher: str = DEFAULT_PUBLISHER
+) -> list[Appended]:
+    """Publish from a synchronous connection, as for :func:`journal.append_sync`; see :func:`publish`."""
+    if not publications:
+        return []
+    check_publisher(publisher)
+    rows = [publication.row() for publication in publications]
+    with own_errors():
+        return [Appended(*row) for row in fetch_on_sync(connection, _PUBLISH, _arguments(publisher, rows))]
+
+
+async def publish_rows(connection: Any, publisher: str, rows: Sequence[tuple[Any, ...]]) -> list[Appended]:
+    """Publish what :meth:`Publication.row` made."""
+    with own_errors():
+        found = await fetch_on(connection, _PUBLISH, _arguments(publisher, rows))
+    return [Appended(*row) for row in found]
+
+
+def _arguments(publisher: str, rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    topics, payloads, metadata, event_ids, subscription_ids, not_before = map(list, zip(*rows, strict=True))
+    directed, later = any(subscription_ids), any(not_before)
+    return (
+        publisher, topics, payloads, metadata, event_ids,
+        subscription_ids if directed else None, not_before if later else None,
+    )  # fmt: skip
+
+
+def check_publisher(name: object) -> None:
+    """
+    Check the name of a publisher.
+
+    Raises:
+        InvalidSubscription: It is empty, too long, or can not be stored.
+    """
+    if not isinstance(name, str) or not 1 <= len(name) <= MAX_PUBLISHER_LENGTH:
+        raise InvalidSubscription(
+            f"the name of a publisher has 1 to {MAX_PUBLISHER_LENGTH} characters, not {name!r:.80}"
+        )
+    try:
+        check_text(name, "publisher")
+    except InvalidEvent as error:
+        raise InvalidSubscription(str(error)) from error

@@ -1,0 +1,170 @@
+"""A range of a group that this process holds: what was read of it, how far it is, and when it starts again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+
+from journal import ProjectionsError
+from projections.recovery import Backoff
+from projections.subscriptions.flow import FailedPart, Flow
+from projections.subscriptions.groups import GroupRange, Match
+from projections.subscriptions.registration import Registered
+
+log = logging.getLogger("projections")
+
+
+class RangeReader:
+    """
+    A held range.
+
+    Args:
+        group: The group's name, for messages.
+        held: The range, as the database gave it.
+        handlers: Each handler and its subscription.
+        read_ahead: How many pages may be in hand.
+        restart: Pauses before it starts again.
+        changed: Called when there is something to do.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        held: GroupRange,
+        handlers: Mapping[str, tuple[Registered, int]],
+        *,
+        read_ahead: int,
+        restart: Backoff,
+        changed: Callable[[], None],
+    ) -> None:
+        self.held = held
+        self.stored = held.cursor
+        """The cursor as the database has it."""
+        self.position = held.cursor
+        """Up to here everything was read."""
+        self.giving_up = False
+        self._group = group
+        self._handlers = handlers
+        self._read_ahead = read_ahead
+        self._restart = restart
+        self._changed = changed
+        self._failures = 0
+        self._failed_at = held.cursor
+        self._resume_at = 0.0
+        self._ending: asyncio.Task[None] | None = None
+        self._flow: Flow | None = Flow(held.cursor, handlers, changed)
+
+    @property
+    def cursor(self) -> int:
+        """Everything up to here is done."""
+        return self._flow.checkpoints.cursor if self._flow else self.stored
+
+    @property
+    def failed_part(self) -> FailedPart | None:
+        """The next part that is to be kept."""
+        return self._flow.failed_parts[0] if self._flow and self._flow.failed_parts else None
+
+    def part_is_kept(self, part: FailedPart) -> None:
+        """It is stored: its handler goes on."""
+        if self._flow and self._flow.failed_parts and self._flow.failed_parts[0] is part:
+            self._flow.failed_parts.popleft()
+        part.kept.set()
+
+    @property
+    def failure(self) -> tuple[str, Exception] | None:
+        """Who has failed, without anything that could be tried again later, and how."""
+        if self._flow is None or self._flow.failure is None:
+            return None
+        handler, error = self._flow.failure
+        return handler.name, error
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another page may be read."""
+        return (
+            self._flow is not None
+            and not self.giving_up
+            and self._flow.failure is None
+            and len(self._flow.checkpoints) < self._read_ahead
+        )
+
+    def take(self, page: Sequence[Match], read_until: int) -> None:
+        """
+        Hand out what was read.
+
+        Args:
+            page: The next matches; may be empty.
+            read_until: Up to here nothing else is left to read.
+        """
+        self.position = read_until
+        if not page or self._flow is None:
+            return
+        if gone := self._flow.take(page):
+            log.warning(
+                "group %s: %d events were dropped from the journal before they were read: they are left out",
+                self._group, gone, extra=self.labels("events_gone"),
+            )  # fmt: skip
+
+    def start_again(self, what: str, error: Exception) -> None:
+        """Cancel all that is in hand, and go on from the stored cursor after a pause."""
+        self._failures = 1 if self.stored > self._failed_at else self._failures + 1
+        self._failed_at = self.stored
+        delay = self._restart.delay(self._failures)
+        log.error(
+            "group %s: slices %s: %s failed, starting again after match %d in %.1f s: %s",
+            self._group, self.held.slices, what, self.stored, delay.total_seconds(), error,
+            # What the library did not foresee is shown whole.
+            exc_info=None if isinstance(error, ProjectionsError) else error,
+            extra=self.labels("failed"),
+        )  # fmt: skip
+        self._resume_at = asyncio.get_running_loop().time() + delay.total_seconds()
+        self._drop()
+
+    def resume(self) -> None:
+        """Start again, once it is time and what was running has ended."""
+        if self._flow is not None or self.giving_up:
+            return
+        if self._ending is not None and not self._ending.done():
+            return
+        if asyncio.get_running_loop().time() >= self._resume_at:
+            self.position = self.stored
+            self._flow = Flow(self.stored, self._handlers, self._changed)
+
+    def give_up(self) -> None:
+        """Begin with nothing new."""
+        self.giving_up = True
+        if self._flow is not None:
+            self._flow.wind_down()
+
+    @property
+    def given_up(self) -> bool:
+        """Whether all that was begun is done and stored, so that another may go on after it."""
+        if not self.giving_up:
+            return False
+        if self._flow is None:
+            return self._ending is None or self._ending.done()
+        return self._flow.failure is not None or (self._flow.wound_down and self.stored == self.cursor)
+
+    def _drop(self) -> None:
+        if self._flow is not None:
+            self._ending = asyncio.create_task(self._flow.end())
+            self._ending.add_done_callback(lambda _: self._changed())
+        self._flow = None
+
+    def drop(self) -> asyncio.Task[None] | None:
+        """Cancel all that is in hand, for good; returns what ends it."""
+        self.giving_up = True
+        self._drop()
+        return self._ending
+
+    def until_resumed(self) -> timedelta | None:
+        """How long until it is to start again; None when it runs."""
+        if self._flow is not None:
+            return None
+        return timedelta(seconds=max(0.0, self._resume_at - asyncio.get_running_loop().time()))
+
+    def labels(self, action: str) -> dict[str, object]:
+        """For log records."""
+        return {"action": action, "group": self._group, "slices": str(self.held.slices)}

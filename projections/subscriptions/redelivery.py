@@ -1,0 +1,139 @@
+"""Failed batches on their way back to their handlers: each to the one that failed on it, and to no other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeAlias
+
+from journal.tasks import end
+from projections.subscriptions.calling import call, describe
+from projections.subscriptions.errors import UnknownGroup
+from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.registration import Registered
+from projections.subscriptions.retrying import (
+    Retry,
+    decode_batch,
+    fail_batch,
+    forget_dead_letter,
+    take_retries,
+)
+
+log = logging.getLogger("projections")
+
+Ask: TypeAlias = Callable[..., Awaitable[Any]]
+"""Calls a function with a session and the arguments."""
+
+_MARGIN = timedelta(minutes=1)
+"""How much longer than a handler may take a batch is its own."""
+
+
+class _Outcome(NamedTuple):
+    retry: Retry
+    events: Sequence[MatchedEvent]
+    error: Exception | None
+
+
+class Redelivery:
+    """
+    Has batches that are due handled again, one at a time for each handler, beside what is read.
+
+    Args:
+        group: The group.
+        every: How often to look for them.
+        changed: Called when there is something to store.
+    """
+
+    def __init__(self, group: str, every: timedelta, changed: Callable[[], None]) -> None:
+        self.handlers: Mapping[str, Registered] = {}
+        self.running: dict[str, asyncio.Task[None]] = {}
+        self._group = group
+        self._every = every.total_seconds()
+        self._changed = changed
+        self._look_at = 0.0
+        self._outcomes: deque[_Outcome] = deque()
+
+    async def turn(self, ask: Ask, *, taking: bool) -> None:
+        """
+        Store what has become of batches, and take others.
+
+        Args:
+            ask: How to ask the database.
+            taking: Whether to take others.
+        """
+        while self._outcomes:
+            await self._store(ask, self._outcomes[0])
+            done = self._outcomes.popleft()
+            del self.running[done.retry.handler]
+            self._look_at = 0.0
+        if taking and asyncio.get_running_loop().time() >= self._look_at:
+            await self._take(ask)
+
+    async def close(self) -> None:
+        """Cancel what is running; it is due again when its lease is over."""
+        await end(*self.running.values())
+
+    async def _take(self, ask: Ask) -> None:
+        free = [name for name in self.handlers if name not in self.running]
+        lease = max(handler.timeout for handler in self.handlers.values()) + _MARGIN
+        while free:
+            taken: Sequence[Retry] = await ask(take_retries, self._group, free, lease, 1)
+            for retry in taken:
+                free.remove(retry.handler)
+                self.running[retry.handler] = asyncio.create_task(self._run(retry))
+            if not taken:
+                break
+        self._look_at = asyncio.get_running_loop().time() + self._every
+
+    async def _run(self, retry: Retry) -> None:
+        events: Sequence[MatchedEvent] = ()
+        failure: Exception | None = None
+        try:
+            events = tuple(decode_batch(retry.matches))
+            await call(self.handlers[retry.handler], events)
+        except Exception as error:  # noqa: BLE001 - it is the user's
+            failure = error
+        self._outcomes.append(_Outcome(retry, events, failure))
+        self._changed()
+
+    async def _store(self, ask: Ask, outcome: _Outcome) -> None:
+        retry, events, error = outcome
+        if error is None:
+            await ask(forget_dead_letter, retry.retry_id)
+            log.info(
+                "group %s: handler %r succeeded on %s with try %d",
+                self._group, retry.handler, describe(events), retry.attempts + 1, extra=self._extra("retried"),
+            )  # fmt: skip
+            return
+        handler, attempts = self.handlers[retry.handler], retry.attempts + 1
+        delay = handler.delay(attempts)
+        try:
+            await ask(
+                fail_batch, self._group, handler.name, retry.matches,
+                attempts=attempts, error=repr(error), delay=delay,
+            )  # fmt: skip
+        except UnknownGroup:
+            return  # its failed batches went with it
+        self.tell_failed(handler, events, error, delay)
+
+    def tell_failed(
+        self, handler: Registered, events: Sequence[MatchedEvent], error: Exception, delay: timedelta | None
+    ) -> None:
+        """Log that a batch has failed, and what becomes of it."""
+        what = describe(events) if events else "a batch"
+        if delay is None:
+            log.error(
+                "group %s: handler %r failed on %s, and no retry is left: it is a dead letter now: %r",
+                self._group, handler.name, what, error, extra=self._extra("dead_letter"),
+            )  # fmt: skip
+        else:
+            log.warning(
+                "group %s: handler %r failed on %s, which is handled again in %.1f s: %r",
+                self._group, handler.name, what, delay.total_seconds(), error, extra=self._extra("retry"),
+            )  # fmt: skip
+
+    def _extra(self, action: str) -> dict[str, object]:
+        return {"action": action, "group": self._group}

@@ -1,0 +1,172 @@
+"""A handler of a group as it was registered, checked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeAlias, TypedDict
+
+from projections.errors import InvalidHandler
+from projections.subscriptions.matched import MatchedEvent
+
+MAX_NAME_LENGTH = 255
+
+Handler: TypeAlias = Callable[[Sequence[MatchedEvent]], Awaitable[None]]
+"""What handles a batch; it has failed when it raises."""
+
+SplitBy: TypeAlias = Callable[[Sequence[MatchedEvent]], Iterable[Sequence[MatchedEvent]]]
+"""What makes parts of a batch, which are handled one after another."""
+
+Delay: TypeAlias = timedelta | float
+"""A time; a number is seconds."""
+
+
+class HandlerOptions(TypedDict, total=False):
+    """What :meth:`projections.subscriptions.Consumer.handle` takes beside the name; it says what each means."""
+
+    topics: Sequence[str] | None
+    entity_types: Sequence[str] | None
+    contains: Mapping[str, Any] | None
+    condition: str | None
+    params: Mapping[str, Any] | None
+    expires_after: timedelta | None
+    retries: Sequence[Delay] | None
+    timeout: Delay | None
+    split_by: SplitBy | None
+    batch: int | None
+
+
+_FILTERS = ("topics", "entity_types", "contains", "condition", "params", "expires_after")
+
+
+def register(name: str, call: Handler, options: HandlerOptions, timeout: timedelta) -> Registered:
+    """
+    Check a handler.
+
+    Args:
+        name: Its name.
+        call: The function.
+        options: What it was registered with.
+        timeout: How long a call may take, where the options do not say.
+
+    Raises:
+        InvalidHandler: Something can not be; the message says what.
+    """
+    if unknown := sorted(options.keys() - HandlerOptions.__annotations__.keys()):
+        raise InvalidHandler(
+            f"handler {name!r}: {unknown[0]!r} is none of {', '.join(HandlerOptions.__annotations__)}"
+        )
+    limit = options.get("timeout")
+    return Registered(
+        name,
+        call,
+        {name: value for name, value in options.items() if name in _FILTERS},
+        delays(options.get("retries"), name),
+        timeout if limit is None else seconds(limit),
+        options.get("split_by"),
+        options.get("batch"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """
+    A handler.
+
+    Args:
+        name: Its name, unique within the group: failed batches are kept under it.
+        call: The function.
+        filters: Which events it is for: arguments of :func:`projections.subscriptions.subscribe`.
+        retries: Delays before each of the next tries of a batch that failed; none: the range starts again.
+        timeout: How long a call may take.
+        split_by: What makes parts of a batch.
+        batch: At most so many events in a call; None: as many as are read at a time.
+    """
+
+    name: str
+    call: Handler
+    filters: Mapping[str, Any]
+    retries: tuple[timedelta, ...]
+    timeout: timedelta
+    split_by: SplitBy | None = None
+    batch: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        if not _is_async(self.call):
+            raise InvalidHandler(f"handler {self.name!r} must be an async function that takes a batch")
+        if self.timeout <= timedelta(0):
+            raise InvalidHandler(f"handler {self.name!r}: timeout must be longer than 0, not {self.timeout}")
+        if self.batch is not None and self.batch < 1:
+            raise InvalidHandler(f"handler {self.name!r}: batch must be 1 or more, not {self.batch}")
+        if self.split_by is not None and not callable(self.split_by):
+            raise InvalidHandler(
+                f"handler {self.name!r}: split_by must be a function from a batch to its parts"
+            )
+
+    def delay(self, attempts: int) -> timedelta | None:
+        """How long to wait after so many tries; None: no more are left."""
+        return self.retries[attempts - 1] if attempts <= len(self.retries) else None
+
+    def batches(self, events: Sequence[MatchedEvent]) -> list[Sequence[MatchedEvent]]:
+        """What the events of a page are handled in."""
+        size = self.batch or len(events)
+        # Nothing that a handler could change: what it fails on is kept as it was.
+        return [tuple(events[place : place + size]) for place in range(0, len(events), size)]
+
+    def parts(self, batch: Sequence[MatchedEvent]) -> list[Sequence[MatchedEvent]]:
+        """
+        A batch as ``split_by`` splits it; empty parts are left out.
+
+        Raises:
+            InvalidHandler: The parts are not the batch: something is missing, or there twice.
+        """
+        if self.split_by is None:
+            return [batch]
+        parts = [tuple(part) for part in self.split_by(batch)]
+        split = sorted(event.match_id for part in parts for event in part)
+        if split != [event.match_id for event in batch]:
+            raise InvalidHandler(
+                f"split_by of handler {self.name!r} made {len(split)} events of {len(batch)}: each belongs to one part"
+            )
+        return [part for part in parts if part]
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+        raise InvalidHandler(
+            f"a handler's name is a text of 1 to {MAX_NAME_LENGTH} printable characters, not {name!r:.80}"
+        )
+
+
+def _is_async(call: Any) -> bool:
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
+
+
+def delays(retries: Sequence[Delay] | None, name: str) -> tuple[timedelta, ...]:
+    """
+    A list of retries as times.
+
+    Raises:
+        InvalidHandler: It is empty, or has what is no time to wait.
+    """
+    if retries is None:
+        return ()
+    try:
+        times = tuple(seconds(delay) for delay in retries)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidHandler(
+            f"handler {name!r}: retries is a list of seconds or timedeltas, not {retries!r:.80}"
+        ) from error
+    if not times:
+        raise InvalidHandler(f"handler {name!r}: retries names no delay: leave it out for none")
+    if negative := [delay for delay in times if delay < timedelta(0)]:
+        raise InvalidHandler(f"handler {name!r}: a delay of retries is 0 or longer, not {negative[0]}")
+    return times
+
+
+def seconds(delay: Delay) -> timedelta:
+    """A time that may be given as a number of seconds."""
+    return delay if isinstance(delay, timedelta) else timedelta(seconds=delay)

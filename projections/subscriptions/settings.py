@@ -1,0 +1,80 @@
+"""Settings of consumers and publishers: every field with its unit, its default, and what it trades."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from journal import PollPacing
+from projections.recovery import Backoff
+
+_NONE = timedelta(0)
+
+
+class ConsumerSettings(BaseModel):
+    """How a process reads for a group."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    page_size: int = Field(default=1000, ge=1, le=100_000)
+    """Matches that are read at a time; a handler gets at most so many in a call. Memory holds up to ``read_ahead``
+    pages for each range."""
+
+    read_ahead: int = Field(default=10, ge=1)
+    """Pages that quick handlers may be ahead of the slowest one: throughput against what a failure repeats."""
+
+    handler_timeout: timedelta = Field(default=timedelta(minutes=1), gt=_NONE)
+    """A call of a handler that takes longer is cancelled, and has failed; a handler may have a limit of its own."""
+
+    stop_timeout: timedelta = Field(default=timedelta(seconds=30), gt=_NONE)
+    """How long a stop waits for what handlers have begun with."""
+
+    pacing: PollPacing = PollPacing(timedelta(milliseconds=10), timedelta(milliseconds=250))
+    """How often the database is asked for news: latency against queries."""
+
+    lease: timedelta = Field(default=timedelta(seconds=10), gt=_NONE)
+    """How long a crashed process keeps others from its ranges. Safety does not depend on it."""
+
+    heartbeat: timedelta = Field(default=timedelta(seconds=3), gt=_NONE)
+    """How often the lease is prolonged, and consumers that came or went, and ranges cut anew, are noticed."""
+
+    restart: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
+    """Pauses before a range whose handler failed starts again, and before a lost database is asked again."""
+
+    retries_every: timedelta = Field(default=timedelta(seconds=1), gt=_NONE)
+    """How often failed batches that are due are looked for."""
+
+    keep_every: timedelta = Field(default=timedelta(minutes=1), gt=_NONE)
+    """How often subscriptions are said to be in use: more often than they expire."""
+
+    @model_validator(mode="after")
+    def _lease_outlasts_heartbeats(self) -> Self:
+        if self.heartbeat * 2 > self.lease:
+            raise ValueError(
+                f"a lease of {self.lease.total_seconds():g} s does not outlast two heartbeats, one every "
+                f"{self.heartbeat.total_seconds():g} s: ranges would move all the time"
+            )
+        return self
+
+
+class PublisherSettings(BaseModel):
+    """How a publisher gathers what it stores."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    batch: int = Field(default=2500, ge=1, le=10_000)
+    """Store at the latest when so many wait; never more in one transaction."""
+
+    within: timedelta = Field(default=timedelta(milliseconds=10), ge=_NONE)
+    """Store what waits after so long: latency against transactions."""
+
+    buffer: int = Field(default=10_000, ge=1)
+    """How many may wait; more have to wait before they are accepted."""
+
+    restart: Backoff = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))
+    """Pauses before a database that can not be reached is tried again."""
+
+    patience: timedelta = Field(default=timedelta(seconds=30), ge=_NONE)
+    """How long a batch is tried again; then it has failed, and whoever waits for it is told."""
