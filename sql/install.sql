@@ -91,6 +91,12 @@
 \ir functions/subscriptions/wanted_topics_v1.sql
 \ir functions/subscriptions/wanted_conditions_v1.sql
 \ir functions/subscriptions/ask_condition_v1.sql
+\ir functions/subscriptions/types_v1.sql
+\ir functions/subscriptions/matchable_events_v1.sql
+\ir functions/subscriptions/ask_alone_v1.sql
+\ir functions/subscriptions/subscriptions_state_v1.sql
+\ir functions/subscriptions/whole_topics_v1.sql
+\ir functions/subscriptions/asked_events_v1.sql
 \ir functions/subscriptions/match_events_v1.sql
 \ir functions/subscriptions/match_directed_v1.sql
 \ir functions/subscriptions/match_log_v1.sql

@@ -8,9 +8,10 @@ offsets, so each event is matched once. The work itself is done by the database,
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from journal import (
     DatabaseError,
@@ -26,19 +27,25 @@ from projections.recovery import Recovery
 
 __all__ = ["Matching"]
 
+T = TypeVar("T")
+
 log = logging.getLogger("projections")
 
 _BATCH = 5000
+_REMEMBERED = 10_000
+"""Topics of an entity type whose subscriptions a process remembers."""
 _DUE = 1000
 _DISK_FULL = "53100"
 
 _TYPES = "SELECT projections.entity_types_v1() AS entity_type"
 _BEGIN = "SELECT projections.begin_matching_v1($1, $2)"
-_MATCH = "SELECT projections.match_log_v1($1, $2, $3, $4, $5, $6)"
+_STATE = "SELECT projections.subscriptions_state_v1()"
+_WHOLE = "SELECT topic, group_id, subscription_ids::text AS ids FROM projections.whole_topics_v1($1, $2)"
+_MATCH = "SELECT projections.match_log_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _MATCH_DUE = "SELECT projections.match_due_v1($1)"
 _TIMEOUT = "SELECT set_config('statement_timeout', $1, TRUE)"
-_WANTED = "SELECT * FROM projections.wanted_conditions_v1($1, $2)"
-_ASK = "SELECT FROM projections.ask_condition_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_WANTED = "SELECT condition_id FROM projections.wanted_conditions_v1($1, $2)"
+_ASK = "SELECT projections.ask_alone_v1($1, $2, $3, $4, $5, $6)"
 _DUE_EVENTS = """
 SELECT source_id, seq_nr, db_timestamp, slice, topic FROM projections.directed_events
 WHERE NOT matched AND not_before <= clock_timestamp() ORDER BY not_before LIMIT $1
@@ -82,7 +89,8 @@ class Matching:
         events = _Events.of("published", [tuple(row.values()) for row in rows])
         await session.begin()
         try:
-            matched: int = await _Asking(session, events, self._timeout).run(_MATCH_DUE, _DUE)
+            match = partial(session.fetchval, _MATCH_DUE, _DUE)
+            matched: int = await _Asking(session, events, self._timeout).run(match)
             await session.commit()
         except BaseException:
             await session.rollback()
@@ -103,12 +111,44 @@ class _Matcher:
     def __init__(self, entity_type: str, timeout: timedelta) -> None:
         self._entity_type = entity_type
         self._timeout = timeout
+        self._whole = _WholeTopics(entity_type)
 
     async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         """Match events, in their order."""
         rows = [(e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type) for e in envelopes]
         events = _Events.of(self._entity_type, rows)
-        await _Asking(session, events, self._timeout).run(_MATCH, *events)
+
+        async def match() -> None:
+            whole = await self._whole.of(session, set(events.topics))
+            await session.fetchval(_MATCH, *events, *whole)
+
+        await _Asking(session, events, self._timeout).run(match)
+
+
+class _WholeTopics:
+    """
+    Remembers which subscriptions get every event of a topic, until any subscription changes.
+
+    It looks after the events at hand were read: what was committed before them is never missed.
+    """
+
+    def __init__(self, entity_type: str) -> None:
+        self._entity_type = entity_type
+        self._state = ""
+        self._known: dict[str, list[tuple[int, str]]] = {}
+
+    async def of(self, session: OwnedSession, topics: set[str]) -> tuple[list[str], list[int], list[str]]:
+        """Topics, groups and arrays of subscriptions, side by side."""
+        state: str = await session.fetchval(_STATE)
+        if state != self._state or len(self._known) > _REMEMBERED:
+            self._state, self._known = state, {}
+        if unknown := sorted(topics - self._known.keys()):
+            found: dict[str, list[tuple[int, str]]] = {topic: [] for topic in unknown}
+            for row in await session.fetch(_WHOLE, self._entity_type, unknown):
+                found[row["topic"]].append((row["group_id"], row["ids"]))
+            self._known.update(found)
+        flat = [(topic, group, ids) for topic in topics for group, ids in self._known[topic]]
+        return [f[0] for f in flat], [f[1] for f in flat], [f[2] for f in flat]
 
 
 class _Events(NamedTuple):
@@ -138,20 +178,20 @@ class _Asking:
         self._events = events
         self._timeout = timeout
 
-    async def run(self, sql: str, *args: Any) -> Any:
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         try:
-            return await self._try(self._timeout, sql, *args)
+            return await self._try(self._timeout, work)
         except DatabaseError as error:
             if _is_of_no_condition(error):
                 raise
             asked = await self._ask_each()
         # What took too long together may do so again, and none of them be at fault.
-        return await self._try((asked + 1) * self._timeout, sql, *args)
+        return await self._try((asked + 1) * self._timeout, work)
 
-    async def _try(self, limit: timedelta, sql: str, *args: Any) -> Any:
+    async def _try(self, limit: timedelta, work: Callable[[], Awaitable[T]]) -> T:
         async with self._session.savepoint():
             await self._session.fetchval(_TIMEOUT, f"{limit // timedelta(milliseconds=1)}ms")
-            result = await self._session.fetchval(sql, *args)
+            result = await work()
             await self._session.fetchval(_TIMEOUT, "0")
             return result
 
@@ -160,13 +200,13 @@ class _Asking:
         e = self._events
         wanted = await self._session.fetch(_WANTED, e.entity_type, sorted(set(e.topics)))
         events = (e.entity_type, e.source_ids, e.seq_nrs, e.timestamps, e.topics)
-        for condition in wanted:
+        for condition_id in [row["condition_id"] for row in wanted]:
             try:
-                await self._try(self._timeout, _ASK, *condition.values(), *events)
+                await self._try(self._timeout, partial(self._session.fetchval, _ASK, condition_id, *events))
             except DatabaseError as error:
                 if _is_of_no_condition(error):
                     raise
-                await self._set_apart(condition["condition_id"], error)
+                await self._set_apart(condition_id, error)
         return len(wanted)
 
     async def _set_apart(self, condition_id: int, error: DatabaseError) -> None:

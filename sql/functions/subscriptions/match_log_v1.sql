@@ -6,7 +6,10 @@ CREATE OR REPLACE FUNCTION projections.match_log_v1(
     p_seq_nrs bigint[],
     p_db_timestamps timestamptz[],
     p_slices smallint[],
-    p_topics text[]
+    p_topics text[],
+    p_whole_topics text[] DEFAULT NULL,
+    p_whole_groups integer[] DEFAULT NULL,
+    p_whole_subscriptions text[] DEFAULT NULL
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -19,7 +22,10 @@ DECLARE
     _count bigint := 0;
 BEGIN
     IF p_entity_type <> 'published' OR NOT EXISTS (SELECT FROM projections.directed_events) THEN
-        RETURN projections.match_events_v1(p_entity_type, p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics);
+        RETURN projections.match_events_v1(
+            p_entity_type, p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics,
+            p_whole_topics, p_whole_groups, p_whole_subscriptions
+        );
     END IF;
 
     WITH directed AS (
@@ -61,7 +67,8 @@ BEGIN
     WHERE NOT EXISTS (SELECT FROM unnest(_directed.places) AS p (place) WHERE p.place = e.place);
     IF _other.source_ids IS NOT NULL THEN
         _count := _count + projections.match_events_v1(
-            p_entity_type, _other.source_ids, _other.seq_nrs, _other.db_timestamps, _other.slices, _other.topics
+            p_entity_type, _other.source_ids, _other.seq_nrs, _other.db_timestamps, _other.slices, _other.topics,
+            p_whole_topics, p_whole_groups, p_whole_subscriptions
         );
     END IF;
     RETURN _count;

@@ -1,0 +1,30 @@
+-- Events of given keys as conditions see them, in the order of their places.
+CREATE OR REPLACE FUNCTION projections.matchable_events_v1(
+    p_source_ids text[], p_seq_nrs bigint[], p_db_timestamps timestamptz[]
+)
+RETURNS SETOF projections.matchable_events
+LANGUAGE plpgsql
+STABLE
+SET plan_cache_mode = 'force_generic_plan'
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY
+    SELECT
+        e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.event_type, e.version,
+        e.payload::jsonb, e.metadata::jsonb, e.tags
+    FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps) WITH ORDINALITY AS k (source_id, seq_nr, db_timestamp, place)
+    INNER JOIN projections.events AS e
+        ON k.source_id = e.source_id AND k.seq_nr = e.seq_nr AND k.db_timestamp = e.db_timestamp
+    ORDER BY k.place;
+EXCEPTION
+    -- One of them is JSON that jsonb can not hold: only now each is converted by itself, which takes five times as long.
+    WHEN data_exception OR program_limit_exceeded THEN
+        RETURN QUERY
+        SELECT e.*
+        FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps) WITH ORDINALITY AS k (source_id, seq_nr, db_timestamp, place)
+        INNER JOIN projections.matchable_events AS e
+            ON k.source_id = e.source_id AND k.seq_nr = e.seq_nr AND k.db_timestamp = e.db_timestamp
+        ORDER BY k.place;
+END;
+$$;
