@@ -50,7 +50,7 @@ def groups() -> None:
     """  # noqa: D301, D205 - click reads the escape, and a first sentence may be longer than a line
 
 
-@groups.command()
+@groups.command(short_help="Show how far groups are behind, and who reads for them.")
 @click.argument("name", required=False)
 @click.option(
     "--by", type=click.Choice(["group", "range"]), default="group", show_default=True,

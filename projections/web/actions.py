@@ -18,6 +18,8 @@ from journal import (
     ProjectionsError,
     hide_password,
 )
+from projections.monitoring.dead_letters import Decision, NoDeadLetter, decide_dead
+from projections.subscriptions import UnknownGroup, rescale_group
 from projections.web.guards import CrossSite, Refused
 
 __all__ = ["Actions"]
@@ -26,23 +28,46 @@ _MAX_BODY = 64 * 1024
 _REPEATABLE_READ = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 _STATUSES: Mapping[type[ProjectionsError], int] = {
     offsets.UnknownProjection: 404,
+    UnknownGroup: 404,
+    NoDeadLetter: 409,
     MissingPrivilege: 403,
 }
 _CHANGED_MEANWHILE = "40001"  # serialization_failure
+_RELEASE = "SELECT projections.release_condition_v1($1)"
+_MOST = 2**63 - 1
 
 
 _Text: TypeAlias = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 """Whatever PostgreSQL can hold."""
 
 
-class _Body(BaseModel):
+_Ranges: TypeAlias = Annotated[int, Field(ge=1, le=NUMBER_OF_SLICES)]
+
+
+class _Form(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
+
+class _Body(_Form):
     projection: _Text
 
 
 class _Rescale(_Body):
-    ranges: Annotated[int, Field(ge=1, le=NUMBER_OF_SLICES)]
+    ranges: _Ranges
+
+
+class _RescaleGroup(_Form):
+    group: _Text
+    ranges: _Ranges
+
+
+class _DeadLetter(_Form):
+    group: _Text
+    retry_id: Annotated[int, Field(ge=1, le=_MOST)]
+
+
+class _Condition(_Form):
+    condition_id: Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
 class _Decide(_Body):
@@ -101,12 +126,42 @@ async def _decide(database: Database, body: _Decide, decision: Literal["retry", 
         raise Refused(409, f"{body.source_id} has changed meanwhile") from error
 
 
-_ACTIONS: Mapping[str, tuple[type[_Body], _Done]] = {
+async def _rescale_group(database: Database, body: _RescaleGroup) -> str:
+    async with database.transaction() as session:
+        await rescale_group(session, body.group, body.ranges)
+    return f"{body.group} is cut into {body.ranges} {'range' if body.ranges == 1 else 'ranges'}"
+
+
+async def _replay(database: Database, body: _DeadLetter) -> str:
+    async with database.transaction() as session:
+        await decide_dead(session, body.group, body.retry_id, Decision.REPLAY)
+    return f"batch {body.retry_id} of {body.group} is handled again"
+
+
+async def _forget(database: Database, body: _DeadLetter) -> str:
+    async with database.transaction() as session:
+        await decide_dead(session, body.group, body.retry_id, Decision.FORGET)
+    return f"batch {body.retry_id} of {body.group} is removed"
+
+
+async def _release(database: Database, body: _Condition) -> str:
+    async with database.transaction() as session:
+        released = await session.fetchval(_RELEASE, body.condition_id)
+    if not released:
+        raise Refused(409, f"condition {body.condition_id} is not set apart any more")
+    return f"condition {body.condition_id} is asked again"
+
+
+_ACTIONS: Mapping[str, tuple[type[_Form], _Done]] = {
     "pause": (_Body, _pause),
     "resume": (_Body, _resume),
     "rescale": (_Rescale, _rescale),
     "retry": (_Decide, _retry),
     "drop": (_Decide, _drop),
+    "rescale-group": (_RescaleGroup, _rescale_group),
+    "replay": (_DeadLetter, _replay),
+    "forget": (_DeadLetter, _forget),
+    "release": (_Condition, _release),
 }
 
 
@@ -139,7 +194,7 @@ class Actions:
         return JSONResponse({"done": said})
 
     @staticmethod
-    def _found(name: str) -> tuple[type[_Body], _Done]:
+    def _found(name: str) -> tuple[type[_Form], _Done]:
         try:
             return _ACTIONS[name]
         except KeyError:

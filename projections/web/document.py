@@ -9,10 +9,22 @@ from itertools import groupby
 from typing import Any
 
 import offsets
-from projections.monitoring import OpenWriter, ProjectionLag, RangeLag, Snapshot
+from projections.monitoring import (
+    GroupLag,
+    GroupRangeLag,
+    OpenWriter,
+    ProjectionLag,
+    QuarantinedCondition,
+    RangeLag,
+    Snapshot,
+)
+from projections.subscriptions.retrying import FailedBatch
 from projections.web.history import History, Point
 
-__all__ = ["failure", "history", "live"]
+__all__ = ["DEAD_LISTED", "failure", "history", "live"]
+
+DEAD_LISTED = 20
+"""Dead letters that the page lists of a group; the others are counted."""
 
 _LISTED = 100
 """Parked sources that the page lists of a projection; the others are counted."""
@@ -21,7 +33,11 @@ _TEXT = 2000
 
 
 def live(
-    snapshot: Snapshot, points: History, parked: Mapping[str, Sequence[offsets.ParkedSource]], every: float
+    snapshot: Snapshot,
+    points: History,
+    parked: Mapping[str, Sequence[offsets.ParkedSource]],
+    dead: Mapping[str, Sequence[FailedBatch]],
+    every: float,
 ) -> bytes:
     """
     What is sent each time.
@@ -30,6 +46,7 @@ def live(
         snapshot: What was seen.
         points: With the point that was made of it.
         parked: The sources that wait, by projection.
+        dead: Dead letters, by group.
         every: Seconds to the next one.
     """
     return _encoded(
@@ -41,6 +58,9 @@ def live(
         ],
         workers=[_worker(worker) for worker in snapshot.workers],
         writers=[_writer(writer) for writer in snapshot.writers],
+        groups=[_group(found, dead.get(found.name, ())) for found in snapshot.groups],
+        quarantined=[_quarantined(one) for one in snapshot.quarantined[:_LISTED]],
+        quarantined_total=len(snapshot.quarantined),
     )
 
 
@@ -113,6 +133,60 @@ def _writer(writer: OpenWriter) -> dict[str, Any]:
         "pid": writer.pid,
         "application_name": writer.application_name,
         "age": writer.age,
+    }
+
+
+def _group(found: GroupLag, dead: Sequence[FailedBatch]) -> dict[str, Any]:
+    return {
+        "id": found.group_id,
+        "name": found.name,
+        "reliable": found.reliable,
+        "state": found.state,
+        "lag": _rounded(found.lag),
+        "backlog": found.backlog,
+        "readers": found.readers,
+        "without_reader": found.without_reader,
+        "retries": found.retries,
+        "dead": [_dead(one) for one in dead],
+        "dead_total": found.dead,
+        "ranges": [_group_range(part) for part in found.ranges],
+    }
+
+
+def _group_range(part: GroupRangeLag) -> dict[str, Any]:
+    return {
+        "first": part.slices.min_slice,
+        "last": part.slices.max_slice,
+        "state": part.state,
+        "lag": _rounded(part.lag),
+        "backlog": part.backlog,
+        "cursor": part.cursor,
+        "owner": part.owner,
+        "alive": part.alive,
+        "epoch": part.epoch,
+        "moved_at": _seconds(part.moved_at),
+    }
+
+
+def _dead(one: FailedBatch) -> dict[str, Any]:
+    return {
+        "id": one.retry_id,
+        "handler": one.handler,
+        "events": one.events,
+        "attempts": one.attempts,
+        "error": one.error[:_TEXT],
+        "failed_at": _seconds(one.failed_at),
+    }
+
+
+def _quarantined(one: QuarantinedCondition) -> dict[str, Any]:
+    return {
+        "id": one.condition_id,
+        "sql": one.sql[:_TEXT],
+        "error": one.error[:_TEXT],
+        "since": _seconds(one.since),
+        "subscriptions": one.subscriptions,
+        "groups": one.groups[:_LISTED],
     }
 
 

@@ -13,6 +13,7 @@ import offsets
 from journal import Database
 from projections.monitoring import Snapshot, snapshot
 from projections.monitoring.cache import PATIENCE, Cache, LookFailed, closing
+from projections.subscriptions.retrying import FailedBatch, dead_letters
 from projections.web import document
 from projections.web.history import History
 
@@ -26,6 +27,7 @@ _IDLE = timedelta(seconds=10)
 class _Seen(NamedTuple):
     snapshot: Snapshot
     parked: Mapping[str, Sequence[offsets.ParkedSource]]
+    dead: Mapping[str, Sequence[FailedBatch]]
 
 
 class Feed:
@@ -109,7 +111,7 @@ class Feed:
         try:
             seen = await self._look.get()
             self._history.add(seen.snapshot)
-            return document.live(seen.snapshot, self._history, seen.parked, self._every)
+            return document.live(seen.snapshot, self._history, seen.parked, seen.dead, self._every)
         except LookFailed as error:
             log.warning("%s", error, extra={"action": "look_failed"})
             return document.failure(str(error))
@@ -119,9 +121,14 @@ class Feed:
 
     async def _read(self) -> _Seen:
         async with self._database.session() as session:
-            seen = await snapshot(session)
+            seen = await snapshot(session, groups=True)
             waiting = [found.name for found in seen.projections if found.parked]
-            return _Seen(seen, {name: await offsets.parked(session, name) for name in waiting})
+            given_up = [found.name for found in seen.groups if found.dead]
+            return _Seen(
+                seen,
+                {name: await offsets.parked(session, name) for name in waiting},
+                {name: await dead_letters(session, name, limit=document.DEAD_LISTED) for name in given_up},
+            )
 
     def _publish(self, data: bytes) -> None:
         self.number += 1
