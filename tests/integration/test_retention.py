@@ -201,6 +201,22 @@ async def test_match_that_a_group_has_not_read_keeps_its_event_and_itself(journa
     assert [each.partition.name for each in done.dropped] == [NAMES[1], "matches_20200108t000000"]
 
 
+async def test_ranges_of_a_group_keep_what_each_has_not_read(journal: Database) -> None:
+    number = await group(journal)
+    await execute(journal, "SELECT projections.cut_group_v1('billing', '{0,512}')")
+    await match(journal, number, PAST, PAST, match_id=1)  # in slice 7
+    await match(journal, number, PAST + DAY, PAST + DAY, match_id=3)
+
+    await execute(
+        journal, "UPDATE projections.group_ranges SET cursor = CASE min_slice WHEN 0 THEN 1 ELSE 0 END"
+    )
+    assert [name for name, holders in (await kept_by(journal)).items() if holders] == [NAMES[1]]
+    await execute(
+        journal, "UPDATE projections.group_ranges SET cursor = CASE min_slice WHEN 0 THEN 3 ELSE 0 END"
+    )
+    assert await kept_by(journal) == dict.fromkeys(NAMES, ())
+
+
 async def test_group_that_only_listens_keeps_nothing(journal: Database) -> None:
     await match(journal, await group(journal, reliable=False), PAST + DAY, PAST + WEEK)
 

@@ -142,7 +142,7 @@ async def test_match_that_is_written_into_the_partition_meanwhile_keeps_it(journ
             await refused
 
 
-async def test_new_partition_of_matches_waits_for_whoever_writes_some(database: Database) -> None:
+async def test_match_that_meets_the_new_partition_of_its_time_waits_for_it(database: Database) -> None:
     """PostgreSQL refuses a row that is on its way to the default partition when its own appears."""
     number = await group(database)
     create = "SELECT projections.create_partition_v1($1, $2, 'matches')"
@@ -237,3 +237,34 @@ async def test_import_of_the_dropped_time_waits_and_goes_to_the_default_partitio
         await importing
 
     assert await count(journal, "projections.events_default") == 1
+
+
+async def test_copy_in_slice_order_goes_with_its_partition(journal: Database) -> None:
+    """A run that puts it in slice order says so at its swap."""
+    await fetchval(journal, "SELECT projections.cluster_partition_v1($1)", NAMES[0])
+
+    await retained(journal)
+
+    copies = "SELECT count(*) FROM pg_class WHERE relname LIKE 'events_copy_of_%'"
+    assert await fetchval(journal, copies) == 0
+    with pytest.raises(DatabaseError, match="is gone: another run has removed it") as refused:
+        await fetchval(journal, "SELECT projections.swap_partition_v1($1)", NAMES[0])
+    assert refused.value.sqlstate == "PJ050"
+
+
+async def test_table_that_was_detached_by_hand_is_left_alone(journal: Database) -> None:
+    await execute(journal, f"ALTER TABLE projections.events DETACH PARTITION projections.{NAMES[0]}")
+
+    done = await retained(journal)
+
+    assert [each.partition.name for each in done.dropped] == NAMES[1:]
+    assert await count(journal, f"projections.{NAMES[0]}") == 12
+
+
+async def test_isolation_level_that_would_not_see_what_was_waited_for_is_refused(journal: Database) -> None:
+    async with journal.session() as session:
+        await session.begin()
+        await session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        with pytest.raises(DatabaseError, match="needs the isolation level READ COMMITTED"):
+            await session.fetchval(DROP, NAMES[0])
+        await session.rollback()
