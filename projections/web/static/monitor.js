@@ -1,12 +1,11 @@
-/** The page: takes in one document a second, and sends what its buttons ask for. */
+/** The page: takes in one document a second. */
 
 import { ago, clock, compact, duration, keep, make, mark, number, pairs, row, say } from "./page.js";
+import { $, act, answer, beside } from "./actions.js";
+import { Groups } from "./groups.js";
 import { Chart, ofDurations, ofRates, smooth } from "./chart.js";
 import { HeatMap, level, slices } from "./heat_map.js";
 
-const $ = (id) => document.getElementById(id);
-/** An address beside the page's own; a password in that is left out, for fetch refuses one. */
-const beside = (path) => new URL(path, location.href);
 const SECONDS_KEPT = 600;
 const COLOURS = 8;
 /** Parked sources that are listed before somebody asks for more. */
@@ -17,6 +16,7 @@ const OPEN_LONG = 1;
 const histories = new Map();
 const letters = new Map();
 const cards = new Map();
+const groups = new Groups();
 let shown = null;
 
 /* ---- the connection ---- */
@@ -101,6 +101,7 @@ function show(seen) {
   showEmpty(seen);
   showTotals(seen);
   showJump(seen.projections);
+  groups.show(seen);
   showWorkers(seen);
   showWriters(seen.writers);
 }
@@ -133,15 +134,18 @@ function showEmpty(seen) {
   else if (!empty) $("projections").append(make("p", { class: "card empty" }, "No projection has run on this database yet."));
 }
 
-function showTotals({ projections, workers }) {
+function showTotals({ projections, workers, groups: known, quarantined_total: setApart }) {
   const sum = (name) => projections.reduce((total, found) => total + found[name], 0);
   const alive = workers.filter((worker) => worker.alive).length;
+  const dead = known.reduce((total, found) => total + found.dead_total, 0);
   pairs($("totals"), [
     ["Projections", number(projections.length)],
     ["Workers", number(alive), alive ? null : "bad"],
     ["Furthest behind", duration(Math.max(0, ...projections.map((found) => found.lag)))],
     ["Backlog", compact(sum("backlog"))],
     ["Parked", number(sum("parked_total")), sum("parked_total") ? "bad" : null],
+    ...(dead ? [["Dead letters", number(dead), "bad"]] : []),
+    ...(setApart ? [["Conditions set apart", number(setApart), "bad"]] : []),
   ]);
 }
 
@@ -319,9 +323,10 @@ class Card {
   }
 
   async drop(button, one) {
-    say($("confirm-text"), `${this.found.name} never handles event ${one.seq_nr} (${one.event_type}) of source ${one.source_id}, `
-      + "and goes on with the events after it. The journal keeps the event.");
-    if ((await answer($("confirm"))) === "drop") await act(button, "drop", this.bodyOf(one));
+    const text = `${this.found.name} never handles event ${one.seq_nr} (${one.event_type}) of source ${one.source_id}, `
+      + "and goes on with the events after it. The journal keeps the event.";
+    const asked = { title: "Pass over this event?", text, keep: "Keep waiting", go: "Drop the event", value: "drop" };
+    if ((await answer(asked)) === "drop") await act(button, "drop", this.bodyOf(one));
   }
 
   toggle() {
@@ -354,43 +359,6 @@ class Card {
       ]);
     });
   }
-}
-
-/* ---- what is done ---- */
-
-/** Ask the monitor to do something, and say what it answers. */
-async function act(button, action, body) {
-  button.disabled = true;
-  try {
-    const { token } = await (await fetch(beside("session"), { cache: "no-store" })).json();
-    const headers = { "Content-Type": "application/json", "X-CSRF-Token": token };
-    const answered = await fetch(beside(`actions/${action}`), { method: "POST", headers, body: JSON.stringify(body) });
-    const said = await answered.json();
-    toast(said.done ?? said.error, !answered.ok);
-  } catch (error) {
-    toast(`The monitor does not answer: ${error.message}`, true);
-  } finally {
-    button.disabled = false;
-    if (document.activeElement === document.body && button.isConnected) button.focus();
-  }
-}
-
-/** What a dialog was closed with. */
-function answer(dialog) {
-  dialog.returnValue = "";
-  dialog.showModal();
-  return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue), { once: true });
-  });
-}
-
-let toastTimer = 0;
-
-function toast(text, bad) {
-  clearTimeout(toastTimer);
-  say($("toast"), text);
-  mark($("toast"), "data-bad", bad ? "" : null);
-  toastTimer = setTimeout(() => say($("toast"), ""), bad ? 12_000 : 5000);
 }
 
 connect();
