@@ -1,0 +1,183 @@
+"""Handlers of groups: what is refused when they are registered, their delays, and their parts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+from pydantic import ValidationError
+
+from journal import Database, EventEnvelope, InvalidEvent
+from projections import InvalidHandler
+from projections.subscriptions import (
+    Consumer,
+    ConsumerSettings,
+    InvalidSubscription,
+    MatchedEvent,
+    Publication,
+    Publisher,
+)
+from projections.subscriptions.registration import HandlerOptions, Registered, register
+from projections.subscriptions.retrying import decode_batch, encode_batch
+
+NOWHERE = cast("Database", None)
+MINUTE = timedelta(minutes=1)
+
+
+async def nothing(batch: Sequence[MatchedEvent]) -> None:
+    """A handler."""
+
+
+def matched(match_id: int, source_id: str = "a", **values: Any) -> MatchedEvent:
+    fields: dict[str, Any] = {
+        "seq_nr": match_id, "db_timestamp": datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC), "slice": 97,
+        "event_id": UUID(int=match_id), "entity_type": "plane", "event_type": "Landed", "version": 1,
+        "payload_json": '{ "b": 1.0, "a": "\\u0000é" }', "metadata_json": None, "tags": ["x"],
+    }  # fmt: skip
+    return MatchedEvent(match_id, [1, 2], EventEnvelope(source_id, **fields | values))
+
+
+def registered(**options: Any) -> Registered:
+    return register("h", nothing, HandlerOptions(**options), MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"retries": []}, "retries names no delay"),
+        ({"retries": [1, -1]}, "0 or longer, not -1 day"),
+        ({"retries": [timedelta(seconds=-5)]}, "0 or longer"),
+        ({"retries": ["soon"]}, "a list of seconds or timedeltas"),
+        ({"retries": 60}, "a list of seconds or timedeltas"),
+        ({"retries": [float("nan")]}, "a list of seconds or timedeltas"),
+        ({"timeout": 0}, "timeout must be longer than 0"),
+        ({"batch": 0}, "batch must be 1 or more, not 0"),
+        ({"retrys": [1]}, "'retrys' is none of topics, "),
+    ],
+)
+def test_options_that_can_not_be_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidHandler, match=message):
+        Consumer(NOWHERE, "g").handle(nothing, name="h", **options)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\0b", "a\nb", 7])
+def test_a_name_that_can_not_be_is_refused(name: Any) -> None:
+    with pytest.raises(InvalidHandler, match="1 to 255 printable characters"):
+        Consumer(NOWHERE, "g").handle(nothing, name=name)
+
+
+def test_a_name_of_255_characters_is_taken() -> None:
+    assert Consumer(NOWHERE, "g").handle(nothing, name="é" * 255) is nothing
+
+
+@pytest.mark.parametrize("handler", [lambda _: None, "nothing", 3])
+def test_what_is_no_async_function_is_refused(handler: Any) -> None:
+    with pytest.raises(InvalidHandler, match="must be an async function"):
+        Consumer(NOWHERE, "g").handle(handler, name="h")
+
+
+def test_partials_and_objects_with_an_async_call_are_handlers() -> None:
+    class Calls:
+        async def __call__(self, batch: Sequence[MatchedEvent]) -> None: ...
+
+    consumer = Consumer(NOWHERE, "g")
+    consumer.handle(functools.partial(nothing), name="a")
+    consumer.handle(Calls(), name="b")
+
+
+def test_a_handler_registered_twice_is_refused() -> None:
+    consumer = Consumer(NOWHERE, "g")
+    consumer.handle(nothing, name="h")
+
+    with pytest.raises(InvalidHandler, match="'h' is registered twice"):
+        consumer.handle(nothing, name="h")
+
+
+def test_the_decorator_gives_the_function_back() -> None:
+    async def mine(batch: Sequence[MatchedEvent]) -> None: ...
+
+    assert Consumer(NOWHERE, "g").handle(name="h", topics=["a"])(mine) is mine
+
+
+async def test_a_consumer_without_handlers_does_not_run() -> None:
+    with pytest.raises(InvalidHandler, match="has no handler"):
+        await Consumer(NOWHERE, "g").run()
+
+
+def test_a_consumer_needs_the_name_of_a_group() -> None:
+    with pytest.raises(InvalidSubscription, match="1 to 255 characters"):
+        Consumer(NOWHERE, "")
+
+
+def test_a_lease_that_does_not_outlast_two_heartbeats_is_refused() -> None:
+    with pytest.raises(ValidationError, match="does not outlast two heartbeats"):
+        ConsumerSettings(lease=timedelta(seconds=5))
+
+
+def test_delays_are_used_one_after_another_and_then_none_is_left() -> None:
+    handler = registered(retries=[60, timedelta(minutes=5)])
+
+    assert [handler.delay(attempts) for attempts in (1, 2, 3, 4)] == [MINUTE, 5 * MINUTE, None, None]
+
+
+def test_a_handler_without_retries_has_no_delay() -> None:
+    assert registered().delay(1) is None
+
+
+def test_a_page_is_cut_into_batches_that_a_handler_can_not_change() -> None:
+    events = [matched(number) for number in range(1, 6)]
+
+    batches = registered(batch=2).batches(events)
+
+    assert [[event.match_id for event in batch] for batch in batches] == [[1, 2], [3, 4], [5]]
+    assert all(isinstance(batch, tuple) for batch in batches)
+
+
+def test_parts_are_those_of_split_by_without_empty_ones() -> None:
+    events = [matched(1, "a"), matched(2, "b"), matched(3, "a")]
+
+    def by_source(batch: Sequence[MatchedEvent]) -> list[list[MatchedEvent]]:
+        return [[e for e in batch if e.envelope.source_id == source_id] for source_id in "abc"]
+
+    parts = registered(split_by=by_source).parts(events)
+
+    assert [[event.match_id for event in part] for part in parts] == [[1, 3], [2]]
+
+
+@pytest.mark.parametrize("split", [lambda batch: [batch[:1]], lambda batch: [batch, batch], lambda _: []])
+def test_parts_that_are_not_the_batch_are_refused(split: Any) -> None:
+    with pytest.raises(InvalidHandler, match="each belongs to one part"):
+        registered(split_by=split).parts([matched(1), matched(2)])
+
+
+def test_a_kept_batch_is_what_it_was_to_the_byte() -> None:
+    batch = [matched(1), matched(2**62, "ü", metadata_json='{"x": 1e3}', tags=None)]
+
+    assert decode_batch(encode_batch(batch)) == batch
+
+
+@pytest.mark.parametrize(
+    ("publication", "message"),
+    [
+        (Publication("", 1), "topic must have 1 to 255"),
+        (Publication("t" * 256, 1), "topic must have 1 to 255"),
+        (Publication("t", float("nan")), "payload"),
+        (Publication("t", 1, event_id=cast("UUID", "x")), "event_id must be a UUID"),
+        (Publication("t", 1, not_before=datetime(2026, 1, 1)), "no zone"),  # noqa: DTZ001 - that is the point
+    ],
+)
+def test_what_can_not_be_published_is_refused_before_it_is_sent(
+    publication: Publication, message: str
+) -> None:
+    with pytest.raises(InvalidEvent, match=message):
+        publication.row()
+
+
+@pytest.mark.parametrize("name", ["", "x" * 246, "a\0", "\ud800"])
+def test_a_publisher_with_a_name_that_can_not_be_is_refused(name: str) -> None:
+    with pytest.raises(InvalidSubscription, match="publisher"):
+        Publisher(NOWHERE, name)
