@@ -19,6 +19,7 @@
 \ir tables/group_retries.sql
 \ir tables/conditions.sql
 \ir tables/subscriptions.sql
+\ir tables/subscription_topics.sql
 \ir tables/matches.sql
 \ir tables/directed_events.sql
 \ir tables/rebuilds.sql
@@ -75,13 +76,14 @@
 \ir functions/offsets/park_source_v1.sql
 \ir functions/subscriptions/as_jsonb_v1.sql
 \ir views/matchable_events.sql
-\ir views/matchable_types.sql
 \ir views/subscriptions_at_hand.sql
 \ir functions/subscriptions/refuse_condition_v1.sql
+\ir functions/subscriptions/check_condition_v1.sql
 \ir functions/subscriptions/make_condition_v1.sql
 \ir functions/subscriptions/compile_condition_v1.sql
 \ir functions/subscriptions/condition_id_v1.sql
 \ir functions/subscriptions/create_group_v1.sql
+\ir functions/subscriptions/in_flight_since_v1.sql
 \ir functions/subscriptions/subscribe_v1.sql
 \ir functions/subscriptions/unsubscribe_v1.sql
 \ir functions/subscriptions/keep_subscriptions_v1.sql

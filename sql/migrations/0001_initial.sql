@@ -185,8 +185,15 @@ CREATE TABLE projections.subscriptions (
     EXCLUDE USING hash (identity WITH =)
 );
 CREATE INDEX subscriptions_params_idx ON projections.subscriptions USING gin (params) WITH (fastupdate = FALSE);
-CREATE INDEX subscriptions_topics_idx ON projections.subscriptions USING gin (topics) WITH (fastupdate = FALSE);
+CREATE INDEX subscriptions_since_idx ON projections.subscriptions (since);
 CREATE INDEX subscriptions_open_idx ON projections.subscriptions (condition_id, subscription_id) WHERE topics IS NULL;
+
+CREATE TABLE projections.subscription_topics (
+    topic text COLLATE "C" NOT NULL,
+    subscription_id bigint NOT NULL REFERENCES projections.subscriptions ON DELETE CASCADE,
+    PRIMARY KEY (topic, subscription_id)
+);
+CREATE INDEX subscription_topics_subscription_id_idx ON projections.subscription_topics (subscription_id);
 
 CREATE SEQUENCE projections.match_ids;
 

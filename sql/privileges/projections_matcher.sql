@@ -19,6 +19,7 @@ BEGIN
         projections.subscriptions_at_hand
     TO projections_matcher;
     GRANT EXECUTE ON FUNCTION
+        projections.check_condition_v1,
         projections.refuse_condition_v1,
         projections.make_condition_v1
     TO projections_matcher;

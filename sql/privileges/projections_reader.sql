@@ -12,7 +12,8 @@ BEGIN
         projections.source_offsets, projections.parked_sources, projections.rebuilds, projections.rebuild_parts,
         projections.rebuild_tables, projections.partitions, projections.partition_settings, projections.subscription_groups,
         projections.group_ranges, projections.group_readers, projections.group_retries,
-        projections.conditions, projections.subscriptions, projections.matches, projections.matches_default,
+        projections.conditions, projections.subscriptions, projections.subscription_topics,
+        projections.matches, projections.matches_default,
         projections.match_ids, projections.directed_events
     TO projections_reader;
     GRANT EXECUTE ON FUNCTION

@@ -12,7 +12,8 @@ BEGIN
         projections.source_offsets, projections.parked_sources, projections.rebuilds, projections.rebuild_parts,
         projections.rebuild_tables, projections.partitions, projections.partition_settings, projections.subscription_groups,
         projections.group_ranges, projections.group_readers, projections.group_retries,
-        projections.conditions, projections.subscriptions, projections.matches, projections.matches_default,
+        projections.conditions, projections.subscriptions, projections.subscription_topics,
+        projections.matches, projections.matches_default,
         projections.match_ids, projections.directed_events,
         projections.matchable_events, projections.subscriptions_at_hand
     TO projections_worker;
@@ -102,8 +103,8 @@ BEGIN
         projections.replay_length_v1,
         projections.entity_types_v1,
         projections.as_jsonb_v1,
-        projections.refuse_condition_v1,
         projections.compile_condition_v1,
+        projections.in_flight_since_v1,
         projections.condition_id_v1,
         projections.create_group_v1,
         projections.subscribe_v1,

@@ -25,8 +25,8 @@ BEGIN
         -- Matching reads them far more often than somebody subscribes: without a list of pending entries.
         CREATE INDEX subscriptions_params_idx ON projections.subscriptions USING gin (params) WITH (fastupdate = FALSE);
     END IF;
-    IF to_regclass('projections.subscriptions_topics_idx') IS NULL THEN
-        CREATE INDEX subscriptions_topics_idx ON projections.subscriptions USING gin (topics) WITH (fastupdate = FALSE);
+    IF to_regclass('projections.subscriptions_since_idx') IS NULL THEN
+        CREATE INDEX subscriptions_since_idx ON projections.subscriptions (since);
     END IF;
     IF to_regclass('projections.subscriptions_open_idx') IS NULL THEN
         CREATE INDEX subscriptions_open_idx ON projections.subscriptions (condition_id, subscription_id) WHERE topics IS NULL;

@@ -111,6 +111,8 @@ CALLS = {
     "expire_subscriptions_v1": "SELECT projections.expire_subscriptions_v1()",
     "condition_id_v1": "SELECT projections.condition_id_v1('e.topic IS NULL')",
     "compile_condition_v1": "SELECT projections.compile_condition_v1(9, 'e.topic IS NULL')",
+    "in_flight_since_v1": "SELECT projections.in_flight_since_v1()",
+    "check_condition_v1": "SELECT projections.check_condition_v1(10, 'e.topic IS NULL')",
     "refuse_condition_v1": "SELECT projections.refuse_condition_v1(c.oid) FROM pg_class AS c WHERE FALSE",
     "make_condition_v1": "SELECT projections.make_condition_v1(8, 'TRUE')",
     "quarantine_condition_v1": "SELECT projections.quarantine_condition_v1(2, 'why')",

@@ -23,7 +23,9 @@ BEGIN
     END IF;
     PERFORM projections.ask_condition_v1(
         p_condition_id,
-        CASE WHEN _wanted.of_types THEN ARRAY(SELECT t FROM projections.types_v1(p_entity_type, _distinct) AS t)
+        CASE WHEN _wanted.of_types THEN ARRAY(
+            SELECT t FROM projections.types_v1(p_entity_type, _distinct) AS t WHERE _wanted.open OR t.topic = ANY (_wanted.topics)
+        )
         ELSE ARRAY(
             SELECT e FROM projections.matchable_events_v1(p_source_ids, p_seq_nrs, p_db_timestamps) AS e
             WHERE _wanted.open OR e.topic = ANY (_wanted.topics)

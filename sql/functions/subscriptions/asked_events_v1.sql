@@ -37,10 +37,16 @@ BEGIN
         FROM wanted AS w CROSS JOIN generate_subscripts(p_topics, 1) AS k (place)
         WHERE w.open
     ), needed AS (
-        SELECT array_agg(n.place) AS places, array_agg(p_source_ids[n.place]) AS source_ids,
-            array_agg(p_seq_nrs[n.place]) AS seq_nrs, array_agg(p_db_timestamps[n.place]) AS db_timestamps
-        FROM (SELECT DISTINCT p.place FROM places AS p ORDER BY p.place) AS n
-    ), events AS MATERIALIZED (
+        SELECT
+            array_agg(k.place) AS places, array_agg(k.source_id) AS source_ids, array_agg(k.seq_nr) AS seq_nrs,
+            array_agg(k.db_timestamp) AS db_timestamps
+        FROM (
+            SELECT k.* FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps)
+            WITH ORDINALITY AS k (source_id, seq_nr, db_timestamp, place)
+            WHERE k.place IN (SELECT p.place FROM places AS p)
+            ORDER BY k.place
+        ) AS k
+    ), seen AS MATERIALIZED (
         SELECT n.places[row_number() OVER ()] AS place, e
         FROM needed AS n
         CROSS JOIN LATERAL projections.matchable_events_v1(n.source_ids, n.seq_nrs, n.db_timestamps) AS e
@@ -49,7 +55,7 @@ BEGIN
     FROM wanted AS w
     INNER JOIN (
         SELECT p.condition_id, array_agg(e.e ORDER BY p.place) AS events, array_agg(p.place ORDER BY p.place) AS places
-        FROM places AS p INNER JOIN events AS e ON p.place = e.place
+        FROM places AS p INNER JOIN seen AS e ON p.place = e.place
         GROUP BY p.condition_id
     ) AS e ON w.condition_id = e.condition_id
     ORDER BY w.condition_id;

@@ -8,20 +8,18 @@ AS $$
 DECLARE
     _name CONSTANT text := 'matching/' || p_entity_type;
     _id integer;
+    _since timestamptz;
 BEGIN
     SELECT p.projection_id INTO _id FROM projections.projections AS p WHERE p.name = _name;
     IF FOUND THEN
         RETURN _id;
     END IF;
     _id := projections.register_projection_v1(_name, p_entity_type, p_min_slices);
+    -- Before the subscriptions are looked at: one that commits later is for what commits later still.
+    _since := projections.in_flight_since_v1();
     -- Somebody else may just have begun it: only what never ran is set.
     UPDATE projections.projection_ranges AS r
-    SET horizon = (
-        SELECT coalesce(
-            (SELECT min(s.since) FROM projections.subscriptions AS s),
-            (SELECT least(clock_timestamp(), min(w.started_at)) - interval '1 second' FROM projections.writers_in_flight_v1() AS w)
-        )
-    )
+    SET horizon = coalesce((SELECT min(s.since) FROM projections.subscriptions AS s), _since)
     WHERE r.projection_id = _id AND r.epoch = 0 AND r.horizon = '1970-01-01T00:00:00Z';
     -- What was imported before is not for them either.
     UPDATE projections.projection_ranges AS r

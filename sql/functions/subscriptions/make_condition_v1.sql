@@ -14,7 +14,7 @@ BEGIN
         'RETURNS TABLE (projections_place bigint, projections_id bigint) '
         'LANGUAGE plpgsql STABLE SECURITY DEFINER '
         -- Planned once: what it is given is never as the planner would guess, and it is called for every batch.
-        'SET plan_cache_mode = force_generic_plan SET search_path = pg_catalog, pg_temp AS %L',
+        'SET plan_cache_mode = force_generic_plan SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS %L',
         p_condition_id,
         format(
             E'#variable_conflict use_column\n'
@@ -39,8 +39,7 @@ BEGIN
             ') AS projections_event\n'
             'CROSS JOIN LATERAL (SELECT (projections_event.projections_row).*) AS e\n'
             'CROSS JOIN projections.subscriptions_at_hand AS s\n'
-            'WHERE s.condition_id = %2$s AND s.topics IS NULL\n'
-            'AND (s.patterns IS NULL OR e.topic LIKE ANY (s.patterns))\n'
+            'WHERE s.condition_id = %2$s AND s.topics IS NULL AND s.patterns IS NULL\n'
             'AND (s.entity_types IS NULL OR e.entity_type = ANY (s.entity_types))\n'
             'AND (%1$s\n);\n'
             'END IF;\n'

@@ -61,13 +61,13 @@ BEGIN
             ORDER BY e.place, w.group_id
         ) AS m;
     ELSE
-        WITH events AS (
+        WITH given AS (
             SELECT * FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics)
             WITH ORDINALITY AS e (source_id, seq_nr, db_timestamp, slice, topic, place)
         ), pairs AS (
             SELECT e.place, u.subscription_id
             FROM unnest(p_whole_topics, p_whole_subscriptions) AS w (topic, subscription_ids)
-            INNER JOIN events AS e ON w.topic = e.topic
+            INNER JOIN given AS e ON w.topic = e.topic
             CROSS JOIN LATERAL unnest(w.subscription_ids::bigint[]) AS u (subscription_id)
             UNION ALL
             SELECT u.place, u.subscription_id FROM unnest(_places, _ids) AS u (place, subscription_id)
@@ -78,11 +78,11 @@ BEGIN
             FROM (
                 SELECT p.place, s.group_id, array_agg(s.subscription_id ORDER BY s.subscription_id) AS subscription_ids
                 FROM pairs AS p
-                INNER JOIN events AS e ON p.place = e.place
+                INNER JOIN given AS e ON p.place = e.place
                 INNER JOIN projections.subscriptions AS s ON p.subscription_id = s.subscription_id AND s.since <= e.db_timestamp
                 GROUP BY p.place, s.group_id
             ) AS g
-            INNER JOIN events AS e ON g.place = e.place
+            INNER JOIN given AS e ON g.place = e.place
             ORDER BY e.place, g.group_id
         ) AS m;
     END IF;

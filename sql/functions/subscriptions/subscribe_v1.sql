@@ -44,24 +44,25 @@ BEGIN
     IF p_condition IS NOT NULL THEN
         _condition := projections.condition_id_v1(p_condition);
     END IF;
-    IF EXISTS (SELECT FROM unnest(_topics) AS t (topic) WHERE strpos(t.topic, '*') > 0) THEN
-        _patterns := ARRAY(SELECT replace(regexp_replace(t.topic, '[\\%_]', '\\\&', 'g'), '*', '%') FROM unnest(_topics) AS t (topic));
-        _topics := NULL;
-    END IF;
     _identity := jsonb_build_object(
-        'group', _group, 'condition', _condition, 'params', p_params, 'topics', to_jsonb(coalesce(_topics, _patterns)),
+        'group', _group, 'condition', _condition, 'params', p_params, 'topics', to_jsonb(_topics),
         'entity_types', (SELECT jsonb_agg(DISTINCT t.type ORDER BY t.type) FROM unnest(p_entity_types) AS t (type))
     );
-    -- Stamps of appends in flight are not older than their transactions.
-    SELECT least(clock_timestamp(), min(w.started_at)) - interval '1 second' INTO _since
-    FROM projections.writers_in_flight_v1() AS w;
+    IF EXISTS (SELECT FROM unnest(_topics) AS t (topic) WHERE strpos(t.topic, '*') > 0) THEN
+        _patterns := ARRAY(SELECT replace(regexp_replace(t.topic, E'[\\\\%_]', E'\\\\\\&', 'g'), '*', '%') FROM unnest(_topics) AS t (topic));
+        _topics := NULL;
+    END IF;
+    _since := projections.in_flight_since_v1();
 
     INSERT INTO projections.subscriptions (
         group_id, condition_id, params, topics, patterns, entity_types, expires_after, since, identity
     )
     VALUES (_group, _condition, p_params, _topics, _patterns, p_entity_types, p_expires_after, _since, _identity)
     ON CONFLICT DO NOTHING RETURNING subscription_id INTO _id;
-    IF NOT FOUND THEN
+    IF FOUND THEN
+        INSERT INTO projections.subscription_topics (topic, subscription_id)
+        SELECT t.topic, _id FROM unnest(_topics) AS t (topic);
+    ELSE
         UPDATE projections.subscriptions AS s
         SET
             active_at = clock_timestamp(),

@@ -1,4 +1,5 @@
--- Which conditions are to be asked for some topics: for those of them that subscriptions name, and, where open, for all.
+-- Which conditions are to be asked for some topics: for those of them that subscriptions name, and, where open, for all. None
+-- is asked about an event that its subscriptions do not want: there it may fail.
 CREATE OR REPLACE FUNCTION projections.wanted_conditions_v1(p_entity_type text, p_topics text[])
 RETURNS TABLE (condition_id integer, of_types boolean, open boolean, topics text[], subscription_ids bigint[])
 LANGUAGE sql
@@ -9,7 +10,9 @@ AS $$
     FROM projections.conditions AS c
     CROSS JOIN LATERAL (
         SELECT EXISTS (
-            SELECT FROM projections.subscriptions AS s WHERE s.condition_id = c.condition_id AND s.topics IS NULL
+            SELECT FROM projections.subscriptions AS s
+            WHERE s.condition_id = c.condition_id AND s.topics IS NULL AND s.patterns IS NULL
+            AND (s.entity_types IS NULL OR p_entity_type = ANY (s.entity_types))
         ) AS open
     ) AS o
     LEFT JOIN (

@@ -1,4 +1,5 @@
--- Which subscriptions want which of some topics, as far as their lists say; a condition is still to be asked.
+-- Which subscriptions want which of some topics, as far as their lists say; a condition is still to be asked. Those with a
+-- condition and neither list nor pattern of topics are left out: they want all.
 CREATE OR REPLACE FUNCTION projections.wanted_topics_v1(p_entity_type text, p_topics text[])
 RETURNS TABLE (topic text, subscription_id bigint, condition_id integer)
 LANGUAGE sql
@@ -7,13 +8,14 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT t.topic, s.subscription_id, s.condition_id
     FROM unnest(p_topics) AS t (topic)
-    INNER JOIN projections.subscriptions AS s ON s.topics @> ARRAY[t.topic]
+    INNER JOIN projections.subscription_topics AS n ON t.topic = n.topic
+    INNER JOIN projections.subscriptions AS s ON n.subscription_id = s.subscription_id
     WHERE s.entity_types IS NULL OR p_entity_type = ANY (s.entity_types)
     UNION ALL
-    SELECT t.topic, s.subscription_id, NULL
+    SELECT t.topic, s.subscription_id, s.condition_id
     FROM projections.subscriptions AS s
     CROSS JOIN unnest(p_topics) AS t (topic)
-    WHERE s.topics IS NULL AND s.condition_id IS NULL
+    WHERE s.topics IS NULL AND (s.condition_id IS NULL OR s.patterns IS NOT NULL)
     AND (s.entity_types IS NULL OR p_entity_type = ANY (s.entity_types))
     AND (s.patterns IS NULL OR t.topic LIKE ANY (s.patterns))
 $$;

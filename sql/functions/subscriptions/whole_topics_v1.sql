@@ -12,17 +12,16 @@ DECLARE
     _ids bigint[];
     _asked record;
     _matched record;
-    _events CONSTANT projections.matchable_events[] := ARRAY(
-        SELECT t FROM projections.types_v1(p_entity_type, p_topics) AS t
-    );
+    _seen text[];
 BEGIN
     SELECT array_agg(w.topic), array_agg(w.subscription_id) INTO _topics, _ids
     FROM projections.wanted_topics_v1(p_entity_type, p_topics) AS w WHERE w.condition_id IS NULL;
     FOR _asked IN SELECT * FROM projections.wanted_conditions_v1(p_entity_type, p_topics) AS c WHERE c.of_types LOOP
+        _seen := CASE WHEN _asked.open THEN p_topics ELSE ARRAY(SELECT DISTINCT t.topic FROM unnest(_asked.topics) AS t (topic)) END;
         SELECT * INTO _matched FROM projections.ask_condition_v1(
-            _asked.condition_id, _events, _asked.topics, _asked.subscription_ids, _asked.open
+            _asked.condition_id, ARRAY(SELECT t FROM projections.types_v1(p_entity_type, _seen) AS t), _asked.topics, _asked.subscription_ids, _asked.open
         );
-        _topics := _topics || ARRAY(SELECT p_topics[m.place] FROM unnest(_matched.places) WITH ORDINALITY AS m (place, n) ORDER BY m.n);
+        _topics := _topics || ARRAY(SELECT _seen[m.place] FROM unnest(_matched.places) WITH ORDINALITY AS m (place, n) ORDER BY m.n);
         _ids := _ids || _matched.subscription_ids;
     END LOOP;
     RETURN QUERY
