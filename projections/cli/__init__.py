@@ -55,6 +55,7 @@ _COMMANDS = {
         "projections.cli.subscriptions:subscriptions", "Show, release and remove subscriptions of groups."
     ),
     "subscribe": LazyCommand("projections.cli.subscribe:subscribe", "Subscribe a group to events."),
+    "publish": LazyCommand("projections.cli.publish:publish", "Publish a payload under a topic."),
     "demo": LazyCommand("projections.cli.demo:demo", "Run real flights through it, and prove the result."),
     "capture": LazyCommand("projections.cli.capture:capture", "Have the changes of a table append events."),
     "maintain": LazyCommand(
