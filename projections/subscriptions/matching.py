@@ -8,6 +8,7 @@ offsets, so each event is matched once. The work itself is done by the database,
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -36,6 +37,7 @@ _REMEMBERED = 10_000
 """Topics of an entity type whose subscriptions a process remembers."""
 _DUE = 1000
 _DISK_FULL = "53100"
+_LIMIT_EXCEEDED = "54000"
 
 _TYPES = "SELECT projections.entity_types_v1() AS entity_type"
 _BEGIN = "SELECT projections.begin_matching_v1($1, $2)"
@@ -45,6 +47,7 @@ _MATCH = "SELECT projections.match_log_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _MATCH_DUE = "SELECT projections.match_due_v1($1)"
 _TIMEOUT = "SELECT set_config('statement_timeout', $1, TRUE)"
 _WANTED = "SELECT condition_id FROM projections.wanted_conditions_v1($1, $2)"
+_READ = "SELECT count(e) FROM projections.matchable_events_v1($1, $2, $3) AS e"
 _ASK = "SELECT projections.ask_alone_v1($1, $2, $3, $4, $5, $6)"
 _DUE_EVENTS = """
 SELECT source_id, seq_nr, db_timestamp, slice, topic FROM projections.directed_events
@@ -77,21 +80,24 @@ class Matching:
             if entity_type not in self._projections:
                 await session.fetchval(_BEGIN, entity_type, self._min_slices)
                 self._projections[entity_type] = _projection(entity_type, self._timeout)
-        while await self._match_due(session) == _DUE:
+        while await self._match_due(session, _DUE):
             pass
         return list(self._projections.values())
 
-    async def _match_due(self, session: OwnedSession) -> int:
+    async def _match_due(self, session: OwnedSession, limit: int) -> int:
         """Match what is due, up to a number, in a transaction; returns how many events that were."""
-        rows = await session.fetch(_DUE_EVENTS, _DUE)
+        rows = await session.fetch(_DUE_EVENTS, limit)
         if not rows:
             return 0
         events = _Events.of("published", [tuple(row.values()) for row in rows])
         await session.begin()
         try:
-            match = partial(session.fetchval, _MATCH_DUE, _DUE)
+            match = partial(session.fetchval, _MATCH_DUE, limit)
             matched: int = await _Asking(session, events, self._timeout).run(match)
             await session.commit()
+        except _TooMuch:
+            await session.rollback()
+            return await self._match_due(session, len(rows) // 2)
         except BaseException:
             await session.rollback()
             raise
@@ -115,6 +121,14 @@ class _Matcher:
 
     async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         """Match events, in their order."""
+        try:
+            await self._match(session, envelopes)
+        except _TooMuch:
+            half = len(envelopes) // 2
+            await self.handle(session, envelopes[:half])
+            await self.handle(session, envelopes[half:])
+
+    async def _match(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         rows = [(e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type) for e in envelopes]
         events = _Events.of(self._entity_type, rows)
 
@@ -166,11 +180,16 @@ class _Events(NamedTuple):
         return cls(entity_type, *(list(column) for column in zip(*rows, strict=True)))
 
 
+class _TooMuch(Exception):
+    """The payloads of these events are more than PostgreSQL takes at once: 1 GB."""
+
+
 class _Asking:
     """
     Runs what asks conditions, in a transaction, so that none of them can spoil it or take for ever.
 
-    All are asked in one statement. Where that fails, each is asked alone, and those that are at fault are set apart.
+    All are asked in one statement. Where that fails, each is asked alone, and those that are at fault are set apart. The
+    time that it takes to read the events is no condition's fault.
     """
 
     def __init__(self, session: OwnedSession, events: _Events, timeout: timedelta) -> None:
@@ -184,9 +203,12 @@ class _Asking:
         except DatabaseError as error:
             if _is_of_no_condition(error):
                 raise
-            asked = await self._ask_each()
+            if error.sqlstate == _LIMIT_EXCEEDED and len(self._events.topics) > 1:
+                raise _TooMuch from error
+        limit = self._timeout + 2 * await self._time_to_read()
+        asked = await self._ask_each(limit)
         # What took too long together may do so again, and none of them be at fault.
-        return await self._try((asked + 1) * self._timeout, work)
+        return await self._try((asked + 1) * limit, work)
 
     async def _try(self, limit: timedelta, work: Callable[[], Awaitable[T]]) -> T:
         async with self._session.savepoint():
@@ -195,14 +217,20 @@ class _Asking:
             await self._session.fetchval(_TIMEOUT, "0")
             return result
 
-    async def _ask_each(self) -> int:
+    async def _time_to_read(self) -> timedelta:
+        e = self._events
+        began = time.monotonic()
+        await self._session.fetchval(_READ, e.source_ids, e.seq_nrs, e.timestamps)
+        return timedelta(seconds=time.monotonic() - began)
+
+    async def _ask_each(self, limit: timedelta) -> int:
         """Ask every condition alone, setting apart what fails; returns how many were asked."""
         e = self._events
         wanted = await self._session.fetch(_WANTED, e.entity_type, sorted(set(e.topics)))
         events = (e.entity_type, e.source_ids, e.seq_nrs, e.timestamps, e.topics)
         for condition_id in [row["condition_id"] for row in wanted]:
             try:
-                await self._try(self._timeout, partial(self._session.fetchval, _ASK, condition_id, *events))
+                await self._try(limit, partial(self._session.fetchval, _ASK, condition_id, *events))
             except DatabaseError as error:
                 if _is_of_no_condition(error):
                     raise

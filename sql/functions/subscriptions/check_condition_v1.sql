@@ -29,8 +29,14 @@ BEGIN
         END LOOP;
         SELECT
             format_type(m.atttypid, m.atttypmod),
-            -- Whoever names a row as a whole may look at all of it.
-            r.ev_action::text !~ ':varattno 0 ' AND NOT EXISTS (
+            -- Whoever names the row as a whole may look at all of it; and what the clock says is not remembered for a type.
+            r.ev_action::text !~ ':varattno 0 |\{SQLVALUEFUNCTION|:resulttype (1082|1083|1114|1184|1266) :resultcollid'
+            AND NOT EXISTS (
+                SELECT FROM regexp_matches(r.ev_action::text, ':(?:funcid|opfuncid) (\d+)', 'g') AS f
+                INNER JOIN pg_catalog.pg_proc AS p ON f[1]::oid = p.oid
+                WHERE p.provolatile <> 'i' AND p.proname !~ '^(to_)?jsonb?(_|$)|^concat'
+            )
+            AND NOT EXISTS (
                 SELECT FROM pg_catalog.pg_depend AS d
                 INNER JOIN pg_catalog.pg_attribute AS a ON d.refobjid = a.attrelid AND d.refobjsubid = a.attnum
                 WHERE d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid AND d.refclassid = 'pg_class'::regclass
