@@ -25,6 +25,7 @@ from tests.benchmarks.reading import measure_read
 from tests.benchmarks.report import machine, show
 from tests.benchmarks.server import Server, server
 from tests.benchmarks.spark import measure_spark
+from tests.benchmarks.subscriptions import measure_subscriptions
 from tests.benchmarks.workers import measure_workers
 
 BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "clustering": measure_clustering,
     "projection": measure_projection,
     "spark": measure_spark,
+    "subscriptions": measure_subscriptions,
     "workers": measure_workers,
     "latency": measure_latency,
     "idle": measure_idle,
