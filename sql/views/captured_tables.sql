@@ -20,6 +20,12 @@ FROM pg_catalog.pg_trigger AS t
 INNER JOIN pg_catalog.pg_class AS c ON t.tgrelid = c.oid
 INNER JOIN pg_catalog.pg_namespace AS n ON c.relnamespace = n.oid
 CROSS JOIN
-    -- The one argument of the trigger, a zero byte at its end.
-    LATERAL (SELECT convert_from(substr(t.tgargs, 1, length(t.tgargs) - 1), 'UTF8')::json AS settings) AS s
-WHERE t.tgfoid = 'projections.append_changes_v1'::regproc AND NOT (s.settings ->> 'partition')::boolean;
+    -- The one argument of the trigger, a zero byte at its end. Of other triggers it may be anything, so it is not read.
+    LATERAL (
+        SELECT
+            CASE
+                WHEN t.tgfoid = 'projections.append_changes_v1'::regproc
+                    THEN convert_from(substr(t.tgargs, 1, length(t.tgargs) - 1), 'UTF8')::json
+            END AS settings
+    ) AS s
+WHERE NOT (s.settings ->> 'partition')::boolean;

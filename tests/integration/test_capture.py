@@ -168,6 +168,16 @@ def test_one_statement_with_several_writes_tells_each(shop: Connection) -> None:
     assert sorted(one[:2] for one in told(shop)[2:]) == [("1", "delete"), ("10", "insert"), ("2", "update")]
 
 
+def test_a_row_that_one_statement_deletes_and_inserts_again_is_told_in_that_order(shop: Connection) -> None:
+    shop.execute("INSERT INTO orders VALUES (1, 'Ann', 1, NULL)")
+
+    shop.execute(
+        "WITH gone AS (DELETE FROM orders RETURNING *) INSERT INTO orders SELECT id, 'Bo', amount FROM gone"
+    )
+
+    assert [one[:2] for one in told(shop)[1:]] == [("1", "delete"), ("1", "insert")]
+
+
 def test_a_foreign_keys_cascade_is_captured(shop: Connection) -> None:
     shop.execute(
         "CREATE TABLE lines (order_id integer REFERENCES orders ON DELETE CASCADE ON UPDATE CASCADE, "

@@ -48,6 +48,14 @@ def test_what_is_captured_is_listed_with_its_settings(shop: Connection) -> None:
     ]
 
 
+def test_triggers_of_others_are_not_taken_for_a_capture(shop: Connection) -> None:
+    shop.execute("CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$")
+    for name, arguments in (("a", ""), ("b", "'no json'"), ("c", "'1', '2'")):
+        shop.execute(f"CREATE TRIGGER {name} AFTER INSERT ON orders EXECUTE FUNCTION f({arguments})")
+
+    assert listed(shop) == []
+
+
 def test_capturing_again_changes_the_settings_and_nothing_else(shop: Connection) -> None:
     capture(shop, insert=False, entity_type="order")
     capture(shop, update=False)
