@@ -76,7 +76,7 @@ async def reader(
     await execute(
         database,
         "UPDATE projections.projection_ranges SET horizon = $2, "
-        "import_id = (SELECT max(import_id) FROM projections.imports) WHERE projection_id = $1",
+        "import_id = (SELECT coalesce(max(import_id), 0) FROM projections.imports) WHERE projection_id = $1",
         number,
         horizon,
     )
