@@ -1,0 +1,331 @@
+"""Consumers of one group: each range has one reader, and whoever comes, goes, hangs or dies, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from journal import ConnectionSettings, Database, connect
+from projections.subscriptions import (
+    Consumer,
+    MatchedEvent,
+    cursors,
+    rescale_group,
+    subscribe,
+    waiting_retries,
+)
+from tests.fixtures.pgbouncer import pgbouncer
+from tests.fixtures.projections import Failure, execute, fetchval, until
+from tests.fixtures.proxy import proxy_to
+from tests.fixtures.subscriptions import (
+    Seen,
+    consuming,
+    landed_and_matched,
+    match_all,
+    quick,
+    until_handled,
+)
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [f"s{number}" for number in range(30)]
+SHARED = """
+SELECT array_agg(n ORDER BY n) = $1::bigint[] FROM (
+    SELECT count(r.min_slice) AS n FROM projections.group_readers AS o
+    LEFT JOIN projections.group_ranges AS r ON o.group_id = r.group_id AND o.owner = r.owner GROUP BY o.owner
+) AS s
+"""
+CONSUMER = """
+import asyncio, sys
+from datetime import timedelta
+from journal import connect
+from projections.subscriptions import Consumer
+from tests.fixtures.subscriptions import quick
+
+async def hang(batch):
+    print(len(batch), flush=True)
+    await asyncio.Event().wait()
+
+async def main():
+    async with connect(sys.argv[1]) as database:
+        consumer = Consumer(database, "g", settings=quick(lease=timedelta(milliseconds=500)))
+        consumer.handle(hang, name="h")
+        await consumer.run()
+
+asyncio.run(main())
+"""
+
+
+def consumer(database: Database, handler: Seen, **settings: object) -> Consumer:
+    made = Consumer(database, "g", settings=quick(**settings))
+    made.handle(handler, name="h")
+    return made
+
+
+async def group(database: Database, ranges: int) -> None:
+    async with database.session() as session:
+        await subscribe(session, "g")
+        await rescale_group(session, "g", ranges)
+
+
+def each_once(*seen: Seen) -> None:
+    """Every source's events, in order, and none twice."""
+    for source in SOURCES:
+        by_reader = [[n for found, n in one.events if found == source] for one in seen]
+        for numbers in by_reader:
+            assert numbers == sorted(numbers)
+    events = [event for one in seen for event in one.events]
+    assert [event for event, count in Counter(events).items() if count > 1] == []
+
+
+async def test_of_several_consumers_of_a_group_with_one_range_only_one_reads(database: Database) -> None:
+    seen = [Seen(), Seen(), Seen()]
+
+    async with consuming(database, *(consumer(database, one) for one in seen)):
+        for _ in range(5):
+            await landed_and_matched(database, *SOURCES)
+        await until_handled(database)
+
+    assert sorted(len(one.events) for one in seen) == [0, 0, 150]
+    each_once(*seen)
+
+
+async def test_consumers_that_come_and_go_share_the_ranges_and_repeat_nothing(database: Database) -> None:
+    await group(database, 4)
+    seen = [Seen(), Seen(), Seen()]
+    readers = [consumer(database, one) for one in seen]
+
+    async with consuming(database, readers[0]):
+        await landed_and_matched(database, *SOURCES)
+        await until(database, SHARED, [4])
+        async with consuming(database, readers[1], readers[2]):
+            await landed_and_matched(database, *SOURCES)
+            await until(database, SHARED, [1, 1, 2])
+            await landed_and_matched(database, *SOURCES)
+            await until_handled(database)
+        await until(database, SHARED, [4])
+        await landed_and_matched(database, *SOURCES)
+        await until_handled(database)
+
+    assert sum(len(one.events) for one in seen) == 4 * len(SOURCES)
+    assert all(one.events for one in seen)
+    each_once(*seen)
+
+
+@pytest.mark.parametrize("ranges", [1, 7])
+async def test_cutting_a_group_anew_while_it_is_read_loses_nothing(database: Database, ranges: int) -> None:
+    await group(database, 3)
+    seen = [Seen(), Seen()]
+
+    async with consuming(database, *(consumer(database, one, page_size=5) for one in seen)):
+        for turn in range(6):
+            await landed_and_matched(database, *SOURCES)
+            async with database.session() as session:
+                await rescale_group(session, "g", ranges if turn % 2 else 4)
+        await until_handled(database)
+
+    events = {event for one in seen for event in one.events}
+    assert events == {(source, n) for source in SOURCES for n in range(1, 7)}
+
+
+async def test_merged_ranges_begin_at_the_lowest_cursor_of_their_parts(database: Database) -> None:
+    await group(database, 2)
+    await execute(
+        database, "UPDATE projections.group_ranges SET cursor = CASE min_slice WHEN 0 THEN 9 ELSE 4 END"
+    )
+
+    async with database.session() as session:
+        await rescale_group(session, "g", 1)
+
+        assert [cursor for _, cursor in await cursors(session, "g")] == [4]
+
+
+async def test_a_consumer_that_loses_its_range_cancels_what_runs_and_stores_nothing_of_it(
+    database: Database,
+) -> None:
+    cancelled, begun = asyncio.Event(), asyncio.Event()
+
+    async def hang_once(batch: Sequence[MatchedEvent]) -> None:
+        if len(seen.batches) > 1:
+            return
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    seen = Seen(hang_once)
+    reader = Consumer(database, "g", settings=quick())
+    reader.handle(seen, name="h", retries=[3600])
+
+    async with consuming(database, reader):
+        await landed_and_matched(database, "a")
+        await begun.wait()
+        await execute(database, "UPDATE projections.group_ranges SET epoch = epoch + 1, owner = NULL")
+        async with asyncio.timeout(30):
+            await cancelled.wait()
+        await until_handled(database)
+
+    assert seen.batches == [[("a", 1)], [("a", 1)]]
+    async with database.session() as session:
+        assert await waiting_retries(session, "g") == []
+
+
+async def test_a_failure_that_comes_after_the_range_was_lost_is_not_kept(database: Database) -> None:
+    begun, fail = asyncio.Event(), asyncio.Event()
+
+    async def fail_late(batch: Sequence[MatchedEvent]) -> None:
+        if len(seen.batches) == 1:
+            begun.set()
+            await fail.wait()
+            raise Failure("late")
+
+    seen = Seen(fail_late)
+    # It would not hear of it by a heartbeat.
+    settings = quick(heartbeat=timedelta(minutes=1), lease=timedelta(minutes=5))
+    reader = Consumer(database, "g", settings=settings)
+    reader.handle(seen, name="h", retries=[3600])
+
+    async with consuming(database, reader):
+        await landed_and_matched(database, "a")
+        await begun.wait()
+        await execute(database, "UPDATE projections.group_ranges SET epoch = epoch + 1, owner = NULL")
+        fail.set()
+        await until_handled(database)
+
+    assert seen.batches == [[("a", 1)], [("a", 1)]]
+    async with database.session() as session:
+        assert await waiting_retries(session, "g") == []
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_a_connection_that_is_lost_while_reading_loses_nothing(
+    dsn: str, database: Database, driver: str
+) -> None:
+    seen = Seen()
+    settings = ConnectionSettings(driver=driver, application_name="reader")
+    async with connect(dsn, settings) as own, consuming(database, consumer(own, seen, page_size=3)):
+        for _ in range(5):
+            await landed_and_matched(database, *SOURCES)
+            await execute(
+                database,
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE application_name = 'reader' AND datname = current_database()",
+            )
+        await until_handled(database)
+
+    assert set(seen.events) == {(source, n) for source in SOURCES for n in range(1, 6)}
+
+
+async def test_a_consumer_that_is_cut_off_drops_its_ranges_when_its_lease_ends(
+    dsn: str, database: Database
+) -> None:
+    cancelled, begun = asyncio.Event(), asyncio.Event()
+
+    async def hang(batch: Sequence[MatchedEvent]) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    other = Seen()
+    lease = timedelta(milliseconds=500)
+    async with proxy_to(dsn) as proxy, connect(proxy.dsn) as far:
+        cut_off = consumer(far, Seen(hang), lease=lease, stop_timeout=timedelta(milliseconds=10))
+        async with consuming(database, cut_off):
+            await landed_and_matched(database, "a")
+            await begun.wait()
+            proxy.stop_forwarding()
+            async with consuming(database, consumer(database, other, lease=lease)):
+                async with asyncio.timeout(30):
+                    await cancelled.wait()
+                await other.until_events(1)
+            proxy.go_on()
+
+    assert other.events == [("a", 1)]
+
+
+@pytest.mark.timeout(120)
+async def test_what_a_killed_consumer_had_in_hand_goes_to_the_next(dsn: str, database: Database) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CONSUMER, dsn, stdout=PIPE, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    try:
+        await until(database, "SELECT EXISTS (SELECT FROM projections.group_ranges WHERE owner IS NOT NULL)")
+        await landed_and_matched(database, "a", "b")
+        assert process.stdout is not None
+        assert int(await process.stdout.readline()) == 2
+    finally:
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    seen = Seen()
+
+    async with consuming(database, consumer(database, seen)):
+        await seen.until_events(2)
+
+    assert seen.events == [("a", 1), ("b", 1)]
+
+
+@pytest.mark.timeout(120)
+async def test_a_consumer_that_was_stopped_and_goes_on_moves_no_cursor_of_the_next(
+    dsn: str, database: Database
+) -> None:
+    script = CONSUMER.replace("await asyncio.Event().wait()", "await asyncio.sleep(0)")
+    await group(database, 1)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, dsn, stdout=PIPE, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    try:
+        await until(database, "SELECT EXISTS (SELECT FROM projections.group_ranges WHERE owner IS NOT NULL)")
+        owner = await fetchval(database, "SELECT owner FROM projections.group_ranges")
+        process.send_signal(signal.SIGSTOP)
+        release = asyncio.Event()
+
+        async def hold(batch: Sequence[MatchedEvent]) -> None:
+            await release.wait()
+
+        seen = Seen(hold)
+        async with consuming(database, consumer(database, seen)):
+            await landed_and_matched(database, "a")
+            await seen.until_events(1)
+            epoch = await fetchval(database, "SELECT epoch FROM projections.group_ranges")
+            process.send_signal(signal.SIGCONT)
+            # It is back among the readers, and knows that the range is another's.
+            await until(
+                database, "SELECT EXISTS (SELECT FROM projections.group_readers WHERE owner = $1)", owner
+            )
+            assert await fetchval(database, "SELECT cursor FROM projections.group_ranges") == 0
+            assert await fetchval(database, "SELECT epoch FROM projections.group_ranges") == epoch
+            release.set()
+            await until_handled(database)
+    finally:
+        process.kill()
+        await process.wait()
+    assert seen.events == [("a", 1)]
+
+
+async def test_consumers_work_through_a_pooler_in_transaction_mode(
+    dsn: str, database: Database, tmp_path: Path
+) -> None:
+    await group(database, 2)
+    seen = [Seen(), Seen()]
+    async with pgbouncer(dsn, tmp_path) as pooled_dsn, connect(pooled_dsn) as pooled:
+        async with consuming(database, *(consumer(pooled, one, page_size=3) for one in seen)):
+            for _ in range(5):
+                await landed_and_matched(database, *SOURCES)
+            await match_all(database)
+            await until_handled(database)
+
+    assert sum(len(one.events) for one in seen) == 5 * len(SOURCES)
+    each_once(*seen)
