@@ -1,8 +1,8 @@
 """
 Publishing, matching and reading what matched, beside the same statements by hand, which match and remember nothing.
 
-Payloads have 230 bytes. Of many subscriptions each asks for one of a thousand topics, so an event is for a thousandth of
-them. The conditions of the last rounds are a hundred texts.
+Payloads have 230 bytes. Of many subscriptions each asks for one of a thousand topics, so an event is for a thousandth
+of them. The conditions of the last rounds are a hundred texts.
 """
 
 from __future__ import annotations
