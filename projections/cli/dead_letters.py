@@ -52,7 +52,7 @@ def dead(name: str, retry_id: int | None, dsn: str | None, as_json: bool) -> Non
         return
     batch, events = visit(dsn, lambda session: _one(session, name, retry_id))
     if as_json:
-        echo_json(**_values(batch), events_of_it=[_event_values(one) for one in events])
+        echo_json(**_values(batch), events=[_event_values(one) for one in events])
         return
     click.echo(f"{batch.retry_id}: handler {printable(batch.handler)!r} has failed {batch.attempts} times")
     click.echo("".join(f"  {printable(line)}\n" for line in batch.error.splitlines()), nl=False)
@@ -127,7 +127,8 @@ def _cell(value: object) -> str:
 def _values(one: FailedBatch) -> dict[str, Any]:
     values = one._asdict()
     del values["due_at"]  # it is dead
-    return {**values, "failed_at": one.failed_at.isoformat()}
+    count = values.pop("events")
+    return {**values, "event_count": count, "failed_at": one.failed_at.isoformat()}
 
 
 def _event_values(one: MatchedEvent) -> dict[str, Any]:

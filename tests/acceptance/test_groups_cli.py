@@ -1,0 +1,365 @@
+"""`projections groups`, `subscriptions`, `subscribe` and `publish` as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from journal import Database
+from projections.subscriptions import create_group, poll_group, subscribe
+from tests.fixtures.commands import COMMAND, environment, projections, query
+from tests.fixtures.projections import execute
+from tests.fixtures.subscriptions import landed_and_matched
+
+LOW, HIGH = "a", "yz"  # slices 97 and 801
+KEPT = {
+    "subscription_ids": [1], "source_id": "N1", "seq_nr": 1, "db_timestamp": "2030-01-01T00:00:00+00:00", "slice": 5,
+    "event_id": "01890a5d-ac96-774b-bcce-b302099a8057", "entity_type": "plane", "event_type": "Landed", "version": 1,
+    "payload_json": '{"delay": 1}', "metadata_json": None, "tags": None,
+}  # fmt: skip
+FAIL = "SELECT projections.fail_batch_v1($1, 'invoice', 3, $2, $3::text::interval, $4)"
+QUARANTINE = (
+    "SELECT projections.quarantine_condition_v1(condition_id, 'division by zero') FROM projections.conditions"
+)
+
+
+@pytest.fixture
+async def group(database: Database, dsn: str) -> str:
+    """Group billing in two ranges: two matches wait in the lower, one in the higher."""
+    async with database.transaction() as session:
+        await create_group(session, "billing", ranges=2)
+        await subscribe(session, "billing", topics=["Landed"])
+    await landed_and_matched(database, LOW, LOW, HIGH)
+    return dsn
+
+
+@pytest.fixture
+async def dead(database: Database, group: str) -> str:
+    """Two dead letters of billing, and a batch that is to be handled again."""
+    for number, (error, delay) in enumerate(
+        [("no customer\nline 2", None), ("[red]x", None), ("late", "1 h")], 1
+    ):
+        await execute(database, FAIL, "billing", error, delay, json.dumps([{**KEPT, "match_id": number}]))
+    return group
+
+
+def values(*arguments: str) -> Any:
+    result = projections(*arguments, "--json")
+    assert (result.returncode, result.stderr) == (0, "")
+    return json.loads(result.stdout)
+
+
+def rows(table: str) -> list[list[str]]:
+    return [
+        [cell.strip() for cell in line.split("│")[1:-1]] for line in table.splitlines() if line[:1] == "│"
+    ]
+
+
+def done(*arguments: str) -> str:
+    result = projections(*arguments)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def refused(*arguments: str, code: int = 1) -> str:
+    result = projections(*arguments)
+    assert (result.returncode, result.stdout) == (code, "")
+    return result.stderr
+
+
+# ---- groups ----
+
+
+def test_without_groups_it_says_how_to_make_one(dsn: str) -> None:
+    assert "`projections subscribe GROUP` makes one" in done("groups", "--dsn", dsn)
+
+
+def test_lag_and_backlog_of_each_group(group: str) -> None:
+    (row,) = rows(done("groups", "--dsn", group))
+    (found,) = values("groups", "billing", "--dsn", group)["groups"]
+
+    assert (row[:4], row[5:]) == (["billing", "unread", "2", "0"], ["3", "0", "0"])
+    assert (found["name"], found["backlog"], found["state"], found["head"]) == ("billing", 3, "unread", 3)
+    assert found["lag_seconds"] == max(part["lag_seconds"] for part in found["ranges"]) > 0
+
+
+async def test_lag_and_backlog_of_each_range_and_who_reads_it(database: Database, group: str) -> None:
+    async with database.session() as session:
+        await poll_group(session, "billing", "[me]", timedelta(hours=1))
+    table = rows(done("groups", "billing", "--by", "range", "--dsn", group))
+    (found,) = values("groups", "--dsn", group)["groups"]
+
+    assert [row[:4] + row[5:7] for row in table] == [
+        ["billing", "0-511", "[me]", "read", "2", "0"],
+        ["billing", "512-1023", "[me]", "read", "1", "0"],
+    ]
+    assert [part["backlog"] for part in found["ranges"]] == [2, 1]
+    assert found["readers"] == ["[me]"]
+
+
+@pytest.mark.parametrize(("limit", "code"), [("2h", 0), ("0ms", 3)])
+def test_fail_above_tells_by_the_exit_code_whether_a_group_lags(group: str, limit: str, code: int) -> None:
+    result = projections("groups", "--fail-above", limit, "--dsn", group)
+
+    assert result.returncode == code
+    assert ("billing (" in result.stderr) == (code == 3)
+
+
+def test_watching_does_not_fail_above_for_groups() -> None:
+    assert "without --fail-above" in refused("groups", "--watch", "--fail-above", "1s", code=2)
+
+
+def test_watching_groups_in_a_pipe_prints_one_look_after_another(group: str) -> None:
+    command = [*COMMAND, "groups", "--watch", "--json", "--dsn", group]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        assert process.stdout is not None
+        looks = [json.loads(process.stdout.readline())["groups"][0]["backlog"] for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+
+    assert looks == [3, 3]
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_a_group_that_there_is_not_is_told_with_those_that_there_are(group: str) -> None:
+    assert refused("groups", "nobody", "--dsn", group) == (
+        "error: there is no group 'nobody'; those that there are: 'billing'\n"
+    )
+
+
+async def test_a_group_may_be_called_as_a_command_is(database: Database, dsn: str) -> None:
+    async with database.transaction() as session:
+        await create_group(session, "rescale")
+
+    (row,) = rows(done("groups", "show", "rescale", "--dsn", dsn))
+
+    assert row[0] == "rescale"
+
+
+def test_the_help_of_groups_tells_their_commands_and_that_matching_is_elsewhere() -> None:
+    assert "projections groups rescale billing --ranges 8" in done("groups", "--help")
+    assert "`projections worker --subscriptions`" in done("groups", "show", "--help")
+
+
+def test_a_group_is_cut_into_another_number_of_ranges(group: str) -> None:
+    before = done("groups", "rescale", "billing", "--ranges", "4", "--dsn", group)
+    again = done("groups", "rescale", "billing", "--ranges", "4", "--dsn", group)
+
+    assert before == "group 'billing' had 2 ranges, and has 4 now\n"
+    assert again == "group 'billing' has 4 ranges already\n"
+    assert query(group, "SELECT count(*) FROM projections.group_ranges") == [(4,)]
+
+
+def test_cutting_a_group_that_there_is_not_is_refused(dsn: str) -> None:
+    assert "there is no group 'x'" in refused("groups", "rescale", "x", "--ranges", "4", "--dsn", dsn)
+
+
+# ---- dead letters ----
+
+
+def test_dead_letters_are_listed_and_pointed_at(dead: str) -> None:
+    table = rows(done("groups", "dead", "billing", "--dsn", dead))
+
+    assert [(row[1], row[2], row[3], row[5]) for row in table] == [
+        ("invoice", "1", "3", "no customer"),
+        ("invoice", "1", "3", "[red]x"),
+    ]
+    assert "2 batches wait for a decision: projections groups dead billing" in done("groups", "--dsn", dead)
+
+
+def test_a_dead_letter_is_shown_whole(dead: str) -> None:
+    text = done("groups", "dead", "billing", "--show", "1", "--dsn", dead)
+    found = values("groups", "dead", "billing", "--show", "1", "--dsn", dead)
+
+    assert "  no customer\n  line 2\n" in text
+    assert rows(text) == [["1", "N1", "1", "Landed", '{"delay": 1}']]
+    assert (found["error"], found["events"][0]["payload"]) == ("no customer\nline 2", {"delay": 1})
+
+
+def test_a_dead_letter_is_handled_again_when_it_is_replayed(dead: str) -> None:
+    assert done("groups", "replay", "billing", "1", "--dsn", dead) == "batches to be handled again: 1\n"
+
+    assert query(
+        dead, "SELECT retry_id FROM projections.group_retries WHERE due_at <= clock_timestamp()"
+    ) == [(1,)]
+    assert "batch 1 is no dead letter of group 'billing'" in refused(
+        "groups", "replay", "billing", "1", "--dsn", dead
+    )
+
+
+def test_all_dead_letters_are_replayed_and_what_waits_is_left_alone(dead: str) -> None:
+    assert done("groups", "replay", "billing", "--all", "--dsn", dead) == "batches to be handled again: 2\n"
+
+    assert query(dead, "SELECT count(*) FROM projections.group_retries WHERE due_at > clock_timestamp()") == [
+        (1,)
+    ]
+
+
+@pytest.mark.parametrize("arguments", [[], ["1", "--all"]])
+def test_replaying_needs_to_know_what(arguments: list[str]) -> None:
+    assert "pass either an ID or --all" in refused("groups", "replay", "billing", *arguments, code=2)
+
+
+def test_a_dead_letter_is_forgotten_only_when_somebody_agrees(dead: str) -> None:
+    error = refused("groups", "forget", "billing", "1", "--dsn", dead)
+    kept = query(dead, "SELECT count(*) FROM projections.group_retries")
+
+    assert "pass --yes" in error
+    assert kept == [(3,)]
+    assert done("groups", "forget", "billing", "1", "--yes", "--dsn", dead) == "batch 1 is removed\n"
+    assert query(dead, "SELECT count(*) FROM projections.group_retries") == [(2,)]
+
+
+def test_a_batch_that_is_to_be_handled_again_is_not_forgotten(dead: str) -> None:
+    assert "batch 3 is no dead letter" in refused("groups", "forget", "billing", "3", "--yes", "--dsn", dead)
+
+
+async def test_a_dead_letter_of_another_group_is_not_decided_about(database: Database, dead: str) -> None:
+    async with database.transaction() as session:
+        await create_group(session, "other")
+
+    assert "no dead letter of group 'other'" in refused("groups", "replay", "other", "1", "--dsn", dead)
+    assert "there is no group 'x'" in refused("groups", "replay", "x", "--all", "--dsn", dead)
+
+
+# ---- subscriptions ----
+
+
+def test_a_group_is_subscribed_and_the_subscription_shown(dsn: str) -> None:
+    said = done(
+        "subscribe", "billing", "--topic", "order.*", "--topic", "50%_off", "--entity-type", "order",
+        "--contains", '{"currency": "EUR"}', "--condition", "e.seq_nr > (s.params ->> 'least')::int",
+        "--params", '{"least": 3}', "--expires-after", "15m", "--dsn", dsn,
+    )  # fmt: skip
+
+    (found,) = values("subscriptions", "--dsn", dsn)["subscriptions"]
+    assert said == "subscription 1 of group 'billing'\n"
+    assert (found["group"], found["topics"], found["entity_types"]) == (
+        "billing",
+        ["50%_off", "order.*"],
+        ["order"],
+    )
+    assert found["params"] == {"least": 3, "contains": {"currency": "EUR"}}
+    assert (found["expires_after_seconds"], found["state"]) == (900, "active")
+
+
+def test_subscribing_again_is_the_same_subscription(dsn: str) -> None:
+    found = [values("subscribe", "g", "--topic", "a", "--dsn", dsn)["subscription_id"] for _ in range(2)]
+
+    assert found[0] == found[1]
+
+
+def test_a_group_that_only_listens_is_made(dsn: str) -> None:
+    done("subscribe", "g", "--listen-only", "--dsn", dsn)
+
+    assert rows(done("groups", "--dsn", dsn))[0][:2] == ["g", "listening"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (["--condition", "1 +"], 1, "not a condition over e and s"),
+        (["--condition", "e.seq_nr"], 1, "must be type boolean, not type bigint"),
+        (["--params", "{"], 2, "is no JSON"),
+        (["--contains", "[1]"], 2, "is no JSON object"),
+        (["--topic", ""], 1, "must be a string that is not empty"),
+        (["--expires-after", "soon"], 2, "'soon' is no length of time"),
+        (["--expires-after", "0s"], 1, "expires_after must be longer than 0"),
+    ],
+)
+def test_a_subscription_that_can_not_be_is_told(
+    dsn: str, arguments: list[str], code: int, error: str
+) -> None:
+    assert error in refused("subscribe", "g", *arguments, "--dsn", dsn, code=code)
+    assert query(dsn, "SELECT count(*) FROM projections.subscription_groups") == [(0,)]
+
+
+def test_long_conditions_are_cut_in_tables_and_whole_in_json(dsn: str) -> None:
+    condition = " AND ".join(f"e.seq_nr <> {number}" for number in range(20))
+    done("subscribe", "g", "--condition", condition, "--dsn", dsn)
+
+    (row,) = rows(done("subscriptions", "g", "--dsn", dsn))
+
+    assert len(row[4]) == 60
+    assert row[4].endswith("…")
+    assert values("subscriptions", "g", "--dsn", dsn)["subscriptions"][0]["condition"] == condition
+
+
+async def test_a_condition_that_was_set_apart_is_shown_and_released(database: Database, dsn: str) -> None:
+    done("subscribe", "g", "--condition", "1 / (e.seq_nr - 1) > 0", "--dsn", dsn)
+    await execute(database, QUARANTINE)
+    shown = done("subscriptions", "--dsn", dsn)
+
+    released = done("subscriptions", "release", "1", "--dsn", dsn)
+
+    assert rows(shown)[0][-1] == "quarantined"
+    assert (
+        "is asked no more: division by zero; have it asked again: projections subscriptions release 1"
+        in shown
+    )
+    assert released == "condition 1 is asked again\n"
+    assert rows(done("subscriptions", "--dsn", dsn))[0][-1] == "active"
+    assert "condition 1 is not set apart" in refused("subscriptions", "release", "1", "--dsn", dsn)
+
+
+async def test_a_subscription_that_nobody_has_kept_is_shown_as_expired(database: Database, dsn: str) -> None:
+    done("subscribe", "g", "--expires-after", "15m", "--dsn", dsn)
+    await execute(
+        database, "UPDATE projections.subscriptions SET active_at = active_at - interval '16 minutes'"
+    )
+
+    assert rows(done("subscriptions", "--dsn", dsn))[0][-1] == "expired"
+
+
+def test_a_subscription_is_removed_only_when_somebody_agrees(group: str) -> None:
+    assert "pass --yes" in refused("subscriptions", "remove", "1", "--dsn", group)
+    assert done("subscriptions", "remove", "1", "--yes", "--dsn", group) == (
+        "subscription 1 of group 'billing' is removed\n"
+    )
+    assert "there is no subscription 1" in refused("subscriptions", "remove", "1", "--yes", "--dsn", group)
+
+
+def test_subscriptions_of_a_group_that_there_is_not_are_refused(dsn: str) -> None:
+    assert "there is no group 'x'" in refused("subscriptions", "x", "--dsn", dsn)
+
+
+# ---- publish ----
+
+
+def test_a_payload_is_published_as_it_was_written(dsn: str) -> None:
+    found = values("publish", "order.paid", '{"b": 1,  "a": 1.50}', "--publisher", "shop", "--dsn", dsn)
+
+    assert (found["source_id"], found["seq_nr"]) == ("publisher/shop", 1)
+    assert query(dsn, "SELECT event_type, payload::text FROM projections.events") == [
+        ("order.paid", '{"b": 1,  "a": 1.50}')
+    ]
+
+
+def test_a_payload_is_read_from_the_standard_input(dsn: str) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "publish", "t", "-", "--dsn", dsn], stdin=subprocess.PIPE, env=environment()
+    ) as process:
+        process.communicate('{"ä": 1}\n'.encode(), timeout=30)
+
+    assert process.returncode == 0
+    assert query(dsn, "SELECT payload::text FROM projections.events") == [('{"ä": 1}',)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (["t", "{"], 2, "'{' is no JSON"),
+        (["", "{}"], 1, "topic must have 1 to 255 characters"),
+        (["t", "--to", "9"], 1, "there is no subscription 9"),
+        (["t", "--not-before", "soon"], 2, "'soon' is no time"),
+    ],
+)
+def test_what_can_not_be_published_is_told(dsn: str, arguments: list[str], code: int, error: str) -> None:
+    assert error in refused("publish", *arguments, "--dsn", dsn, code=code)
