@@ -6,9 +6,11 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
 from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,14 +25,13 @@ from projections.subscriptions import (
     subscribe,
     waiting_retries,
 )
-from tests.fixtures.pgbouncer import pgbouncer
+from tests.fixtures.pgbouncer import find_pgbouncer, pgbouncer
 from tests.fixtures.projections import Failure, execute, fetchval, until
 from tests.fixtures.proxy import proxy_to
 from tests.fixtures.subscriptions import (
     Seen,
     consuming,
     landed_and_matched,
-    match_all,
     quick,
     until_handled,
 )
@@ -315,17 +316,23 @@ async def test_a_consumer_that_was_stopped_and_goes_on_moves_no_cursor_of_the_ne
     assert seen.events == [("a", 1)]
 
 
-async def test_consumers_work_through_a_pooler_in_transaction_mode(
-    dsn: str, database: Database, tmp_path: Path
-) -> None:
+async def test_consumers_work_through_a_pooler_in_transaction_mode(dsn: str, database: Database) -> None:
+    find_pgbouncer()
     await group(database, 2)
     seen = [Seen(), Seen()]
-    async with pgbouncer(dsn, tmp_path) as pooled_dsn, connect(pooled_dsn) as pooled:
-        async with consuming(database, *(consumer(pooled, one, page_size=3) for one in seen)):
-            for _ in range(5):
-                await landed_and_matched(database, *SOURCES)
-            await match_all(database)
-            await until_handled(database)
+    async with AsyncExitStack() as stack:
+        # It runs as another user, and its socket's path must be short.
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sp-bouncer-")))
+        directory.chmod(0o777)
+        pooled = await stack.enter_async_context(
+            connect(await stack.enter_async_context(pgbouncer(dsn, directory)))
+        )
+        await stack.enter_async_context(
+            consuming(database, *(consumer(pooled, one, page_size=3) for one in seen))
+        )
+        for _ in range(5):
+            await landed_and_matched(database, *SOURCES)
+        await until_handled(database)
 
     assert sum(len(one.events) for one in seen) == 5 * len(SOURCES)
     each_once(*seen)
