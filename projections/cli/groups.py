@@ -14,7 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from journal import NUMBER_OF_SLICES, OwnedSession, Session
-from projections.cli.connection import visit, visit_session
+from projections.cli.connection import confirm, visit, visit_session
 from projections.cli.dead_letters import dead, forget, replay
 from projections.cli.default_command import ShowsByDefault
 from projections.cli.lag import age, duration
@@ -29,6 +29,8 @@ __all__ = ["groups"]
 By: TypeAlias = Literal["group", "range"]
 
 _ABOVE = 3
+# All that belongs to a group goes with its row, but for matches: those leave with their partitions.
+_REMOVE = "DELETE FROM projections.subscription_groups WHERE name = $1"
 
 
 @click.group(cls=ShowsByDefault)
@@ -44,6 +46,7 @@ def groups() -> None:
       projections groups rescale billing --ranges 8
       projections groups dead billing               what its handlers have given up
       projections groups replay billing --all
+      projections groups remove billing
 
     Without the name of a command it is `show`: `projections groups show --help` has its options, and
     `projections groups show rescale` shows a group that is called as a command is.
@@ -128,6 +131,26 @@ def rescale(name: str, ranges: int, dsn: str | None, as_json: bool) -> None:
         click.echo(f"group {name!r} has {_ranges(ranges)} already")
     else:
         click.echo(f"group {name!r} had {_ranges(before)}, and has {ranges} now")
+
+
+@groups.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@dsn_option
+def remove(name: str, yes: bool, dsn: str | None) -> None:
+    """
+    Remove a group with its subscriptions, its cursors, and the batches that failed.
+
+    For one that nobody is to read any more: until then it keeps what it has not read from being dropped. The journal
+    keeps all events; a group that is made under this name later begins anew.
+    """
+    (found,) = visit(dsn, lambda session: group_lag(session, name))
+    waiting = (
+        f"{found.backlog:,} matches that are not read, and {found.retries + found.dead:,} batches that failed"
+    )
+    confirm(f"Remove group {name!r} with its subscriptions, {waiting}?", yes=yes)
+    visit(dsn, lambda session: session.execute(_REMOVE, name))
+    click.echo(f"group {name!r} is removed")
 
 
 for _command in (dead, replay, forget):

@@ -75,8 +75,10 @@ def monitor(  # noqa: PLR0917 - click passes all by name
     Serve a page that shows the lag of every slice, live, and lets you act.
 
     It shows each projection's 1,024 slices by lag, the ranges and who holds them, throughput, workers, parked events
-    with their errors, and what holds the horizon back. Its buttons pause, resume and rescale projections, and retry
-    or drop parked events. It asks the database alone: workers need not run, and need not be reached.
+    with their errors, and what holds the horizon back; of groups of consumers how far they are, their dead letters, and
+    conditions that were set apart. Its buttons pause, resume and rescale projections, retry or drop parked events,
+    rescale groups, replay or forget dead letters, and release conditions. It asks the database alone: workers need
+    not run, and need not be reached.
 
     Reading needs the role projections_reader, the buttons projections_worker. Many may watch: the database is asked
     once for all of them, and every 10 seconds while nobody does.
@@ -86,7 +88,7 @@ def monitor(  # noqa: PLR0917 - click passes all by name
       /metrics   for Prometheus
       /livez     200 while the monitor works
       /readyz    200 while the database answers
-      /lagz      503 when a range lags: /lagz?above=30s&for=5m
+      /lagz      503 when a range lags, of projections or groups: /lagz?above=30s&for=5m
 
     On a loopback address everybody on this machine may use it. Anywhere else it asks for a token, which browsers ask
     their user for as a password (of any user name) and others send as `Authorization: Bearer TOKEN`. It does not

@@ -161,6 +161,17 @@ def test_cutting_a_group_that_there_is_not_is_refused(dsn: str) -> None:
     assert "there is no group 'x'" in refused("groups", "rescale", "x", "--ranges", "4", "--dsn", dsn)
 
 
+def test_a_group_is_removed_with_all_that_is_its_own_only_when_somebody_agrees(dead: str) -> None:
+    error = refused("groups", "remove", "billing", "--dsn", dead)
+    kept = query(dead, "SELECT count(*) FROM projections.subscription_groups")
+    done("groups", "remove", "billing", "--yes", "--dsn", dead)
+
+    assert "pass --yes" in error
+    assert kept == [(1,)]
+    for table in ("subscription_groups", "subscriptions", "group_ranges", "group_retries"):
+        assert query(dead, f"SELECT count(*) FROM projections.{table}") == [(0,)]
+
+
 # ---- dead letters ----
 
 

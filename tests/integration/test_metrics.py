@@ -26,6 +26,7 @@ from projections.monitoring.cache import Cache, LookFailed
 from projections.monitoring.metrics import database_up, snapshot_metrics, write_metrics
 from projections.monitoring.serving import monitor_probe, worker_app
 from projections.monitoring.worker_metrics import WorkerMetrics
+from projections.subscriptions import create_group
 from projections.testing import run_until_caught_up
 from tests.fixtures.http import Series, asking, counting, parse, pulse, scrape, series
 from tests.fixtures.projections import (
@@ -337,7 +338,8 @@ async def everything(database: Database) -> list[Metric]:
     metrics.heartbeat(pulse())
     metrics.started("p", SliceRange(0, 1023))
     async with database.session() as session:
-        seen = await snapshot(session)
+        await create_group(session, "g")
+        seen = await snapshot(session, groups=True)
     own = {metric.name: metric for metric in metrics.collect()}
     return [*own.values(), database_up(up=True), *snapshot_metrics(seen)]
 
@@ -350,7 +352,7 @@ async def test_names_and_labels_follow_the_rules(journal: Database) -> None:
         assert metric.documentation.endswith(".")
         assert metric.samples, metric.name
         for sample in metric.samples:
-            allowed = {"projection", "range", "state", "le", "version", "python"}
+            allowed = {"projection", "range", "state", "le", "version", "python", "group"}
             assert set(sample.labels) <= allowed, metric.name
 
 

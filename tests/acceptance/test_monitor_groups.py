@@ -1,0 +1,193 @@
+"""Groups on the monitor's page in a real browser: what a user sees and clicks, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from journal import Database
+from projections.monitoring.authentication import Address
+from projections.monitoring.serving import serving
+from projections.subscriptions import create_group, subscribe
+from projections.web import Feed, monitor_app
+from tests.fixtures.chromium import EXECUTABLE, Page, browser
+from tests.fixtures.projections import execute, fetchval
+from tests.fixtures.subscriptions import landed_and_matched
+
+pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on PATH")
+
+NASTY = "<img src=x onerror=alert(1)>"
+FAIL = "SELECT projections.fail_batch_v1($1, 'h', 2, $2, NULL, $3)"
+DEAD = "SELECT array_agg(retry_id ORDER BY retry_id) FROM projections.group_retries WHERE due_at IS NULL"
+QUICK = timedelta(milliseconds=100)
+
+
+@pytest.fixture
+async def groups(database: Database) -> Database:
+    """Group g with a match and two dead letters, a group with a nasty name, listeners; a condition is set apart."""
+    async with database.transaction() as session:
+        await create_group(session, "g", ranges=2)
+        await create_group(session, NASTY)
+        await create_group(session, "listeners", reliable=False)
+        await subscribe(session, "g", topics=["Landed"])
+        await subscribe(session, NASTY, condition=f"e.topic = '{NASTY}'")
+    await landed_and_matched(database, "a")
+    for number in (1, 2):
+        await execute(database, FAIL, "g", NASTY, json.dumps([{"match_id": number}]))
+    await execute(database, "SELECT projections.quarantine_condition_v1(1, $1)", NASTY)
+    return database
+
+
+@asynccontextmanager
+async def opened(database: Database) -> AsyncIterator[Page]:
+    """The page, live, with its groups."""
+    feed = Feed(database, QUICK)
+    async with (
+        asyncio.timeout(60),
+        serving(Address("127.0.0.1", 0), monitor_app(database, feed)) as address,
+        browser() as page,
+    ):
+        await page.view(1400, 1000)
+        await page.open(f"http://{address}/")
+        await page.until("document.querySelectorAll('#groups-table tbody tr').length")
+        yield page
+        feed.close()
+
+
+def table(name: str) -> str:
+    """The texts of a table's cells, in JavaScript."""
+    rows = f"[...document.querySelectorAll('#{name} tbody tr')]"
+    return f"{rows}.map(row => [...row.cells].map(cell => cell.innerText))"
+
+
+async def test_groups_are_shown_with_their_readers_and_what_waits(groups: Database) -> None:
+    async with opened(groups) as page:
+        found = {row[0]: row[1:] for row in await page.value(table("groups-table"))}
+        await execute(groups, "SELECT projections.poll_group_v1('g', 'me', '1 hour')")
+        await page.until(
+            f"{table('groups-table')}.some(row => row[0] === 'g' && row[1] === 'read' && row[2] === '1')"
+        )
+
+    assert set(found) == {"g", NASTY, "listeners"}
+    assert (found["g"][0], found["g"][3:6]) == ("1 of 2 ranges unread", ["1", "0", "2"])
+    assert found["listeners"][:2] == ["listening", "\N{EN DASH}"]
+    assert page.errors == []
+
+
+async def test_ranges_of_groups_are_shown_when_they_are_asked_for(groups: Database) -> None:
+    async with opened(groups) as page:
+        summary = await page.text("#group-ranges summary")
+        await page.value("document.querySelector('#group-ranges summary').focus()")
+        await page.press("Enter")
+        found = await page.until(f"(rows => rows.length && rows)({table('group-ranges-table')})")
+
+    assert summary == "3 ranges, 3 without a reader"
+    assert [row[:3] for row in found if row[0] == "g"] == [
+        ["g", "0 to 511", "unread"],
+        ["g", "512 to 1023", "idle"],
+    ]
+
+
+async def test_what_groups_and_errors_say_stays_text(groups: Database) -> None:
+    async with opened(groups) as page:
+        dead, set_apart = await page.value(table("dead-table")), await page.value(table("quarantined-table"))
+        images = await page.value("document.querySelectorAll('img').length")
+
+    assert [row[3] for row in dead] == [NASTY] * 2
+    assert set_apart[0][:3] == [f"e.topic = '{NASTY}'", NASTY, f"{NASTY} · 1 subscription"]
+    assert (images, page.errors) == (0, [])
+
+
+async def test_dead_letters_and_conditions_set_apart_are_counted_at_the_top(groups: Database) -> None:
+    async with opened(groups) as page:
+        totals = " ".join((await page.text("#totals")).split())
+
+    assert "Dead letters 2 Conditions set apart 1" in totals
+
+
+async def test_a_dead_letter_is_replayed_from_the_keyboard(groups: Database) -> None:
+    async with opened(groups) as page:
+        await page.value("document.querySelector(\"[aria-label='Replay batch 1 of g']\").focus()")
+        await page.press("Enter")
+        await page.until("document.querySelectorAll('#dead-table tbody tr').length === 1")
+
+    assert await fetchval(groups, DEAD) == [2]
+
+
+async def test_a_dead_letter_is_forgotten_only_after_a_confirmation(groups: Database) -> None:
+    async with opened(groups) as page:
+        await page.click("[aria-label='Forget batch 2 of g']")
+        question = await page.until("document.querySelector('dialog[open]')?.innerText")
+        await page.press("Escape")
+        await page.until("!document.querySelector('dialog[open]')")
+        kept = await fetchval(groups, DEAD)
+        await page.click("[aria-label='Forget batch 2 of g']")
+        await page.until("document.querySelector('dialog[open]')")
+        await page.click("dialog button[value=forget]")
+        await page.until("document.querySelectorAll('#dead-table tbody tr').length === 1")
+
+    assert "The handler h of g never gets the 1 event of batch 2 again" in question
+    assert kept == [1, 2]
+    assert await fetchval(groups, DEAD) == [1]
+
+
+async def test_a_condition_is_released(groups: Database) -> None:
+    async with opened(groups) as page:
+        await page.click("[aria-label='Release condition 1']")
+        await page.until("document.querySelector('#quarantined').hidden")
+
+    assert await fetchval(groups, "SELECT quarantined_at IS NULL FROM projections.conditions")
+
+
+async def test_a_group_is_rescaled_by_typing_a_number(groups: Database) -> None:
+    async with opened(groups) as page:
+        await page.value("document.querySelector(\"[aria-label='Ranges of g']\").select()")
+        await page.type("7")
+        await page.press("Enter")
+        await page.until("document.querySelector('#group-ranges summary').textContent.startsWith('8 ranges')")
+
+    assert await fetchval(groups, "SELECT count(*) FROM projections.group_ranges WHERE group_id = 1") == 7
+
+
+async def test_without_groups_nothing_is_shown_of_them(database: Database) -> None:
+    feed = Feed(database, QUICK)
+    async with (
+        asyncio.timeout(60),
+        serving(Address("127.0.0.1", 0), monitor_app(database, feed)) as address,
+        browser() as page,
+    ):
+        await page.open(f"http://{address}/")
+        await page.until("document.querySelector('#connection')?.dataset.state === 'live'")
+        hidden = await page.value("document.querySelector('#groups').hidden")
+        feed.close()
+
+    assert hidden
+
+
+async def test_groups_fit_the_width_of_a_phone(groups: Database) -> None:
+    async with opened(groups) as page:
+        await page.view(360, 740, phone=True)
+        await page.until("innerWidth === 360")
+        await page.value("document.querySelector('#group-ranges').open = true")
+        await page.until("document.querySelectorAll('#group-ranges-table tbody tr').length")
+
+        assert await page.value("document.documentElement.scrollWidth") == 360
+
+
+async def test_every_table_of_groups_has_headers_for_its_cells(groups: Database) -> None:
+    async with opened(groups) as page:
+        await page.value("document.querySelector('#group-ranges').open = true")
+        await page.until("document.querySelectorAll('#group-ranges-table tbody tr').length")
+        found = await page.value(
+            "[...document.querySelectorAll('#groups table')].map(table => ["
+            "[...table.tHead.rows[0].cells].map(cell => cell.textContent), "
+            "[...table.tBodies[0].rows[0].cells].map(cell => cell.dataset.label)])"
+        )
+
+    assert len(found) == 4
+    assert [headers for headers, _ in found] == [labels for _, labels in found]

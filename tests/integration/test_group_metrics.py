@@ -1,0 +1,95 @@
+"""What Prometheus and probes are told of groups of consumers."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.applications import Starlette
+
+from journal import Database
+from projections.monitoring.serving import monitor_probe, worker_app
+from projections.monitoring.worker_metrics import WorkerMetrics
+from projections.subscriptions import create_group, subscribe
+from tests.fixtures.http import Series, asking, scrape, series
+from tests.fixtures.projections import execute
+from tests.fixtures.subscriptions import landed_and_matched
+
+FAIL = "SELECT projections.fail_batch_v1('g', 'h', 1, 'why', $1::text::interval, $2)"
+
+
+@pytest.fixture
+async def group(database: Database) -> Database:
+    """Group g in two ranges, of which one has a match; a match of two hours ago."""
+    async with database.transaction() as session:
+        await create_group(session, "g", ranges=2)
+        await subscribe(session, "g", topics=["Landed"])
+        await subscribe(session, "g", condition="e.seq_nr > 1")
+    await landed_and_matched(database, "a")
+    await execute(database, "UPDATE projections.matches SET matched_at = matched_at - interval '2 hours'")
+    return database
+
+
+def monitor(database: Database) -> Starlette:
+    probe = monitor_probe(database)
+    return Starlette(routes=probe.routes, lifespan=probe.lifespan)
+
+
+async def scraped(database: Database) -> dict[Series, float]:
+    async with asking(monitor(database)) as client:
+        return await scrape(client)
+
+
+def of(samples: dict[Series, float], name: str) -> float:
+    return samples[series(f"projections_group_{name}", group="g")]
+
+
+async def test_lag_backlog_and_ranges_of_groups_are_told(group: Database) -> None:
+    samples = await scraped(group)
+
+    assert 7200 <= of(samples, "lag_seconds") < 7300
+    assert of(samples, "backlog_matches") == 1
+    assert (of(samples, "ranges"), of(samples, "ranges_without_reader")) == (2, 2)
+    assert (of(samples, "retries"), of(samples, "dead_letters")) == (0, 0)
+    assert samples[series("projections_quarantined_conditions")] == 0
+
+
+async def test_failed_batches_and_conditions_set_apart_are_counted(group: Database) -> None:
+    for number, delay in enumerate((None, None, "1 hour")):
+        await execute(group, FAIL, delay, f'[{{"match_id": {number}}}]')
+    await execute(group, "SELECT projections.quarantine_condition_v1(1, 'why')")
+
+    samples = await scraped(group)
+
+    assert (of(samples, "retries"), of(samples, "dead_letters")) == (1, 2)
+    assert samples[series("projections_quarantined_conditions")] == 1
+
+
+async def test_a_group_that_is_read_has_no_range_without_reader(group: Database) -> None:
+    await execute(group, "SELECT projections.poll_group_v1('g', 'me', '1 hour')")
+
+    assert of(await scraped(group), "ranges_without_reader") == 0
+
+
+async def test_no_label_names_a_subscription_or_a_reader(group: Database) -> None:
+    samples = await scraped(group)
+
+    labels = {label for name, found in samples for label, _ in found if name.startswith("projections_group")}
+    assert labels == {"group"}
+
+
+async def test_a_group_that_lags_for_long_fails_the_lag_check_of_a_monitor(group: Database) -> None:
+    async with asking(monitor(group)) as client:
+        failing = await client.get("/lagz?above=1h&for=30m")
+        fine = await client.get("/lagz?above=3h&for=30m")
+
+    (found,) = failing.json()["lagging"]
+    assert (failing.status_code, fine.status_code) == (503, 200)
+    assert (found["group"], found["range"]) == ("g", "0-511")
+    assert 7200 <= found["lag_seconds"] < 7300
+
+
+async def test_a_worker_does_not_answer_for_groups(group: Database) -> None:
+    async with asking(worker_app(WorkerMetrics(), group)) as client:
+        check, samples = await client.get("/lagz?above=1s&for=1s"), await scrape(client)
+
+    assert check.status_code == 200
+    assert not any(name.startswith("projections_group") for name, _ in samples)
