@@ -6,16 +6,12 @@ import asyncio
 
 from starlette.types import Message, Receive, Scope, Send
 
+from projections.subscriptions.framing import HEADERS, frame
 from projections.web.feed import Feed
 
 __all__ = ["EventStream"]
 
-_HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # nginx passes each document on at once
-]
-_RETRY = b"retry: 1000\n\n"
+_RETRY = frame(retry=1000)
 """Milliseconds after which a browser connects again."""
 
 
@@ -33,7 +29,7 @@ class EventStream:
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Serve one client."""
         with self._feed.watching():
-            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
             gone = asyncio.create_task(_until_gone(receive))
             sending = asyncio.create_task(self._send(send))
             try:
@@ -44,10 +40,10 @@ class EventStream:
                 await asyncio.gather(gone, sending, return_exceptions=True)
 
     async def _send(self, send: Send) -> None:
-        await send(_part(_RETRY + _event(b"history", self._feed.history())))
+        await send(_part(_RETRY + frame(self._feed.history(), event="history")))
         number, document = await self._feed.after(0)
         while not self._feed.closed:
-            await send(_part(_event(b"message", document)))
+            await send(_part(frame(document, event="message")))
             number, document = await self._feed.after(number)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -55,10 +51,6 @@ class EventStream:
 async def _until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _event(kind: bytes, document: bytes) -> bytes:
-    return b"event: " + kind + b"\ndata: " + document + b"\n\n"
 
 
 def _part(body: bytes) -> Message:
