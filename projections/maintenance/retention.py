@@ -35,6 +35,9 @@ _TRY_AGAIN = {
     "pg_stat_activity shows it",
     "40P01": "a transaction stood in the way of this one and this one in its way",
 }
+_MOST_WAITS = 3
+"""So often the patience for one partition, in a run: what is in the way of one is mostly in the way of all."""
+_NOT_TRIED = "not tried: transactions that use the table were in the way of others before it"
 _SETTINGS = frozenset({"retention", "archive"})
 
 
@@ -110,6 +113,8 @@ async def drop_closed(
     for partition in found:
         if _keeping(partition, force=force, archives=archive is not None):
             kept.append(partition)
+        elif sum(each.problem in _TRY_AGAIN.values() for each in dropped) >= _MOST_WAITS:
+            dropped.append(DroppedPartition(partition, problem=_NOT_TRIED))
         elif result := await _retire(database, partition, archive, patience, force=force):
             dropped.append(result)
     return dropped, kept

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from journal import Database, MissingPrivilege, connect, import_events
 from projections.maintenance import maintaining, schedule, take_turn
+from tests.fixtures.commands import APP, SEEN, running
 from tests.fixtures.journal import count, historic
 from tests.fixtures.projections import execute, fetchval, until
-from tests.integration.retention_support import DAY, NAMES, NOW, PAST, filled, keep, past, reader
+from tests.integration.retention_support import DAY, NAMES, NOW, PAST, filled, keep, kept_by, past, reader
 
 OFTEN = timedelta(milliseconds=50)
 ALL = "SELECT * FROM projections.maintain_v1()"
@@ -145,6 +148,33 @@ async def test_chore_of_a_worker_maintains_until_it_ends(database: Database, wor
         )
 
     assert [task for task in asyncio.all_tasks() if task.get_name() == "maintenance"] == []
+
+
+async def test_worker_process_does_the_chore(database: Database, dsn: str, tmp_path: Path) -> None:
+    await filled(database)
+    await execute(database, SEEN)
+    (tmp_path / "app.py").write_text(APP)
+
+    with running("app:Delays", "--dsn", dsn, "--maintain-every", "0.1", cwd=tmp_path) as process:
+        told = process.until("maintained")
+        await until(database, "SELECT count(*) >= 16 FROM projections.partitions WHERE NOT is_default")
+        process.signal(signal.SIGTERM)
+        assert process.end() == 0
+
+    assert told["table"] == "events"
+
+
+@pytest.mark.parametrize("role", ["projections_reader", "projections_worker"])
+async def test_roles_that_read_see_partitions_and_what_keeps_them(
+    database: Database, login: Callable[[str | None], str], role: str
+) -> None:
+    await filled(database)
+    await reader(database, PAST)
+
+    async with connect(login(role)) as pool:
+        assert await kept_by(pool) == dict.fromkeys(
+            NAMES, ("projection slow stands at 2020-01-01 00:00:00+00",)
+        )
 
 
 async def test_worker_that_may_not_maintain_says_so_once(

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from journal import Database, DatabaseError
+from journal import Database, DatabaseError, append, import_events
 from projections.maintenance import UnreadRows
 from projections.testing import run_until_caught_up
-from tests.fixtures.journal import count
+from tests.fixtures.journal import count, event, historic, uuid7
 from tests.fixtures.projections import EFFECTS, each_once, effects, execute, fetchval, happen, recording
 from tests.integration.retention_support import (
     DAY,
@@ -199,6 +199,7 @@ async def test_match_that_a_group_has_not_read_keeps_its_event_and_itself(journa
     await execute(journal, "UPDATE projections.group_ranges SET cursor = 1")
     done = await retained(journal)
     assert [each.partition.name for each in done.dropped] == [NAMES[1], "matches_20200108t000000"]
+    assert await fetchval(journal, "SELECT dropped_until FROM projections.subscription_groups") == 1
 
 
 async def test_ranges_of_a_group_keep_what_each_has_not_read(journal: Database) -> None:
@@ -329,6 +330,24 @@ async def test_projection_that_has_passed_goes_on_after_the_drop(journal: Databa
     each_once(await effects(journal), a=14, b=13, c=12, new=1)
 
 
+async def test_projection_that_was_robbed_by_force_goes_on_with_what_is_left(journal: Database) -> None:
+    await execute(journal, EFFECTS)
+    await reader(journal, PAST + DAY, "p")
+    await execute(
+        journal,
+        "INSERT INTO projections.source_offsets (projection_id, source_id, slice, seq_nr, db_timestamp) "
+        "SELECT projection_id, 'a', 97, 4, $1 FROM projections.projections",
+        PAST + 18 * HOUR,
+    )
+    await execute(journal, "UPDATE projections.projections SET evicted_before = $1", PAST)
+    await retained(journal, force=True)
+
+    await happen(journal, "a", "b", "new")
+    await run_until_caught_up(journal, recording())
+
+    assert sorted(await effects(journal)) == [("a", 13), ("b", 13), ("new", 1)]
+
+
 async def test_projection_that_is_made_after_the_drop_begins_with_what_is_left(journal: Database) -> None:
     await execute(journal, EFFECTS)
     await keep(journal, "events", retention=datetime.now(UTC) - (PAST + 2 * DAY) - HOUR)
@@ -351,6 +370,17 @@ async def test_numbers_and_times_of_a_source_go_on_after_its_events_are_gone(jou
 
     rows = "SELECT array_agg(seq_nr) FROM projections.events WHERE source_id = 'a'"
     assert await fetchval(journal, rows) == [13]
+
+
+async def test_id_of_an_event_that_is_gone_is_no_longer_known(journal: Database) -> None:
+    number = uuid7(PAST, 1)
+    await import_events(journal, [historic("x", 1, event_id=number)])
+    await retained(journal)
+
+    async with journal.transaction() as session:
+        (appended,) = await append(session, [event("x", event_id=number)])
+
+    assert appended.seq_nr == 2
 
 
 async def test_import_into_dropped_time_is_taken_by_the_default_partition_and_leaves_again(

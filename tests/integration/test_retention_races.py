@@ -69,6 +69,24 @@ async def test_open_reader_makes_the_run_give_up_and_a_later_one_works(journal: 
     assert await count(journal) == 1
 
 
+async def test_run_does_not_wait_for_every_partition_when_the_first_few_are_in_use(
+    database: Database,
+) -> None:
+    for day in range(6):
+        start = PAST + day * DAY
+        await execute(database, "SELECT projections.create_partition_v1($1, $2)", start, start + DAY)
+    await keep(database, "events", retention=DAY)
+    async with database.session() as session:
+        await session.begin()
+        await session.fetchval("SELECT count(*) FROM projections.events")
+        refused = await retained(database)
+        await session.rollback()
+
+    assert [str(each.problem).startswith("not tried: ") for each in refused.dropped] == [False] * 3 + [
+        True
+    ] * 3
+
+
 async def test_whoever_comes_while_the_run_waits_is_let_through_by_its_lock_timeout(
     journal: Database,
 ) -> None:
