@@ -25,7 +25,16 @@ from projections.subscriptions.groups import (
     rescale_group,
     settled_matches,
 )
+from projections.subscriptions.listening import (
+    Interest,
+    Listener,
+    ListenerClosed,
+    ListenerTooSlow,
+    Listening,
+)
+from projections.subscriptions.live_reader import ListenerSettings
 from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.matching import Matching
 from projections.subscriptions.publisher import Accepted, Publisher
 from projections.subscriptions.publishing import Publication, publish, publish_all, publish_sync
 from projections.subscriptions.retrying import (
@@ -37,25 +46,38 @@ from projections.subscriptions.retrying import (
     waiting_retries,
 )
 from projections.subscriptions.settings import ConsumerSettings, PublisherSettings
+from projections.subscriptions.sse import EventStream
+from projections.subscriptions.sse_client import StreamSettings
+from projections.subscriptions.sse_request import StreamRequest
 from projections.subscriptions.subscribing import keep_subscriptions, subscribe, unsubscribe
 
 __all__ = [
     "Accepted",
     "Consumer",
     "ConsumerSettings",
+    "EventStream",
     "FailedBatch",
     "GroupRange",
     "GroupRangeLost",
     "HandlerTimedOut",
+    "Interest",
     "InvalidCondition",
     "InvalidCursor",
     "InvalidSubscription",
+    "Listener",
+    "ListenerClosed",
+    "ListenerSettings",
+    "ListenerTooSlow",
+    "Listening",
     "Match",
     "MatchedEvent",
+    "Matching",
     "Publication",
     "PublishFailed",
     "Publisher",
     "PublisherSettings",
+    "StreamRequest",
+    "StreamSettings",
     "UnknownGroup",
     "create_group",
     "cursors",

@@ -5,6 +5,8 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = 'projections_matcher') THEN
         RAISE NOTICE 'role projections_matcher does not exist: subscriptions can not have conditions';
         RETURN;
+    ELSIF to_regnamespace('projections_conditions') IS NULL THEN
+        RETURN;
     END IF;
     -- To give a function to a role one must be a member of it, and it must be allowed to have one here.
     IF NOT pg_has_role('projections_matcher', 'MEMBER') THEN

@@ -34,7 +34,9 @@ BEGIN
     GRANT USAGE ON
         SEQUENCE projections.match_ids
     TO projections_worker;
-    GRANT USAGE ON SCHEMA projections_conditions TO projections_worker;
+    IF to_regnamespace('projections_conditions') IS NOT NULL THEN
+        GRANT USAGE ON SCHEMA projections_conditions TO projections_worker;
+    END IF;
     -- Nothing is ever updated here: evicting offsets locks this table, and LOCK TABLE asks for UPDATE.
     GRANT UPDATE ON
         projections.imports

@@ -6,9 +6,10 @@ LANGUAGE plpgsql
 IMMUTABLE
 PARALLEL SAFE
 STRICT
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RETURN p_json::pg_catalog.jsonb;
+    RETURN p_json::jsonb;
 EXCEPTION
     WHEN data_exception OR program_limit_exceeded THEN RETURN NULL;
 END;

@@ -16,6 +16,14 @@ BEGIN
         RAISE EXCEPTION 'a condition has at most 10,000 characters, not %', char_length(p_sql)
         USING ERRCODE = 'PJ080', HINT = 'Give long values in params.';
     END IF;
+    -- As any other role, what makes conditions would be able to do more than they may.
+    IF to_regnamespace('projections_conditions') IS NULL OR NOT EXISTS (
+        SELECT FROM pg_catalog.pg_proc AS p
+        WHERE p.oid = 'projections.compile_condition_v1'::regproc AND p.proowner = to_regrole('projections_matcher')
+    ) THEN
+        RAISE EXCEPTION 'subscriptions can not have conditions in this database: the role projections_matcher could not be set up'
+        USING ERRCODE = 'PJ080', HINT = 'Install the schema again as a role that may create roles and schemas.';
+    END IF;
     INSERT INTO projections.conditions (sql, of_types) VALUES (p_sql, FALSE)
     ON CONFLICT DO NOTHING RETURNING condition_id INTO _id;
     IF FOUND THEN
