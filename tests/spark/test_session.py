@@ -76,6 +76,7 @@ def outcome(body: str, **environment: str) -> tuple[str, str]:
     return out, err
 
 
+@pytest.mark.slow
 def test_job_runs_on_the_java_of_the_wheel_and_nothing_is_written_beside() -> None:
     assert outcome(JAVA_VERSION, PROJECTIONS_JAVA="wheel") == ("25.0.2 1000\n", "")
 
@@ -92,6 +93,7 @@ def test_job_runs_on_the_java_of_the_system() -> None:
     assert err == ""
 
 
+@pytest.mark.slow
 def test_pandas_is_not_needed(tmp_path: Path) -> None:
     """On the driver and in Python's workers, which see the same PYTHONPATH."""
     (tmp_path / "pandas.py").write_text("raise ImportError('pandas was imported')\n")
@@ -101,6 +103,7 @@ def test_pandas_is_not_needed(tmp_path: Path) -> None:
     assert (out, err) == ("6\n", "")
 
 
+@pytest.mark.slow
 def test_java_is_gone_after_python_was_killed() -> None:
     with running(LONG_JOB) as process:
         assert process.stdout
