@@ -100,7 +100,7 @@ async def failed_events(session: Session, retry_id: int) -> list[MatchedEvent]:
 
 
 async def replay_dead_letter(session: Session, retry_id: int) -> bool:
-    """Have a dead batch, or one that waits, handled again now; returns whether there was one."""
+    """Have a dead batch, or one that waits, handled again now, with all retries before it; whether there was one."""
     return bool(await session.fetchval(_REPLAY, retry_id))
 
 

@@ -136,7 +136,9 @@ async def test_a_dead_letter_that_is_replayed_is_handled_again_and_gone(database
         assert not await replay_dead_letter(session, dead.retry_id)
 
 
-async def test_a_replayed_dead_letter_that_fails_again_is_dead_again(database: Database) -> None:
+async def test_a_replayed_dead_letter_has_all_of_its_retries_before_it_is_dead_again(
+    database: Database,
+) -> None:
     failed = failing(99)
     reader = consumer(database)
     reader.handle(failed, name="failed", retries=[SOON])
@@ -147,7 +149,7 @@ async def test_a_replayed_dead_letter_that_fails_again_is_dead_again(database: D
         async with database.session() as session:
             (dead,) = await dead_letters(session, "g")
             await replay_dead_letter(session, dead.retry_id)
-        await failed.until_calls(3)
+        await failed.until_calls(4)
         await until(database, DEAD, 1)
 
 
