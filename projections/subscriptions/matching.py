@@ -188,8 +188,8 @@ class _Asking:
     """
     Runs what asks conditions, in a transaction, so that none of them can spoil it or take for ever.
 
-    All are asked in one statement. Where that fails, each is asked alone, and those that are at fault are set apart. The
-    time that it takes to read the events is no condition's fault.
+    All are asked in one statement. Where that fails, each is asked alone, and those that are at fault are set apart.
+    The time that it takes to read the events is no condition's fault.
     """
 
     def __init__(self, session: OwnedSession, events: _Events, timeout: timedelta) -> None:

@@ -40,6 +40,16 @@ BEGIN
         RAISE EXCEPTION 'a condition may not use the type %', _found USING ERRCODE = 'PJ080', HINT = 'Compare texts or numbers.';
     END IF;
 
+    -- Each level may double a text: ARRAY[ARRAY['"']::text]::text and so on.
+    IF 40 < (
+        SELECT max(b.depth) FROM (
+            SELECT sum(CASE b.brace[1] WHEN '{' THEN 1 ELSE -1 END) OVER (ORDER BY b.place) AS depth
+            FROM regexp_matches(_tree, '(?<!\\)[{}]', 'g') WITH ORDINALITY AS b (brace, place)
+        ) AS b
+    ) THEN
+        RAISE EXCEPTION 'a condition is not nested that deeply' USING ERRCODE = 'PJ080', HINT = 'At most 40 levels, as parsed.';
+    END IF;
+
     -- A subselect that is fed by another doubles a text as often as it likes.
     IF _tree ~ '\{COMMONTABLEEXPR|\{XMLEXPR|:rtekind [14567] |:lateral true|:subLinkType 6 |:hasSubLinks true.*:hasSubLinks true' THEN
         RAISE EXCEPTION 'a subselect of a condition reads functions such as jsonb_array_elements, and no other subselect'
