@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Self
 
 from journal import Database, DatabaseError, ProjectionsError, Session
 from projections.subscriptions.errors import InvalidSubscription
-from projections.subscriptions.groups import Match
 from projections.subscriptions.live_reader import ListenerSettings, LiveReader, SubscriptionLost
+from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.subscribing import subscribe
 
 __all__ = [
@@ -95,9 +95,9 @@ class Listener:
         buffer: int | None = None,
     ) -> Listening:
         """
-        Events as they come: ``async for match in listener.listen(topics=["Landed"])``.
+        Events as they come: ``async for event in listener.listen(topics=["Landed"])``.
 
-        The first step subscribes. To be sure from when on, ``async with listener.listen(...) as matches``: they are all
+        The first step subscribes. To be sure from when on, ``async with listener.listen(...) as events``: they are all
         that is committed after it was entered. Leaving the loop ends it.
 
         Args:
@@ -175,7 +175,7 @@ class Listening:
         """Nothing comes any more: it was closed, or has failed."""
         self._listener = listener
         self._reader = reader
-        self._buffer: deque[Match] = deque()
+        self._buffer: deque[MatchedEvent] = deque()
         self._changed = asyncio.Event()
         self._error: Exception | None = None
 
@@ -193,9 +193,9 @@ class Listening:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Match:
+    async def __anext__(self) -> MatchedEvent:
         """
-        The next match.
+        The next event.
 
         Raises:
             ListenerTooSlow: The buffer was full.
@@ -206,7 +206,7 @@ class Listening:
             raise StopAsyncIteration
         return self._buffer.popleft()
 
-    async def take(self, limit: int, seconds: float | None = None) -> list[Match]:
+    async def take(self, limit: int, seconds: float | None = None) -> list[MatchedEvent]:
         """
         All that waits, up to a number; waits until there is something, or for so many seconds.
 
@@ -248,10 +248,10 @@ class Listening:
         self.position = position
         self._changed.set()
 
-    def put(self, match: Match) -> None:
+    def put(self, event: MatchedEvent) -> None:
         """See :class:`projections.subscriptions.live_reader.Sink`."""
         if len(self._buffer) < self.limit:
-            self._buffer.append(match)
+            self._buffer.append(event)
             self._changed.set()
         else:
             self.fail(

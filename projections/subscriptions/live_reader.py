@@ -30,6 +30,7 @@ from journal import (
 from journal.tasks import end
 from projections.recovery import Backoff
 from projections.subscriptions.groups import Match, settled_matches
+from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.replaying import read_matches
 from projections.subscriptions.subscribing import keep_subscriptions
 
@@ -95,8 +96,8 @@ class Sink(Protocol):
         """From here on it is given all matches after a number."""
         ...
 
-    def put(self, match: Match) -> None:
-        """Take a match; never waits."""
+    def put(self, event: MatchedEvent) -> None:
+        """Take an event; never waits."""
         ...
 
     def end(self) -> None:
@@ -263,10 +264,11 @@ class LiveReader:
 
     def _give(self, matches: Sequence[Match]) -> None:
         for match in matches:
-            if match.envelope is not None:  # it was dropped meanwhile
+            if match.envelope is not None:  # else it was dropped meanwhile
+                event = MatchedEvent(match.match_id, match.subscription_ids, match.envelope)
                 for number in match.subscription_ids:
                     for sink in list(self._live.get(number, ())):
-                        sink.put(match)
+                        sink.put(event)
             self._position = match.match_id
 
     def _lose(self, ids: set[int]) -> None:

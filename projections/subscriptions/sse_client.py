@@ -22,6 +22,7 @@ from journal.tasks import end
 from projections.subscriptions.framing import HEADERS, frame
 from projections.subscriptions.groups import Match, settled_matches
 from projections.subscriptions.listening import Listener, Listening
+from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.replaying import read_matches, replay_length
 from projections.subscriptions.sse_rendering import Render, ServerSentEvent
 from projections.subscriptions.sse_request import EventId, Refused, Send
@@ -209,7 +210,7 @@ class StreamClient:
         self._seen = max(self._seen, self._listener.position)
         await self._write(frame(comment="", id=self._id() if self._seen > self._told else None))
 
-    async def _tell(self, matches: Sequence[Match]) -> None:
+    async def _tell(self, matches: Sequence[Match | MatchedEvent]) -> None:
         rendered = [found for match in matches if (found := self._rendered(match)) is not None]
         if matches:
             self._seen = matches[-1].match_id
@@ -217,9 +218,11 @@ class StreamClient:
             await self._write(b"".join(one.block for one in rendered))
             self._told = rendered[-1].match_id
 
-    def _rendered(self, match: Match) -> _Rendered | None:
+    def _rendered(self, match: Match | MatchedEvent) -> _Rendered | None:
+        if match.envelope is None:  # it has been dropped since
+            return None
         try:
-            found = self._render(match)
+            found = self._render(MatchedEvent(match.match_id, match.subscription_ids, match.envelope))
         except Exception:
             # It would fail again whenever the client comes again: this one event is left out.
             log.exception("rendering match %d", match.match_id, extra={"action": "rendering_failed"})

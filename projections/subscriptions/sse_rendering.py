@@ -1,4 +1,4 @@
-"""What a match becomes for the client of a stream."""
+"""What an event becomes for the client of a stream."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC
 from typing import NamedTuple, TypeAlias
 
-from projections.subscriptions.groups import Match
+from projections.subscriptions.matched import MatchedEvent
 
 __all__ = ["Render", "ServerSentEvent", "as_json", "by_topic"]
 
@@ -25,19 +25,17 @@ class ServerSentEvent(NamedTuple):
     event: str | None = None
 
 
-Render: TypeAlias = Callable[[Match], ServerSentEvent | str | None]
-"""Makes a match what a client gets; None: this one is not for clients."""
+Render: TypeAlias = Callable[[MatchedEvent], ServerSentEvent | str | None]
+"""Makes an event what a client gets; None: this one is not for clients."""
 
 
-def as_json(match: Match) -> str | None:
+def as_json(event: MatchedEvent) -> str:
     """
     An object: ``event_id``, ``topic``, ``source_id``, ``seq_nr``, ``timestamp``, ``payload`` and, if any, ``metadata``.
 
     Payload and metadata are the text as it was written: keys in their order, numbers with their digits.
     """
-    envelope = match.envelope
-    if envelope is None:
-        return None
+    envelope = event.envelope
     head = {
         "event_id": str(envelope.event_id),
         "topic": envelope.event_type,
@@ -49,9 +47,6 @@ def as_json(match: Match) -> str | None:
     return f'{json.dumps(head, separators=(",", ":"))[:-1]},"payload":{envelope.payload_json}{metadata}}}'
 
 
-def by_topic(match: Match) -> ServerSentEvent | None:
+def by_topic(event: MatchedEvent) -> ServerSentEvent:
     """The same, as an event of the type that its topic names: ``source.addEventListener("Landed", ...)``."""
-    data = as_json(match)
-    return (
-        None if data is None or match.envelope is None else ServerSentEvent(data, match.envelope.event_type)
-    )
+    return ServerSentEvent(as_json(event), event.topic)

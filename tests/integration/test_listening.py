@@ -12,7 +12,7 @@ import pytest
 
 from journal import ConnectionSettings, Database, Event, PollPacing, append, connect
 from projections.subscriptions.errors import InvalidCondition, InvalidSubscription
-from projections.subscriptions.groups import Match, settled_matches
+from projections.subscriptions.groups import settled_matches
 from projections.subscriptions.listening import (
     Listener,
     ListenerClosed,
@@ -21,6 +21,7 @@ from projections.subscriptions.listening import (
     Listening,
     SubscriptionLost,
 )
+from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.subscribing import subscribe
 from tests.fixtures.projections import each_once, execute, fetchval, until
 from tests.fixtures.proxy import proxy_to
@@ -43,8 +44,7 @@ async def take(listening: Listening, number: int) -> list[tuple[str, int]]:
         return [place(await anext(listening)) for _ in range(number)]
 
 
-def place(match: Match) -> tuple[str, int]:
-    assert match.envelope is not None
+def place(match: MatchedEvent) -> tuple[str, int]:
     return match.envelope.source_id, match.envelope.seq_nr
 
 
@@ -71,8 +71,7 @@ async def test_a_loop_gets_what_is_committed_after_it_was_entered(
         found = [await anext(matches) for _ in range(3)]
 
     assert [place(match) for match in found] == [("a", 1), ("a", 2), ("b", 1)]
-    assert found[0].envelope is not None
-    assert found[0].envelope.payload == {"n": 7}
+    assert found[0].payload == {"n": 7}
 
 
 async def test_many_listen_over_one_connection_and_each_gets_its_own(

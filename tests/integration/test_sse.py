@@ -12,14 +12,13 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from journal import Database, Event, RawJson, append
-from projections.subscriptions.groups import Match
 from projections.subscriptions.listening import Interest, Listener
+from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.sse import (
     EventStream,
     Refused,
     ServerSentEvent,
     StreamRequest,
-    as_json,
     by_topic,
 )
 from tests.fixtures.projections import execute, fetchval
@@ -97,11 +96,8 @@ async def test_events_can_be_of_the_type_of_their_topic(database: Database) -> N
 async def test_what_can_not_be_rendered_is_left_out_alone(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def render(match: Match) -> str | None:
-        assert match.envelope is not None
-        if match.envelope.source_id == "private":
-            return None
-        return str(1 / match.envelope.payload["n"])
+    def render(event: MatchedEvent) -> str | None:
+        return None if event.envelope.source_id == "private" else str(1 / event.payload["n"])
 
     async with streaming(database, render=render) as (_, port), asked(port) as client:
         await landed_and_matched(database, "a", n=0)
@@ -384,8 +380,3 @@ async def test_a_stream_uses_few_connections_of_the_pool(database: Database) -> 
 
         assert await fetchval(database, used) <= 6
     await execute(database, "SELECT 1")
-
-
-def test_dropped_events_are_not_rendered() -> None:
-    assert as_json(Match(1, [1], None)) is None
-    assert by_topic(Match(1, [1], None)) is None

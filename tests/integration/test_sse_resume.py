@@ -358,6 +358,20 @@ async def test_what_matched_but_has_left_the_journal_can_not_be_resumed(
     await refused(port, last_id)
 
 
+async def test_an_event_that_is_dropped_during_the_replay_is_left_out_alone(
+    database: Database, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last_id = await left_after(port)
+    await landed_and_matched(database, "a", "b", "c")
+
+    async def drop() -> None:
+        await execute(database, "DELETE FROM projections.events WHERE source_id = 'b'")
+
+    interleave(monkeypatch, StreamClient, "_missed", before=None, after=drop)
+    async with asked(port, last_id=last_id) as client:
+        assert await client.places(2) == [("a", 1), ("c", 1)]
+
+
 async def test_a_lost_connection_during_the_replay_ends_the_stream_and_nothing_is_missed(
     database: Database, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
