@@ -14,7 +14,8 @@ from journal.drivers import Database
 from journal.errors import DatabaseError
 
 _MISSING = "SELECT * FROM projections.missing_partitions_v1($1, $2, $3)"
-_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', $1, TRUE)"
+# The rest takes as long as it takes, whatever the role's default is.
+_TIMEOUTS = "SELECT set_config('lock_timeout', $1, TRUE), set_config('statement_timeout', '0', TRUE)"
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('slice-projections'), hashtext('maintain'))"
 _CREATE = "SELECT projections.create_partition_v1($1, $2, $3)"
 
@@ -112,7 +113,7 @@ async def _try(
         async with database.transaction() as session:
             if not await session.fetchval(_TRY_LOCK):
                 return replace(wanted, problem=_BUSY)
-            await session.execute(_LOCK_TIMEOUT, f"{lock_timeout // timedelta(milliseconds=1)}ms")
+            await session.execute(_TIMEOUTS, f"{lock_timeout // timedelta(milliseconds=1)}ms")
             moved = await session.fetchval(_CREATE, *bounds, wanted.table)
     except DatabaseError as error:
         if error.sqlstate == _OVERLAPS:

@@ -22,11 +22,14 @@ log = logging.getLogger("projections")
 
 _TAKE = "SELECT projections.take_maintenance_v1($1)"
 _STEP = (
-    "SELECT m.step, m.table_name, m.from_timestamp, m.to_timestamp, m.amount, m.problem "
+    "SELECT m.step, m.table_name, m.from_timestamp, m.to_timestamp, m.amount, m.problem, m.waited "
     "FROM projections.maintain_v1() AS m"
 )
+# As long as moving rows takes, whatever the role's default is: nobody waits for it.
+_NO_TIMEOUT = "SELECT set_config('statement_timeout', '0', TRUE)"
 _MOST_STEPS = 2000
-"""In one turn: the next one goes on."""
+_MOST_WAITS = 3
+"""In one turn, so many steps, and so many locks that were waited for in vain while others waited: the next goes on."""
 
 
 @asynccontextmanager
@@ -65,16 +68,22 @@ async def take_turn(database: Database, every: timedelta) -> int | None:
     async with database.session() as session:
         if not await session.fetchval(_TAKE, every):
             return None
-        for number in range(_MOST_STEPS):
+    done = waits = 0
+    while done < _MOST_STEPS and waits < _MOST_WAITS:
+        async with database.transaction() as session:
+            await session.execute(_NO_TIMEOUT)
             rows = await session.fetch(_STEP)
-            if not [row for row in map(_told, rows) if row]:
-                return number
-    return _MOST_STEPS
+        succeeded = sum([_told(row) for row in rows])
+        if not succeeded:
+            break
+        done += succeeded
+        waits += sum(row["waited"] for row in rows)
+    return done
 
 
 def _told(row: Row) -> bool:
     """Log a step; whether it was done."""
-    step, table, start, stop, amount, problem = row.values()
+    step, table, start, stop, amount, problem, _ = row.values()
     if problem is not None:
         log.warning(
             "maintenance: to %s the partition of %s from %s to %s: %s", step, table, start, stop, problem,

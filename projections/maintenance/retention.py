@@ -21,7 +21,8 @@ __all__ = ["Archive", "DroppedPartition", "Patience", "UnreadRows", "drop_closed
 Archive: TypeAlias = Callable[[Partition], Awaitable[None] | None]
 """Puts the rows of a closed partition elsewhere; what it raises keeps it here. A plain function runs in a thread."""
 
-_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', $1, TRUE)"
+# The rest takes as long as it takes, whatever the role's default is.
+_TIMEOUTS = "SELECT set_config('lock_timeout', $1, TRUE), set_config('statement_timeout', '0', TRUE)"
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('slice-projections'), hashtext('maintain'))"
 _DROP = "SELECT projections.drop_partition_v1($1, $2, $3)"
 _UNREAD = "SELECT u.kind, u.holder, u.unread FROM projections.unread_rows_v1($1) AS u"
@@ -182,7 +183,7 @@ async def _try(
     async with database.transaction() as session:
         if not await session.fetchval(_TRY_LOCK):
             return _BUSY
-        await session.execute(_LOCK_TIMEOUT, f"{lock_timeout // timedelta(milliseconds=1)}ms")
+        await session.execute(_TIMEOUTS, f"{lock_timeout // timedelta(milliseconds=1)}ms")
         rows = wanted.partition.rows if wanted.archived else None
         await session.execute(_DROP, wanted.partition.name, force, rows)
     return None

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from journal import Database, MissingPrivilege, connect, import_events
 from projections.maintenance import maintaining, schedule, take_turn
@@ -18,7 +19,12 @@ from tests.fixtures.journal import count, historic
 from tests.fixtures.projections import execute, fetchval, until
 from tests.integration.retention_support import DAY, NAMES, NOW, PAST, filled, keep, kept_by, past, reader
 
+SLOW = "-c statement_timeout=200"
 OFTEN = timedelta(milliseconds=50)
+RUNNING = """
+SELECT relation::regclass::text FROM projections.partitions
+WHERE table_name = 'events' AND from_timestamp < now() AND to_timestamp > now()
+"""
 ALL = "SELECT * FROM projections.maintain_v1()"
 
 
@@ -175,6 +181,40 @@ async def test_roles_that_read_see_partitions_and_what_keeps_them(
         assert await kept_by(pool) == dict.fromkeys(
             NAMES, ("projection slow stands at 2020-01-01 00:00:00+00",)
         )
+
+
+async def test_statement_timeout_of_the_role_does_not_cut_maintenance_short(
+    dsn: str, database: Database
+) -> None:
+    """The partition that runs waits for an open append, for longer than that."""
+    await filled(database)
+    await keep(database, "events", ahead=1)
+    await execute(database, "DROP TABLE " + await fetchval(database, RUNNING))
+    async with database.session() as session, connect(make_conninfo(dsn, options=SLOW)) as pool:
+        await session.begin()
+        await session.execute("LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE")
+        done = await take_turn(pool, NOW)
+        await session.rollback()
+
+    assert done == 3
+    assert await past(database) == []
+
+
+async def test_turn_ends_after_a_few_waits_in_vain_and_the_next_goes_on(database: Database) -> None:
+    for day in range(3, 8):
+        start = PAST + day * DAY
+        await execute(database, "SELECT projections.create_partition_v1($1, $2)", start, start + DAY)
+    await filled(database)
+    await keep(database, "events", ahead=1)
+    await execute(database, "DROP TABLE " + await fetchval(database, RUNNING))
+    async with database.session() as session:
+        await session.begin()
+        await session.execute("LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE")
+        turns = [await take_turn(database, NOW) for _ in range(3)]
+        await session.rollback()
+
+    assert turns == [3, 3, 2]
+    assert await past(database) == []
 
 
 async def test_worker_that_may_not_maintain_says_so_once(

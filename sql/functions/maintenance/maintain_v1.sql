@@ -1,11 +1,12 @@
 -- Does one step of maintenance, if there is one that can be done now: makes a partition, drops one, or with neither, lets
 -- subscriptions expire that nobody uses. Returns the step, with the rows moved or the bytes freed, and each that could not be
--- done with its problem; nothing when all is done, or another run is at work. Call it again and again, each time in a
+-- done with its problem, and whether it waited for a lock in vain; nothing when all is done, or another run is at work. Call it again and again, each time in a
 -- transaction of its own. It goes by partition_settings alone, so that whoever runs projections may call it (SECURITY
 -- DEFINER): its owner's rights make and drop partitions, and nothing that a caller says has a part in it.
 CREATE OR REPLACE FUNCTION projections.maintain_v1()
 RETURNS TABLE (
-    step text, table_name text, name text, from_timestamp timestamptz, to_timestamp timestamptz, amount bigint, problem text
+    step text, table_name text, name text, from_timestamp timestamptz, to_timestamp timestamptz, amount bigint, problem text,
+    waited boolean
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -22,6 +23,7 @@ BEGIN
     END IF;
     FOR step, table_name, name, from_timestamp, to_timestamp IN SELECT s.* FROM projections.maintenance_steps_v1() AS s LOOP
         problem := NULL;
+        waited := FALSE;
         BEGIN
             IF step = 'create' THEN
                 amount := projections.create_partition_v1(from_timestamp, to_timestamp, table_name);
@@ -35,7 +37,8 @@ BEGIN
             WHEN OTHERS THEN
                 amount := NULL;
                 problem := SQLERRM;
-                _waits := _waits + CASE WHEN SQLSTATE IN ('55P03', '40P01') THEN 1 ELSE 0 END;
+                waited := SQLSTATE IN ('55P03', '40P01');
+                _waits := _waits + waited::integer;
         END;
         RETURN NEXT;
         EXIT WHEN _waits = 3;
