@@ -67,6 +67,11 @@ class Checkpoints:
         checkpoint.open -= 1
         self._advance()
 
+    def pass_over(self, cursor: int) -> None:
+        """Nothing up to here is for this range; does nothing while a page is not done."""
+        if not self._active:
+            self.cursor = max(self.cursor, cursor)
+
     @property
     def all_begun_are_done(self) -> bool:
         """Whether the cursor is past every page that anybody has begun with: stopping here repeats nothing."""

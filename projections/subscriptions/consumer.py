@@ -14,6 +14,7 @@ from journal import Database
 from projections.errors import InvalidHandler
 from projections.subscriptions.consuming import Consuming
 from projections.subscriptions.errors import InvalidSubscription
+from projections.subscriptions.groups import is_reliable
 from projections.subscriptions.registration import Handler, HandlerOptions, Registered, register
 from projections.subscriptions.settings import ConsumerSettings
 from projections.subscriptions.subscribing import subscribe
@@ -125,7 +126,12 @@ class Consumer:
     async def _subscribe(self) -> dict[str, tuple[Registered, int]]:
         """All of them or none."""
         async with self._database.transaction() as session:
-            return {
+            subscribed = {
                 name: (registered, await subscribe(session, self._group, **registered.filters))
                 for name, registered in self._handlers.items()
             }
+            if not await is_reliable(session, self._group):
+                raise InvalidSubscription(
+                    f"group {self._group!r} only listens, and nothing is kept for it: consume for another"
+                )
+            return subscribed

@@ -13,7 +13,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
-from journal import Database, DatabaseUnavailable, KeptSession, OwnedSession, ProjectionsError, SliceRange
+from journal import (
+    Database,
+    DatabaseError,
+    DatabaseUnavailable,
+    KeptSession,
+    MissingPrivilege,
+    OutOfResources,
+    OwnedSession,
+    ProjectionsError,
+    ReadOnlyDatabase,
+    SliceRange,
+)
 from projections.subscriptions import groups
 from projections.subscriptions.errors import GroupRangeLost, InvalidCursor, UnknownGroup
 from projections.subscriptions.groups import GroupRange
@@ -31,6 +42,10 @@ T = TypeVar("T")
 
 Subscribe = Callable[[], Awaitable[Mapping[str, tuple[Registered, int]]]]
 
+_FAR = 50_000
+"""Matches that were not for a range, after which its cursor passes over them."""
+_AFTER_REFUSAL = 1
+"""Seconds before a range whose cursor was refused is read again."""
 _GOODBYE = 2
 """Seconds for the last words to a database that may be gone."""
 
@@ -111,7 +126,7 @@ class Consuming:
     async def _leave(self) -> None:
         for reader in list(self._ranges.values()):
             self._drop(reader)
-        await self._redelivery.close()
+        self._ending.add(asyncio.create_task(self._redelivery.close()))
         if self._ending:
             await asyncio.wait(self._ending, timeout=_GOODBYE)
         with suppress(ProjectionsError, TimeoutError):
@@ -249,6 +264,9 @@ class Consuming:
         """Store what has become of the pages of a range."""
         try:
             await self._keep_failed(reader)
+            if reader.far_from_cursor(_FAR):
+                # So that the next reader need not come by all that is for other ranges.
+                reader.pass_over(await self._ask(groups.last_match, self._group, reader.position))
             if (cursor := reader.cursor) > reader.stored:
                 await self._ask(groups.move_cursor, self._group, reader.held, cursor)
                 reader.stored = cursor
@@ -265,8 +283,11 @@ class Consuming:
         except GroupRangeLost as error:
             self._lose(reader, str(error))
         except InvalidCursor as error:
-            # The match was dropped by force since it was read.
-            reader.start_again("moving the cursor", error)
+            # The match was dropped by force since it was read, or somebody has moved the cursor.
+            self._lose(reader, str(error))
+            self._beat_at = asyncio.get_running_loop().time() + _AFTER_REFUSAL
+        except DatabaseError as error:
+            self._refused(reader, "storing what was done", error)
         reader.resume()
 
     async def _keep_failed(self, reader: RangeReader) -> None:
@@ -279,6 +300,13 @@ class Consuming:
             )  # fmt: skip
             reader.part_is_kept(part)
             self._redelivery.tell_failed(handler, part.events, part.error, delay)
+
+    @staticmethod
+    def _refused(reader: RangeReader, what: str, error: DatabaseError) -> None:
+        """What the database refuses for one range holds up no other; what it refuses to all is not for a range."""
+        if isinstance(error, (DatabaseUnavailable, MissingPrivilege, OutOfResources, ReadOnlyDatabase)):
+            raise error
+        reader.start_again(what, error)
 
     # Reading
 
@@ -296,10 +324,14 @@ class Consuming:
 
     async def _read_page(self, reader: RangeReader, settled: int) -> bool:
         size = self._settings.page_size
-        page = await self._ask(
-            groups.read_next, self._group, reader.held.slices,
-            after=reader.position, until=settled, limit=size,
-        )  # fmt: skip
+        try:
+            page = await self._ask(
+                groups.read_next, self._group, reader.held.slices,
+                after=reader.position, until=settled, limit=size,
+            )  # fmt: skip
+        except DatabaseError as error:
+            self._refused(reader, "reading", error)
+            return False
         full = len(page) == size
         reader.take(page, page[-1].match_id if full else settled)
         return full and reader.has_room

@@ -21,6 +21,11 @@ _READ = "SELECT * FROM projections.read_next_v1($1, $2, $3, $4, $5, $6)"
 _MOVE = "SELECT projections.move_cursor_v1($1, $2, $3, $4)"
 _RELEASE = "SELECT projections.release_group_range_v1($1, $2, $3)"
 _LEAVE = "SELECT projections.leave_group_v1($1, $2)"
+_LAST = """
+SELECT coalesce(max(m.match_id), 0) FROM projections.matches AS m
+WHERE m.group_id = (SELECT g.group_id FROM projections.subscription_groups AS g WHERE g.name = $1) AND m.match_id <= $2
+"""
+_RELIABLE = "SELECT g.reliable FROM projections.subscription_groups AS g WHERE g.name = $1"
 _NAMES = "SELECT name FROM projections.subscription_groups ORDER BY name"
 _CURSORS = """
 SELECT r.min_slice, r.max_slice, r.cursor FROM projections.group_ranges AS r
@@ -200,6 +205,11 @@ async def move_cursor(session: Session, name: str, held: GroupRange, cursor: int
         await session.execute(_MOVE, name, held.slices.min_slice, held.epoch, cursor)
 
 
+async def last_match(session: Session, name: str, until: int) -> int:
+    """The last match of a group up to a number, whatever its slice; 0 when it has none."""
+    return int(await session.fetchval(_LAST, name, until))
+
+
 async def release_range(session: Session, name: str, held: GroupRange) -> None:
     """Give a range back, so that the next reader need not wait for the lease; nothing if it is another's by now."""
     await session.execute(_RELEASE, name, held.slices.min_slice, held.epoch)
@@ -208,6 +218,11 @@ async def release_range(session: Session, name: str, held: GroupRange) -> None:
 async def leave_group(session: Session, name: str, owner: str) -> None:
     """Stop reading for a group: all ranges of the reader are free at once."""
     await session.execute(_LEAVE, name, owner)
+
+
+async def is_reliable(session: Session, name: str) -> bool:
+    """Whether consumers read for a group; else it only listens, or is not known."""
+    return bool(await session.fetchval(_RELIABLE, name))
 
 
 async def group_names(session: Session) -> Sequence[str]:

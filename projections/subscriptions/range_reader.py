@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 
 from journal import ProjectionsError
 from projections.recovery import Backoff
@@ -14,6 +13,9 @@ from projections.subscriptions.groups import GroupRange, Match
 from projections.subscriptions.registration import Registered
 
 log = logging.getLogger("projections")
+
+_STUCK = 10
+"""Seconds after which a handler that does not let itself be cancelled is reported."""
 
 
 class RangeReader:
@@ -45,6 +47,7 @@ class RangeReader:
         self.position = held.cursor
         """Up to here everything was read."""
         self.giving_up = False
+        self._looked_at = held.cursor
         self._group = group
         self._handlers = handlers
         self._read_ahead = read_ahead
@@ -53,6 +56,8 @@ class RangeReader:
         self._failures = 0
         self._failed_at = held.cursor
         self._resume_at = 0.0
+        self._dropped_at = 0.0
+        self._told_stuck = False
         self._ending: asyncio.Task[None] | None = None
         self._flow: Flow | None = Flow(held.cursor, handlers, changed)
 
@@ -107,6 +112,18 @@ class RangeReader:
                 self._group, gone, extra=self.labels("events_gone"),
             )  # fmt: skip
 
+    def far_from_cursor(self, distance: int) -> bool:
+        """Whether much was read that was not for this range: asked once for each such stretch."""
+        if self._flow is None or len(self._flow.checkpoints) or self.position - self._looked_at < distance:
+            return False
+        self._looked_at = self.position
+        return True
+
+    def pass_over(self, cursor: int) -> None:
+        """Nothing up to here is for this range."""
+        if self._flow is not None:
+            self._flow.checkpoints.pass_over(cursor)
+
     def start_again(self, what: str, error: Exception) -> None:
         """Cancel all that is in hand, and go on from the stored cursor after a pause."""
         self._failures = 1 if self.stored > self._failed_at else self._failures + 1
@@ -126,11 +143,20 @@ class RangeReader:
         """Start again, once it is time and what was running has ended."""
         if self._flow is not None or self.giving_up:
             return
+        now = asyncio.get_running_loop().time()
         if self._ending is not None and not self._ending.done():
-            return
-        if asyncio.get_running_loop().time() >= self._resume_at:
+            self._tell_stuck(now)
+        elif now >= self._resume_at:
             self.position = self.stored
             self._flow = Flow(self.stored, self._handlers, self._changed)
+
+    def _tell_stuck(self, now: float) -> None:
+        if now - self._dropped_at >= _STUCK and not self._told_stuck:
+            self._told_stuck = True
+            log.error(
+                "group %s: slices %s wait for a handler that goes on although it was cancelled",
+                self._group, self.held.slices, extra=self.labels("stuck"),
+            )  # fmt: skip
 
     def give_up(self) -> None:
         """Begin with nothing new."""
@@ -149,6 +175,7 @@ class RangeReader:
 
     def _drop(self) -> None:
         if self._flow is not None:
+            self._dropped_at, self._told_stuck = asyncio.get_running_loop().time(), False
             self._ending = asyncio.create_task(self._flow.end())
             self._ending.add_done_callback(lambda _: self._changed())
         self._flow = None
@@ -158,12 +185,6 @@ class RangeReader:
         self.giving_up = True
         self._drop()
         return self._ending
-
-    def until_resumed(self) -> timedelta | None:
-        """How long until it is to start again; None when it runs."""
-        if self._flow is not None:
-            return None
-        return timedelta(seconds=max(0.0, self._resume_at - asyncio.get_running_loop().time()))
 
     def labels(self, action: str) -> dict[str, object]:
         """For log records."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -523,3 +524,91 @@ async def test_a_poison_range_holds_up_no_other(database: Database) -> None:
     cursors_now = await cursors_of(database)
     assert cursors_now[0] == 0
     assert cursors_now[1] > 0
+
+
+async def test_what_the_database_refuses_for_one_range_holds_up_no_other(database: Database) -> None:
+    sources = [f"s{number}" for number in range(40)]
+    async with database.session() as session:
+        await create_group(session, "g", ranges=2)
+    await execute(
+        database,
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$",
+    )
+    await execute(
+        database,
+        "CREATE TRIGGER refuse BEFORE UPDATE OF cursor ON projections.group_ranges "
+        "FOR EACH ROW WHEN (new.min_slice = 0) EXECUTE FUNCTION refuse()",
+    )
+    seen = Seen()
+    reader = consumer(database)
+    reader.handle(seen, name="h")
+
+    async with consuming(database, reader):
+        await landed_and_matched(database, *sources)
+        await until(database, "SELECT max(cursor) > 0 FROM projections.group_ranges")
+        assert (await cursors_of(database))[0] == 0
+        await execute(database, "DROP TRIGGER refuse ON projections.group_ranges")
+        await until_handled(database)
+
+    assert set(seen.events) == {(source, 1) for source in sources}
+
+
+async def test_the_cursor_of_a_range_that_gets_nothing_passes_over_what_is_for_others(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.subscriptions.consuming._FAR", 5)
+    sources = [source for n in range(60) if slice_of(source := f"s{n}") >= 512]
+    async with database.session() as session:
+        await create_group(session, "g", ranges=2)
+    seen = Seen()
+    reader = consumer(database)
+    reader.handle(seen, name="h")
+
+    async with consuming(database, reader):
+        await landed_and_matched(database, *sources)
+        await until(database, "SELECT min(cursor) = $1 FROM projections.group_ranges", len(sources))
+
+    assert len(seen.events) == len(sources)
+
+
+async def test_a_group_that_only_listens_has_no_consumers(database: Database) -> None:
+    async with database.session() as session:
+        await create_group(session, "g", reliable=False)
+    reader = consumer(database)
+    reader.handle(Seen(), name="h")
+
+    with pytest.raises(InvalidSubscription, match="'g' only listens, and nothing is kept for it"):
+        await reader.run()
+
+
+async def test_a_handler_that_can_not_be_cancelled_is_reported_and_holds_up_only_its_range(
+    database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.subscriptions.range_reader._STUCK", 0.02)
+    release = asyncio.Event()
+
+    async def hang(batch: Sequence[MatchedEvent]) -> None:
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await release.wait()
+
+    async def fail_once(batch: Sequence[MatchedEvent]) -> None:
+        if len(failing.batches) == 1:
+            await hanging.until_calls(1)
+            raise Failure("no")
+
+    hanging, failing = Seen(hang), Seen(fail_once)
+    reader = consumer(database)
+    reader.handle(hanging, name="hanging")
+    reader.handle(failing, name="failing")
+
+    with caplog.at_level(logging.ERROR, "projections"):
+        async with consuming(database, reader):
+            await landed_and_matched(database, "a")
+            async with asyncio.timeout(30):
+                while "goes on although it was cancelled" not in caplog.text:
+                    await fetchval(database, "SELECT 1")
+            release.set()
+            await until_handled(database)
+
+    assert failing.batches == [[("a", 1)], [("a", 1)]]

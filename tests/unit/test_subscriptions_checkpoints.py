@@ -85,3 +85,16 @@ def test_a_page_that_does_not_come_after_the_one_before_is_refused(cursor: int) 
 
     with pytest.raises(ValueError, match=f"ends at {cursor} does not come after 5"):
         tracked.add(cursor, 1)
+
+
+def test_what_is_not_for_the_range_is_passed_over_only_when_every_page_is_done() -> None:
+    tracked = Checkpoints(0)
+    page = tracked.add(5, 1)
+
+    tracked.pass_over(9)
+    assert tracked.cursor == 0
+    tracked.done(page)
+    tracked.pass_over(9)
+    tracked.pass_over(7)
+
+    assert tracked.cursor == 9
