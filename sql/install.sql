@@ -100,7 +100,6 @@
 \ir functions/subscriptions/whole_topics_v1.sql
 \ir functions/subscriptions/asked_events_v1.sql
 \ir functions/subscriptions/match_events_v1.sql
-\ir functions/subscriptions/match_directed_v1.sql
 \ir functions/subscriptions/match_log_v1.sql
 \ir functions/subscriptions/match_due_v1.sql
 \ir functions/subscriptions/quarantine_condition_v1.sql
@@ -120,6 +119,7 @@
 \ir functions/subscriptions/replay_retry_v1.sql
 \ir functions/subscriptions/entity_types_v1.sql
 \ir functions/subscriptions/begin_matching_v1.sql
+\ir functions/maintenance/group_holders_v1.sql
 \ir functions/maintenance/retention_holders_v1.sql
 \ir functions/maintenance/partition_holders_v1.sql
 \ir functions/maintenance/unread_rows_v1.sql

@@ -62,6 +62,7 @@ CALLS = {
     f"'events_20190101t000000', 'events_copy_of_' || {PARTITION}::regclass::oid) "
     "FROM (SELECT projections.cluster_partition_v1('events_20190101t000000')) AS copied",
     "drop_partition_copies_v1": "SELECT projections.drop_partition_copies_v1()",
+    "group_holders_v1": "SELECT projections.group_holders_v1()",
     "retention_holders_v1": "SELECT projections.retention_holders_v1()",
     "partition_holders_v1": "SELECT projections.partition_holders_v1()",
     "unread_rows_v1": "SELECT projections.unread_rows_v1('events_20190101t000000')",
@@ -128,7 +129,6 @@ CALLS = {
     "asked_events_v1": "SELECT projections.asked_events_v1('plane', '{a}', '{1}', ARRAY[now()], '{Landed}')",
     "lock_matching_v1": "SELECT projections.lock_matching_v1()",
     "match_events_v1": f"SELECT projections.match_events_v1({MATCHED})",
-    "match_directed_v1": "SELECT projections.match_directed_v1('{a}', '{1}', ARRAY[now()], '{97}', '{1}')",
     "publish_v1": "SELECT projections.publish_v1('p', '{t}', '{1}', p_not_before => ARRAY[now()])",
     "match_log_v1": f"SELECT projections.match_log_v1({MATCHED})",
     "match_due_v1": "SELECT projections.match_due_v1()",

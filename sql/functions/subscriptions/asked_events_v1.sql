@@ -1,5 +1,5 @@
 -- What is to be asked about events themselves: for each condition the events that it is to see, with their places, and the
--- subscriptions by topic.
+-- subscriptions by topic. Events without a topic are left out.
 CREATE OR REPLACE FUNCTION projections.asked_events_v1(
     p_entity_type text, p_source_ids text[], p_seq_nrs bigint[], p_db_timestamps timestamptz[], p_topics text[]
 )
@@ -35,7 +35,7 @@ BEGIN
         UNION ALL
         SELECT w.condition_id, k.place
         FROM wanted AS w CROSS JOIN generate_subscripts(p_topics, 1) AS k (place)
-        WHERE w.open
+        WHERE w.open AND p_topics[k.place] IS NOT NULL
     ), needed AS (
         SELECT
             array_agg(k.place) AS places, array_agg(k.source_id) AS source_ids, array_agg(k.seq_nr) AS seq_nrs,

@@ -7,8 +7,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     _due projections.directed_events[];
-    _to_one record;
-    _to_all record;
+    _events record;
 BEGIN
     SELECT array_agg(d ORDER BY d.not_before, d.source_id, d.seq_nr) INTO _due
     FROM (
@@ -27,22 +26,13 @@ BEGIN
 
     SELECT
         array_agg(u.source_id) AS source_ids, array_agg(u.seq_nr) AS seq_nrs, array_agg(u.db_timestamp) AS db_timestamps,
-        array_agg(u.slice) AS slices, array_agg(u.subscription_id) AS subscription_ids
-    INTO _to_one FROM unnest(_due) AS u WHERE u.subscription_id IS NOT NULL;
-    IF _to_one.source_ids IS NOT NULL THEN
-        PERFORM projections.match_directed_v1(
-            _to_one.source_ids, _to_one.seq_nrs, _to_one.db_timestamps, _to_one.slices, _to_one.subscription_ids
-        );
-    END IF;
-    SELECT
-        array_agg(u.source_id) AS source_ids, array_agg(u.seq_nr) AS seq_nrs, array_agg(u.db_timestamp) AS db_timestamps,
-        array_agg(u.slice) AS slices, array_agg(u.topic) AS topics
-    INTO _to_all FROM unnest(_due) AS u WHERE u.subscription_id IS NULL;
-    IF _to_all.source_ids IS NOT NULL THEN
-        PERFORM projections.match_events_v1(
-            'published', _to_all.source_ids, _to_all.seq_nrs, _to_all.db_timestamps, _to_all.slices, _to_all.topics
-        );
-    END IF;
+        array_agg(u.slice) AS slices, array_agg(CASE WHEN u.subscription_id IS NULL THEN u.topic END) AS topics,
+        array_agg(u.subscription_id) AS subscription_ids
+    INTO _events FROM unnest(_due) AS u;
+    PERFORM projections.match_events_v1(
+        'published', _events.source_ids, _events.seq_nrs, _events.db_timestamps, _events.slices, _events.topics,
+        p_to => _events.subscription_ids
+    );
     RETURN cardinality(_due);
 END;
 $$;

@@ -1,6 +1,7 @@
 -- Matches events of one entity type, in their order, with all subscriptions; returns how many (event, group) pairs that made.
 -- Arrays run in parallel. Each event is to be given once: the transaction of the caller, who stores where the reading of the
 -- log stands, sees to that. p_whole has what whole_topics_v1 returns for the topics, should the caller know it already.
+-- An event without a topic is for the subscription in p_to alone, whatever that asks for, and for none where that is NULL.
 --
 -- A condition that fails, or takes longer than the caller's statement_timeout, fails the call; asking each alone tells which.
 CREATE OR REPLACE FUNCTION projections.match_events_v1(
@@ -12,7 +13,8 @@ CREATE OR REPLACE FUNCTION projections.match_events_v1(
     p_topics text[],
     p_whole_topics text[] DEFAULT NULL,
     p_whole_groups integer[] DEFAULT NULL,
-    p_whole_subscriptions text[] DEFAULT NULL
+    p_whole_subscriptions text[] DEFAULT NULL,
+    p_to bigint[] DEFAULT NULL
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -21,8 +23,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     _oldest CONSTANT timestamptz := (SELECT min(t.at) FROM unnest(p_db_timestamps) AS t (at));
-    _places bigint[] := '{}';
-    _ids bigint[] := '{}';
+    _places bigint[] := ARRAY(SELECT t.place FROM unnest(p_to) WITH ORDINALITY AS t (id, place) WHERE t.id IS NOT NULL ORDER BY t.place);
+    _ids bigint[] := ARRAY(SELECT p_to[t.place] FROM unnest(_places) WITH ORDINALITY AS t (place, n) ORDER BY t.n);
     _asked record;
     _matched record;
     _count bigint;
@@ -30,7 +32,9 @@ BEGIN
     IF p_whole_topics IS NULL THEN
         SELECT array_agg(w.topic), array_agg(w.group_id), array_agg(w.subscription_ids::text)
         INTO p_whole_topics, p_whole_groups, p_whole_subscriptions
-        FROM projections.whole_topics_v1(p_entity_type, ARRAY(SELECT DISTINCT t.topic FROM unnest(p_topics) AS t (topic))) AS w;
+        FROM projections.whole_topics_v1(p_entity_type, ARRAY(
+            SELECT DISTINCT t.topic FROM unnest(p_topics) AS t (topic) WHERE t.topic IS NOT NULL
+        )) AS w;
     END IF;
     FOR _asked IN
         SELECT * FROM projections.asked_events_v1(p_entity_type, p_source_ids, p_seq_nrs, p_db_timestamps, p_topics)

@@ -1,0 +1,478 @@
+"""Which events match which subscriptions, each once and in order."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from journal import Database, DatabaseError
+from journal.importing import import_events
+from tests.fixtures.journal import historic
+from tests.fixtures.projections import until
+from tests.integration.matching_support import (
+    execute,
+    fetchval,
+    happened,
+    match,
+    matched,
+    matches,
+    matching,
+    publish,
+    refused,
+    subscribe,
+    tend,
+)
+
+SOON = datetime(2100, 1, 1, tzinfo=UTC)
+DUE = datetime(2020, 1, 1, tzinfo=UTC)
+GONE = "SELECT count(*) FROM projections.directed_events"
+
+
+@pytest.mark.parametrize(
+    ("topics", "expected"),
+    [
+        (["a.b"], {"a.b"}),
+        (["a.b", "b"], {"a.b", "b"}),
+        (["a.*"], {"a.b", "a.", "a.*"}),
+        (["*"], {"a.b", "a.", "a.*", "b", "a_b", "a%b", "a\\b", "axb"}),
+        (["*b"], {"a.b", "b", "a_b", "a%b", "a\\b", "axb"}),
+        (["a_b"], {"a_b"}),
+        (["a_*"], {"a_b"}),
+        (["a%*"], {"a%b"}),
+        (["a\\*"], {"a\\b"}),
+        (["a%b", "*.b"], {"a%b", "a.b"}),
+    ],
+)
+@pytest.mark.parametrize("condition", [None, "e.seq_nr > 0", "e.topic <> ''"])
+async def test_topics_are_exact_or_have_wildcards(
+    database: Database, topics: list[str], expected: set[str], condition: str | None
+) -> None:
+    await subscribe(database, condition, topics=topics)
+    for topic in ("a.b", "a.", "a.*", "b", "a_b", "a%b", "a\\b", "axb"):
+        await happened(database, topic, source=topic)
+
+    await match(database)
+
+    assert {source_id for source_id, _ in await matched(database)} == expected
+
+
+async def test_wildcards_do_not_depend_on_how_the_session_reads_backslashes(database: Database) -> None:
+    async with database.session() as session:
+        if await session.fetchval("SELECT current_setting('server_version_num')::int") >= 190_000:
+            pytest.skip("backslashes are read in one way only")
+        await session.execute("SET standard_conforming_strings = off")
+        await session.execute("SET escape_string_warning = off")
+        await session.fetchval("SELECT projections.subscribe_v1('g', p_topics => ARRAY['a_*'])")
+        await session.execute("RESET standard_conforming_strings")
+    await happened(database, "axb")
+    await happened(database, "a_b")
+
+    await match(database)
+
+    assert await matched(database) == [("a", 2)]
+
+
+async def test_entity_types_narrow(database: Database) -> None:
+    narrow = await subscribe(database, entity_types=["train"])
+    wide = await subscribe(database, entity_types=["train", "plane"])
+    await happened(database, kind="plane", source="a")
+    await happened(database, kind="train", source="b")
+
+    await match(database)
+
+    assert sorted((source, ids) for _, source, _, ids in await matches(database)) == [
+        ("a", [wide]),
+        ("b", [narrow, wide]),
+    ]
+
+
+async def test_containment_of_params(database: Database) -> None:
+    condition = "e.payload @> s.params"
+    one = await subscribe(database, condition, params='{"n": 1}')
+    every = await subscribe(database, condition)
+    await happened(database, payload={"n": 1, "m": 2})
+    await happened(database, payload={"n": 2})
+
+    await match(database)
+
+    assert [ids for *_, ids in await matches(database)] == [[one, every], [every]]
+
+
+async def test_an_event_is_one_row_for_each_group(database: Database) -> None:
+    first = [await subscribe(database, topics=["t"]), await subscribe(database, "e.seq_nr = 1")]
+    other = [await subscribe(database, "e.topic = 't'", group="h")]
+    await happened(database)
+
+    await match(database)
+
+    assert await matches(database) == [("g", "a", 1, first), ("h", "a", 1, other)]
+
+
+async def test_matching_again_matches_nothing_again(database: Database) -> None:
+    await subscribe(database)
+    await happened(database)
+    for _ in range(3):
+        await match(database)
+
+    assert await matched(database) == [("a", 1)]
+
+
+async def test_a_row_compared_as_a_whole_sees_the_payload(database: Database) -> None:
+    """Such a condition is asked about events, though it names no column."""
+    await subscribe(database, "ROW(e.*)::text LIKE '%needle%'")
+    await happened(database, payload={"n": "needle"})
+    await happened(database, payload={"n": "hay"})
+
+    await match(database)
+
+    assert await matched(database) == [("a", 1)]
+
+
+async def test_the_clock_is_asked_for_every_event(database: Database) -> None:
+    """What depends on the type and the clock is not remembered for the type."""
+    await subscribe(
+        database,
+        "e.topic = 't' AND now() > (s.params->>'after')::timestamptz",
+        params='{"after": "2100-01-01Z"}',
+    )
+    await happened(database)
+    async with matching(database) as told:
+        await told.first("handled")
+        await execute(database, 'UPDATE projections.subscriptions SET params = \'{"after": "2020-01-01Z"}\'')
+        await happened(database)
+
+        await until(database, "SELECT count(*) = 1 FROM projections.matches")
+
+    assert await matched(database) == [("a", 2)]
+
+
+class TestIdentity:
+    async def test_the_same_is_the_same_whatever_its_order(self, database: Database) -> None:
+        first = await subscribe(
+            database, "TRUE", params='{"a": 1, "b": 2}', topics=["x", "y"], entity_types=["k", "l"]
+        )
+        again = await subscribe(
+            database, "TRUE", params='{"b": 2, "a": 1}', topics=["y", "x", "y"], entity_types=["l", "k", "k"]
+        )
+
+        assert again == first
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            ({"group": "g"}, {"group": "h"}),
+            ({"params": '{"a": 1}'}, {"params": '{"a": "1"}'}),
+            ({"topics": ["a%"]}, {"topics": ["a*"]}),
+            ({"topics": ["a\\%*"]}, {"topics": ["a%*"]}),
+            ({"topics": ["a"]}, {}),
+            ({"entity_types": ["a"]}, {"topics": ["a"]}),
+            ({"condition": "TRUE"}, {"condition": "TRUE "}),
+            ({"condition": "TRUE"}, {}),
+        ],
+    )
+    async def test_what_differs_in_anything_is_another(
+        self, database: Database, one: dict[str, object], other: dict[str, object]
+    ) -> None:
+        assert await subscribe(database, **one) != await subscribe(database, **other)  # type: ignore[arg-type]
+
+    async def test_texts_of_one_hash_are_two_conditions(self, database: Database) -> None:
+        """Found by trying: about 77,000 random texts suffice for two of a 32-bit hash."""
+        same = """
+        SELECT array_agg(t) FROM (
+            SELECT 'e.topic = ''' || n || '''' AS t, hashtext('e.topic = ''' || n || '''') AS h
+            FROM generate_series(1, 400000) AS n
+        ) AS t GROUP BY h HAVING count(*) > 1 LIMIT 1
+        """
+        one, other = (await fetchval(database, same))[:2]
+        await subscribe(database, one, group="one")
+        await subscribe(database, other, group="other")
+        await happened(database, one.split("'")[1])
+        await happened(database, other.split("'")[1])
+
+        await match(database)
+
+        assert [(group, seq_nr) for group, _, seq_nr, _ in await matches(database)] == [
+            ("one", 1),
+            ("other", 2),
+        ]
+
+    async def test_asked_for_at_once_by_two_it_is_one(self, database: Database) -> None:
+        found = await asyncio.gather(*(subscribe(database, "e.topic = 'x'") for _ in range(8)))
+
+        assert len(set(found)) == 1
+
+
+class TestExpiry:
+    async def test_the_longer_time_wins(self, database: Database) -> None:
+        times = [timedelta(hours=2), timedelta(hours=1), timedelta(hours=3)]
+        for time in times:
+            await subscribe(database, expires_after=time)
+
+        assert await fetchval(database, "SELECT expires_after FROM projections.subscriptions") == timedelta(
+            hours=3
+        )
+
+    @pytest.mark.parametrize("times", [(None, timedelta(hours=1)), (timedelta(hours=1), None)])
+    async def test_for_ever_wins_over_any_time(
+        self, database: Database, times: tuple[timedelta | None, ...]
+    ) -> None:
+        for time in times:
+            await subscribe(database, expires_after=time)
+
+        assert await fetchval(database, "SELECT expires_after IS NULL FROM projections.subscriptions")
+
+    async def test_what_is_not_in_use_is_removed_and_matches_no_more(self, database: Database) -> None:
+        kept = await subscribe(database, expires_after=timedelta(hours=1))
+        await subscribe(database, topics=["t"], expires_after=timedelta(microseconds=1))
+        for_ever = await subscribe(database, topics=["t", "u"])
+
+        assert await fetchval(database, "SELECT projections.expire_subscriptions_v1()") == 1
+        await happened(database)
+        await match(database)
+
+        assert [ids for *_, ids in await matches(database)] == [[kept, for_ever]]
+
+    async def test_what_is_just_said_to_be_in_use_is_left(self, database: Database) -> None:
+        number = await subscribe(database, expires_after=timedelta(microseconds=1))
+        async with database.transaction() as session:
+            await session.fetchval("SELECT projections.keep_subscriptions_v1($1)", [number])
+
+            assert await fetchval(database, "SELECT projections.expire_subscriptions_v1()") == 0
+
+        assert await fetchval(database, "SELECT projections.keep_subscriptions_v1($1)", [number, 99]) == [
+            number
+        ]
+
+
+class TestPublished:
+    async def test_order_of_a_publisher_is_kept(self, database: Database) -> None:
+        await subscribe(database)
+        for _ in range(5):
+            await publish(database, *["t"] * 20, publisher="one")
+            await publish(database, *["t"] * 20, publisher="two")
+
+        await match(database)
+
+        found = await matched(database)
+        for publisher in ("one", "two"):
+            assert [n for source, n in found if source == f"publisher/{publisher}"] == list(range(1, 101))
+
+    async def test_the_same_id_again_is_the_same_event(self, database: Database) -> None:
+        await subscribe(database)
+        ids = [uuid4(), uuid4()]
+
+        assert await publish(database, "t", "t", event_ids=ids) == [1, 2]
+        await match(database)
+        assert await publish(database, "t", "t", event_ids=ids) == [1, 2]
+        await match(database)
+
+        assert await matched(database) == [("publisher/p", 1), ("publisher/p", 2)]
+
+    async def test_the_same_directed_one_again_goes_to_nobody_again(self, database: Database) -> None:
+        number, ids = await subscribe(database, "FALSE"), [uuid4()]
+        for _ in range(2):
+            await publish(database, "t", event_ids=ids, subscription_ids=[number])
+            await match(database)
+
+        assert [found for *_, found in await matches(database)] == [[number]]
+        assert await fetchval(database, GONE) == 0
+
+    async def test_a_directed_one_goes_to_its_subscription_alone(self, database: Database) -> None:
+        one = await subscribe(database, "FALSE", topics=["other"])
+        every = await subscribe(database)
+
+        await publish(database, "t", "t", "t", subscription_ids=[one, None, every])
+        await match(database)
+
+        assert [(n, ids) for *_, n, ids in await matches(database)] == [
+            (1, [one]),
+            (2, [every]),
+            (3, [every]),
+        ]
+        assert await fetchval(database, GONE) == 0
+
+    async def test_directed_ones_that_are_due_keep_their_place(self, database: Database) -> None:
+        number = await subscribe(database)
+        days = [DUE + timedelta(days=n) for n in range(4)]
+        await publish(database, *["t"] * 4, not_before=days, subscription_ids=[None, number, None, number])
+
+        await tend(database)
+
+        assert [n for _, n in await matched(database)] == [1, 2, 3, 4]
+
+    async def test_no_condition_is_asked_about_a_directed_one(self, database: Database) -> None:
+        await subscribe(database, "1 / (e.seq_nr - 1) > 0")
+        number = await subscribe(database, "e.topic = 't'")
+        await publish(database, "t", "t", subscription_ids=[number, None], not_before=[None, None])
+
+        await match(database)
+
+        assert (
+            await fetchval(database, "SELECT count(*) FROM projections.conditions WHERE error IS NOT NULL")
+            == 0
+        )
+
+    async def test_one_for_a_subscription_that_is_unknown_is_refused(self, database: Database) -> None:
+        with pytest.raises(DatabaseError, match="no subscription 77") as caught:
+            await publish(database, "t", subscription_ids=[77])
+
+        assert caught.value.sqlstate == "PJ081"
+
+    async def test_one_for_a_subscription_that_is_gone_by_then_goes_to_nobody(
+        self, database: Database
+    ) -> None:
+        number = await subscribe(database)
+        await publish(database, "t", subscription_ids=[number])
+        await execute(database, "SELECT projections.unsubscribe_v1($1)", number)
+
+        await match(database)
+
+        assert await matched(database) == []
+        assert await fetchval(database, GONE) == 0
+
+    @pytest.mark.parametrize("directed", [True, False])
+    async def test_one_for_later_waits_though_the_log_is_read(
+        self, database: Database, directed: bool
+    ) -> None:
+        number = await subscribe(database)
+        await publish(database, "t", not_before=[SOON], subscription_ids=[number if directed else None])
+        await publish(database, "t")
+
+        await match(database)
+        await tend(database)
+
+        assert await matched(database) == [("publisher/p", 2)]
+        await execute(database, "UPDATE projections.directed_events SET not_before = $1", DUE)
+        await tend(database)
+        assert await matched(database) == [("publisher/p", 2), ("publisher/p", 1)]
+        assert await fetchval(database, GONE) == 0
+
+    @pytest.mark.parametrize("directed", [True, False])
+    async def test_one_that_was_due_before_the_log_is_read_is_matched_once(
+        self, database: Database, directed: bool
+    ) -> None:
+        number = await subscribe(database)
+        await publish(
+            database, "t", "t", not_before=[DUE, None], subscription_ids=[number if directed else None, None]
+        )
+
+        await tend(database)
+        await tend(database)
+        await match(database)
+        await tend(database)
+
+        assert sorted(await matched(database)) == [("publisher/p", 1), ("publisher/p", 2)]
+        assert await fetchval(database, GONE) == 0
+
+    async def test_the_earliest_due_come_first(self, database: Database) -> None:
+        await subscribe(database)
+        await publish(database, "t", "t", "t", not_before=[DUE + timedelta(days=n) for n in (2, 0, 1)])
+
+        await tend(database)
+
+        assert [n for _, n in await matched(database)] == [2, 3, 1]
+
+    async def test_more_due_than_one_call_takes_are_all_matched(self, database: Database) -> None:
+        await subscribe(database)
+        await publish(database, *["t"] * 2_500, not_before=[DUE] * 2_500)
+
+        await tend(database)
+
+        assert sorted(n for _, n in await matched(database)) == list(range(1, 2_501))
+
+    async def test_the_reader_of_the_log_and_who_looks_for_what_is_due_meet(self, database: Database) -> None:
+        """Each waits for, or passes over, what the other has: in both orders, with a crash of the first between."""
+        await subscribe(database)
+        for first_commits in (True, False):
+            for log_first in (True, False):
+                await publish(database, "t", not_before=[DUE])
+                async with database.session() as one, database.session() as other:
+                    steps = [(one, "log"), (other, "due")] if log_first else [(one, "due"), (other, "log")]
+                    await one.begin()
+                    await self._step(*steps[0])
+                    second = asyncio.create_task(self._step(*steps[1]))
+                    if log_first:
+                        await second  # it passes over what is locked
+                    await (one.commit() if first_commits else one.rollback())
+                    await second
+                    if not first_commits:
+                        await self._step(*steps[0])
+                await tend(database)
+
+        assert sorted(n for _, n in await matched(database)) == [1, 2, 3, 4]
+        assert await fetchval(database, GONE) == 0
+
+    async def _step(self, session: object, what: str) -> None:
+        if what == "due":
+            await session.fetchval("SELECT projections.match_due_v1()")  # type: ignore[attr-defined]
+        else:
+            await session.fetchval(  # type: ignore[attr-defined]
+                "SELECT projections.match_log_v1('published', array_agg(source_id), array_agg(seq_nr), "
+                "array_agg(db_timestamp), array_agg(slice), array_agg(topic)) FROM projections.directed_events "
+                "WHERE NOT passed"
+            )
+
+
+async def test_history_that_is_imported_is_not_matched(database: Database) -> None:
+    await subscribe(database)
+    await happened(database, source="new")
+    await match(database)
+    await import_events(database, [historic("old", n) for n in (1, 2)])
+    await happened(database, source="old")
+
+    await match(database)
+
+    assert await matched(database) == [("new", 1), ("old", 3)]
+
+
+async def test_history_imported_before_matching_began_is_not_matched(database: Database) -> None:
+    await subscribe(database)
+    await import_events(database, [historic("old", n) for n in (1, 2)])
+    await happened(database, source="old")
+
+    await match(database)
+
+    assert await matched(database) == [("old", 3)]
+
+
+async def test_an_entity_type_that_comes_to_be_is_found(database: Database) -> None:
+    await subscribe(database)
+    await happened(database)
+    async with matching(database):
+        await happened(database, source="b", kind="train")
+        await publish(database, "t")
+
+        await until(database, "SELECT count(*) = 3 FROM projections.matches")
+
+    assert sorted(await matched(database)) == [("a", 1), ("b", 1), ("publisher/p", 1)]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"group": ""}, "1 to 255"),
+        ({"group": "x" * 256}, "256"),
+        ({"params": "[]"}, "array"),
+        ({"params": "null"}, "null"),
+        ({"params": '"x"'}, "string"),
+        ({"params": None}, "NULL"),
+        ({"params": '{"x": "%s"}' % ("x" * 1_000_000)}, "64 KiB"),
+        ({"topics": []}, "at least one"),
+        ({"topics": [""]}, "empty"),
+        ({"topics": ["a", None]}, "empty"),
+        ({"entity_types": []}, "at least one"),
+        ({"entity_types": [None]}, "at least one"),
+        ({"expires_after": timedelta(0)}, "longer than 0"),
+        ({"expires_after": timedelta(seconds=-1)}, "longer than 0"),
+    ],
+)
+async def test_what_can_not_be_subscribed_is_said(
+    database: Database, values: dict[str, object], said: str
+) -> None:
+    error = await refused(database, None, **values)
+
+    assert error.sqlstate == "PJ081"
+    assert said in str(error)
