@@ -34,6 +34,7 @@ BEGIN
         projections.missing_partitions_v1,
         projections.partitioned_table_v1,
         projections.partition_bounds_v1,
+        projections.group_holders_v1,
         projections.retention_holders_v1,
         projections.partition_holders_v1,
         projections.unread_rows_v1,

@@ -50,36 +50,6 @@ BEGIN
     FROM projections.directed_events AS d
     GROUP BY date_trunc('day', d.db_timestamp)
     UNION ALL
-    SELECT t.table_name, 'group', g.name, t.since, t.until, format('has %s matches to read', u.unread)
-    FROM projections.subscription_groups AS g
-    CROSS JOIN LATERAL (
-        -- By slice, from 1: so that all ranges are read in one pass.
-        SELECT min(r.cursor) AS first, array_agg(r.cursor ORDER BY s.slice) AS cursors
-        FROM projections.group_ranges AS r
-        CROSS JOIN LATERAL generate_series(r.min_slice::integer, r.max_slice::integer) AS s (slice)
-        WHERE r.group_id = g.group_id
-    ) AS c
-    CROSS JOIN LATERAL (
-        SELECT
-            count(*) AS unread, min(m.db_timestamp) AS first_event, max(m.db_timestamp) AS last_event,
-            min(m.matched_at) AS first_match, max(m.matched_at) AS last_match
-        FROM projections.matches AS m
-        WHERE m.group_id = g.group_id AND m.match_id > coalesce(c.first, 0) AND m.match_id > coalesce(c.cursors[m.slice + 1], 0)
-    ) AS u
-    CROSS JOIN LATERAL (
-        VALUES ('events', u.first_event, u.last_event), ('matches', u.first_match, u.last_match)
-    ) AS t (table_name, since, until)
-    WHERE g.reliable AND u.unread > 0
-    UNION ALL
-    -- What matches is a projection of each entity type; until somebody runs it, no event of that type has been looked at.
-    SELECT 'events', 'group', g.name, min(s.since), 'infinity', format(
-        'waits for the matching of %s to begin', string_agg(DISTINCT quote_literal(t.entity_type), ', ')
-    )
-    FROM projections.entity_types_v1() AS t (entity_type)
-    INNER JOIN projections.subscriptions AS s ON s.entity_types IS NULL OR t.entity_type = ANY (s.entity_types)
-    INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id
-    WHERE g.reliable
-    AND NOT EXISTS (SELECT FROM projections.projections AS p WHERE p.name = 'matching/' || t.entity_type)
-    GROUP BY g.group_id;
+    SELECT g.table_name, 'group', g.holder, g.since, g.until, g.reason FROM projections.group_holders_v1() AS g;
 END;
 $$;
