@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import click
 from rich.console import Group, RenderableType
@@ -21,12 +21,19 @@ from projections.cli.lag import age, duration
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import print_table, printable
 from projections.cli.watching import watch
-from projections.monitoring import GroupLag, GroupRangeLag, group_lag
+from projections.monitoring import GroupLag, GroupRangeLag, group_lag, unmatched_entity_types
 from projections.subscriptions import cursors, rescale_group
 
 __all__ = ["groups"]
 
 By: TypeAlias = Literal["group", "range"]
+
+
+class _Look(NamedTuple):
+    groups: list[GroupLag]
+    unmatched: list[str]
+    """Entity types whose events nobody has ever matched."""
+
 
 _ABOVE = 3
 # All that belongs to a group goes with its row, but for matches: those leave with their partitions.
@@ -102,9 +109,11 @@ def show(  # noqa: PLR0917 - click passes all by name
         with suppress(KeyboardInterrupt):
             visit_session(dsn, lambda session: _watch(session, name, by, as_json=as_json))
         return
-    found = visit(dsn, lambda session: group_lag(session, name))
+    found = visit(dsn, lambda session: _look(session, name))
     _print(found, by, as_json=as_json)
-    if fail_above is not None and (above := [one for one in found if one.lag > fail_above.total_seconds()]):
+    if fail_above is not None and (
+        above := [one for one in found.groups if one.lag > fail_above.total_seconds()]
+    ):
         behind = ", ".join(f"{printable(one.name)} ({age(one.lag)})" for one in above)
         click.echo(f"lag above {age(fail_above.total_seconds())}: {behind}", err=True)
         context.exit(_ABOVE)
@@ -167,40 +176,47 @@ def _ranges(count: int) -> str:
     return "1 range" if count == 1 else f"{count} ranges"
 
 
+async def _look(session: Session, name: str | None) -> _Look:
+    return _Look(await group_lag(session, name), await unmatched_entity_types(session))
+
+
 async def _watch(session: OwnedSession, name: str | None, by: By, *, as_json: bool) -> None:
     await watch(
-        lambda: group_lag(session, name),
+        lambda: _look(session, name),
         lambda found: _print(found, by, as_json=as_json),
         None if as_json else lambda found: _shown(found, by),
     )
 
 
-def _print(found: list[GroupLag], by: By, *, as_json: bool) -> None:
+def _print(found: _Look, by: By, *, as_json: bool) -> None:
     if as_json:
-        echo_json(groups=[_values(one) for one in found])
+        echo_json(groups=[_values(one) for one in found.groups], unmatched=found.unmatched)
         return
-    if not found:
+    if not found.groups:
         click.echo("there is no group yet: `projections subscribe GROUP` makes one")
         return
-    print_table(_table(found, by))
+    print_table(_table(found.groups, by))
     for line in _notes(found):
         click.echo(line)
 
 
-def _shown(found: list[GroupLag], by: By) -> RenderableType:
-    return Group(_table(found, by), *(Text(line) for line in _notes(found)))
+def _shown(found: _Look, by: By) -> RenderableType:
+    return Group(_table(found.groups, by), *(Text(line) for line in _notes(found)))
 
 
 def _table(found: list[GroupLag], by: By) -> Table:
     return _by_group(found) if by == "group" else _by_range(found)
 
 
-def _notes(found: list[GroupLag]) -> Iterator[str]:
-    for one in found:
+def _notes(found: _Look) -> Iterator[str]:
+    for one in found.groups:
         if one.dead:
             what = "1 batch waits" if one.dead == 1 else f"{one.dead:,} batches wait"
             name = printable(one.name)
             yield f"group {name!r}: {what} for a decision: projections groups dead {name}"
+    for entity_type in found.unmatched:
+        what = f"events of type {printable(entity_type)!r}"
+        yield f"nobody has matched {what} yet: start `projections worker --subscriptions`"
 
 
 def _by_group(found: list[GroupLag]) -> Table:

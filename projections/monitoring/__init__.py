@@ -7,6 +7,7 @@ from projections.monitoring.groups import (
     QuarantinedCondition,
     group_lag,
     quarantined_conditions,
+    unmatched_entity_types,
 )
 from projections.monitoring.lag import (
     ProjectionLag,
@@ -32,4 +33,5 @@ __all__ = [
     "projection_lag",
     "quarantined_conditions",
     "snapshot",
+    "unmatched_entity_types",
 ]

@@ -28,6 +28,12 @@ WHERE c.quarantined_at IS NOT NULL
 GROUP BY c.condition_id ORDER BY c.quarantined_at, c.condition_id
 """
 
+_UNMATCHED = """
+SELECT t.name FROM projections.entity_types_v1() AS t (name)
+WHERE EXISTS (SELECT FROM projections.subscriptions)
+AND NOT EXISTS (SELECT FROM projections.projections AS p WHERE p.name = 'matching/' || t.name)
+"""
+
 
 class GroupState(StrEnum):
     """What is done about the matches of a range."""
@@ -146,6 +152,11 @@ async def quarantined_conditions(session: Session) -> list[QuarantinedCondition]
         )
         for row in await session.fetch(_QUARANTINED)
     ]  # fmt: skip
+
+
+async def unmatched_entity_types(session: Session) -> list[str]:
+    """Entity types whose events nobody has ever matched, though there are subscriptions: no backlog shows those."""
+    return [row["name"] for row in await session.fetch(_UNMATCHED)]
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from projections.monitoring.groups import (
     QuarantinedCondition,
     group_lag,
     quarantined_conditions,
+    unmatched_entity_types,
 )
 from projections.monitoring.lag import ProjectionLag, projection_lag
 
@@ -44,6 +45,8 @@ class Snapshot(NamedTuple):
     groups: Sequence[GroupLag] = ()
     quarantined: Sequence[QuarantinedCondition] = ()
     """Conditions of subscriptions that are asked no more."""
+    unmatched: Sequence[str] = ()
+    """Entity types whose events nobody has ever matched."""
 
 
 async def snapshot(session: Session, names: Sequence[str] | None = None, *, groups: bool = False) -> Snapshot:
@@ -67,6 +70,7 @@ async def snapshot(session: Session, names: Sequence[str] | None = None, *, grou
         await open_writers(session),
         await group_lag(session) if groups else (),
         await quarantined_conditions(session) if groups else (),
+        await unmatched_entity_types(session) if groups else (),
     )
 
 

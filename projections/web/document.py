@@ -61,6 +61,7 @@ def live(
         groups=[_group(found, dead.get(found.name, ())) for found in snapshot.groups],
         quarantined=[_quarantined(one) for one in snapshot.quarantined[:_LISTED]],
         quarantined_total=len(snapshot.quarantined),
+        unmatched=snapshot.unmatched[:_LISTED],
     )
 
 

@@ -110,6 +110,22 @@ def test_fail_above_tells_by_the_exit_code_whether_a_group_lags(group: str, limi
     assert ("billing (" in result.stderr) == (code == 3)
 
 
+def test_events_that_nobody_matches_are_pointed_at(dsn: str) -> None:
+    done("subscribe", "g", "--dsn", dsn)
+    done("publish", "t", "--dsn", dsn)
+    before, listed = done("groups", "--dsn", dsn), values("groups", "--dsn", dsn)["unmatched"]
+    assert projections("worker", "--subscriptions", "--until-caught-up", "--dsn", dsn).returncode == 0
+    after = done("groups", "--dsn", dsn)
+
+    assert (
+        "nobody has matched events of type 'published' yet: start `projections worker --subscriptions`"
+        in before
+    )
+    assert listed == ["published"]
+    assert "nobody has matched" not in after
+    assert rows(after)[0][5] == "1"
+
+
 def test_watching_does_not_fail_above_for_groups() -> None:
     assert "without --fail-above" in refused("groups", "--watch", "--fail-above", "1s", code=2)
 

@@ -110,6 +110,16 @@ async def test_dead_letters_and_conditions_set_apart_are_counted_at_the_top(grou
     assert "Dead letters 2 Conditions set apart 1" in totals
 
 
+async def test_events_that_nobody_matches_are_pointed_at(groups: Database) -> None:
+    async with opened(groups) as page:
+        told = await page.text("#unmatched")
+        async with groups.session() as session:
+            await session.fetchval("SELECT projections.begin_matching_v1('plane')")
+        await page.until("document.querySelector('#unmatched').hidden")
+
+    assert told == "Nobody has matched events of plane yet: start projections worker --subscriptions."
+
+
 async def test_a_dead_letter_is_replayed_from_the_keyboard(groups: Database) -> None:
     async with opened(groups) as page:
         await page.value("document.querySelector(\"[aria-label='Replay batch 1 of g']\").focus()")

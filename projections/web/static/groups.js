@@ -15,11 +15,13 @@ export class Groups {
     $("group-ranges").addEventListener("toggle", () => this.showRanges());
   }
 
-  show({ groups, quarantined, quarantined_total: total, at }) {
+  show({ groups, quarantined, quarantined_total: total, unmatched, at }) {
     [this.groups, this.at] = [groups, at];
     $("groups").hidden = !groups.length && !quarantined.length;
     $("groups-table").hidden = !groups.length;
     keep($("groups-table").tBodies[0], groups, (found) => found.id, (found) => this.makeGroup(found), (line, found) => this.showGroup(line, found));
+    $("unmatched").hidden = !unmatched.length;
+    say($("unmatched"), `Nobody has matched events of ${unmatched.join(", ")} yet: start projections worker --subscriptions.`);
     this.showDead();
     this.showQuarantined(quarantined, total);
     this.showRanges();
