@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol, Self
@@ -40,6 +41,9 @@ log = logging.getLogger("projections")
 
 _FEW = 100
 """Subscriptions that are worth telling the database; of more it sends all matches of the group."""
+
+_TURN = 5000
+"""Matches that are given to somebody before everything else in the process has its turn."""
 
 # Trying again would not heal these.
 _FATAL = (MissingPrivilege, SchemaError)
@@ -127,6 +131,7 @@ class LiveReader:
         self._known: WeakSet[Sink] = WeakSet()
         self._waiting: WeakSet[Sink] = WeakSet()
         self._live: dict[int, WeakSet[Sink]] = {}
+        self._smallest = sys.maxsize
         self._position: int | None = None
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -158,7 +163,11 @@ class LiveReader:
         """Forget it."""
         self._known.discard(sink)
         self._waiting.discard(sink)
-        self._live.get(sink.subscription_id or 0, WeakSet[Sink]()).discard(sink)
+        number = sink.subscription_id
+        if number is not None and (sinks := self._live.get(number)) is not None:
+            sinks.discard(sink)
+            if not sinks:
+                del self._live[number]
         self._woken.set()
 
     def end_all(self) -> None:
@@ -188,10 +197,10 @@ class LiveReader:
 
     async def _read_on(self, session: KeptSession) -> None:
         failures = 0
-        while self._prune():
+        while self._known:
             try:
                 async with asyncio.timeout(self._settings.patience.total_seconds()):
-                    busy = await self._step(await session.get())
+                    matches, until = await self._read(await session.get())
             except _FATAL:
                 raise
             except (ProjectionsError, TimeoutError) as error:
@@ -201,10 +210,13 @@ class LiveReader:
                 await asyncio.sleep(self._settings.retry.delay(failures).total_seconds())
             else:
                 failures = 0
-                await self._rest(busy=busy)
+                await self._deliver(matches)
+                self._position = until
+                if len(matches) < self._settings.page:  # else more is waiting
+                    await self._rest(busy=bool(matches))
 
-    async def _step(self, session: OwnedSession) -> bool:
-        """Read a page; returns whether there was something."""
+    async def _read(self, session: OwnedSession) -> tuple[list[Match], int]:
+        """A page, and the position after it."""
         # In two statements: what the first calls settled, the second sees.
         until = await settled_matches(session)
         await self._keep(session)
@@ -212,19 +224,12 @@ class LiveReader:
             self._position = until
         self._admit(self._position)
         # The number may fall for a moment: somebody has begun to match with a number that he looked up before.
-        if until <= self._position:
-            return False
-        matches: list[Match] = []
+        if until <= self._position or not self._live:
+            return [], max(until, self._position)
+        ids = list(self._live) if len(self._live) <= _FEW else None
         page = self._settings.page
-        if self._live:
-            ids = list(self._live) if len(self._live) <= _FEW else None
-            matches = await read_matches(
-                session, self._group, ids, after=self._position, until=until, limit=page
-            )
-            await self._deliver(matches)
-        if len(matches) < page:
-            self._position = until
-        return bool(matches)
+        matches = await read_matches(session, self._group, ids, after=self._position, until=until, limit=page)
+        return matches, matches[-1].match_id if len(matches) == page else until
 
     async def _keep(self, session: OwnedSession) -> None:
         clock = asyncio.get_running_loop().time
@@ -234,13 +239,16 @@ class LiveReader:
         kept = await keep_subscriptions(session, ids)
         self._keep_at = clock() + self._settings.keep_every.total_seconds()
         self._lose(set(ids) - set(kept))
+        self._prune()
 
-    # What follows is not async: a coroutine's variable would keep alive who is gone.
+    # Loops over those who listen are not in coroutines, whose variables would keep alive the last of them.
 
-    def _prune(self) -> bool:
-        """Forget subscriptions that nobody listens to; returns whether there is anybody left."""
+    def _prune(self) -> None:
+        """Forget subscriptions that nobody listens to any more."""
         self._live = {number: sinks for number, sinks in self._live.items() if sinks}
-        return bool(self._known)
+        self._smallest = min(
+            (sink.limit for sinks in self._live.values() for sink in sinks), default=sys.maxsize
+        )
 
     def _ids(self) -> list[int]:
         return sorted({sink.subscription_id for sink in self._known if sink.subscription_id is not None})
@@ -249,18 +257,16 @@ class LiveReader:
         for sink in list(self._waiting):
             assert sink.subscription_id is not None  # noqa: S101 - it has subscribed before
             self._live.setdefault(sink.subscription_id, WeakSet()).add(sink)
+            self._smallest = min(self._smallest, sink.limit)
             sink.joined(position)
         self._waiting.clear()
 
     async def _deliver(self, matches: Sequence[Match]) -> None:
         """Give a page to those that it is for, no more at a time than the smallest of them can hold."""
-        size = max(1, self._smallest() // 2)
+        size = max(1, min(self._smallest // 2, _TURN // max(1, len(self._known))))
         for start in range(0, len(matches), size):
             self._give(matches[start : start + size])
             await asyncio.sleep(0)  # those that are not busy take it
-
-    def _smallest(self) -> int:
-        return min((sink.limit for sinks in self._live.values() for sink in sinks), default=1)
 
     def _give(self, matches: Sequence[Match]) -> None:
         for match in matches:
