@@ -29,7 +29,7 @@ BEGIN
         projections.conditions, projections.subscriptions, projections.directed_events
     TO projections_worker;
     GRANT INSERT ON
-        projections.matches
+        projections.matches, projections.subscription_topics
     TO projections_worker;
     GRANT USAGE ON
         SEQUENCE projections.match_ids
