@@ -93,8 +93,13 @@ def _with_contents(
         raise InvalidSubscription(f"contains must be a mapping, not {type(contains).__name__}")
     if "contains" in given:
         raise InvalidSubscription("params has 'contains', which the argument of this name takes: rename it")
-    # The line break ends a comment of the condition.
-    both = _CONTAINS if condition is None else f"({condition}\n) AND {_CONTAINS}"
+    # Brackets of another kind than those that conditions have: one too many of these does not pair with ours. The line
+    # break ends a comment.
+    both = (
+        _CONTAINS
+        if condition is None
+        else f"{_CONTAINS} AND CASE WHEN {condition}\n THEN TRUE ELSE FALSE END"
+    )
     return both, {**given, "contains": contains}
 
 
