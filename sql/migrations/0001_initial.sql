@@ -206,7 +206,7 @@ CREATE TABLE projections.matches (
     matched_at timestamptz NOT NULL,
     source_id text COLLATE "C" NOT NULL,
     subscription_ids bigint[] NOT NULL,
-    PRIMARY KEY (group_id, match_id, matched_at)
+    PRIMARY KEY (group_id, match_id, slice, matched_at)
 ) PARTITION BY RANGE (matched_at);
 
 CREATE TABLE projections.matches_default PARTITION OF projections.matches DEFAULT;

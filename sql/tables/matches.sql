@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS projections.matches (
     matched_at timestamptz NOT NULL,
     source_id text COLLATE "C" NOT NULL,
     subscription_ids bigint[] NOT NULL,
-    PRIMARY KEY (group_id, match_id, matched_at)
+    PRIMARY KEY (group_id, match_id, slice, matched_at)
 ) PARTITION BY RANGE (matched_at);
 
 -- Takes what no other partition takes: a missed maintenance run never stops matching.
