@@ -121,6 +121,8 @@ class Publisher:
             topic, payload, metadata, event_id or new_event_id(), subscription_id, not_before
         )
         row = publication.row()
+        if len(self._waiting) < self._settings.buffer and not self._closing and not self._turn.locked():
+            return self._accept(row)
         async with self._turn:  # those who wait for room are served in their order
             while len(self._waiting) >= self._settings.buffer and not self._closing:
                 self._room.clear()
