@@ -1,0 +1,107 @@
+"""PostgreSQL killed between publish and match, and between match and read: nothing is lost, nothing comes twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from journal import Database, ProjectionsError, schema
+from journal.drivers import connect
+from journal.embedded import EmbeddedServer
+from tests.chaos.server import server_of_its_own, stop_at_once
+from tests.fixtures.locks import WAITING
+from tests.fixtures.projections import until
+from tests.integration.matching_support import execute, match, matched, publish, subscribe, tend
+from tests.integration.test_matching_races import HELD
+
+READ = """
+SELECT n.seq_nr FROM projections.poll_group_v1('g', 'reader', '1 hour') AS r
+CROSS JOIN LATERAL projections.read_next_v1('g', r.min_slice, r.max_slice, r.cursor, $1, $2) AS n
+"""
+MOVE = """
+SELECT projections.move_cursor_v1('g', r.min_slice, r.epoch, $1)
+FROM projections.poll_group_v1('g', 'reader', '1 hour') AS r
+"""
+
+
+class Crashing:
+    """A server that is killed and started again, with a connection to it."""
+
+    def __init__(self, server: EmbeddedServer, dsn: str) -> None:
+        self.server = server
+        self.dsn = dsn
+
+    async def crash(self) -> None:
+        stop_at_once(self.server)
+        await asyncio.to_thread(self.server.start)
+
+    async def read(self, database: Database, limit: int) -> list[int]:
+        async with database.session() as session:
+            settled = await session.fetchval("SELECT projections.settled_matches_v1()")
+            return [row["seq_nr"] for row in await session.fetch(READ, settled, limit)]
+
+
+@pytest.fixture
+async def crashing() -> AsyncIterator[Crashing]:
+    async with server_of_its_own() as (server, dsn):
+        await asyncio.to_thread(schema.install, dsn)
+        yield Crashing(server, dsn)
+
+
+async def test_a_crash_between_publish_and_match_loses_nothing(crashing: Crashing) -> None:
+    due = datetime.now(UTC) - timedelta(days=1)
+    async with connect(crashing.dsn) as database:
+        number = await subscribe(database)
+        await publish(database, "t", "t", "t")
+        await publish(database, "t", "t", not_before=[due, None], subscription_ids=[None, number])
+    await crashing.crash()
+
+    async with connect(crashing.dsn) as database:
+        await match(database)
+        await tend(database)
+
+        assert sorted(n for _, n in await matched(database)) == [1, 2, 3, 4, 5]
+
+
+async def test_a_crash_while_matching_matches_each_once(crashing: Crashing) -> None:
+    async with connect(crashing.dsn) as database:
+        await execute(database, HELD)
+        await subscribe(database)
+        await publish(database, *["t"] * 10)
+        async with database.session() as holder:
+            await holder.execute("SELECT pg_advisory_lock(7)")
+            task = asyncio.create_task(match(database))
+            await until(database, f"SELECT count(*) > 0 FROM {WAITING} WHERE locktype = 'advisory'")
+            await crashing.crash()
+            with suppress(ProjectionsError):
+                await holder.fetchval("SELECT 1")
+        with suppress(ProjectionsError):
+            await task
+
+    async with connect(crashing.dsn) as database:
+        await match(database)
+
+        assert [n for _, n in await matched(database)] == list(range(1, 11))
+
+
+async def test_a_crash_between_match_and_read_loses_and_repeats_nothing(crashing: Crashing) -> None:
+    async with connect(crashing.dsn) as database:
+        await subscribe(database)
+        await publish(database, *["t"] * 10)
+        await match(database)
+        assert await crashing.read(database, 4) == [1, 2, 3, 4]
+        await execute(database, MOVE, 4)
+        # Numbers that a crash may give out anew, or leave out.
+        await publish(database, "t")
+    await crashing.crash()
+
+    async with connect(crashing.dsn) as database:
+        assert await crashing.read(database, 100) == [5, 6, 7, 8, 9, 10]
+        await publish(database, "t")
+        await match(database)
+
+        assert await crashing.read(database, 100) == [5, 6, 7, 8, 9, 10, 11, 12]
