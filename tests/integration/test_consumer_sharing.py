@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from journal import ConnectionSettings, Database, connect
+from journal import ConnectionSettings, Database, connect, slice_of
 from projections.subscriptions import (
     Consumer,
     MatchedEvent,
@@ -37,7 +37,11 @@ from tests.fixtures.subscriptions import (
 )
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [f"s{number}" for number in range(30)]
+SOURCES = [
+    next(name for number in range(10_000) if slice_of(name := f"s{number}") == 34 * place + 17)
+    for place in range(30)
+]
+"""Spread over all slices: whatever range somebody has, it has some."""
 SHARED = """
 SELECT array_agg(n ORDER BY n) = $1::bigint[] FROM (
     SELECT count(r.min_slice) AS n FROM projections.group_readers AS o
@@ -324,9 +328,9 @@ async def test_consumers_work_through_a_pooler_in_transaction_mode(dsn: str, dat
         # It runs as another user, and its socket's path must be short.
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sp-bouncer-")))
         directory.chmod(0o777)
-        pooled = await stack.enter_async_context(
-            connect(await stack.enter_async_context(pgbouncer(dsn, directory)))
-        )
+        pooled_dsn = await stack.enter_async_context(pgbouncer(dsn, directory))
+        settings = ConnectionSettings(pgbouncer=True)
+        pooled = await stack.enter_async_context(connect(pooled_dsn, settings))
         await stack.enter_async_context(
             consuming(database, *(consumer(pooled, one, page_size=3) for one in seen))
         )
