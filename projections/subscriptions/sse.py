@@ -16,9 +16,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeAlias, TypeVar
 
-from journal import DatabaseError, ProjectionsError, hide_password
+from journal import ProjectionsError, hide_password
 from journal.tasks import end
-from projections.subscriptions.listening import Interest, Listener, ListenerClosed, Listening
+from projections.subscriptions.errors import InvalidCondition, InvalidSubscription
+from projections.subscriptions.listening import Interest, Listener, Listening
 from projections.subscriptions.sse_client import StreamClient, StreamSettings, come_again
 from projections.subscriptions.sse_rendering import Render, ServerSentEvent, as_json, by_topic
 from projections.subscriptions.sse_request import Receive, Refused, Scope, Send, StreamRequest, client_address
@@ -206,18 +207,18 @@ class EventStream:
         try:
             async with asyncio.timeout(self._settings.patience.total_seconds()):
                 await client.begin(last_event_id)
-        except (DatabaseError, ListenerClosed, TimeoutError) as error:
+        except (InvalidCondition, InvalidSubscription) as error:
+            log.warning(
+                "a stream was asked for that can not be: %s", error, extra={"action": "stream_refused"}
+            )
+            raise Refused(400, "this can not be subscribed to") from error
+        except (ProjectionsError, TimeoutError) as error:
             log.warning(
                 "a client of group %s is to come again: %s",
                 self._listener.group, hide_password(str(error)) or "the database did not answer in time",
                 extra={"action": "stream_postponed"},
             )  # fmt: skip
             return False
-        except ProjectionsError as error:
-            log.warning(
-                "a stream was asked for that can not be: %s", error, extra={"action": "stream_refused"}
-            )
-            raise Refused(400, "this can not be subscribed to") from error
         return True
 
 

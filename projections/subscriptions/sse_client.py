@@ -21,7 +21,7 @@ from journal import DatabaseUnavailable, OwnedSession, ProjectionsError, hide_pa
 from journal.tasks import end
 from projections.subscriptions.framing import HEADERS, frame
 from projections.subscriptions.groups import Match, settled_matches
-from projections.subscriptions.listening import Listener, Listening
+from projections.subscriptions.listening import Listener, ListenerClosed, Listening
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.replaying import read_matches, replay_length
 from projections.subscriptions.sse_rendering import Render, ServerSentEvent
@@ -115,6 +115,7 @@ class StreamClient:
 
         Raises:
             Refused: It can not go on from there.
+            ListenerClosed: The stream ends.
         """
         last = None if last_event_id is None else EventId.parse(last_event_id)
         if last_event_id is not None and last is None:
@@ -123,6 +124,8 @@ class StreamClient:
             subscription_id = await self._listening.subscribe()
         if last is None:
             await self._listening.join()
+            if self._listening.position < 0:
+                raise ListenerClosed("the stream was closed meanwhile")
             self._seen = self._listening.position
             return
         if last.subscription_id != subscription_id:  # it has expired, or was that of another stream

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from journal import Database, Event, RawJson, append
-from projections.subscriptions.listening import Interest, Listener
+from projections.subscriptions.listening import Interest, Listener, Listening
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.sse import (
     EventStream,
@@ -298,6 +298,23 @@ async def test_shutting_down_ends_streams_in_order_and_tells_clients_to_come_spr
     assert (late.status, [block.data for block in told], told[0].retry is not None) == (200, [None], True)
 
 
+async def test_a_client_that_comes_while_streams_are_ended_is_to_come_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with streaming(database) as (stream, port):
+        join = Listening.join
+
+        async def closed_meanwhile(listening: Listening) -> None:
+            stream.close()
+            await join(listening)
+
+        monkeypatch.setattr(Listening, "join", closed_meanwhile)
+        async with asked(port) as client:
+            told = await client.rest()
+
+    assert (client.status, [block.id for block in told], told[0].retry is not None) == (200, [None], True)
+
+
 async def test_the_lifespan_of_the_server_ends_what_it_serves_alone(database: Database) -> None:
     listener = Listener(database, "feed", QUICK)
     stream = EventStream(listener, lambda _: ALL, settings=quick())
@@ -346,6 +363,15 @@ async def test_a_database_that_does_not_answer_has_clients_come_again(
 
     assert (during.status, told[0].data, told[0].retry is not None) == (200, None, True)
     assert "is to come again" in caplog.text
+
+
+async def test_a_schema_that_is_being_changed_has_clients_come_again(database: Database) -> None:
+    async with streaming(database) as (_, port):
+        await execute(database, "ALTER FUNCTION projections.settled_matches_v1 RENAME TO settled_matches_v0")
+        async with asked(port, last_id="1-0") as client:
+            told = await client.rest()
+
+    assert (client.status, told[0].data, told[0].retry is not None) == (200, None, True)
 
 
 async def test_a_failing_hook_fails_its_request_alone(database: Database) -> None:
