@@ -38,7 +38,7 @@ from tests.fixtures.subscriptions import (
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [
-    next(name for number in range(10_000) if slice_of(name := f"s{number}") == 34 * place + 17)
+    next(name for number in range(10_000) if slice_of(name := f"source-{number}") // 34 == place)
     for place in range(30)
 ]
 """Spread over all slices: whatever range somebody has, it has some."""
