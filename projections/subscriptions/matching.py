@@ -37,6 +37,8 @@ _REMEMBERED = 10_000
 """Topics of an entity type whose subscriptions a process remembers."""
 _DUE = 1000
 _DISK_FULL = "53100"
+_SYSTEM = "58"
+"""The class of errors of the server's files."""
 _LIMIT_EXCEEDED = "54000"
 
 _TYPES = "SELECT projections.entity_types_v1() AS entity_type"
@@ -247,4 +249,5 @@ class _Asking:
 
 def _is_of_no_condition(error: DatabaseError) -> bool:
     elsewhere = isinstance(error, DatabaseUnavailable | ReadOnlyDatabase)
-    return elsewhere or error.sqlstate in CONFLICTS or error.sqlstate == _DISK_FULL
+    state = error.sqlstate or ""
+    return elsewhere or state in CONFLICTS or state == _DISK_FULL or state.startswith(_SYSTEM)

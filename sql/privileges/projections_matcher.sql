@@ -8,8 +8,11 @@ BEGIN
     ELSIF to_regnamespace('projections_conditions') IS NULL THEN
         RETURN;
     END IF;
-    -- To give a function to a role one must be a member of it, and it must be allowed to have one here.
-    IF NOT pg_has_role('projections_matcher', 'MEMBER') THEN
+    -- To give a function to a role one must be able to become it (since PostgreSQL 16 who has created a role can not, until
+    -- he grants it to himself), and it must be allowed to have one here.
+    IF NOT pg_has_role(
+        'projections_matcher', CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'MEMBER' ELSE 'SET' END
+    ) THEN
         GRANT projections_matcher TO CURRENT_USER;
     END IF;
     GRANT CREATE ON SCHEMA projections TO projections_matcher;

@@ -315,6 +315,17 @@ class TestPublished:
             == 0
         )
 
+    @pytest.mark.parametrize("values", [{"subscription_ids": [1]}, {"not_before": [DUE, DUE, DUE]}])
+    async def test_arrays_of_other_lengths_are_refused(
+        self, database: Database, values: dict[str, object]
+    ) -> None:
+        await subscribe(database)
+
+        with pytest.raises(DatabaseError, match="there are 2 topics") as caught:
+            await publish(database, "t", "t", **values)
+
+        assert caught.value.sqlstate == "PJ081"
+
     async def test_one_for_a_subscription_that_is_unknown_is_refused(self, database: Database) -> None:
         with pytest.raises(DatabaseError, match="no subscription 77") as caught:
             await publish(database, "t", subscription_ids=[77])

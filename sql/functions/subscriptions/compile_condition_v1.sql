@@ -15,6 +15,10 @@ DECLARE
     _of_types boolean;
     _checked boolean := FALSE;
 BEGIN
+    IF current_user <> 'projections_matcher' THEN
+        RAISE EXCEPTION 'no condition can be made: there is no role projections_matcher to ask it' USING ERRCODE = 'PJ080',
+        HINT = 'Have somebody who may create the role do so and install the schema again, or subscribe to topics alone.';
+    END IF;
     -- Parsing reads literals of types, and types may be anybody's. What their code did to this session, such as to leave it a
     -- setting or a trigger that fires after this function, is undone; of what passes nothing runs code of others again.
     BEGIN

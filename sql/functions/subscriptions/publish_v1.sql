@@ -27,6 +27,10 @@ BEGIN
     IF coalesce(p_publisher, '') = '' THEN
         RAISE EXCEPTION 'a publisher has a name' USING ERRCODE = 'PJ081';
     END IF;
+    IF cardinality(p_subscription_ids) <> cardinality(p_topics) OR cardinality(p_not_before) <> cardinality(p_topics) THEN
+        RAISE EXCEPTION 'there are % topics, and % subscriptions or % times for them',
+            cardinality(p_topics), cardinality(p_subscription_ids), cardinality(p_not_before) USING ERRCODE = 'PJ081';
+    END IF;
     IF p_subscription_ids IS NULL AND p_not_before IS NULL THEN
         RETURN QUERY SELECT * FROM projections.append_events_v1(
             _sources, _types, p_topics, p_payloads, NULL, p_metadata, NULL, p_event_ids
