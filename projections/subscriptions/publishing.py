@@ -140,7 +140,8 @@ async def publish_rows(connection: Any, publisher: str, rows: Sequence[tuple[Any
 
 def _arguments(publisher: str, rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     topics, payloads, metadata, event_ids, subscription_ids, not_before = map(list, zip(*rows, strict=True))
-    directed, later = any(subscription_ids), any(not_before)
+    directed = any(number is not None for number in subscription_ids)
+    later = any(time is not None for time in not_before)
     return (
         publisher, topics, payloads, metadata, event_ids,
         subscription_ids if directed else None, not_before if later else None,

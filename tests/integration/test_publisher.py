@@ -136,8 +136,9 @@ async def test_the_same_again_by_its_id_is_stored_once_and_other_content_is_refu
 
 async def test_a_subscription_that_is_not_there_is_named(database: Database) -> None:
     async with database.session() as session:
-        with pytest.raises(InvalidSubscription, match="there is no subscription 77"):
-            await publish(session, "t", 1, subscription_id=77)
+        for number in (77, 0, -1):
+            with pytest.raises(InvalidSubscription, match=f"there is no subscription {number}"):
+                await publish(session, "t", 1, subscription_id=number)
 
 
 async def test_nothing_to_publish_is_nothing_to_do(database: Database) -> None:
