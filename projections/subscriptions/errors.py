@@ -52,6 +52,7 @@ _BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {
     "PJ081": InvalidSubscription,
     "PJ082": UnknownGroup,
     "PJ083": GroupRangeLost,
+    "PJ084": InvalidCursor,
 }
 
 
@@ -68,13 +69,3 @@ def own_errors() -> Iterator[None]:
         yield
     except DatabaseError as error:
         raise from_database(error) from error.__cause__
-
-
-@contextmanager
-def cursor_errors() -> Iterator[None]:
-    """The same for moving a cursor, where a group that is gone is a range that is lost."""
-    try:
-        with own_errors():
-            yield
-    except UnknownGroup as error:
-        raise InvalidCursor(str(error)) from error.__cause__

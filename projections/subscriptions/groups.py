@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from journal import EventEnvelope, Row, Session, SliceRange, slice_ranges
-from projections.subscriptions.errors import UnknownGroup, cursor_errors, own_errors
+from projections.subscriptions.errors import UnknownGroup, own_errors
 
 _CREATE = "SELECT projections.create_group_v1($1, $2, $3)"
 _CUT = "SELECT projections.cut_group_v1($1, $2)"
@@ -201,7 +201,7 @@ async def move_cursor(session: Session, name: str, held: GroupRange, cursor: int
         GroupRangeLost: Somebody else holds the range, or it was cut anew; nothing has moved.
         InvalidCursor: It is no match of the group, or lies before the stored cursor.
     """
-    with cursor_errors():
+    with own_errors():
         await session.execute(_MOVE, name, held.slices.min_slice, held.epoch, cursor)
 
 

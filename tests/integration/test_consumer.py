@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from journal import ConnectionSettings, Database, SliceRange, connect, slice_of
+from journal import ConnectionSettings, Database, DatabaseError, SliceRange, connect, slice_of
 from projections import InvalidHandler
 from projections.subscriptions import (
     Consumer,
@@ -405,6 +405,36 @@ async def test_a_reader_whose_lease_has_ended_moves_no_cursor(database: Database
         with pytest.raises(GroupRangeLost):
             await move_cursor(session, "g", frozen, 1)
     assert await cursors_of(database) == [0]
+
+
+async def test_a_cursor_is_not_moved_without_the_epoch_of_who_holds_the_range(database: Database) -> None:
+    async with database.session() as session:
+        await subscribe(session, "g")
+        await landed_and_matched(database, "a")
+        await poll_group(session, "g", "me", LEASE)
+
+        for epoch in ("NULL", "0", "2"):
+            with pytest.raises(DatabaseError, match="are no longer held with epoch"):
+                await session.execute(f"SELECT projections.move_cursor_v1('g', 0, {epoch}, 1)")
+    assert await cursors_of(database) == [0]
+
+
+@pytest.mark.parametrize(
+    ("owner", "lease", "message"),
+    [
+        ("", LEASE, "a reader has a name"),
+        ("me", timedelta(0), "a lease is longer than 0, not 00:00:00"),
+        ("me", -LEASE, "a lease is longer than 0"),
+    ],
+)
+async def test_a_reader_has_a_name_and_a_lease(
+    database: Database, owner: str, lease: timedelta, message: str
+) -> None:
+    async with database.session() as session:
+        await subscribe(session, "g")
+
+        with pytest.raises(InvalidSubscription, match=message):
+            await poll_group(session, "g", owner, lease)
 
 
 async def test_a_page_has_a_match_or_more(database: Database) -> None:

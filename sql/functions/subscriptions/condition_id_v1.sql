@@ -12,7 +12,9 @@ BEGIN
     IF FOUND THEN
         RETURN _id;
     END IF;
-    IF char_length(p_sql) > 10000 THEN
+    IF p_sql !~ '\S' THEN
+        RAISE EXCEPTION 'a condition is not empty' USING ERRCODE = 'PJ080', HINT = 'Leave it out for none.';
+    ELSIF char_length(p_sql) > 10000 THEN
         RAISE EXCEPTION 'a condition has at most 10,000 characters, not %', char_length(p_sql)
         USING ERRCODE = 'PJ080', HINT = 'Give long values in params.';
     END IF;

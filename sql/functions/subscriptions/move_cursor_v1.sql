@@ -1,5 +1,5 @@
 -- Says that a range of a group has handled everything up to a match. Raises PJ083 when the range is not held with this epoch
--- any more, and PJ082 for a cursor that is not one of the group's matches, or lies before the stored one.
+-- any more, and PJ084 for a cursor that is not one of the group's matches, or lies before the stored one.
 CREATE OR REPLACE FUNCTION projections.move_cursor_v1(p_group text, p_min_slice integer, p_epoch bigint, p_cursor bigint)
 RETURNS void
 LANGUAGE plpgsql
@@ -12,19 +12,19 @@ BEGIN
     FROM projections.subscription_groups AS g INNER JOIN projections.group_ranges AS r ON g.group_id = r.group_id
     WHERE g.name = p_group AND r.min_slice = p_min_slice
     FOR NO KEY UPDATE OF r;
-    IF NOT FOUND OR _range.epoch <> p_epoch THEN
+    IF NOT FOUND OR _range.epoch IS DISTINCT FROM p_epoch THEN
         RAISE EXCEPTION 'the slices of group % from % on are no longer held with epoch %', quote_literal(p_group), p_min_slice, p_epoch
         USING ERRCODE = 'PJ083', HINT = 'Poll the group again, and read from the cursor that it returns.';
     ELSIF p_cursor = _range.cursor THEN
         RETURN;
     ELSIF p_cursor < _range.cursor THEN
         RAISE EXCEPTION 'the cursor of group % is at % already, which is after %', quote_literal(p_group), _range.cursor, p_cursor
-        USING ERRCODE = 'PJ082';
+        USING ERRCODE = 'PJ084';
     ELSIF NOT EXISTS (
         SELECT FROM projections.matches AS m WHERE m.group_id = _range.group_id AND m.match_id = p_cursor
     ) THEN
         RAISE EXCEPTION '% is no match of group %', p_cursor, quote_literal(p_group)
-        USING ERRCODE = 'PJ082', HINT = 'A cursor is the match_id of a row that was read for this group.';
+        USING ERRCODE = 'PJ084', HINT = 'A cursor is the match_id of a row that was read for this group.';
     END IF;
     UPDATE projections.group_ranges AS r SET cursor = p_cursor, moved_at = clock_timestamp()
     WHERE r.group_id = _range.group_id AND r.min_slice = p_min_slice;

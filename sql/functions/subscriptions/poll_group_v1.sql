@@ -1,6 +1,7 @@
 -- Joins those who read for a group, or says that one of them is still there, and takes the ranges that are to be its own:
 -- an even share of them, each with one reader at a time. Returns the ranges that it has; one that is not kept is to be
 -- released, for somebody who has too few. Call it a few times in each lease; a session needs no state for it.
+-- Raises PJ081 for a reader without a name or a lease, PJ082 when there is no such group.
 CREATE OR REPLACE FUNCTION projections.poll_group_v1(p_group text, p_owner text, p_lease interval DEFAULT '10 seconds')
 RETURNS TABLE (min_slice smallint, max_slice smallint, epoch bigint, cursor bigint, kept boolean)
 LANGUAGE plpgsql
@@ -13,6 +14,11 @@ DECLARE
     _share bigint;
     _held bigint;
 BEGIN
+    IF coalesce(p_owner, '') = '' THEN
+        RAISE EXCEPTION 'a reader has a name' USING ERRCODE = 'PJ081', HINT = 'One that no other reader of the group has.';
+    ELSIF coalesce(p_lease, interval '0') <= interval '0' THEN
+        RAISE EXCEPTION 'a lease is longer than 0, not %', coalesce(p_lease::text, 'NULL') USING ERRCODE = 'PJ081';
+    END IF;
     -- One poll of a group at a time: shares are counted.
     SELECT g.group_id INTO _group FROM projections.subscription_groups AS g WHERE g.name = p_group FOR NO KEY UPDATE;
     IF NOT FOUND THEN

@@ -24,8 +24,10 @@ DECLARE
     _last bigint;
     _unknown bigint;
 BEGIN
-    IF coalesce(p_publisher, '') = '' THEN
-        RAISE EXCEPTION 'a publisher has a name' USING ERRCODE = 'PJ081';
+    -- Its source has at most 255.
+    IF coalesce(char_length(p_publisher), 0) NOT BETWEEN 1 AND 245 THEN
+        RAISE EXCEPTION 'the name of a publisher has 1 to 245 characters, not %', coalesce(char_length(p_publisher)::text, 'NULL')
+        USING ERRCODE = 'PJ081';
     END IF;
     IF cardinality(p_subscription_ids) <> cardinality(p_topics) OR cardinality(p_not_before) <> cardinality(p_topics) THEN
         RAISE EXCEPTION 'there are % topics, and % subscriptions or % times for them',

@@ -27,8 +27,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
-    IF p_limit < 1 THEN
-        RAISE EXCEPTION 'a page has 1 match or more, not %', p_limit USING ERRCODE = 'PJ081';
+    IF coalesce(p_limit, 0) < 1 THEN
+        RAISE EXCEPTION 'a page has 1 match or more, not %', coalesce(p_limit::text, 'NULL') USING ERRCODE = 'PJ081';
     END IF;
     RETURN QUERY SELECT
         m.match_id, m.subscription_ids, m.source_id, m.seq_nr, m.db_timestamp, m.slice,
