@@ -7,7 +7,10 @@ from projections.subscriptions.errors import (
     InvalidCondition,
     InvalidCursor,
     InvalidSubscription,
+    ListenerClosed,
+    ListenerTooSlow,
     PublishFailed,
+    SubscriptionLost,
     UnknownGroup,
 )
 from projections.subscriptions.groups import (
@@ -25,14 +28,7 @@ from projections.subscriptions.groups import (
     rescale_group,
     settled_matches,
 )
-from projections.subscriptions.listening import (
-    Interest,
-    Listener,
-    ListenerClosed,
-    ListenerTooSlow,
-    Listening,
-)
-from projections.subscriptions.live_reader import ListenerSettings
+from projections.subscriptions.listening import Interest, Listener, Listening
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.matching import Matching
 from projections.subscriptions.publisher import Accepted, Publisher
@@ -45,10 +41,15 @@ from projections.subscriptions.retrying import (
     replay_dead_letter,
     waiting_retries,
 )
-from projections.subscriptions.settings import ConsumerSettings, PublisherSettings
+from projections.subscriptions.settings import (
+    ConsumerSettings,
+    ListenerSettings,
+    PublisherSettings,
+    StreamSettings,
+)
 from projections.subscriptions.sse import EventStream
-from projections.subscriptions.sse_client import StreamSettings
-from projections.subscriptions.sse_request import StreamRequest
+from projections.subscriptions.sse_rendering import ServerSentEvent, as_json, by_topic
+from projections.subscriptions.sse_request import Refused, StreamRequest
 from projections.subscriptions.subscribing import keep_subscriptions, subscribe, unsubscribe
 
 __all__ = [
@@ -76,9 +77,14 @@ __all__ = [
     "PublishFailed",
     "Publisher",
     "PublisherSettings",
+    "Refused",
+    "ServerSentEvent",
     "StreamRequest",
     "StreamSettings",
+    "SubscriptionLost",
     "UnknownGroup",
+    "as_json",
+    "by_topic",
     "create_group",
     "cursors",
     "dead_letters",

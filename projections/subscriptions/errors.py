@@ -8,7 +8,10 @@ Errors of subscriptions and of those who read for them.
     ├── InvalidCursor           a cursor is not one of the group's, or lies before the stored one
     ├── GroupRangeLost          another reader holds the range, or the group was cut anew
     ├── HandlerTimedOut         a handler took longer than it may
-    └── PublishFailed           something that a publisher had accepted could not be stored
+    ├── PublishFailed           something that a publisher had accepted could not be stored
+    ├── ListenerTooSlow         one who listens took events slower than they came
+    ├── ListenerClosed          the listener has been closed
+    └── SubscriptionLost        a subscription was removed while somebody listened
 """
 
 from __future__ import annotations
@@ -45,6 +48,18 @@ class HandlerTimedOut(ProjectionsError, TimeoutError):
 
 class PublishFailed(ProjectionsError):
     """A publisher had accepted what could not be stored; its ``__cause__`` is the first error."""
+
+
+class ListenerTooSlow(ProjectionsError):
+    """One who listens took events slower than they came, and was ended: what has come since is lost to it."""
+
+
+class ListenerClosed(ProjectionsError):
+    """The listener has been closed: nobody can listen to it any more."""
+
+
+class SubscriptionLost(ProjectionsError):
+    """A subscription was removed while somebody listened: what came since is unknown. Listen again."""
 
 
 _BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {

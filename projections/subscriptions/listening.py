@@ -14,33 +14,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
-from journal import Database, DatabaseError, ProjectionsError, Session
-from projections.subscriptions.errors import InvalidSubscription
-from projections.subscriptions.live_reader import ListenerSettings, LiveReader, SubscriptionLost
+from journal import Database, DatabaseError, Session
+from projections.subscriptions.errors import InvalidSubscription, ListenerClosed, ListenerTooSlow
+from projections.subscriptions.groups import is_reliable
+from projections.subscriptions.live_reader import LiveReader
 from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.settings import ListenerSettings
 from projections.subscriptions.subscribing import subscribe
 
-__all__ = [
-    "Interest",
-    "Listener",
-    "ListenerClosed",
-    "ListenerSettings",
-    "ListenerTooSlow",
-    "Listening",
-    "SubscriptionLost",
-]
+__all__ = ["Interest", "Listener", "Listening"]
 
-_RELIABLE = "SELECT g.reliable FROM projections.subscription_groups AS g WHERE g.name = $1"
 _REMOVED_MEANWHILE = "40001"
 _TRIES = 5
-
-
-class ListenerTooSlow(ProjectionsError):
-    """One who listens took events slower than they came, and was ended: what has come since is lost to it."""
-
-
-class ListenerClosed(ProjectionsError):
-    """The listener has been closed: nobody can listen to it any more."""
 
 
 class Interest(NamedTuple):
@@ -66,7 +51,7 @@ class Listener:
         settings: How.
     """
 
-    def __init__(self, database: Database, group: str, settings: ListenerSettings | None = None) -> None:
+    def __init__(self, database: Database, group: str, *, settings: ListenerSettings | None = None) -> None:
         self.database = database
         self.group = group
         self.settings = settings or ListenerSettings()
@@ -77,7 +62,7 @@ class Listener:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+        await self.close()
 
     @property
     def position(self) -> int:
@@ -117,7 +102,7 @@ class Listener:
         interest = Interest(topics, entity_types, contains, condition, params)
         return Listening(self, self._reader, interest, size)
 
-    async def aclose(self) -> None:
+    async def close(self) -> None:
         """End all loops, and give the connection back. Closing twice is allowed."""
         self._closed = True
         self._reader.end_all()
@@ -150,7 +135,7 @@ class Listener:
             expires_after=self.settings.expires_after,
             reliable=False,
         )
-        if await session.fetchval(_RELIABLE, self.group):
+        if await is_reliable(session, self.group):
             # Rolled back: its consumers must not be given what somebody listens to.
             raise InvalidSubscription(
                 f"group {self.group!r} is one that consumers read for: listen with a group of another name"

@@ -12,30 +12,26 @@ import asyncio
 import logging
 import sys
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Protocol, Self
+from typing import Protocol
 from weakref import WeakSet
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from journal import (
     Database,
     KeptSession,
     MissingPrivilege,
     OwnedSession,
-    PollPacing,
     ProjectionsError,
     SchemaError,
     hide_password,
 )
 from journal.tasks import end
-from projections.recovery import Backoff
-from projections.subscriptions.groups import Match, settled_matches
+from projections.subscriptions.errors import SubscriptionLost
+from projections.subscriptions.groups import Match, read_matches, settled_matches
 from projections.subscriptions.matched import MatchedEvent
-from projections.subscriptions.replaying import read_matches
+from projections.subscriptions.settings import ListenerSettings
 from projections.subscriptions.subscribing import keep_subscriptions
 
-__all__ = ["ListenerSettings", "LiveReader", "Sink", "SubscriptionLost"]
+__all__ = ["LiveReader", "Sink"]
 
 log = logging.getLogger("projections")
 
@@ -47,46 +43,6 @@ _TURN = 5000
 
 # Trying again would not heal these.
 _FATAL = (MissingPrivilege, SchemaError)
-
-
-class SubscriptionLost(ProjectionsError):
-    """A subscription was removed while somebody listened: what came since is unknown. Listen again."""
-
-
-class ListenerSettings(BaseModel):
-    """How those who listen are served."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
-    pacing: PollPacing = PollPacing(longest=timedelta(milliseconds=250))
-    """How often the database is asked for news: latency against queries."""
-
-    page: int = Field(default=500, ge=1)
-    """Matches that are read at a time."""
-
-    buffer: int = Field(default=1000, ge=1)
-    """Matches that may wait for one who listens; one that has more is too slow. Each is kept once for all."""
-
-    expires_after: timedelta = timedelta(minutes=15)
-    """How long a subscription stays when nobody listens any more: so long may a client of a stream be away."""
-
-    keep_every: timedelta = timedelta(minutes=1)
-    """How often the database is told which subscriptions are in use."""
-
-    patience: timedelta = timedelta(seconds=10)
-    """How long the database may take to answer; then the connection counts as lost."""
-
-    retry: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=5))
-    """Pauses before a lost connection is tried again."""
-
-    @model_validator(mode="after")
-    def _is_kept_before_it_expires(self) -> Self:
-        if self.keep_every * 2 > self.expires_after:
-            raise ValueError(
-                f"expires_after is {self.expires_after}, less than twice keep_every, {self.keep_every}: "
-                "subscriptions would expire in use"
-            )
-        return self
 
 
 class Sink(Protocol):

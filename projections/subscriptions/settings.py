@@ -1,4 +1,4 @@
-"""Settings of consumers and publishers: every field with its unit, its default, and what it trades."""
+"""Settings of all who read and publish: every field with its unit, its default, and what it trades."""
 
 from __future__ import annotations
 
@@ -78,3 +78,75 @@ class PublisherSettings(BaseModel):
 
     patience: timedelta = Field(default=timedelta(seconds=30), ge=_NONE)
     """How long a batch is tried again; then it has failed, and whoever waits for it is told."""
+
+
+class ListenerSettings(BaseModel):
+    """How those who listen are served."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    pacing: PollPacing = PollPacing(longest=timedelta(milliseconds=250))
+    """How often the database is asked for news: latency against queries."""
+
+    page: int = Field(default=500, ge=1)
+    """Matches that are read at a time."""
+
+    buffer: int = Field(default=1000, ge=1)
+    """Matches that may wait for one who listens; one that has more is too slow. Each is kept once for all."""
+
+    expires_after: timedelta = Field(default=timedelta(minutes=15), gt=_NONE)
+    """How long a subscription stays when nobody listens any more: so long may a client of a stream be away."""
+
+    keep_every: timedelta = Field(default=timedelta(minutes=1), gt=_NONE)
+    """How often the database is told which subscriptions are in use."""
+
+    patience: timedelta = Field(default=timedelta(seconds=10), gt=_NONE)
+    """How long the database may take to answer; then the connection counts as lost."""
+
+    retry: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=5))
+    """Pauses before a lost connection is tried again."""
+
+    @model_validator(mode="after")
+    def _is_kept_before_it_expires(self) -> Self:
+        if self.keep_every * 2 > self.expires_after:
+            raise ValueError(
+                f"expires_after is {self.expires_after}, less than twice keep_every, {self.keep_every}: "
+                "subscriptions would expire in use"
+            )
+        return self
+
+
+class StreamSettings(BaseModel):
+    """How streams are served."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_clients: int = Field(default=1000, ge=1)
+    """Clients at a time; one more is answered 503."""
+
+    max_clients_per: int = Field(default=100, ge=1)
+    """Clients of one address, or of one user, at a time; one more is answered 429."""
+
+    buffer: int = Field(default=1000, ge=1)
+    """Events that may wait until a client takes them; one that has more is too slow, and is ended."""
+
+    replay_limit: int = Field(default=10_000, ge=0)
+    """Events that a client may have missed; one that has missed more begins anew, which 204 tells it."""
+
+    heartbeat: timedelta = Field(default=timedelta(seconds=15), gt=_NONE)
+    """A client that nothing comes for is sent a comment so often, so that proxies leave the connection open."""
+
+    retry: timedelta = Field(default=timedelta(seconds=2), ge=_NONE)
+    """After so long a browser comes again; where all of them have to, they are spread over three times as long."""
+
+    patience: timedelta = Field(default=timedelta(seconds=30), gt=_NONE)
+    """How long a client may take to let something through, and the database to let a client in."""
+
+    grace: timedelta = Field(default=timedelta(seconds=1), ge=_NONE)
+    """How long a stream that is ended may take to end in order."""
+
+    lookups: int = Field(default=4, ge=1)
+    """Connections of the pool that clients who come may use at a time; one more is the reader's."""
+
+    end_on_signals: bool = True
+    """End all streams when the process is told to end (SIGTERM, SIGINT): servers wait for them otherwise."""

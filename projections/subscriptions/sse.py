@@ -20,7 +20,8 @@ from journal import ProjectionsError, hide_password
 from journal.tasks import end
 from projections.subscriptions.errors import InvalidCondition, InvalidSubscription
 from projections.subscriptions.listening import Interest, Listener, Listening
-from projections.subscriptions.sse_client import StreamClient, StreamSettings, come_again
+from projections.subscriptions.settings import StreamSettings
+from projections.subscriptions.sse_client import StreamClient, come_again
 from projections.subscriptions.sse_rendering import Render, ServerSentEvent, as_json, by_topic
 from projections.subscriptions.sse_request import Receive, Refused, Scope, Send, StreamRequest, client_address
 

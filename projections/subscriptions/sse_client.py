@@ -15,60 +15,23 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from journal import DatabaseUnavailable, OwnedSession, ProjectionsError, hide_password
 from journal.tasks import end
+from projections.subscriptions.errors import ListenerClosed
 from projections.subscriptions.framing import HEADERS, frame
-from projections.subscriptions.groups import Match, settled_matches
-from projections.subscriptions.listening import Listener, ListenerClosed, Listening
+from projections.subscriptions.groups import Match, read_matches, replay_length, settled_matches
+from projections.subscriptions.listening import Listener, Listening
 from projections.subscriptions.matched import MatchedEvent
-from projections.subscriptions.replaying import read_matches, replay_length
+from projections.subscriptions.settings import StreamSettings
 from projections.subscriptions.sse_rendering import Render, ServerSentEvent
 from projections.subscriptions.sse_request import EventId, Refused, Send
 
-__all__ = ["StreamClient", "StreamSettings", "come_again", "milliseconds"]
+__all__ = ["StreamClient", "come_again"]
 
 log = logging.getLogger("projections")
 
 _PAGE = 100
 """Matches that are sent at a time."""
-
-
-class StreamSettings(BaseModel):
-    """How streams are served."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    max_clients: int = Field(default=1000, ge=1)
-    """Clients at a time; one more is answered 503."""
-
-    max_clients_per: int = Field(default=100, ge=1)
-    """Clients of one address, or of one user, at a time; one more is answered 429."""
-
-    buffer: int = Field(default=1000, ge=1)
-    """Events that may wait until a client takes them; one that has more is too slow, and is ended."""
-
-    replay_limit: int = Field(default=10_000, ge=0)
-    """Events that a client may have missed; one that has missed more begins anew, which 204 tells it."""
-
-    heartbeat: timedelta = Field(default=timedelta(seconds=15), gt=timedelta(0))
-    """A client that nothing comes for is sent a comment so often, so that proxies leave the connection open."""
-
-    retry: timedelta = Field(default=timedelta(seconds=2), ge=timedelta(0))
-    """After so long a browser comes again; where all of them have to, they are spread over three times as long."""
-
-    patience: timedelta = Field(default=timedelta(seconds=30), gt=timedelta(0))
-    """How long a client may take to let something through, and the database to let a client in."""
-
-    grace: timedelta = Field(default=timedelta(seconds=1), ge=timedelta(0))
-    """How long a stream that is ended may take to end in order."""
-
-    lookups: int = Field(default=4, ge=1)
-    """Connections of the pool that clients who come may use at a time; one more is the reader's."""
-
-    end_on_signals: bool = True
-    """End all streams when the process is told to end (SIGTERM, SIGINT): servers wait for them otherwise."""
 
 
 class _Rendered(NamedTuple):
@@ -150,7 +113,7 @@ class StreamClient:
             async with asyncio.timeout(None) as deadline:
                 hurrying = asyncio.create_task(self._hurry(deadline))
                 await self._send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
-                await self._write(frame(retry=milliseconds(self._settings.retry), id=self._id()))
+                await self._write(frame(retry=_milliseconds(self._settings.retry), id=self._id()))
                 await self._follow()
                 await self._finish()
         except TimeoutError:
@@ -269,10 +232,10 @@ async def come_again(send: Send, retry: timedelta) -> None:
     await send({"type": "http.response.body", "body": frame(retry=_spread(retry)), "more_body": False})
 
 
-def milliseconds(time: timedelta) -> int:
+def _milliseconds(time: timedelta) -> int:
     """As the format has it."""
     return time // timedelta(milliseconds=1)
 
 
 def _spread(retry: timedelta) -> int:
-    return milliseconds(retry * random.uniform(1, 3))  # noqa: S311 - so that not all come at once
+    return _milliseconds(retry * random.uniform(1, 3))  # noqa: S311 - so that not all come at once

@@ -13,9 +13,15 @@ from typing import Any, NamedTuple, Self
 import uvicorn
 
 from journal import Database, PollPacing
-from projections.subscriptions.groups import settled_matches
-from projections.subscriptions.listening import Interest, Listener, ListenerSettings
-from projections.subscriptions.sse import EventStream, StreamRequest, StreamSettings
+from projections.subscriptions import (
+    EventStream,
+    Interest,
+    Listener,
+    ListenerSettings,
+    StreamRequest,
+    StreamSettings,
+    settled_matches,
+)
 
 QUICK = ListenerSettings(pacing=PollPacing(timedelta(milliseconds=1), timedelta(milliseconds=5)))
 ALL = Interest(topics=["Landed"])
@@ -192,7 +198,7 @@ async def streaming(
     settings: StreamSettings | None = None, **options: Any,
 ) -> AsyncIterator[tuple[EventStream, int]]:  # fmt: skip
     """Serve a stream for the length of the block; gives it and its port."""
-    own = listener or Listener(database, group, QUICK)
+    own = listener or Listener(database, group, settings=QUICK)
     stream = EventStream(own, subscription, settings=settings or quick(), **options)
     try:
         async with served(stream) as port:
@@ -201,7 +207,7 @@ async def streaming(
             finally:
                 stream.close()
     finally:
-        await own.aclose()
+        await own.close()
 
 
 async def settled(database: Database) -> int:

@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 
 from journal import ConnectionSettings, Database, Event, PollPacing, append, connect
-from projections.subscriptions.errors import InvalidCondition, InvalidSubscription
-from projections.subscriptions.groups import settled_matches
-from projections.subscriptions.listening import (
+from projections.subscriptions import (
+    InvalidCondition,
+    InvalidSubscription,
     Listener,
     ListenerClosed,
     ListenerSettings,
     ListenerTooSlow,
     Listening,
+    MatchedEvent,
     SubscriptionLost,
+    settled_matches,
+    subscribe,
 )
-from projections.subscriptions.matched import MatchedEvent
-from projections.subscriptions.subscribing import subscribe
 from tests.fixtures.projections import each_once, execute, fetchval, until
 from tests.fixtures.proxy import proxy_to
 from tests.fixtures.subscriptions import landed, landed_and_matched, match_all
@@ -34,7 +35,7 @@ QUICK = ListenerSettings(pacing=PollPacing(timedelta(milliseconds=1), timedelta(
 
 @pytest.fixture
 async def listener(database: Database) -> AsyncIterator[Listener]:
-    async with Listener(database, "feed", QUICK) as listener:
+    async with Listener(database, "feed", settings=QUICK) as listener:
         yield listener
 
 
@@ -107,7 +108,7 @@ async def test_two_who_ask_for_the_same_share_a_subscription_and_get_all_of_it(
 
 async def test_two_processes_that_share_a_group_both_get_all(database: Database, listener: Listener) -> None:
     async with (
-        Listener(database, "feed", QUICK) as elsewhere,
+        Listener(database, "feed", settings=QUICK) as elsewhere,
         listener.listen() as one,
         elsewhere.listen() as other,
     ):
@@ -120,7 +121,7 @@ async def test_events_of_a_source_come_in_order_over_many_pages(dsn: str) -> Non
     settings = QUICK.model_copy(update={"page": 7})
     async with (
         connect(dsn) as database,
-        Listener(database, "feed", settings) as listener,
+        Listener(database, "feed", settings=settings) as listener,
         listener.listen() as matches,
     ):
         for _ in range(10):
@@ -259,7 +260,7 @@ async def test_a_lost_connection_loses_no_match(dsn: str, database: Database) ->
     async with (
         proxy_to(dsn) as proxy,
         connect(proxy.dsn) as behind,
-        Listener(behind, "feed", QUICK) as listener,
+        Listener(behind, "feed", settings=QUICK) as listener,
         listener.listen() as matches,
     ):
         await landed_and_matched(database, "a")
@@ -283,7 +284,7 @@ async def test_a_connection_that_says_nothing_any_more_is_given_up_for_another(
     async with (
         proxy_to(dsn) as proxy,
         connect(proxy.dsn) as behind,
-        Listener(behind, "feed", settings) as listener,
+        Listener(behind, "feed", settings=settings) as listener,
         listener.listen() as matches,
     ):
         proxy.forget_connections()
@@ -298,7 +299,7 @@ async def test_a_subscription_in_use_is_kept_and_expires_when_nobody_uses_it(dat
     )
     old = "UPDATE projections.subscriptions SET active_at = now() - interval '1 hour'"
     kept = "SELECT count(*) = 1 FROM projections.subscriptions WHERE active_at > now() - interval '1 minute'"
-    async with Listener(database, "feed", settings) as listener, listener.listen():
+    async with Listener(database, "feed", settings=settings) as listener, listener.listen():
         await execute(database, old)
         await until(database, kept)
     await execute(database, old)
@@ -309,7 +310,7 @@ async def test_a_subscription_in_use_is_kept_and_expires_when_nobody_uses_it(dat
 async def test_a_subscription_that_somebody_removed_ends_those_who_listen_to_it(database: Database) -> None:
     settings = QUICK.model_copy(update={"keep_every": timedelta(milliseconds=10)})
     async with (
-        Listener(database, "feed", settings) as listener,
+        Listener(database, "feed", settings=settings) as listener,
         listener.listen(topics=["Landed"]) as matches,
         listener.listen(topics=["Started"]) as others,
     ):
@@ -327,7 +328,7 @@ async def test_closing_lets_take_what_has_come_and_ends_the_loop(
         await landed_and_matched(database, "a", "b")
         last = await last_match(database)
         await becomes(lambda: listener.position == last)
-        await listener.aclose()
+        await listener.close()
 
         assert [place(match) async for match in matches] == [("a", 1), ("b", 1)]
     with pytest.raises(ListenerClosed, match="'feed'"):
@@ -378,7 +379,7 @@ async def test_a_group_that_consumers_read_for_is_refused_and_not_subscribed(dat
     async with database.session() as session:
         await subscribe(session, "orders", topics=["Ordered"])
 
-    async with Listener(database, "orders", QUICK) as listener:
+    async with Listener(database, "orders", settings=QUICK) as listener:
         with pytest.raises(InvalidSubscription, match="'orders' is one that consumers read for"):
             await anext(listener.listen(topics=["Landed"]))
 
@@ -391,7 +392,7 @@ async def test_a_grant_that_goes_ends_those_who_listen_with_an_error(database: D
     dsn = login("projections_worker")
     async with (
         connect(dsn, ConnectionSettings(max_connections=3)) as pool,
-        Listener(pool, "feed", QUICK) as listener,
+        Listener(pool, "feed", settings=QUICK) as listener,
         listener.listen() as matches,
     ):
         await execute(

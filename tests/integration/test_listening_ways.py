@@ -39,7 +39,10 @@ async def test_events_are_heard_and_streams_resumed(
     dsn: str, database: Database, way: str, driver: str
 ) -> None:
     async with pooled(dsn, way, driver) as pool:
-        async with Listener(pool, "feed", QUICK) as listener, listener.listen(topics=["Land*"]) as events:
+        async with (
+            Listener(pool, "feed", settings=QUICK) as listener,
+            listener.listen(topics=["Land*"]) as events,
+        ):
             await landed_and_matched(database, "a")
             heard = (await anext(events)).envelope
 

@@ -279,7 +279,7 @@ async def test_a_client_that_was_ended_goes_on_where_it_was(database: Database) 
 async def test_shutting_down_ends_streams_in_order_and_tells_clients_to_come_spread(
     database: Database,
 ) -> None:
-    listener = Listener(database, "feed", QUICK)
+    listener = Listener(database, "feed", settings=QUICK)
     stream = EventStream(listener, lambda _: ALL, settings=quick(retry=timedelta(seconds=1)))
     async with AsyncExitStack() as clients, listener, served(stream, lifespan="on") as port:
         connected = [await clients.enter_async_context(asked(port)) for _ in range(20)]
@@ -316,7 +316,7 @@ async def test_a_client_that_comes_while_streams_are_ended_is_to_come_again(
 
 
 async def test_the_lifespan_of_the_server_ends_what_it_serves_alone(database: Database) -> None:
-    listener = Listener(database, "feed", QUICK)
+    listener = Listener(database, "feed", settings=QUICK)
     stream = EventStream(listener, lambda _: ALL, settings=quick())
     async with listener, served(stream, lifespan="on"):
         pass
@@ -331,7 +331,7 @@ async def test_it_is_mounted_in_an_application_with_routes(database: Database) -
         seen.append(request.path)
         return ALL
 
-    listener = Listener(database, "feed", QUICK)
+    listener = Listener(database, "feed", settings=QUICK)
     stream = EventStream(listener, mine, settings=quick())
     app = Starlette(routes=[Mount("/live", stream)], lifespan=lambda _: stream.running())
     async with listener, served(app, lifespan="on") as port, asked(port, "/live/planes") as client:

@@ -400,7 +400,7 @@ async def test_a_lost_connection_during_the_replay_ends_the_stream_and_nothing_i
 async def test_clients_come_and_go_while_events_come_and_each_gets_all(dsn: str, database: Database) -> None:
     """Connections that are given up after every few events, for as long as events come."""
     async with (
-        Listener(database, "feed", QUICK) as listener,
+        Listener(database, "feed", settings=QUICK) as listener,
         streaming(database, listener=listener) as (_, port),
     ):
         last_id = await left_after(port)
