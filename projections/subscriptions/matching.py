@@ -183,7 +183,7 @@ class _Events(NamedTuple):
 
 
 class _TooMuch(Exception):
-    """The payloads of these events are more than PostgreSQL takes at once: 1 GB."""
+    """The payloads of these events are more than PostgreSQL takes at once, 1 GB, or reads in time."""
 
 
 class _Asking:
@@ -203,11 +203,11 @@ class _Asking:
         try:
             return await self._try(self._timeout, work)
         except DatabaseError as error:
-            if _is_of_no_condition(error):
-                raise
-            if error.sqlstate == _LIMIT_EXCEEDED and len(self._events.topics) > 1:
-                raise _TooMuch from error
-        limit = self._timeout + 2 * await self._time_to_read()
+            self._raise_unless_of_a_condition(error)
+        reading = await self._time_to_read()
+        if reading > self._timeout and len(self._events.topics) > 1:
+            raise _TooMuch
+        limit = self._timeout + 4 * reading  # a condition is given copies
         asked = await self._ask_each(limit)
         # What took too long together may do so again, and none of them be at fault.
         return await self._try((asked + 1) * limit, work)
@@ -218,6 +218,12 @@ class _Asking:
             result = await work()
             await self._session.fetchval(_TIMEOUT, "0")
             return result
+
+    def _raise_unless_of_a_condition(self, error: DatabaseError) -> None:
+        if _is_of_no_condition(error):
+            raise error
+        if error.sqlstate == _LIMIT_EXCEEDED and len(self._events.topics) > 1:
+            raise _TooMuch from error
 
     async def _time_to_read(self) -> timedelta:
         e = self._events
@@ -234,8 +240,7 @@ class _Asking:
             try:
                 await self._try(limit, partial(self._session.fetchval, _ASK, condition_id, *events))
             except DatabaseError as error:
-                if _is_of_no_condition(error):
-                    raise
+                self._raise_unless_of_a_condition(error)
                 await self._set_apart(condition_id, error)
         return len(wanted)
 

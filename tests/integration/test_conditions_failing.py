@@ -78,7 +78,7 @@ async def test_one_that_takes_too_long_is_set_apart_and_the_others_go_on(databas
 
 
 async def test_conditions_that_take_long_together_are_not_to_blame(database: Database) -> None:
-    for number in range(20):
+    for number in range(14):
         await subscribe(database, f"{number} = {number} AND factorial(12000) > 0 AND e.seq_nr > 0")
     await happened(database)
 
@@ -203,22 +203,19 @@ async def test_what_grows_to_the_limit_fails_alone(database: Database) -> None:
 
 
 @pytest.mark.slow
-async def test_payloads_of_more_than_postgresql_takes_at_once_are_no_conditions_fault(
-    database: Database,
-) -> None:
-    """1.1 GB of JSON in a batch, of 4 MB each; compressed it is small."""
-    await subscribe(database, "e.payload ? 'x' AND e.topic = 't'")
-    await execute(
-        database,
-        "SELECT projections.append_events_v1(array_fill('a'::text, ARRAY[280]), array_fill('plane'::text, ARRAY[280]), "
-        "array_fill('t'::text, ARRAY[280]), "
-        "array_fill(json_build_object('x', repeat('a', 4000000))::text, ARRAY[280]))",
+async def test_payloads_that_take_long_to_read_are_no_conditions_fault(database: Database) -> None:
+    """80 MB of JSON in a batch, and a condition that has 200 ms."""
+    await subscribe(database, "e.payload ? 'x'")
+    same = "array_fill({}::text, ARRAY[40])"
+    values = ", ".join(
+        same.format(v) for v in ("'a'", "'plane'", "'t'", "json_build_object('x', repeat('a', 2000000))")
     )
+    await execute(database, f"SELECT projections.append_events_v1({values})")
 
-    await match(database)
+    await match(database, timeout=0.2)
 
     assert await fetchval(database, QUARANTINED) == 0
-    assert len(await matched(database)) == 280
+    assert [n for _, n in await matched(database)] == list(range(1, 41))
 
 
 async def test_a_cancelled_batch_of_due_events_is_matched_again(database: Database) -> None:
