@@ -153,6 +153,8 @@ class Consuming:
                 extra=self._extra("reading_failed"),
             )  # fmt: skip
             await self._close()
+            for reader in self._ranges.values():
+                reader.doubt()
             self._look_at_lease()
             return False
         except BaseException:
@@ -319,6 +321,8 @@ class Consuming:
         if settled != self._settled:
             self._pause = self._settings.pacing.shortest.total_seconds()
         self._settled = settled
+        for reader in open_ranges:
+            reader.doubt(settled)
         more = [await self._read_page(reader, settled) for reader in open_ranges if reader.position < settled]
         return any(more)
 

@@ -48,6 +48,7 @@ class RangeReader:
         """Up to here everything was read."""
         self.giving_up = False
         self._looked_at = held.cursor
+        self._handed_out = held.cursor
         self._group = group
         self._handlers = handlers
         self._read_ahead = read_ahead
@@ -106,11 +107,23 @@ class RangeReader:
         self.position = read_until
         if not page or self._flow is None:
             return
+        self._handed_out = page[-1].match_id
         if gone := self._flow.take(page):
             log.warning(
                 "group %s: %d events were dropped from the journal before they were read: they are left out",
                 self._group, gone, extra=self.labels("events_gone"),
             )  # fmt: skip
+
+    def doubt(self, settled: int = 0) -> None:
+        """
+        Read again what lies after the last match that was seen, from a number on.
+
+        A number that no match has may be given out again: a crash takes back what was rolled back before it.
+
+        Args:
+            settled: Up to here it is certain that nothing else can appear.
+        """
+        self.position = max(self._handed_out, min(self.position, settled))
 
     def far_from_cursor(self, distance: int) -> bool:
         """Whether much was read that was not for this range: asked once for each such stretch."""
@@ -147,7 +160,7 @@ class RangeReader:
         if self._ending is not None and not self._ending.done():
             self._tell_stuck(now)
         elif now >= self._resume_at:
-            self.position = self.stored
+            self.position = self._handed_out = self.stored
             self._flow = Flow(self.stored, self._handlers, self._changed)
 
     def _tell_stuck(self, now: float) -> None:

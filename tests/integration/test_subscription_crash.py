@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from journal import Database, ProjectionsError, schema
+from journal import Database, ProjectionsError, Session, schema
 from journal.drivers import connect
 from journal.embedded import EmbeddedServer
+from projections.subscriptions import Consumer, groups
 from tests.chaos.server import server_of_its_own, stop_at_once
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import until
+from tests.fixtures.subscriptions import Seen, consuming, landed_and_matched, quick
 from tests.integration.matching_support import execute, match, matched, publish, subscribe, tend
 from tests.integration.test_matching_races import HELD
 
@@ -25,6 +27,9 @@ CROSS JOIN LATERAL projections.read_next_v1('g', r.min_slice, r.max_slice, r.cur
 MOVE = """
 SELECT projections.move_cursor_v1('g', r.min_slice, r.epoch, $1)
 FROM projections.poll_group_v1('g', 'reader', '1 hour') AS r
+"""
+OTHERS_END = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
 
 
@@ -105,3 +110,66 @@ async def test_a_crash_between_match_and_read_loses_and_repeats_nothing(crashing
         await match(database)
 
         assert await crashing.read(database, 100) == [5, 6, 7, 8, 9, 10, 11, 12]
+
+
+async def test_a_consumer_reads_what_gets_numbers_that_a_crash_took_back(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed, ask = Polls(1000), groups.settled_matches
+    monkeypatch.setattr(groups, "settled_matches", passed.wrap(ask))
+    seen, reading = Seen(), Consumer(database, "g", settings=quick())
+    reading.handle(seen, name="h")
+    async with consuming(database, reading):
+        await landed_and_matched(database, "a")
+        await seen.until_events(1)
+        # A batch that was rolled back leaves numbers without matches; the log of them need not be on disk.
+        await execute(database, "SELECT nextval('projections.match_ids') FROM generate_series(1, 1000)")
+        await passed.twice.wait()
+        await execute(database, "SELECT setval('projections.match_ids', 1)")
+        await execute(database, OTHERS_END)
+        await landed_and_matched(database, "b")
+
+        await seen.until_events(2)
+
+
+async def test_a_consumer_reads_what_gets_numbers_that_were_taken_back_behind_its_connection(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed, back, ask = Polls(1000), Polls(0, 1), groups.settled_matches
+    monkeypatch.setattr(groups, "settled_matches", passed.wrap(back.wrap(ask)))
+    seen, reading = Seen(), Consumer(database, "g", settings=quick())
+    reading.handle(seen, name="h")
+    async with consuming(database, reading):
+        await landed_and_matched(database, "a")
+        await seen.until_events(1)
+        await execute(database, "SELECT nextval('projections.match_ids') FROM generate_series(1, 1000)")
+        await passed.twice.wait()
+        back.forget()
+        await execute(database, "SELECT setval('projections.match_ids', 1)")
+        await back.twice.wait()
+        await landed_and_matched(database, "b")
+
+        await seen.until_events(2)
+
+
+class Polls:
+    """Tells when a consumer has twice been told a number within bounds: what it read after the first is read."""
+
+    def __init__(self, least: int, most: int = 2**63) -> None:
+        self.twice = asyncio.Event()
+        self._bounds = least, most
+        self._count = 0
+
+    def forget(self) -> None:
+        self.twice.clear()
+        self._count = 0
+
+    def wrap(self, ask: Callable[[Session], Awaitable[int]]) -> Callable[[Session], Awaitable[int]]:
+        async def asked(session: Session) -> int:
+            settled = await ask(session)
+            self._count += self._bounds[0] <= settled <= self._bounds[1]
+            if self._count >= 2:
+                self.twice.set()
+            return settled
+
+        return asked
