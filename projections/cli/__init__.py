@@ -98,5 +98,5 @@ def main() -> None:
       0  done
       1  refused, failed, or differences were found; the reason is on stderr
       2  the command line itself is wrong
-    `projections worker` and `projections lag` have more; their help lists them.
+    `projections worker`, `lag` and `groups` have more; their help lists them.
     """  # noqa: D301 - click reads the escape

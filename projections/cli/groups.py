@@ -17,7 +17,8 @@ from journal import NUMBER_OF_SLICES, OwnedSession, Session
 from projections.cli.connection import confirm, visit, visit_session
 from projections.cli.dead_letters import dead, forget, replay
 from projections.cli.default_command import ShowsByDefault
-from projections.cli.lag import age, duration
+from projections.cli.durations import duration
+from projections.cli.lag import age
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import print_table, printable
 from projections.cli.watching import watch

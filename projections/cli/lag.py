@@ -15,27 +15,17 @@ from rich.text import Text
 
 from journal import OwnedSession
 from projections.cli.connection import visit_session
+from projections.cli.durations import duration
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import print_table
 from projections.cli.watching import watch
 from projections.monitoring import ProjectionLag, RangeLag, SliceLag, Snapshot, snapshot
-from projections.monitoring.health import InvalidDuration, parse_duration
 
-__all__ = ["age", "duration", "lag", "owner_of"]
+__all__ = ["age", "lag", "owner_of"]
 
 By: TypeAlias = Literal["range", "slice", "worker"]
 
 _ABOVE = 3
-
-
-def duration(_: click.Context, __: click.Parameter, value: str | None) -> timedelta | None:
-    """Read ``500ms``, ``30s``, ``5m`` or ``2h``: the callback of an option."""
-    if value is None:
-        return None
-    try:
-        return parse_duration(value)
-    except InvalidDuration as error:
-        raise click.BadParameter(str(error)) from None
 
 
 @click.command()

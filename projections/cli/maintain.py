@@ -20,10 +20,11 @@ from journal.drivers import connect, hide_password
 from journal.embedded import database_dsn
 from journal.maintenance import MaintainedPartition
 from projections.cli.connection import visit_session
+from projections.cli.durations import duration
 from projections.cli.hooks import load_callable
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import printable
-from projections.cli.partitions import length, partition_values, span
+from projections.cli.partitions import partition_values, span
 from projections.cli.signals import stopped_by_signals
 from projections.maintenance import Archive, DroppedPartition, Maintained, schedule
 from projections.maintenance import maintain as maintain_database
@@ -50,7 +51,7 @@ class _Run:
 @dsn_option
 @click.option(
     "--interval",
-    callback=length,
+    callback=duration,
     metavar="30m|12h|1d",
     help="Time that one partition of the journal holds, in this run. Default: its setting.",
 )
@@ -62,13 +63,13 @@ class _Run:
 )
 @click.option("--force", is_flag=True, help="Drop what retention lets go also where it has not been read.")
 @click.option(
-    "--every", callback=length, metavar="90s|10m|1d", help="Go on and do it again and again, until stopped."
+    "--every", callback=duration, metavar="90s|10m|1d", help="Go on and do it again and again, until stopped."
 )
 @click.option("--pg-cron", is_flag=True, help="Have pg_cron do it, or print the statement that does so.")
 @click.option("--cluster", "clusters", is_flag=True, help="Put closed partitions in slice order.")
 @click.option(
     "--closed-for",
-    callback=length,
+    callback=duration,
     default="1h",
     show_default=True,
     metavar="30m|12h|1d",
@@ -76,7 +77,7 @@ class _Run:
 )
 @click.option(
     "--patience",
-    callback=length,
+    callback=duration,
     default="5m",
     show_default=True,
     metavar="30m|12h|1d",
@@ -117,6 +118,8 @@ def maintain(  # noqa: PLR0917 - one of each option
     if pg_cron:
         _schedule(dsn, as_json=as_json)
         return
+    if every is not None and not every:
+        raise click.UsageError("--every is longer than 0")
     if every is not None and clusters:
         raise click.UsageError("--cluster is done once: pass it without --every")
     with database_dsn(dsn) as database:

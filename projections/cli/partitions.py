@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -12,6 +11,7 @@ from rich.table import Column, Table
 
 from journal import Session
 from projections.cli.connection import visit
+from projections.cli.durations import duration, written
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import print_table, printable
 from projections.maintenance import (
@@ -23,33 +23,22 @@ from projections.maintenance import (
 from projections.maintenance import partitions as read_partitions
 from projections.maintenance.settings import TABLES
 
-__all__ = ["length", "partition_values", "partitions", "span"]
+__all__ = ["partition_values", "partitions", "span"]
 
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _MANY = 3
 """So many of those that keep a partition are named in a table."""
-
-
-def length(_: click.Context, __: click.Parameter, value: str | None) -> timedelta | None:
-    """Read ``90s``, ``30m``, ``12h`` or ``1d``: the callback of an option."""
-    if value is None:
-        return None
-    found = re.fullmatch(r"([1-9]\d{0,6})([smhd])", value)
-    if found is None:
-        raise click.BadParameter(f"{value!r} is no duration: write 30m, 12h or 1d")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def _retention(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> timedelta | Literal["forever"] | None:
-    return "forever" if value == "forever" else length(context, parameter, value)
+    return "forever" if value == "forever" else duration(context, parameter, value)
 
 
 @click.command()
 @click.argument("table", required=False, type=click.Choice(TABLES))
 @click.option(
-    "--interval", callback=length, metavar="30m|12h|1d", help="From now on, a partition holds so much time."
+    "--interval", callback=duration, metavar="30m|12h|1d", help="From now on, a partition holds so much time."
 )
 @click.option("--ahead", type=click.IntRange(1, 1000), help="So many intervals to come have a partition.")
 @click.option(
@@ -176,20 +165,11 @@ def _settings_values(settings: PartitionSettings) -> dict[str, object]:
     }
 
 
-def _spoken(time: timedelta) -> str:
-    """A length of time as it is written on the command line."""
-    seconds = int(time.total_seconds())
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds % size == 0:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
-
-
 def _settings_line(settings: PartitionSettings) -> str:
     kept = (
         "kept for ever"
         if settings.retention is None
-        else f"kept for {_spoken(settings.retention)} and until read"
+        else f"kept for {written(settings.retention)} and until read"
     )
     archive = ", dropped only when archived" if settings.archive_first else ""
-    return f"{settings.table}: {_spoken(settings.interval)} in a partition, {settings.ahead} ahead, {kept}{archive}"
+    return f"{settings.table}: {written(settings.interval)} in a partition, {settings.ahead} ahead, {kept}{archive}"

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from projections.cli.connection import visit
-from projections.cli.lag import duration
+from projections.cli.durations import duration
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import printable
 from projections.subscriptions import subscribe as make_subscription

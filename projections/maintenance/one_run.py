@@ -14,7 +14,7 @@ from journal.maintenance import MaintainedPartition
 from journal.maintenance import maintain as make_partitions
 from projections.maintenance.listing import Partition
 from projections.maintenance.retention import Archive, DroppedPartition, Patience, drop_closed
-from projections.maintenance.settings import TABLES
+from projections.maintenance.settings import TABLES, check_settings
 
 __all__ = ["Maintained", "maintain"]
 
@@ -75,9 +75,11 @@ async def maintain(
         pause: Between two attempts.
 
     Raises:
-        ValueError: An argument is out of bounds.
+        InvalidPartitionSetting: The interval or ahead is out of bounds.
+        ValueError: Another argument is.
         DatabaseError: The database refused for a reason that a later attempt does not mend.
     """
+    check_settings("events", interval, ahead, None, None)
     patience = Patience(lock_timeout, attempts, pause)
     made: list[MaintainedPartition] = []
     for table in TABLES:

@@ -13,6 +13,7 @@ __all__ = [
     "InvalidPartitionSetting",
     "PartitionSettings",
     "change_partition_settings",
+    "check_settings",
     "partition_settings",
 ]
 
@@ -94,7 +95,7 @@ async def change_partition_settings(
     Raises:
         InvalidPartitionSetting: There is no such table, or a setting is out of bounds.
     """
-    _check(table, interval, ahead, retention, archive_first)
+    check_settings(table, interval, ahead, retention, archive_first)
     kept = None if retention == "forever" else retention
     row = await session.fetchrow(_CHANGE, table, interval, ahead, retention is not None, kept, archive_first)
     if row is None:
@@ -102,13 +103,19 @@ async def change_partition_settings(
     return PartitionSettings(*row.values())
 
 
-def _check(
+def check_settings(
     table: str,
     interval: timedelta | None,
     ahead: int | None,
     retention: timedelta | Literal["forever"] | None,
     archive_first: bool | None,  # noqa: FBT001 - as it was given
 ) -> None:
+    """
+    Check settings as :func:`change_partition_settings` takes them.
+
+    Raises:
+        InvalidPartitionSetting: There is no such table, or a setting is out of bounds.
+    """
     if table not in TABLES:
         raise InvalidPartitionSetting(f"no table {table!r} has partitions: there are {' and '.join(TABLES)}")
     if interval is not None and (interval.microseconds or not _MINUTE <= interval <= _LONGEST):

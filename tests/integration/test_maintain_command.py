@@ -45,12 +45,24 @@ def test_lines_say_what_was_made(dsn: str) -> None:
     assert _run("--dsn", dsn, "--ahead", "1") == (0, "nothing to do\n")
 
 
-@pytest.mark.parametrize("interval", ["1", "1w", "0d", "-1d", "1.5h", ""])
-def test_interval_that_is_no_duration_is_refused(interval: str) -> None:
+@pytest.mark.parametrize("interval", ["1", "1w", "-1d", "1 h", ""])
+def test_interval_that_is_no_length_of_time_is_refused(interval: str) -> None:
     code, output = _run("--interval", interval)
 
     assert code == 2
-    assert "is no duration: write 30m, 12h or 1d" in output
+    assert "is no length of time: write 500ms, 30s, 5m, 2h or 1d" in output
+
+
+@pytest.mark.parametrize("interval", ["0d", "1s", "500ms", "400d"])
+def test_interval_that_no_partition_can_have_is_refused(dsn: str, interval: str) -> None:
+    code, output = _run("--dsn", dsn, "--interval", interval)
+
+    assert code == 1
+    assert "error: interval is whole seconds from 1 minute to 366 days, not " in output
+
+
+def test_maintaining_again_and_again_needs_a_pause() -> None:
+    assert _run("--every", "0s")[0] == 2
 
 
 def test_database_without_the_schema_says_what_to_do(empty_dsn: str) -> None:
@@ -191,7 +203,7 @@ def test_settings_are_changed_and_told(dsn: str) -> None:
             1,
             "interval is whole seconds from 1 minute to 366 days, not 0:00:30",
         ),
-        (["events", "--retention", "never"], 2, "'never' is no duration"),
+        (["events", "--retention", "never"], 2, "'never' is no length of time"),
         (["matches", "--archive-first"], 1, "only partitions of events are archived, not of matches"),
     ],
     ids=str,
