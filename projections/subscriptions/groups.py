@@ -27,6 +27,9 @@ _LAST = """
 SELECT coalesce(max(m.match_id), 0) FROM projections.matches AS m
 WHERE m.group_id = (SELECT g.group_id FROM projections.subscription_groups AS g WHERE g.name = $1) AND m.match_id <= $2
 """
+_PLACE = f"""
+SELECT greatest(({_LAST}), (SELECT g.dropped_until FROM projections.subscription_groups AS g WHERE g.name = $1))
+"""
 _RELIABLE = "SELECT g.reliable FROM projections.subscription_groups AS g WHERE g.name = $1"
 _NAMES = "SELECT name FROM projections.subscription_groups ORDER BY name"
 _CURSORS = """
@@ -253,6 +256,11 @@ async def move_cursor(session: Session, name: str, held: GroupRange, cursor: int
 async def last_match(session: Session, name: str, until: int) -> int:
     """The last match of a group up to a number, whatever its slice; 0 when it has none."""
     return int(await session.fetchval(_LAST, name, until))
+
+
+async def last_place(session: Session, name: str, until: int) -> int:
+    """The last number up to another that a group ever had: one that no crash takes back."""
+    return int(await session.fetchval(_PLACE, name, until))
 
 
 async def release_range(session: Session, name: str, held: GroupRange) -> None:

@@ -26,7 +26,7 @@ from journal import (
 )
 from journal.tasks import end
 from projections.subscriptions.errors import SubscriptionLost
-from projections.subscriptions.groups import Match, read_matches, settled_matches
+from projections.subscriptions.groups import Match, last_place, read_matches, settled_matches
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.settings import ListenerSettings
 from projections.subscriptions.subscribing import keep_subscriptions
@@ -89,6 +89,7 @@ class LiveReader:
         self._live: dict[int, WeakSet[Sink]] = {}
         self._smallest = sys.maxsize
         self._position: int | None = None
+        self._read_until = -1
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -149,6 +150,7 @@ class LiveReader:
         finally:
             # At once: whoever is added from here on starts another.
             self._task = self._position = None
+            self._read_until = -1
             await session.close()
 
     async def _read_on(self, session: KeptSession) -> None:
@@ -161,6 +163,7 @@ class LiveReader:
                 raise
             except (ProjectionsError, TimeoutError) as error:
                 await session.close()
+                self._read_until = -1
                 failures += 1
                 self._report(error, failures)
                 await asyncio.sleep(self._settings.retry.delay(failures).total_seconds())
@@ -177,15 +180,23 @@ class LiveReader:
         until = await settled_matches(session)
         await self._keep(session)
         if self._position is None:
-            self._position = until
+            self._position = await last_place(session, self._group, until)
         self._admit(self._position)
-        # The number may fall for a moment: somebody has begun to match with a number that he looked up before.
-        if until <= self._position or not self._live:
-            return [], max(until, self._position)
-        ids = list(self._live) if len(self._live) <= _FEW else None
+        if until == self._read_until:
+            return [], self._position
+        # Only what is there stays: a number without a match may be given out again after a crash.
+        place = max(self._position, await last_place(session, self._group, until))
         page = self._settings.page
-        matches = await read_matches(session, self._group, ids, after=self._position, until=until, limit=page)
-        return matches, matches[-1].match_id if len(matches) == page else until
+        matches: list[Match] = []
+        if self._live and place > self._position:
+            ids = list(self._live) if len(self._live) <= _FEW else None
+            matches = await read_matches(
+                session, self._group, ids, after=self._position, until=until, limit=page
+            )
+        if len(matches) == page:
+            return matches, matches[-1].match_id
+        self._read_until = until
+        return matches, place
 
     async def _keep(self, session: OwnedSession) -> None:
         clock = asyncio.get_running_loop().time

@@ -12,7 +12,8 @@ import pytest
 from journal import Database, ProjectionsError, Session, schema
 from journal.drivers import connect
 from journal.embedded import EmbeddedServer
-from projections.subscriptions import Consumer, groups
+from projections.subscriptions import Consumer, groups, live_reader
+from projections.subscriptions.listening import Listener
 from tests.chaos.server import server_of_its_own, stop_at_once
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import until
@@ -150,6 +151,22 @@ async def test_a_consumer_reads_what_gets_numbers_that_were_taken_back_behind_it
         await landed_and_matched(database, "b")
 
         await seen.until_events(2)
+
+
+async def test_a_listener_is_given_what_gets_numbers_that_a_crash_took_back(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = Polls(1000)
+    monkeypatch.setattr(live_reader, "settled_matches", passed.wrap(live_reader.settled_matches))
+    async with Listener(database, "l") as listener, listener.listen() as events:
+        await execute(database, "SELECT nextval('projections.match_ids') FROM generate_series(1, 1000)")
+        await passed.twice.wait()
+        await execute(database, "SELECT setval('projections.match_ids', 1)")
+        await execute(database, OTHERS_END)
+        await landed_and_matched(database, "a")
+
+        async with asyncio.timeout(30):
+            assert (await anext(aiter(events))).envelope.source_id == "a"
 
 
 class Polls:
