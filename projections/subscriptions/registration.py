@@ -58,13 +58,12 @@ def register(name: str, call: Handler, options: HandlerOptions, timeout: timedel
         raise InvalidHandler(
             f"handler {name!r}: {unknown[0]!r} is none of {', '.join(HandlerOptions.__annotations__)}"
         )
-    limit = options.get("timeout")
     return Registered(
         name,
         call,
         {name: value for name, value in options.items() if name in _FILTERS},
         delays(options.get("retries"), name),
-        timeout if limit is None else seconds(limit),
+        _timeout(options.get("timeout"), name) or timeout,
         options.get("split_by"),
         options.get("batch"),
     )
@@ -97,10 +96,7 @@ class Registered:
         _check_name(self.name)
         if not _is_async(self.call):
             raise InvalidHandler(f"handler {self.name!r} must be an async function that takes a batch")
-        if self.timeout <= timedelta(0):
-            raise InvalidHandler(f"handler {self.name!r}: timeout must be longer than 0, not {self.timeout}")
-        if self.batch is not None and self.batch < 1:
-            raise InvalidHandler(f"handler {self.name!r}: batch must be 1 or more, not {self.batch}")
+        _check_batch(self.batch, self.name)
         if self.split_by is not None and not callable(self.split_by):
             raise InvalidHandler(
                 f"handler {self.name!r}: split_by must be a function from a batch to its parts"
@@ -141,8 +137,27 @@ def _check_name(name: object) -> None:
         )
 
 
+def _check_batch(batch: object, name: str) -> None:
+    if batch is not None and (not isinstance(batch, int) or batch < 1):
+        raise InvalidHandler(f"handler {name!r}: batch must be 1 or more, not {batch!r:.80}")
+
+
 def _is_async(call: Any) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
+
+
+def _timeout(limit: Delay | None, name: str) -> timedelta | None:
+    if limit is None:
+        return None
+    try:
+        time = seconds(limit)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidHandler(
+            f"handler {name!r}: timeout is seconds or a timedelta, not {limit!r:.80}"
+        ) from error
+    if time <= timedelta(0):
+        raise InvalidHandler(f"handler {name!r}: timeout must be longer than 0, not {time}")
+    return time
 
 
 def delays(retries: Sequence[Delay] | None, name: str) -> tuple[timedelta, ...]:

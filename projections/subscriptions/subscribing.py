@@ -56,6 +56,8 @@ async def subscribe(
     """
     for names, what in ((topics, "topics"), (entity_types, "entity_types")):
         _check_names(names, what)
+    if not isinstance(expires_after, timedelta | None):
+        raise InvalidSubscription(f"expires_after must be a timedelta, not {expires_after!r:.80}")
     if expires_after is not None and expires_after <= timedelta(0):
         raise InvalidSubscription(f"expires_after must be longer than 0, not {expires_after}")
     condition, given = _with_contents(condition, params, contains)

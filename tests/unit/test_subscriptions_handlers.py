@@ -55,7 +55,10 @@ def registered(**options: Any) -> Registered:
         ({"retries": 60}, "a list of seconds or timedeltas"),
         ({"retries": [float("nan")]}, "a list of seconds or timedeltas"),
         ({"timeout": 0}, "timeout must be longer than 0"),
+        ({"timeout": "soon"}, "timeout is seconds or a timedelta, not 'soon'"),
+        ({"timeout": float("inf")}, "timeout is seconds or a timedelta, not inf"),
         ({"batch": 0}, "batch must be 1 or more, not 0"),
+        ({"batch": "all"}, "batch must be 1 or more, not 'all'"),
         ({"retrys": [1]}, "'retrys' is none of topics, "),
     ],
 )

@@ -54,7 +54,11 @@ BEGIN
     EXCEPTION
         WHEN insufficient_privilege THEN RAISE;
         WHEN OTHERS THEN
-            RAISE EXCEPTION 'not a condition over e and s: %', split_part(SQLERRM, E'\n', 1) USING ERRCODE = 'PJ080';
+            RAISE EXCEPTION 'not a condition over e and s: %', CASE
+                WHEN p_sql ~* 'case' THEN split_part(SQLERRM, E'\n', 1)
+                -- Of the form that it was put in, above, nobody knows.
+                ELSE replace(split_part(SQLERRM, E'\n', 1), 'argument of CASE/WHEN', 'it')
+            END USING ERRCODE = 'PJ080';
     END;
     IF _type <> 'boolean' THEN
         RAISE EXCEPTION 'a condition is boolean, not %', _type USING ERRCODE = 'PJ080';
