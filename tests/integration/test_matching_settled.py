@@ -74,6 +74,28 @@ def test_a_transaction_that_matches_holds_exactly_what_is_its_own(
     assert [n for (n,) in reader.execute(READ, [start, start + 9])] == [start + 1, start + 2, start + 3]
 
 
+@pytest.mark.parametrize(
+    "match",
+    [
+        "SELECT projections.match_due_v1()",
+        "SELECT projections.match_log_v1('published', array_agg(source_id), array_agg(seq_nr), array_agg(db_timestamp), "
+        "array_agg(slice), array_agg(event_type)) FROM projections.events",
+    ],
+)
+@pytest.mark.parametrize("due", ["NULL", "ARRAY['2020-01-01Z'::timestamptz]"])
+def test_whatever_matches_holds_the_bound_until_it_commits(
+    reader: Connection, writers: list[Connection], match: str, due: str
+) -> None:
+    reader.execute("SELECT projections.subscribe_v1('g'), projections.subscribe_v1('h', 'e.seq_nr > 0')")
+    reader.execute(f"SELECT projections.publish_v1('p', '{{t}}', '{{1}}', p_not_before => {due})".encode())
+    writers[0].execute(match.encode())
+    found = value(writers[0], "SELECT count(*) FROM projections.matches")
+
+    assert value(reader, SETTLED) == 0
+    writers[0].commit()
+    assert value(reader, SETTLED) == found == (2 if ("due" in match) == (due != "NULL") else 0)
+
+
 def test_many_numbers_are_given_out_while_one_transaction_is_open(
     reader: Connection, writers: list[Connection]
 ) -> None:
