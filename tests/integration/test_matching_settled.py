@@ -21,6 +21,13 @@ VALUES (nextval('projections.match_ids'), 1, 1, 1, now(), now(), 'a', '{1}') RET
 """
 READ = "SELECT match_id FROM projections.matches WHERE match_id > %s AND match_id <= %s ORDER BY match_id"
 
+MATCH_DUE = "SELECT projections.match_due_v1()"
+MATCH_LOG = """
+SELECT projections.match_log_v1(
+    'published', array_agg(source_id), array_agg(seq_nr), array_agg(db_timestamp), array_agg(slice), array_agg(event_type)
+) FROM projections.events
+"""
+
 Connection = psycopg.Connection[Any]
 
 
@@ -74,14 +81,7 @@ def test_a_transaction_that_matches_holds_exactly_what_is_its_own(
     assert [n for (n,) in reader.execute(READ, [start, start + 9])] == [start + 1, start + 2, start + 3]
 
 
-@pytest.mark.parametrize(
-    "match",
-    [
-        "SELECT projections.match_due_v1()",
-        "SELECT projections.match_log_v1('published', array_agg(source_id), array_agg(seq_nr), array_agg(db_timestamp), "
-        "array_agg(slice), array_agg(event_type)) FROM projections.events",
-    ],
-)
+@pytest.mark.parametrize("match", [MATCH_DUE, MATCH_LOG])
 @pytest.mark.parametrize("due", ["NULL", "ARRAY['2020-01-01Z'::timestamptz]"])
 def test_whatever_matches_holds_the_bound_until_it_commits(
     reader: Connection, writers: list[Connection], match: str, due: str
@@ -93,7 +93,7 @@ def test_whatever_matches_holds_the_bound_until_it_commits(
 
     assert value(reader, SETTLED) == 0
     writers[0].commit()
-    assert value(reader, SETTLED) == found == (2 if ("due" in match) == (due != "NULL") else 0)
+    assert value(reader, SETTLED) == found == (2 if (match == MATCH_DUE) == (due != "NULL") else 0)
 
 
 def test_many_numbers_are_given_out_while_one_transaction_is_open(
