@@ -27,7 +27,7 @@ from journal.errors import (
 )
 from journal.events import BEGINNING, Appended, Event, EventEnvelope, HistoricEvent, Origin, Position, RawJson
 from journal.importing import ImportResult, import_events
-from journal.maintenance import MaintainedPartition, maintain
+from journal.maintenance import MaintainedPartition, make_partitions
 from journal.payload import decode, decoder, event_type, event_type_of
 from journal.polling import Notifier, PollPacing, WritersPoller
 from journal.reader import (
@@ -105,7 +105,7 @@ __all__ = [
     "hide_password",
     "import_events",
     "latest_seq_nr",
-    "maintain",
+    "make_partitions",
     "read_source",
     "release_table",
     "slice_of",

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from journal.drivers import Database
+from journal.drivers import Database, Session
 from journal.errors import DatabaseError
 
 _MISSING = "SELECT * FROM projections.missing_partitions_v1($1, $2, $3)"
@@ -22,7 +22,8 @@ _CREATE = "SELECT projections.create_partition_v1($1, $2, $3)"
 _SHORTEST = timedelta(minutes=1)
 
 _OVERLAPS = "42P17"
-_BUSY = "another maintenance run is at work"
+BUSY = "another maintenance run is at work"
+"""Why there is nothing to be had from :func:`begin_maintaining`."""
 _TRY_AGAIN = {
     "55P03": "a transaction that uses the table stayed open for longer than the lock timeout; "
     "projections.writers_in_flight_v1() shows writers",
@@ -51,7 +52,7 @@ class MaintainedPartition:
     table: str = "events"
 
 
-async def maintain(
+async def make_partitions(
     database: Database,
     *,
     table: str = "events",
@@ -111,9 +112,8 @@ async def _try(
     bounds = wanted.from_timestamp, wanted.to_timestamp
     try:
         async with database.transaction() as session:
-            if not await session.fetchval(_TRY_LOCK):
-                return replace(wanted, problem=_BUSY)
-            await session.execute(_TIMEOUTS, f"{lock_timeout // timedelta(milliseconds=1)}ms")
+            if not await begin_maintaining(session, lock_timeout):
+                return replace(wanted, problem=BUSY)
             moved = await session.fetchval(_CREATE, *bounds, wanted.table)
     except DatabaseError as error:
         if error.sqlstate == _OVERLAPS:
@@ -122,3 +122,20 @@ async def _try(
             raise
         return replace(wanted, problem=_TRY_AGAIN[error.sqlstate])
     return replace(wanted, moved=moved, problem=None)
+
+
+async def begin_maintaining(session: Session, lock_timeout: timedelta) -> bool:
+    """
+    Begin a step of maintenance in a transaction of its own.
+
+    Args:
+        session: The transaction.
+        lock_timeout: The longest wait for whoever uses a table.
+
+    Returns:
+        Whether it may: not while another run is at work.
+    """
+    if not await session.fetchval(_TRY_LOCK):
+        return False
+    await session.execute(_TIMEOUTS, f"{lock_timeout // timedelta(milliseconds=1)}ms")
+    return True

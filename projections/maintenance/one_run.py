@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from journal import Database
-from journal.maintenance import MaintainedPartition
-from journal.maintenance import maintain as make_partitions
+from journal.maintenance import MaintainedPartition, make_partitions
 from projections.maintenance.listing import Partition
 from projections.maintenance.retention import Archive, DroppedPartition, Patience, drop_closed
 from projections.maintenance.settings import TABLES, check_settings

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from journal import Database, DatabaseError
+from journal.maintenance import BUSY, begin_maintaining
 from projections.maintenance.listing import Partition, closed_partitions
 
 __all__ = ["Archive", "DroppedPartition", "Patience", "UnreadRows", "drop_closed"]
@@ -21,16 +22,12 @@ __all__ = ["Archive", "DroppedPartition", "Patience", "UnreadRows", "drop_closed
 Archive: TypeAlias = Callable[[Partition], Awaitable[None] | None]
 """Puts the rows of a closed partition elsewhere; what it raises keeps it here. A plain function runs in a thread."""
 
-# The rest takes as long as it takes, whatever the role's default is.
-_TIMEOUTS = "SELECT set_config('lock_timeout', $1, TRUE), set_config('statement_timeout', '0', TRUE)"
-_TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('slice-projections'), hashtext('maintain'))"
 _DROP = "SELECT projections.drop_partition_v1($1, $2, $3)"
 _UNREAD = "SELECT u.kind, u.holder, u.unread FROM projections.unread_rows_v1($1) AS u"
 _COUNT = "SELECT count(*) FROM {} AS e"
 _RELATION = "SELECT p.relation::regclass::text FROM projections.partitions AS p WHERE p.name = $1"
 
 _GONE = "PJ070"
-_BUSY = "another maintenance run is at work"
 _TRY_AGAIN = {
     "55P03": "a transaction that uses the table stayed open for longer than the lock timeout; "
     "pg_stat_activity shows it",
@@ -132,18 +129,19 @@ async def _retire(
     database: Database, partition: Partition, archive: Archive | None, patience: Patience, *, force: bool
 ) -> DroppedPartition | None:
     unread: tuple[UnreadRows, ...] = ()
+    hook = archive if partition.table == "events" else None
     async with database.session() as session:
-        if archive is not None and partition.table == "events":
+        if hook is not None:
             relation = await session.fetchval(_RELATION, partition.name)
             if relation is None:
                 return None
             partition = replace(partition, rows=int(await session.fetchval(_COUNT.format(relation))))
         if force:
             unread = tuple(UnreadRows(*row.values()) for row in await session.fetch(_UNREAD, partition.name))
-    archives = archive is not None and partition.table == "events"
-    if archive is not None and archives and (problem := await _archive(archive, partition)):
+    if hook is not None and (problem := await _archive(hook, partition)):
         return DroppedPartition(partition, problem=problem)
-    return await _drop(database, DroppedPartition(partition, archives, unread), patience, force=force)
+    wanted = DroppedPartition(partition, archived=hook is not None, unread=unread)
+    return await _drop(database, wanted, patience, force=force)
 
 
 async def _archive(archive: Archive, partition: Partition) -> str | None:
@@ -181,9 +179,8 @@ async def _try(
     database: Database, wanted: DroppedPartition, lock_timeout: timedelta, *, force: bool
 ) -> str | None:
     async with database.transaction() as session:
-        if not await session.fetchval(_TRY_LOCK):
-            return _BUSY
-        await session.execute(_TIMEOUTS, f"{lock_timeout // timedelta(milliseconds=1)}ms")
+        if not await begin_maintaining(session, lock_timeout):
+            return BUSY
         rows = wanted.partition.rows if wanted.archived else None
         await session.execute(_DROP, wanted.partition.name, force, rows)
     return None

@@ -14,10 +14,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from journal import Row, Session, SliceRange
-from projections.subscriptions import UnknownGroup
+from projections.subscriptions import UnknownGroup, group_names
 
 _LAG = "SELECT * FROM projections.group_lag_v1($1)"
-_NAMES = "SELECT name FROM projections.subscription_groups ORDER BY name"
 _QUARANTINED = """
 SELECT c.condition_id, c.sql, c.error, c.quarantined_at, count(s.subscription_id) AS subscriptions,
     coalesce(array_agg(DISTINCT g.name ORDER BY g.name) FILTER (WHERE g.name IS NOT NULL), '{}') AS groups
@@ -139,7 +138,7 @@ async def group_lag(session: Session, name: str | None = None) -> list[GroupLag]
     """
     rows = await session.fetch(_LAG, name)
     if name is not None and not rows:
-        raise UnknownGroup(_unknown(name, [row["name"] for row in await session.fetch(_NAMES)]))
+        raise UnknownGroup(_unknown(name, await group_names(session)))
     return [_group(list(parts)) for _, parts in groupby(rows, lambda row: row["group_id"])]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from journal import import_events, maintain
+from journal import import_events, make_partitions
 from journal.drivers import connect
 from journal.drivers.sync import connect_sync
 from projections.cli import main
@@ -29,7 +29,7 @@ def journal(dsn: str) -> str:
             await import_events(
                 database, [historic(f"N{n}", 1 + d, d * 86400) for d in (0, 1) for n in range(5)]
             )
-            await maintain(database, ahead=1, interval=timedelta(days=1))
+            await make_partitions(database, ahead=1, interval=timedelta(days=1))
 
     asyncio.run(fill())
     return dsn

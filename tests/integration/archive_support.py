@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from journal import Database, HistoricEvent, RawJson, import_events, maintain
+from journal import Database, HistoricEvent, RawJson, import_events, make_partitions
 from journal.drivers.sync import connect_sync
 from spark_projections.archive.export import Exported, export_archive
 from tests.fixtures.commands import environment
@@ -99,5 +99,5 @@ async def filled(database: Database) -> Database:
     """Three days of events, each day in a partition of its own."""
     await import_events(database, history())
     await import_events(database, history(last=10, entity_type="ship/of=war %", prefix="S"))
-    await maintain(database, ahead=1)
+    await make_partitions(database, ahead=1)
     return database

@@ -9,7 +9,7 @@ from typing import Any
 from journal import Database, Session
 from journal.clustering import ClusteredPartition, cluster
 from journal.importing import import_events
-from journal.maintenance import maintain
+from journal.maintenance import make_partitions
 from tests.fixtures.journal import PAST, historic
 from tests.fixtures.locks import WAITING
 
@@ -30,7 +30,7 @@ async def closed_partition(database: Database) -> Database:
         for n in range(EVENTS)
     ]
     await import_events(database, history)
-    await maintain(database, ahead=1)
+    await make_partitions(database, ahead=1)
     return database
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from journal import Database, import_events, maintain, slice_of
+from journal import Database, import_events, make_partitions, slice_of
 from spark_projections.archive.check import verify_archive
 from spark_projections.archive.history import read_archive, read_with_archive
 from spark_projections.archive.manifest import ArchiveError, Manifest, directory_of, locked
@@ -85,7 +85,7 @@ async def test_events_of_the_default_partition_and_of_an_open_one_are_not_export
     database: Database, dsn: str, archive: Path
 ) -> None:
     await import_events(database, history())
-    await maintain(database, ahead=1)
+    await make_partitions(database, ahead=1)
     await import_events(database, [replace(next(history(prefix="old")), db_timestamp=DAY - ONE_DAY)])
     async with database.transaction() as session:
         from journal import append
@@ -166,7 +166,7 @@ async def test_partition_made_anew_does_not_replace_the_archive_of_the_one_that_
     export(dsn, archive)
     drop(dsn, partitions(dsn)[0])
     await import_events(journal, [replace(next(history(prefix="late")), db_timestamp=DAY + ONE_DAY / 2)])
-    await maintain(journal, ahead=1)
+    await make_partitions(journal, ahead=1)
 
     with pytest.raises(ArchiveError, match=r"lacks events of type 'plane' that the archive holds"):
         export(dsn, archive)
@@ -186,7 +186,7 @@ async def test_export_that_broke_goes_on_with_the_partitions_that_are_missing(
     database: Database, dsn: str, archive: Path
 ) -> None:
     await import_events(database, history(last=200))
-    await maintain(database, ahead=1)
+    await make_partitions(database, ahead=1)
 
     def stop(done: int, _: int) -> None:
         if done > 170 * SOURCES:
@@ -330,7 +330,7 @@ async def test_reader_may_export_verify_and_read(
 
 async def test_export_that_was_killed_goes_on(database: Database, dsn: str, archive: Path) -> None:
     await import_events(database, history(last=120))
-    await maintain(database, ahead=1)
+    await make_partitions(database, ahead=1)
     killed(
         "from spark_projections.archive.export import export_archive\n"
         "def progress(done, total):\n    if done > total // 2: kill()\n"

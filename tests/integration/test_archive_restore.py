@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from journal import Database, HistoricEvent, import_events, maintain
+from journal import Database, HistoricEvent, import_events, make_partitions
 from spark_projections.archive.manifest import ArchiveError, Bounds, Manifest
 from spark_projections.archive.restore import Restored, restore_archive
 from tests.fixtures.journal import event, uuid7
@@ -159,7 +159,7 @@ async def test_events_imported_since_keep_their_place_beside_the_restored(
 
     with pytest.raises(ArchiveError, match="lie in the default partition: run `projections maintain`"):
         restore_archive(dsn, archive)
-    await maintain(journal, ahead=1)
+    await make_partitions(journal, ahead=1)
     restore_archive(dsn, archive)
 
     assert [row for row in everything(dsn) if "late" not in row[0]] == before
@@ -194,7 +194,7 @@ async def test_live_projection_does_not_handle_restored_events_again(
             yield replace(each, event_type="Happened", payload={"n": 1}, version=1)
 
     await import_events(database, happened())
-    await maintain(database, ahead=1)
+    await make_partitions(database, ahead=1)
     await execute(database, EFFECTS)
     total = 20 * SOURCES
     projection = recording()
@@ -220,7 +220,7 @@ async def test_event_id_and_time_of_an_archived_event_survive_a_restore(
 ) -> None:
     event_id = uuid7(DAY)
     await import_events(database, [replace(next(history()), event_id=event_id)])
-    await maintain(database, ahead=1)
+    await make_partitions(database, ahead=1)
     export(dsn, archive)
     drop(dsn, partitions(dsn)[0])
 

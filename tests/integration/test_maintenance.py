@@ -11,7 +11,7 @@ import pytest
 
 from journal import Database, MissingPrivilege, append, connect, current_events, find_event
 from journal.importing import import_events
-from journal.maintenance import MaintainedPartition, maintain
+from journal.maintenance import MaintainedPartition, make_partitions
 from tests.fixtures.journal import PAST, count, event, historic, stored, uuid7
 from tests.fixtures.locks import WAITING
 
@@ -37,7 +37,7 @@ def _today() -> datetime:
 
 
 async def test_makes_the_running_day_and_those_ahead(database: Database) -> None:
-    made = await maintain(database, ahead=3)
+    made = await make_partitions(database, ahead=3)
 
     today = made[0].from_timestamp
     assert [(p.from_timestamp, p.to_timestamp, p.moved, p.problem) for p in made] == [
@@ -51,13 +51,13 @@ async def test_makes_the_running_day_and_those_ahead(database: Database) -> None
 
 async def test_running_twice_does_nothing_more(database: Database) -> None:
     await import_events(database, [historic("a", 1)])
-    assert await maintain(database, ahead=2)
+    assert await make_partitions(database, ahead=2)
 
-    assert await maintain(database, ahead=2) == []
+    assert await make_partitions(database, ahead=2) == []
 
 
 async def test_appends_go_to_the_new_partition(database: Database) -> None:
-    await maintain(database)
+    await make_partitions(database)
 
     async with database.transaction() as session:
         await append(session, [event()])
@@ -69,7 +69,7 @@ async def test_running_interval_stays_in_the_default_partition_once_it_has_event
     async with database.transaction() as session:
         await append(session, [event()])
 
-    made = await maintain(database, ahead=2)
+    made = await make_partitions(database, ahead=2)
 
     assert len(made) == 2
     assert await _in_default(database) == 1
@@ -79,7 +79,7 @@ async def test_closed_intervals_are_moved_out_of_the_default_partition(database:
     days = [historic(f"s{n % 3}", 1 + n // 3, db_timestamp=PAST + n * DAY / 4) for n in range(40)]
     await import_events(database, days)
 
-    made = await maintain(database, ahead=1)
+    made = await make_partitions(database, ahead=1)
 
     assert [p.moved for p in made if p.from_timestamp < PAST + 30 * DAY] == [4] * 10
     assert await _in_default(database) == 0
@@ -93,7 +93,7 @@ async def test_event_at_the_boundary_belongs_to_the_later_partition(database: Da
     times = [PAST - micro, PAST, PAST + DAY - micro, PAST + DAY]
     await import_events(database, [historic("a", n, db_timestamp=t) for n, t in enumerate(times, 1)])
 
-    made = await maintain(database, ahead=1)
+    made = await make_partitions(database, ahead=1)
 
     assert [(p.from_timestamp, p.moved) for p in made[:3]] == [(PAST - DAY, 1), (PAST, 2), (PAST + DAY, 1)]
     assert [e.db_timestamp async for e in current_events(database, "plane", start=PAST)] == times[1:]
@@ -104,7 +104,7 @@ async def test_event_is_found_by_its_id_in_every_partition(database: Database) -
     ids = [uuid7(PAST + n * DAY) for n in range(5)] + [uuid7(PAST - 2000 * DAY)]
     history = [historic("a", n, event_id=i, db_timestamp=PAST + n * DAY) for n, i in enumerate(ids, 1)]
     await import_events(database, history)
-    await maintain(database, ahead=1)
+    await make_partitions(database, ahead=1)
 
     async with database.session() as session:
         found = [await find_event(session, i) for i in ids]
@@ -113,9 +113,9 @@ async def test_event_is_found_by_its_id_in_every_partition(database: Database) -
 
 
 async def test_smaller_interval_begins_after_the_larger_partitions(database: Database) -> None:
-    days = await maintain(database, ahead=1)
+    days = await make_partitions(database, ahead=1)
 
-    hours = await maintain(database, interval=HOUR, ahead=50)
+    hours = await make_partitions(database, interval=HOUR, ahead=50)
 
     assert hours[0].from_timestamp == days[-1].to_timestamp
     assert {p.to_timestamp - p.from_timestamp for p in hours} == {HOUR}
@@ -128,7 +128,7 @@ async def test_larger_interval_takes_the_time_that_smaller_partitions_leave_free
     times = [PAST + n * HOUR / 2 for n in range(6)]
     await import_events(database, [historic("a", n, db_timestamp=t) for n, t in enumerate(times, 1)])
 
-    made = await maintain(database, ahead=1)
+    made = await make_partitions(database, ahead=1)
 
     assert [(p.from_timestamp, p.to_timestamp, p.moved) for p in made[:2]] == [
         (PAST, PAST + HOUR, 2),
@@ -165,7 +165,7 @@ async def test_writers_and_readers_go_on_while_the_default_partition_is_emptied(
             reads.append((known, seen))
 
     async def keep_house() -> list[MaintainedPartition]:
-        made = await maintain(database, ahead=2, attempts=100, pause=NOW)
+        made = await make_partitions(database, ahead=2, attempts=100, pause=NOW)
         done.set()
         return made
 
@@ -206,7 +206,7 @@ async def test_open_writer_makes_maintenance_give_up_and_a_later_run_works(datab
         await append(writer, [event("open")])
 
         waited = timedelta(milliseconds=20)
-        refused = await maintain(database, ahead=1, lock_timeout=waited, attempts=2, pause=NOW)
+        refused = await make_partitions(database, ahead=1, lock_timeout=waited, attempts=2, pause=NOW)
 
         assert {p.moved for p in refused} == {None}
         assert all("stayed open for longer than the lock timeout" in str(p.problem) for p in refused)
@@ -215,7 +215,7 @@ async def test_open_writer_makes_maintenance_give_up_and_a_later_run_works(datab
             await append(other, [event("b")])
         await writer.commit()
 
-    made = await maintain(database, ahead=1)
+    made = await make_partitions(database, ahead=1)
 
     assert [p.moved for p in made] == [1, 0]
     assert await count(database) == 3
@@ -228,7 +228,7 @@ async def test_writer_that_comes_while_maintenance_waits_is_let_through_by_its_l
         await opened.begin()
         await append(opened, [event("open")])
         running = asyncio.create_task(
-            maintain(database, ahead=1, lock_timeout=timedelta(milliseconds=300), attempts=1)
+            make_partitions(database, ahead=1, lock_timeout=timedelta(milliseconds=300), attempts=1)
         )
         await _until_somebody_waits(database)
         await late.begin()
@@ -284,7 +284,7 @@ async def test_of_two_maintainers_one_says_that_the_other_is_at_work(database: D
         await other.execute(
             "SELECT pg_advisory_xact_lock(hashtext('slice-projections'), hashtext('maintain'))"
         )
-        refused = await maintain(database, ahead=1, attempts=1)
+        refused = await make_partitions(database, ahead=1, attempts=1)
         await other.rollback()
 
     assert {p.problem for p in refused} == {"another maintenance run is at work"}
@@ -293,7 +293,9 @@ async def test_of_two_maintainers_one_says_that_the_other_is_at_work(database: D
 async def test_two_maintainers_at_once_make_each_partition_once(database: Database) -> None:
     await import_events(database, [historic("a", n, db_timestamp=PAST + n * DAY) for n in range(1, 6)])
 
-    runs = await asyncio.gather(*(maintain(database, ahead=3, attempts=100, pause=NOW) for _ in range(2)))
+    runs = await asyncio.gather(
+        *(make_partitions(database, ahead=3, attempts=100, pause=NOW) for _ in range(2))
+    )
 
     assert not any(p.problem for run in runs for p in run)
     starts = [p.from_timestamp for run in runs for p in run]
@@ -320,4 +322,4 @@ async def test_role_that_does_not_own_the_schema_is_refused(dsn: str) -> None:
 )
 async def test_setting_out_of_bounds_is_refused(database: Database, wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be"):
-        await maintain(database, **wrong)
+        await make_partitions(database, **wrong)

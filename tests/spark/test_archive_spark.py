@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from journal import HistoricEvent, RawJson, import_events, maintain
+from journal import HistoricEvent, RawJson, import_events, make_partitions
 from journal.drivers import connect
 from spark_projections.archive.check import verify_archive
 from spark_projections.archive.export import export_archive
@@ -55,7 +55,7 @@ def journal(dsn: str) -> str:
     async def fill() -> None:
         async with connect(dsn) as database:
             await import_events(database, history())
-            await maintain(database, ahead=1)
+            await make_partitions(database, ahead=1)
 
     asyncio.run(fill())
     return dsn
