@@ -103,6 +103,9 @@ def _show(found: list[CapturedTable], as_json: bool) -> None:
     if as_json:
         echo_json(captured=[dataclasses.asdict(one) for one in found])
         return
+    if not found:
+        click.echo("no table is captured yet: `projections capture TABLE` does")
+        return
     table = Table("schema", "table", "entity type", "events of", "serializer", "partitions missed")
     for one in found:
         operations = {"insert": one.insert, "update": one.update, "delete": one.delete}

@@ -47,8 +47,10 @@ def dead(name: str, retry_id: int | None, dsn: str | None, as_json: bool) -> Non
         found = visit(dsn, lambda session: _dead(session, name))
         if as_json:
             echo_json(dead=[_values(one) for one in found])
-        else:
+        elif found:
             print_table(_table(found))
+        else:
+            click.echo(f"group {printable(name)!r} has no dead letters")
         return
     batch, events = visit(dsn, lambda session: _one(session, name, retry_id))
     if as_json:

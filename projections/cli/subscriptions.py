@@ -99,6 +99,9 @@ def show(group: str | None, dsn: str | None, as_json: bool) -> None:
     if as_json:
         echo_json(subscriptions=[_values(one) for one in found])
         return
+    if not found:
+        click.echo("there is no subscription yet: `projections subscribe GROUP` makes one")
+        return
     print_table(_table(found))
     for line in _notes(found):
         click.echo(line)

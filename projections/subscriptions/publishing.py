@@ -56,6 +56,10 @@ class Publication:
         check_name(self.topic, "topic")
         if not isinstance(self.event_id, UUID | None):
             raise InvalidEvent(f"event_id must be a UUID, not {self.event_id!r:.80}")
+        if not isinstance(self.subscription_id, int | None):
+            raise InvalidEvent(f"subscription_id must be a number, not {self.subscription_id!r:.80}")
+        if not isinstance(self.not_before, datetime | None):
+            raise InvalidEvent(f"not_before must be a datetime, not {self.not_before!r:.80}")
         if self.not_before is not None and self.not_before.tzinfo is None:
             raise InvalidEvent(f"not_before has no zone: {self.not_before.isoformat()}")
         return (

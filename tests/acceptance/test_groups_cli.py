@@ -76,7 +76,8 @@ def refused(*arguments: str, code: int = 1) -> str:
 
 
 def test_without_groups_it_says_how_to_make_one(dsn: str) -> None:
-    assert "`projections subscribe GROUP` makes one" in done("groups", "--dsn", dsn)
+    for command in ("groups", "subscriptions"):
+        assert "`projections subscribe GROUP` makes one" in done(command, "--dsn", dsn)
 
 
 def test_lag_and_backlog_of_each_group(group: str) -> None:
@@ -227,6 +228,7 @@ def test_all_dead_letters_are_replayed_and_what_waits_is_left_alone(dead: str) -
     assert query(dead, "SELECT count(*) FROM projections.group_retries WHERE due_at > clock_timestamp()") == [
         (1,)
     ]
+    assert done("groups", "dead", "billing", "--dsn", dead) == "group 'billing' has no dead letters\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["1", "--all"]])

@@ -167,6 +167,7 @@ async def test_an_event_of_a_hand_goes_between_those_of_the_table(shop: Database
 
 def test_the_command_captures_lists_and_releases(dsn: str) -> None:
     run(dsn, f"{ORDERS}; {SHAPE}")
+    assert command(dsn, "--list").output == "no table is captured yet: `projections capture TABLE` does\n"
     captured = command(dsn, "orders", "--no-update", "--serializer", "shape", "--entity-type", "order")
     table = command(dsn, "--list")
     listed = command(dsn, "--list", "--json")

@@ -16,7 +16,15 @@ import sqlalchemy
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from journal import ConnectionSettings, Database, DatabaseUnavailable, EventIdConflict, RawJson, connect
+from journal import (
+    ConnectionSettings,
+    Database,
+    DatabaseUnavailable,
+    EventIdConflict,
+    InvalidEvent,
+    RawJson,
+    connect,
+)
 from projections import Backoff
 from projections.subscriptions import (
     Accepted,
@@ -139,6 +147,20 @@ async def test_a_subscription_that_is_not_there_is_named(database: Database) -> 
         for number in (77, 0, -1):
             with pytest.raises(InvalidSubscription, match=f"there is no subscription {number}"):
                 await publish(session, "t", 1, subscription_id=number)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subscription_id": "7"}, "subscription_id must be a number, not '7'"),
+        ({"not_before": "soon"}, "not_before must be a datetime, not 'soon'"),
+        ({"not_before": datetime(2026, 1, 1)}, "not_before has no zone: 2026-01-01T00:00:00"),  # noqa: DTZ001
+        ({"event_id": "x"}, "event_id must be a UUID, not 'x'"),
+    ],
+)
+def test_what_can_not_be_published_is_told(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidEvent, match=message):
+        Publication("t", 1, **options).row()
 
 
 async def test_nothing_to_publish_is_nothing_to_do(database: Database) -> None:
