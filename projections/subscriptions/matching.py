@@ -68,9 +68,14 @@ class Matching:
         ranges: Cut the slices of a type that has never been matched into so many ranges.
         condition_timeout: How long one condition may take for a batch of up to 5,000 events. One that takes longer, or
             fails, is set apart and reported; the others go on.
+
+    Raises:
+        ValueError: There can not be so many ranges, or the time is shorter than a millisecond.
     """
 
     def __init__(self, ranges: int = 1, condition_timeout: timedelta = timedelta(seconds=2)) -> None:
+        if condition_timeout < timedelta(milliseconds=1):  # for PostgreSQL, 0 is no limit
+            raise ValueError(f"condition_timeout must be 1 ms or longer, not {condition_timeout}")
         self._min_slices = [one.min_slice for one in slice_ranges(ranges)]
         self._timeout = condition_timeout
         self._projections: dict[str, Projection] = {}
