@@ -3,6 +3,8 @@
 SET LOCAL transaction_isolation = 'read committed';
 -- What is made here calls what it names: PostgreSQL's own, not what somebody has put into a schema of the search path.
 SET LOCAL search_path = pg_catalog, pg_temp;
+-- Backslashes in the texts below are backslashes.
+SET LOCAL standard_conforming_strings = on;
 
 DO $$
 DECLARE

@@ -12,7 +12,7 @@ import asyncpg
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from journal.drivers.base import BaseDatabase, BaseSession
+from journal.drivers.base import ISOLATION, BaseDatabase, BaseSession
 from journal.drivers.failures import translate, translated
 from journal.drivers.keepalive import keep_alive
 from journal.drivers.session import OwnedSession, Row
@@ -123,6 +123,12 @@ def _as_url(dsn: str) -> str:
     return f"postgresql://?{query}"
 
 
+def _server_settings(settings: ConnectionSettings) -> dict[str, str]:
+    if settings.pgbouncer:  # which refuses others
+        return {"application_name": settings.application_name}
+    return {"application_name": settings.application_name, "default_transaction_isolation": ISOLATION}
+
+
 async def _initialise(connection: Any) -> None:
     # asyncpg has no setting for it, and names its transport for itself.
     if (transport := getattr(connection, "_transport", None)) is not None:
@@ -145,7 +151,7 @@ class AsyncpgDatabase(BaseDatabase):
                 max_size=settings.max_connections,
                 timeout=settings.connect_timeout.total_seconds(),
                 statement_cache_size=0 if settings.pgbouncer else 200,
-                server_settings={"application_name": settings.application_name},
+                server_settings=_server_settings(settings),
                 init=_initialise,
             )
         return cls(pool, dsn, settings)
@@ -179,7 +185,7 @@ class AsyncpgDatabase(BaseDatabase):
         connection = await asyncpg.connect(
             self._dsn,
             timeout=self._settings.connect_timeout.total_seconds(),
-            server_settings={"application_name": self._settings.application_name},
+            server_settings=_server_settings(self._settings),
         )
         await _initialise(connection)
         try:

@@ -24,6 +24,9 @@ _TRANSACTION_CONTROL = re.compile(
 )
 
 
+ISOLATION = "READ COMMITTED"
+"""Whatever a role's default is: later statements see what was committed since the first."""
+
 _ROLLBACK = 5
 """Seconds that a rollback may take; a server that is there does it at once."""
 
@@ -67,9 +70,8 @@ class BaseSession(ABC):
 
     async def begin(self, mark: str | None = None, idle: timedelta | None = None) -> None:
         self.failure = None
-        statements = [
-            "BEGIN"
-        ]  # in one round trip; without arguments, which a statement of several parts does not take
+        # In one round trip; without arguments, which a statement of several parts does not take.
+        statements = [f"BEGIN ISOLATION LEVEL {ISOLATION}"]
         if mark is not None:
             statements.append(f"SET LOCAL projections.batch = '{bytes.fromhex(mark).hex()}'")
         if idle is not None:

@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
-from journal.drivers.base import BaseDatabase, BaseSession
+from journal.drivers.base import ISOLATION, BaseDatabase, BaseSession
 from journal.drivers.failures import translated
 from journal.drivers.keepalive import LIBPQ
 from journal.drivers.session import OwnedSession, Row
@@ -91,7 +91,10 @@ def _defaults(dsn: str, settings: ConnectionSettings) -> dict[str, Any]:
         return {}  # connecting says so, without quoting it
     defaults: dict[str, Any] = {name: value for name, value in LIBPQ.items() if name not in said}
     if not settings.pgbouncer:  # which refuses options, and sees to the style of dates itself
-        defaults["options"] = f"{said.get('options', '')} -c datestyle=ISO".strip()  # psycopg reads no other
+        isolation = ISOLATION.replace(" ", r"\ ")
+        # psycopg reads no other style of dates.
+        options = f"-c datestyle=ISO -c default_transaction_isolation={isolation}"
+        defaults["options"] = f"{said.get('options', '')} {options}".strip()
     return defaults
 
 

@@ -7,6 +7,7 @@ LANGUAGE sql
 STABLE
 ROWS 1
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 SET datestyle = 'ISO'
 SET timezone = 'UTC'
 AS $$

@@ -5,6 +5,7 @@ RETURNS SETOF text
 LANGUAGE sql
 STABLE
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
     SELECT
         CASE

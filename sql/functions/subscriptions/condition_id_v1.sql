@@ -4,6 +4,7 @@ CREATE OR REPLACE FUNCTION projections.condition_id_v1(p_sql text)
 RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
 DECLARE
     _id integer;

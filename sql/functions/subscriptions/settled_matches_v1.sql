@@ -10,7 +10,8 @@ DECLARE
     _lowest bigint;
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        RAISE EXCEPTION 'reading matches needs the isolation level READ COMMITTED' USING ERRCODE = '25001';
+        RAISE EXCEPTION 'reading matches needs the isolation level READ COMMITTED'
+        USING ERRCODE = '25001', HINT = 'Set default_transaction_isolation for the role, or the session.';
     END IF;
     -- First the number, then the locks: who gives out lower ones has his by then.
     SELECT i.last_value - CASE WHEN i.is_called THEN 0 ELSE 1 END INTO _last FROM projections.match_ids AS i;
