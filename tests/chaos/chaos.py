@@ -45,6 +45,9 @@ class Chaos:
         seconds: How long.
     """
 
+    module = "tests.chaos.worker"
+    """What a worker runs."""
+
     def __init__(
         self, server: EmbeddedServer, dsn: str, database: Database, logs: Path, seconds: float
     ) -> None:
@@ -114,10 +117,10 @@ class Chaos:
                     await session.rollback()
         await asyncio.sleep(choices.uniform(0, 0.05))
 
-    async def _workers(self, choices: random.Random) -> None:
+    async def _workers(self, choices: random.Random, *options: str) -> None:
         """One worker after the other: stopped past its lease, killed, or told to end."""
         while self._going_on:
-            process = await self._start(choices.choice(["asyncpg", "psycopg"]))
+            process = await self._start(choices.choice(["asyncpg", "psycopg"]), *options)
             try:
                 await self._live(process, choices)
                 if process.returncode is None and choices.random() < 0.3:
@@ -146,7 +149,7 @@ class Chaos:
         self.counts["workers"] += 1
         with self._log(self.counts["workers"]).open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.chaos.worker", self._dsn, *options),
+                *(sys.executable, "-m", self.module, self._dsn, *options),
                 cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=log,
             )  # fmt: skip
         process.log = log.name  # type: ignore[attr-defined]

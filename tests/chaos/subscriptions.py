@@ -1,0 +1,222 @@
+"""What happens to subscriptions at random moments from one seed, and what must be true of it whenever one looks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from journal import Event, ProjectionsError, append
+from projections.subscriptions import (
+    Publisher,
+    PublisherSettings,
+    create_group,
+    rescale_group,
+    subscribe,
+    unsubscribe,
+)
+from tests.chaos.chaos import APPENDERS, SOURCES, Chaos
+from tests.chaos.subscriber import GROUP, SEEN, consumer, match
+
+PROCESSES = 3
+PUBLISHERS = 2
+CONNECTIONS = APPENDERS + PUBLISHERS + 8
+
+# Logs of their own: partitions are dropped meanwhile. What moves to another partition fires no trigger.
+LOGS = f"""
+{SEEN};
+CREATE INDEX ON seen (source_id, seq_nr);
+CREATE TABLE event_log (source_id text, seq_nr bigint, entity_type text, event_type text, payload jsonb);
+CREATE TABLE match_log (match_id bigint, slice integer, source_id text, seq_nr bigint, subscription_id bigint);
+CREATE INDEX ON match_log (subscription_id);
+CREATE TABLE asked (subscription_id bigint, predicate text);
+CREATE FUNCTION log_event() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$ BEGIN
+    INSERT INTO event_log VALUES (NEW.source_id, NEW.seq_nr, NEW.entity_type, NEW.event_type, NEW.payload);
+    RETURN NULL;
+END $$;
+CREATE FUNCTION log_match() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$ BEGIN
+    INSERT INTO match_log SELECT NEW.match_id, NEW.slice, NEW.source_id, NEW.seq_nr, unnest(NEW.subscription_ids);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER log AFTER INSERT ON projections.events FOR EACH ROW EXECUTE FUNCTION log_event();
+CREATE TRIGGER log AFTER INSERT ON projections.matches FOR EACH ROW EXECUTE FUNCTION log_match();
+UPDATE projections.partition_settings SET partition_interval = '1 minute', ahead = 1, retention = '1 minute';
+"""
+PLANE = "entity_type = 'plane'"
+ODD = "(e.payload ->> 'n')::integer % 2 = 1"
+# Those that stay throughout, and what they are for as a query over the log of events says it.
+STAYING: list[tuple[dict[str, Any], str]] = [
+    ({"topics": ["p.1"]}, "event_type = 'p.1'"),
+    ({"topics": ["*"]}, "TRUE"),
+    ({"condition": "e.topic LIKE 'p.%'"}, "event_type LIKE 'p.%'"),
+    ({"contains": {"kind": 1}}, """payload @> '{"kind": 1}'"""),
+]
+READING: dict[str, tuple[dict[str, Any], str]] = {
+    "everything": ({"entity_types": ["plane"]}, PLANE),
+    "odd": ({"entity_types": ["plane"], "condition": ODD}, f"{PLANE} AND (payload ->> 'n')::integer % 2 = 1"),
+    "published": ({"topics": ["p.*"]}, "event_type LIKE 'p.%'"),
+}
+FAILING = ["1 / ((e.payload ->> 'n')::integer % 50) >= 0", "(e.payload ->> 'word')::integer > 0"]
+
+# Handlers write before a cursor passes: so at no time is there one behind a cursor that was not seen.
+PASSED = """
+SELECT count(*) FROM match_log AS m
+INNER JOIN asked AS a ON m.subscription_id = a.subscription_id
+INNER JOIN projections.subscription_groups AS g ON g.name = $1
+INNER JOIN projections.group_ranges AS r ON g.group_id = r.group_id AND m.slice BETWEEN r.min_slice AND r.max_slice
+WHERE m.subscription_id = $2 AND m.match_id <= r.cursor AND NOT EXISTS (
+    SELECT FROM seen AS s WHERE s.handler = $3 AND s.source_id = m.source_id AND s.seq_nr = m.seq_nr
+)
+"""
+
+
+class SubscriptionChaos(Chaos):
+    """Appenders, publishers, processes that match and that consume, and what happens to them."""
+
+    module = "tests.chaos.subscriber"
+
+    async def prepare(self) -> None:
+        """Subscribe what stays."""
+        async with self._database.session() as session:
+            await session.execute(LOGS)
+            await create_group(session, GROUP, ranges=8)
+            self.reading: dict[str, int] = {}
+            for name, (asked, predicate) in READING.items():
+                self.reading[name] = await self._ask(session, GROUP, predicate, **asked)
+            for asked, predicate in STAYING:
+                await self._ask(session, "watching", predicate, reliable=False, **asked)
+        self._next = 0
+
+    @staticmethod
+    async def _ask(session: Any, group: str, predicate: str, **asked: Any) -> int:
+        number = await subscribe(session, group, **asked)
+        await session.execute("INSERT INTO asked VALUES ($1, $2)", number, predicate)
+        return number
+
+    async def run(self) -> None:
+        """Let it all happen until the time is over; all processes are dead then."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(APPENDERS):
+                group.create_task(self._appender(self._choices()))
+            for number in range(PUBLISHERS):
+                group.create_task(self._publisher(f"publisher {number}", self._choices()))
+            for what in ("match", "consume") * PROCESSES:
+                group.create_task(self._workers(self._choices(), what))
+            for do, seconds in (
+                (self._rescale, 2.0), (self._terminate, 1.0), (self._crash, 15), (self._maintain, 20),
+                (self._churn, 0.2), (self._look, 1.0),
+            ):  # fmt: skip
+                group.create_task(self._now_and_then(do, seconds, self._choices()))
+
+    async def _append(self, choices: random.Random) -> None:
+        """One transaction of one to four events; some stay open for long, some are rolled back."""
+        source_ids = sorted(choices.sample(SOURCES, choices.randint(1, 4)))
+        async with self._database.session() as session:
+            await session.begin()
+            try:
+                await append(session, [_landed(source_id, choices) for source_id in source_ids])
+                if choices.random() < 0.05:
+                    self.counts["late commits"] += 1
+                    await self._pause(choices.choice([0.1, 0.3, 1.0, 3.0]))
+                if choices.random() < 0.1:
+                    self.counts["roll-backs"] += 1
+                else:
+                    await session.commit()
+            finally:
+                with suppress(ProjectionsError):
+                    await session.rollback()
+        await asyncio.sleep(choices.uniform(0, 0.05))
+
+    async def _publisher(self, name: str, choices: random.Random) -> None:
+        settings = PublisherSettings(batch=50, patience=timedelta(minutes=5))
+        async with Publisher(self._database, name, settings=settings) as publisher:
+            number = 0
+            while self._going_on:
+                number += 1
+                options: dict[str, Any] = {}
+                if choices.random() < 0.05:
+                    options["not_before"] = datetime.now(UTC) + timedelta(seconds=choices.uniform(-1, 3))
+                if choices.random() < 0.05:
+                    options["subscription_id"] = choices.choice(list(self.reading.values()))
+                payload = {"n": number, "to": options.get("subscription_id")}
+                await publisher.publish(f"p.{choices.randrange(3)}", payload, **options)
+                await asyncio.sleep(choices.uniform(0, 0.03))
+            self.counts["published"] += number
+
+    async def _rescale(self, choices: random.Random) -> str:
+        if choices.random() < 0.5:
+            return await super()._rescale(choices)
+        async with self._database.session() as session:
+            await rescale_group(session, GROUP, choices.choice([1, 2, 3, 5, 8, 16]))
+        return "group rescales"
+
+    async def _maintain(self, choices: random.Random) -> str:
+        async with self._database.session() as session:
+            while rows := await session.fetch("SELECT * FROM projections.maintain_v1()"):
+                for row in rows:
+                    self.counts["maintenance " + ("problems" if row["problem"] else f"{row['step']}s")] += 1
+                if all(row["problem"] for row in rows):
+                    break
+        return "maintenance runs"
+
+    async def _churn(self, choices: random.Random) -> str:
+        """Somebody subscribes, or goes."""
+        async with self._database.session() as session:
+            if choices.random() < 0.4:
+                number = await session.fetchval(
+                    "SELECT max(subscription_id) FROM projections.subscriptions AS s "
+                    "INNER JOIN projections.subscription_groups AS g USING (group_id) WHERE g.name = 'churn'"
+                )
+                await unsubscribe(session, number or 0)
+                return "unsubscribed"
+            condition = choices.choice(
+                [None, ODD, f"(e.payload ->> 'n')::integer > {choices.randrange(1000)}", *FAILING]
+            )
+            topics = choices.choice([None, ["Landed"], ["p.*", "Landed"], ["p.2"]])
+            await subscribe(session, "churn", condition=condition, topics=topics, reliable=False)
+            return "subscribed"
+
+    async def _look(self, choices: random.Random) -> str:
+        """No cursor is past what its handler has not seen."""
+        async with self._database.session() as session:
+            for handler in ("everything", "odd"):
+                passed = await session.fetchval(PASSED, GROUP, self.reading[handler], handler)
+                assert passed == 0, f"{passed} events are behind a cursor, and {handler} has not seen them"
+        return "looks"
+
+    async def catch_up(self) -> None:
+        """Processes that nothing happens to match and handle what is left."""
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(match(self._database, stop))
+            group.create_task(consumer(self._database, failing=0).run(stop))
+            try:
+                async with asyncio.timeout(120), self._database.session() as session:
+                    while not await session.fetchval(CAUGHT_UP, GROUP):
+                        # What a process had in hand when it was killed is due after a minute.
+                        await session.execute(DUE)
+                        await asyncio.sleep(0.1)
+            finally:
+                stop.set()
+
+
+def _landed(source_id: str, choices: random.Random) -> Event:
+    payload = {"n": choices.randrange(1000), "kind": choices.randrange(3)}
+    return Event(source_id, payload, "plane", event_type="Landed")
+
+
+DUE = "UPDATE projections.group_retries SET due_at = now() WHERE due_at > now() + interval '1 second'"
+CAUGHT_UP = """
+SELECT NOT EXISTS (
+    SELECT FROM event_log AS e WHERE NOT EXISTS (
+        SELECT FROM match_log AS m WHERE m.source_id = e.source_id AND m.seq_nr = e.seq_nr
+    )
+) AND NOT EXISTS (
+    SELECT FROM projections.matches AS m INNER JOIN projections.subscription_groups AS g USING (group_id)
+    INNER JOIN projections.group_ranges AS r ON m.group_id = r.group_id AND m.slice BETWEEN r.min_slice AND r.max_slice
+    WHERE g.name = $1 AND m.match_id > r.cursor
+) AND NOT EXISTS (SELECT FROM projections.group_retries WHERE due_at IS NOT NULL)
+AND NOT EXISTS (SELECT FROM projections.directed_events)
+"""
