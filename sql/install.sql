@@ -88,6 +88,9 @@
 \ir functions/subscriptions/unsubscribe_v1.sql
 \ir functions/subscriptions/keep_subscriptions_v1.sql
 \ir functions/subscriptions/expire_subscriptions_v1.sql
+\ir functions/subscriptions/drop_condition_v1.sql
+\ir functions/subscriptions/forget_conditions_v1.sql
+\ir functions/subscriptions/remove_group_v1.sql
 \ir functions/subscriptions/lock_matching_v1.sql
 \ir functions/subscriptions/settled_matches_v1.sql
 \ir functions/subscriptions/wanted_topics_v1.sql

@@ -23,7 +23,7 @@ from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import print_table, printable
 from projections.cli.watching import watch
 from projections.monitoring import GroupLag, GroupRangeLag, group_lag, unmatched_entity_types
-from projections.subscriptions import cursors, rescale_group
+from projections.subscriptions import cursors, remove_group, rescale_group
 
 __all__ = ["groups"]
 
@@ -37,8 +37,6 @@ class _Look(NamedTuple):
 
 
 _ABOVE = 3
-# All that belongs to a group goes with its row, but for matches: those leave with their partitions.
-_REMOVE = "DELETE FROM projections.subscription_groups WHERE name = $1"
 
 
 @click.group(cls=ShowsByDefault)
@@ -159,7 +157,7 @@ def remove(name: str, yes: bool, dsn: str | None) -> None:
         f"{found.backlog:,} matches that are not read, and {found.retries + found.dead:,} batches that failed"
     )
     confirm(f"Remove group {name!r} with its subscriptions, {waiting}?", yes=yes)
-    visit(dsn, lambda session: session.execute(_REMOVE, name))
+    visit(dsn, lambda session: remove_group(session, name))
     click.echo(f"group {name!r} is removed")
 
 

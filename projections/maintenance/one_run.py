@@ -18,6 +18,7 @@ from projections.maintenance.settings import TABLES, check_settings
 __all__ = ["Maintained", "maintain"]
 
 _EXPIRE = "SELECT projections.expire_subscriptions_v1()"
+_FORGET = "SELECT projections.forget_conditions_v1()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,4 +96,5 @@ async def maintain(
     dropped, kept = await drop_closed(database, force=force, archive=archive, patience=patience)
     async with database.session() as session:
         expired = int(await session.fetchval(_EXPIRE))
+        await session.fetchval(_FORGET)
     return Maintained(tuple(made), tuple(dropped), tuple(kept), expired)

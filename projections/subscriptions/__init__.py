@@ -25,6 +25,7 @@ from projections.subscriptions.groups import (
     poll_group,
     read_next,
     release_range,
+    remove_group,
     rescale_group,
     settled_matches,
 )
@@ -101,6 +102,7 @@ __all__ = [
     "publish_sync",
     "read_next",
     "release_range",
+    "remove_group",
     "replay_dead_letter",
     "rescale_group",
     "settled_matches",

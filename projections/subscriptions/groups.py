@@ -14,6 +14,7 @@ from journal import EventEnvelope, Row, Session, SliceRange, slice_ranges
 from projections.subscriptions.errors import UnknownGroup, own_errors
 
 _CREATE = "SELECT projections.create_group_v1($1, $2, $3)"
+_REMOVE = "SELECT projections.remove_group_v1($1)"
 _CUT = "SELECT projections.cut_group_v1($1, $2)"
 _POLL = "SELECT * FROM projections.poll_group_v1($1, $2, $3)"
 _SETTLED = "SELECT projections.settled_matches_v1()"
@@ -83,6 +84,22 @@ async def create_group(session: Session, name: str, *, ranges: int = 1, reliable
     cut = [one.min_slice for one in slice_ranges(ranges)]
     with own_errors():
         return int(await session.fetchval(_CREATE, name, reliable, cut))
+
+
+async def remove_group(session: Session, name: str) -> bool:
+    """
+    Remove a group with its subscriptions, cursors, retries and dead letters.
+
+    What has matched for it leaves with its partitions, which it does not hold any more.
+
+    Args:
+        session: Where.
+        name: The group.
+
+    Returns:
+        Whether there was one.
+    """
+    return bool(await session.fetchval(_REMOVE, name))
 
 
 async def rescale_group(session: Session, name: str, ranges: int) -> None:

@@ -17,6 +17,7 @@ BEGIN
     END IF;
     GRANT CREATE ON SCHEMA projections TO projections_matcher;
     ALTER FUNCTION projections.compile_condition_v1 OWNER TO projections_matcher;
+    ALTER FUNCTION projections.drop_condition_v1 OWNER TO projections_matcher;
     REVOKE CREATE ON SCHEMA projections FROM projections_matcher;
     GRANT USAGE ON SCHEMA projections TO projections_matcher;
     GRANT CREATE, USAGE ON SCHEMA projections_conditions TO projections_matcher;

@@ -43,7 +43,7 @@ class Gated:
         )
 '''
 TABLE = "CREATE TABLE delays (source_id text PRIMARY KEY, n bigint NOT NULL DEFAULT 0, delay bigint NOT NULL DEFAULT 0)"
-LEFT = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'projections\\_%' ORDER BY 1"
+LEFT = "SELECT nspname FROM pg_namespace WHERE nspname ~ '^projections_(rebuild|old)_' ORDER BY 1"
 ROWS = "SELECT count(*), sum(n) FROM delays"
 # In this database: others of the server belong to other tests.
 _WAITS = """

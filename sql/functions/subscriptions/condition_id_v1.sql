@@ -9,7 +9,8 @@ AS $$
 DECLARE
     _id integer;
 BEGIN
-    SELECT c.condition_id INTO _id FROM projections.conditions AS c WHERE c.sql = p_sql;
+    -- The lock keeps it from being forgotten until the subscription is there.
+    SELECT c.condition_id INTO _id FROM projections.conditions AS c WHERE c.sql = p_sql FOR KEY SHARE;
     IF FOUND THEN
         RETURN _id;
     END IF;
