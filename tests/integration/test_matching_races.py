@@ -13,6 +13,7 @@ import pytest
 import offsets
 from journal import Database, DatabaseError, Event, append
 from journal.drivers import connect
+from projections.maintenance import maintain
 from tests.fixtures.commands import COMMAND, environment
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import until
@@ -287,7 +288,7 @@ async def match_nothing_yet(database: Database) -> None:
 
 
 async def test_nothing_deadlocks(database: Database) -> None:
-    """Publish, subscribe, keep, expire, match, look for what is due, read and move, all at once."""
+    """Publish, subscribe, keep, expire, match, look for what is due, read, move and maintain, all at once."""
     rounds = 40
     await subscribe(database)
     await publish(database, "t")
@@ -308,7 +309,13 @@ async def test_nothing_deadlocks(database: Database) -> None:
                 await subscribe(database, expires_after=None),
             ]
             await execute(database, "SELECT projections.keep_subscriptions_v1($1)", found[:: (-1) ** turn])
-            await execute(database, "SELECT projections.expire_subscriptions_v1()")
+            await execute(
+                database, "SELECT projections.expire_subscriptions_v1(), projections.forget_conditions_v1()"
+            )
+
+    async def maintaining() -> None:
+        for minutes in (1, 2, 3):
+            await maintain(database, interval=timedelta(minutes=minutes), attempts=1)
 
     async def reading(number: int) -> None:
         for _ in range(rounds):
@@ -329,7 +336,7 @@ async def test_nothing_deadlocks(database: Database) -> None:
 
     async with matching(database):
         await asyncio.gather(
-            *(publishing(n) for n in range(2)), *(subscribing(n) for n in range(3)), reading(0),
+            *(publishing(n) for n in range(2)), *(subscribing(n) for n in range(3)), reading(0), maintaining(),
             *(tend_often(database, rounds) for _ in range(2)),
         )  # fmt: skip
     await tend(database)

@@ -28,13 +28,18 @@ BEGIN
         RAISE EXCEPTION 'subscriptions can not have conditions in this database: the role projections_matcher could not be set up'
         USING ERRCODE = 'PJ080', HINT = 'Install the schema again as a role that may create roles and schemas.';
     END IF;
-    INSERT INTO projections.conditions (sql, of_types) VALUES (p_sql, FALSE)
-    ON CONFLICT DO NOTHING RETURNING condition_id INTO _id;
-    IF FOUND THEN
-        UPDATE projections.conditions AS c SET of_types = projections.compile_condition_v1(_id, p_sql) WHERE c.condition_id = _id;
-    ELSE
-        SELECT c.condition_id INTO _id FROM projections.conditions AS c WHERE c.sql = p_sql;
-    END IF;
-    RETURN _id;
+    LOOP
+        INSERT INTO projections.conditions (sql, of_types) VALUES (p_sql, FALSE)
+        ON CONFLICT DO NOTHING RETURNING condition_id INTO _id;
+        IF FOUND THEN
+            UPDATE projections.conditions AS c SET of_types = projections.compile_condition_v1(_id, p_sql) WHERE c.condition_id = _id;
+            RETURN _id;
+        END IF;
+        -- Somebody else has just made it; unless it was forgotten since.
+        SELECT c.condition_id INTO _id FROM projections.conditions AS c WHERE c.sql = p_sql FOR KEY SHARE;
+        IF FOUND THEN
+            RETURN _id;
+        END IF;
+    END LOOP;
 END;
 $$;
