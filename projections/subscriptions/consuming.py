@@ -206,6 +206,9 @@ class Consuming:
         for slices, reader in list(self._ranges.items()):
             if slices not in now or now[slices].epoch != reader.held.epoch:
                 self._lose(reader, "another has it, or the group was cut anew")
+            elif now[slices].cursor < reader.stored:
+                # A crash, or a standby that took over, has forgotten it; or somebody wants it again.
+                self._lose(reader, f"its cursor went back to {now[slices].cursor}")
         for slices, one in now.items():
             if slices in self._ranges:
                 if not one.kept:

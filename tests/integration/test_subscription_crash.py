@@ -17,7 +17,7 @@ from projections.subscriptions.listening import Listener
 from tests.chaos.server import server_of_its_own, stop_at_once
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import until
-from tests.fixtures.subscriptions import Seen, consuming, landed_and_matched, quick
+from tests.fixtures.subscriptions import Seen, consuming, landed_and_matched, quick, until_handled
 from tests.integration.matching_support import execute, match, matched, publish, subscribe, tend
 from tests.integration.test_matching_races import HELD
 
@@ -151,6 +151,19 @@ async def test_a_consumer_reads_what_gets_numbers_that_were_taken_back_behind_it
         await landed_and_matched(database, "b")
 
         await seen.until_events(2)
+
+
+async def test_a_consumer_goes_back_with_its_cursor(database: Database) -> None:
+    seen, reading = Seen(), Consumer(database, "g", settings=quick())
+    reading.handle(seen, name="h")
+    async with consuming(database, reading):
+        await landed_and_matched(database, "a", "b")
+        await until_handled(database)
+        await execute(database, "UPDATE projections.group_ranges SET cursor = 0")
+
+        await seen.until_events(4)
+
+    assert seen.events == [("a", 1), ("b", 1)] * 2
 
 
 async def test_a_listener_is_given_what_gets_numbers_that_a_crash_took_back(
