@@ -100,11 +100,22 @@ def test_whatever_matches_holds_the_bound_until_it_commits(
 def test_many_numbers_are_given_out_while_one_transaction_is_open(
     reader: Connection, writers: list[Connection]
 ) -> None:
-    """As far behind as the key of a lock can tell: 2**31 - 1 numbers."""
+    """As far behind as the key of a lock can tell: 2**31 - 2**24 - 1 numbers."""
     writers[0].execute(LOCK)
-    reader.execute("SELECT setval('projections.match_ids', %s)", [2**31 - 1])
+    reader.execute("SELECT setval('projections.match_ids', %s)", [2**31 - 2**24 - 1])
 
     assert value(reader, SETTLED) == 0
+
+
+def test_a_lock_that_is_taken_between_the_number_and_the_locks_holds_nothing(
+    reader: Connection, writers: list[Connection]
+) -> None:
+    """It is what a lock looks like whose key is higher than the last number: the numbers went back meanwhile."""
+    reader.execute("SELECT setval('projections.match_ids', 200)")
+    writers[0].execute(LOCK)
+    reader.execute("SELECT setval('projections.match_ids', 100)")
+
+    assert value(reader, SETTLED) == 100
 
 
 def test_locks_of_others_hold_nothing(reader: Connection, writers: list[Connection]) -> None:

@@ -15,7 +15,10 @@ BEGIN
     END IF;
     -- First the number, then the locks: who gives out lower ones has his by then.
     SELECT i.last_value - CASE WHEN i.is_called THEN 0 ELSE 1 END INTO _last FROM projections.match_ids AS i;
-    SELECT min(_last - ((_last - l.objid::bigint) & 2147483647)) INTO _lowest
+    -- A key that seems to lie almost 2^31 behind was taken since, and lies up to 2^24 ahead.
+    SELECT min(_last - ((_last - l.objid::bigint) & 2147483647))
+        FILTER (WHERE (_last - l.objid::bigint) & 2147483647 < 2130706432)
+    INTO _lowest
     FROM pg_catalog.pg_locks AS l
     WHERE l.locktype = 'advisory'
     AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database())
