@@ -331,10 +331,12 @@ async def test_conditions_run_as_a_role_that_may_nothing_though_a_superuser_asks
 
 async def test_who_makes_conditions_owns_nothing_else(database: Database) -> None:
     owned = """
-    SELECT array_agg(p.oid::regproc::text) FROM pg_proc AS p
+    SELECT array_agg(p.oid::regproc::text ORDER BY p.proname) FROM pg_proc AS p
     WHERE pg_get_userbyid(p.proowner) = 'projections_matcher' AND p.pronamespace = 'projections'::regnamespace
     """
-    assert await fetchval(database, owned) == ["projections.compile_condition_v1"]
+    assert await fetchval(database, owned) == [
+        "projections.compile_condition_v1", "projections.drop_condition_v1"
+    ]  # fmt: skip
     assert not await fetchval(
         database, "SELECT has_schema_privilege('projections_matcher', 'projections', 'CREATE')"
     )

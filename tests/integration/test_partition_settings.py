@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from journal import Database, DatabaseError, MissingPrivilege, append, current_events, import_events
-from journal.maintenance import maintain as make_partitions
+from journal.maintenance import make_partitions
 from projections.maintenance import (
     InvalidPartitionSetting,
     change_partition_settings,
