@@ -195,6 +195,7 @@ def test_ctrl_c_ends_with_its_exit_code_and_a_later_run_ends_right(empty_dsn: st
     assert (code, good(printed)) == (0, True), errors
 
 
+@pytest.mark.slow
 def test_difference_is_shown_and_ends_with_exit_code_1(empty_dsn: str) -> None:
     interrupt(empty_dsn, EVENTS // 2, signal.SIGKILL)
     with connect_sync(empty_dsn) as connection:
@@ -258,6 +259,7 @@ def test_missing_spark_is_told_with_the_extra_that_brings_it(module: str, tmp_pa
     )
 
 
+@pytest.mark.slow
 def test_demo_without_spark_does_not_need_its_packages(empty_dsn: str, tmp_path: Path) -> None:
     for module in ("pyspark", "pyarrow", "adbc_driver_postgresql"):
         environment = missing(module, tmp_path)

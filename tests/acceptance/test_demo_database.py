@@ -199,6 +199,7 @@ async def test_row_that_a_rebuild_lacks_is_a_difference(database: Database) -> N
     ]
 
 
+@pytest.mark.slow
 async def test_number_of_events_that_a_rebuild_read_is_compared(database: Database) -> None:
     rebuild = await compared(database, Built(FENCE, 2, 2.0, departures(3)))
 

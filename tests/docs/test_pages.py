@@ -18,6 +18,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _LIMIT = 120
 """Seconds for a program, and for each command."""
 
+_SLOW = {"docs/guides/spark-setup.md"}
+"""Pages that start a Spark of their own for what others run, too."""
+
 _BLOCK = re.compile(r"^```(python|console|sql)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!\w+://|#)([^)#\s]+)")
 
@@ -31,7 +34,11 @@ def _name(page: Path) -> str:
 
 
 def _having(language: str) -> list[Any]:
-    return [pytest.param(page, id=_name(page)) for page in PAGES if _blocks(page, language)]
+    return [
+        pytest.param(page, id=_name(page), marks=[pytest.mark.slow] if _name(page) in _SLOW else [])
+        for page in PAGES
+        if _blocks(page, language)
+    ]
 
 
 def _environment(dsn: str) -> dict[str, str]:

@@ -63,7 +63,9 @@ async def test_small_bands_keep_each_source_together_and_in_order(
     assert found == sorted(wanted, key=lambda row: (row["slice"], row["source_id"].encode(), row["seq_nr"]))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 12))]
+)
 async def test_any_reading_gives_what_the_journal_alone_gave(
     journal: Database, dsn: str, archive: Path, seed: int
 ) -> None:

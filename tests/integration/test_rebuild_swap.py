@@ -141,7 +141,7 @@ async def test_an_append_from_before_the_fence_is_waited_for_and_named(journal: 
     assert await differing(journal) == EXACT
 
 
-@pytest.mark.parametrize("prepared", ["before", "meanwhile"])
+@pytest.mark.parametrize("prepared", ["before", pytest.param("meanwhile", marks=pytest.mark.slow)])
 async def test_a_prepared_append_from_before_the_fence_is_waited_for(
     journal: Database, dsn: str, prepared: str
 ) -> None:
