@@ -185,6 +185,7 @@ def departures(count: int) -> list[tuple[Any, ...]]:
     return list(airport_departures(flights, timeline(flights)[:count]))
 
 
+@pytest.mark.slow
 async def test_rebuild_is_compared_with_the_events_up_to_its_fence(database: Database) -> None:
     rebuild = await compared(database, Built(FENCE, 3, 2.0, departures(3)))
 

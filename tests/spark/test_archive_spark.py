@@ -71,6 +71,7 @@ def micros(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*row[:2], at, *row[3:])
 
 
+@pytest.mark.slow
 def test_export_on_spark_writes_what_local_processes_write(
     spark: SparkSession, journal: str, tmp_path: Path
 ) -> None:
