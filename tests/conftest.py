@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,12 +17,6 @@ def _logging_as_it_was() -> Iterator[None]:
     level = logging.getLogger().level
     yield
     logging.getLogger().setLevel(level)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are cores: tests of servers, commands and browsers wait for them a good part of the time."""
-    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(optionalhook=True)
