@@ -78,16 +78,15 @@ BEGIN
         )
         INSERT INTO projections.matches (match_id, group_id, slice, seq_nr, db_timestamp, matched_at, source_id, subscription_ids)
         SELECT nextval('projections.match_ids'), m.* FROM (
-            SELECT g.group_id, e.slice, e.seq_nr, e.db_timestamp, clock_timestamp(), e.source_id, g.subscription_ids
-            FROM (
-                SELECT p.place, s.group_id, array_agg(s.subscription_id ORDER BY s.subscription_id) AS subscription_ids
-                FROM pairs AS p
-                INNER JOIN given AS e ON p.place = e.place
-                INNER JOIN projections.subscriptions AS s ON p.subscription_id = s.subscription_id AND s.since <= e.db_timestamp
-                GROUP BY p.place, s.group_id
-            ) AS g
-            INNER JOIN given AS e ON g.place = e.place
-            ORDER BY e.place, g.group_id
+            -- Grouped by all that is stored of an event: joining it once more is planned as a loop over all of them.
+            SELECT
+                s.group_id, e.slice, e.seq_nr, e.db_timestamp, clock_timestamp(), e.source_id,
+                array_agg(s.subscription_id ORDER BY s.subscription_id)
+            FROM pairs AS p
+            INNER JOIN given AS e ON p.place = e.place
+            INNER JOIN projections.subscriptions AS s ON p.subscription_id = s.subscription_id AND s.since <= e.db_timestamp
+            GROUP BY e.place, s.group_id, e.slice, e.seq_nr, e.db_timestamp, e.source_id
+            ORDER BY e.place, s.group_id
         ) AS m;
     END IF;
     GET DIAGNOSTICS _count = ROW_COUNT;
