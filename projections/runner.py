@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any
@@ -114,24 +114,27 @@ async def _run(
         for number, projection in projections.items():
             begin(number, projection)
         if discovery is not None:
-            beside.append(group.create_task(_discover(process, discovery, set(projections), begin)))
+            beside.append(group.create_task(_discover(process, discovery, projections.values(), begin)))
         await membership.run(until)
         await end(*beside)
 
 
 async def _discover(
-    process: Process, discovery: Discovery, known: set[int], begin: Callable[[int, Projection], None]
+    process: Process,
+    discovery: Discovery,
+    begun: Iterable[Projection],
+    begin: Callable[[int, Projection], None],
 ) -> None:
-    """Begin what comes to be, until cancelled."""
+    """Begin what comes to be, until cancelled. What is known is not registered again: each time costs a number."""
+    known = {projection.name for projection in begun}
     while True:
         await asyncio.sleep(_TEND_EVERY)
         try:
             async with process.database.session() as session:
                 for projection in await discovery.tend(session):
-                    number = await _register(session, projection, slice_ranges(1))
-                    if number not in known:
-                        known.add(number)
-                        begin(number, projection)
+                    if projection.name not in known:
+                        begin(await _register(session, projection, slice_ranges(1)), projection)
+                        known.add(projection.name)
                         process.changed.set()
         except ProjectionsError as error:  # a database that is gone comes back
             log.warning("discovery: %s", error, extra={"action": "discovery_failed"})
