@@ -34,7 +34,7 @@ log = logging.getLogger("projections")
 
 _BATCH = 5000
 _REMEMBERED = 10_000
-"""Topics of an entity type whose subscriptions a process remembers."""
+"""Topics of an entity type whose subscriptions a range remembers."""
 _DUE = 1000
 _DISK_FULL = "53100"
 _SYSTEM = "58"

@@ -18,9 +18,10 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     _directed record;
-    _to bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(p_topics)]);
+    _to bigint[];
 BEGIN
     IF p_entity_type = 'published' AND EXISTS (SELECT FROM projections.directed_events) THEN
+        _to := array_fill(NULL::bigint, ARRAY[cardinality(p_topics)]);
         FOR _directed IN
             SELECT e.place, d.source_id, d.seq_nr, d.subscription_id, d.not_before IS NULL AS now
             FROM unnest(p_source_ids, p_seq_nrs) WITH ORDINALITY AS e (source_id, seq_nr, place)
