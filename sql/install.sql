@@ -113,7 +113,6 @@
 \ir functions/subscriptions/leave_group_v1.sql
 \ir functions/subscriptions/cut_group_v1.sql
 \ir functions/subscriptions/read_next_v1.sql
-\ir functions/subscriptions/read_matches_v1.sql
 \ir functions/subscriptions/replay_length_v1.sql
 \ir functions/subscriptions/move_cursor_v1.sql
 \ir functions/subscriptions/fail_batch_v1.sql

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from journal import EventEnvelope, Row, Session, SliceRange, slice_ranges
+from journal import ALL_SLICES, EventEnvelope, Row, Session, SliceRange, slice_ranges
 from projections.subscriptions.errors import UnknownGroup, own_errors
 
 _CREATE = "SELECT projections.create_group_v1($1, $2, $3)"
@@ -18,8 +18,7 @@ _REMOVE = "SELECT projections.remove_group_v1($1)"
 _CUT = "SELECT projections.cut_group_v1($1, $2)"
 _POLL = "SELECT * FROM projections.poll_group_v1($1, $2, $3)"
 _SETTLED = "SELECT projections.settled_matches_v1()"
-_READ = "SELECT * FROM projections.read_next_v1($1, $2, $3, $4, $5, $6)"
-_READ_ANY = "SELECT * FROM projections.read_matches_v1($1, $2, $3, $4, $5)"
+_READ = "SELECT * FROM projections.read_next_v1($1, $2, $3, $4, $5, $6, $7)"
 _LENGTH = "SELECT projections.replay_length_v1($1, $2, $3, $4, $5)"
 _MOVE = "SELECT projections.move_cursor_v1($1, $2, $3, $4)"
 _RELEASE = "SELECT projections.release_group_range_v1($1, $2, $3)"
@@ -150,24 +149,34 @@ async def settled_matches(session: Session) -> int:
 
 
 async def read_next(
-    session: Session, name: str, slices: SliceRange, *, after: int, until: int, limit: int
+    session: Session,
+    name: str,
+    slices: SliceRange = ALL_SLICES,
+    *,
+    after: int,
+    until: int,
+    limit: int,
+    subscription_ids: Sequence[int] | None = None,
 ) -> list[Match]:
     """
-    The next matches of a range, in their order; moves nothing.
+    The next matches of a range, in their order, from any place: nothing is claimed, and nothing moves.
 
     Args:
-        session: Where.
+        session: Where; outside a transaction.
         name: The group.
         slices: Of these.
         after: A match's number; 0 for the first.
         until: What :func:`settled_matches` said.
         limit: At most so many.
+        subscription_ids: Of these; None for all of the group.
 
     Raises:
         InvalidSubscription: The limit is below 1.
     """
+    ids = None if subscription_ids is None else list(subscription_ids)
     with own_errors():
-        return [_match(row) for row in await session.fetch(_READ, name, *slices, after, until, limit)]
+        rows = await session.fetch(_READ, name, *slices, after, until, limit, ids)
+    return [_match(row) for row in rows]
 
 
 def _match(row: Row) -> Match:
@@ -175,35 +184,6 @@ def _match(row: Row) -> Match:
     # Without an id there is no event: it was dropped after it had matched.
     envelope = None if values[6] is None else EventEnvelope(*values[2:])
     return Match(values[0], values[1], envelope)
-
-
-async def read_matches(
-    session: Session,
-    group: str,
-    subscription_ids: Sequence[int] | None,
-    *,
-    after: int,
-    until: int,
-    limit: int,
-) -> list[Match]:
-    """
-    The next matches of some subscriptions, in their order, from any place: nothing is claimed, and nothing moves.
-
-    Args:
-        session: Where; outside a transaction.
-        group: Whose subscriptions.
-        subscription_ids: Which; None for all of the group.
-        after: A match's number; 0 for the first.
-        until: What :func:`settled_matches` said.
-        limit: At most so many.
-
-    Raises:
-        InvalidSubscription: The limit is below 1.
-    """
-    ids = None if subscription_ids is None else list(subscription_ids)
-    with own_errors():
-        rows = await session.fetch(_READ_ANY, group, ids, after, until, limit)
-    return [_match(row) for row in rows]
 
 
 async def replay_length(

@@ -26,7 +26,7 @@ from journal import (
 )
 from journal.tasks import end
 from projections.subscriptions.errors import SubscriptionLost
-from projections.subscriptions.groups import Match, last_place, read_matches, settled_matches
+from projections.subscriptions.groups import Match, last_place, read_next, settled_matches
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.settings import ListenerSettings
 from projections.subscriptions.subscribing import keep_subscriptions
@@ -190,8 +190,13 @@ class LiveReader:
         matches: list[Match] = []
         if self._live and place > self._position:
             ids = list(self._live) if len(self._live) <= _FEW else None
-            matches = await read_matches(
-                session, self._group, ids, after=self._position, until=until, limit=page
+            matches = await read_next(
+                session,
+                self._group,
+                after=self._position,
+                until=until,
+                limit=page,
+                subscription_ids=ids,
             )
         if len(matches) == page:
             return matches, matches[-1].match_id

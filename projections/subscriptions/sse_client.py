@@ -19,7 +19,7 @@ from journal import DatabaseUnavailable, OwnedSession, ProjectionsError, hide_pa
 from journal.tasks import end
 from projections.subscriptions.errors import ListenerClosed
 from projections.subscriptions.framing import HEADERS, frame
-from projections.subscriptions.groups import Match, read_matches, replay_length, settled_matches
+from projections.subscriptions.groups import Match, read_next, replay_length, settled_matches
 from projections.subscriptions.listening import Listener, Listening
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.settings import StreamSettings
@@ -152,9 +152,9 @@ class StreamClient:
         while more and not self._listening.ended.is_set():
             async with self._session() as session:
                 last = await settled_matches(session) if until is None else until
-                matches = await read_matches(
-                    session, self._listener.group, [await self._listening.subscribe()],
-                    after=self._seen, until=last, limit=_PAGE,
+                matches = await read_next(
+                    session, self._listener.group, after=self._seen, until=last, limit=_PAGE,
+                    subscription_ids=[await self._listening.subscribe()],
                 )  # fmt: skip
             await self._tell(matches)
             more = len(matches) == _PAGE

@@ -41,7 +41,6 @@ BEGIN
         projections.maintenance_steps_v1,
         projections.settled_matches_v1,
         projections.read_next_v1,
-        projections.read_matches_v1,
         projections.replay_length_v1,
         projections.entity_types_v1
     TO projections_reader;

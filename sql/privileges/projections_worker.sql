@@ -102,7 +102,6 @@ BEGIN
         projections.swap_rebuild_v1,
         projections.settled_matches_v1,
         projections.read_next_v1,
-        projections.read_matches_v1,
         projections.replay_length_v1,
         projections.entity_types_v1,
         projections.as_jsonb_v1,

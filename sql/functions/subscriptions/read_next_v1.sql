@@ -1,9 +1,15 @@
 -- The next matches of a range of a group after a cursor, in their order, with their events; those of events that were
--- dropped have none. Reading moves nothing: move_cursor_v1 does, when what was read is handled. p_until is what
--- settled_matches_v1 returns, asked in a statement before.
+-- dropped have none; where subscriptions are given, only theirs. Reading claims and moves nothing: move_cursor_v1 does, when
+-- what was read is handled. p_until is what settled_matches_v1 returns, asked in a statement before.
 -- The generic plan walks the index in order whatever the statistics say.
 CREATE OR REPLACE FUNCTION projections.read_next_v1(
-    p_group text, p_min_slice integer, p_max_slice integer, p_after bigint, p_until bigint, p_limit integer
+    p_group text,
+    p_min_slice integer,
+    p_max_slice integer,
+    p_after bigint,
+    p_until bigint,
+    p_limit integer,
+    p_subscription_ids bigint[] DEFAULT NULL
 )
 RETURNS TABLE (
     match_id bigint,
@@ -38,6 +44,7 @@ BEGIN
         WHERE m.group_id = (SELECT g.group_id FROM projections.subscription_groups AS g WHERE g.name = p_group)
         AND m.match_id > p_after AND m.match_id <= p_until
         AND m.slice BETWEEN p_min_slice AND p_max_slice
+        AND (p_subscription_ids IS NULL OR m.subscription_ids && p_subscription_ids)
         ORDER BY m.group_id, m.match_id
         LIMIT p_limit
     ) AS m
