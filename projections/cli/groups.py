@@ -18,7 +18,7 @@ from projections.cli.connection import confirm, visit, visit_session
 from projections.cli.dead_letters import dead, forget, replay
 from projections.cli.default_command import ShowsByDefault
 from projections.cli.durations import duration
-from projections.cli.lag import age
+from projections.cli.lag import age, exit_above
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import print_table, printable
 from projections.cli.watching import watch
@@ -34,9 +34,6 @@ class _Look(NamedTuple):
     groups: list[GroupLag]
     unmatched: list[str]
     """Entity types whose events nobody has ever matched."""
-
-
-_ABOVE = 3
 
 
 @click.group(cls=ShowsByDefault)
@@ -110,12 +107,8 @@ def show(  # noqa: PLR0917 - click passes all by name
         return
     found = visit(dsn, lambda session: _look(session, name))
     _print(found, by, as_json=as_json)
-    if fail_above is not None and (
-        above := [one for one in found.groups if one.lag > fail_above.total_seconds()]
-    ):
-        behind = ", ".join(f"{printable(one.name)} ({age(one.lag)})" for one in above)
-        click.echo(f"lag above {age(fail_above.total_seconds())}: {behind}", err=True)
-        context.exit(_ABOVE)
+    if fail_above is not None:
+        exit_above(context, fail_above, [(printable(one.name), one.lag) for one in found.groups])
 
 
 @groups.command()

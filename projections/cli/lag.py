@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Literal, TypeAlias
@@ -21,7 +21,7 @@ from projections.cli.output import print_table
 from projections.cli.watching import watch
 from projections.monitoring import ProjectionLag, RangeLag, SliceLag, Snapshot, snapshot
 
-__all__ = ["age", "lag", "owner_of"]
+__all__ = ["age", "exit_above", "lag", "owner_of"]
 
 By: TypeAlias = Literal["range", "slice", "worker"]
 
@@ -75,11 +75,15 @@ def lag(  # noqa: PLR0917 - click passes all by name
         return
     found = visit_session(dsn, lambda session: snapshot(session, names))
     _print(found, by, as_json=as_json)
-    if fail_above is not None and (
-        above := [p for p in found.projections if p.lag > fail_above.total_seconds()]
-    ):
-        behind = ", ".join(f"{p.name} ({age(p.lag)})" for p in above)
-        click.echo(f"lag above {age(fail_above.total_seconds())}: {behind}", err=True)
+    if fail_above is not None:
+        exit_above(context, fail_above, [(p.name, p.lag) for p in found.projections])
+
+
+def exit_above(context: click.Context, limit: timedelta, lags: Iterable[tuple[str, float]]) -> None:
+    """End with an exit code of its own when something is further behind than a limit, and say what; lags in seconds."""
+    above = [f"{name} ({age(lag)})" for name, lag in lags if lag > limit.total_seconds()]
+    if above:
+        click.echo(f"lag above {age(limit.total_seconds())}: {', '.join(above)}", err=True)
         context.exit(_ABOVE)
 
 
