@@ -98,13 +98,17 @@ class Chaos:
             except (ProjectionsError, OSError):
                 await asyncio.sleep(0.05)  # the server is away, or this connection
 
+    def _event(self, source_id: str, choices: random.Random) -> Event:
+        """What is appended."""
+        return Event(source_id, Happened(), "plane")
+
     async def _append(self, choices: random.Random) -> None:
         """One transaction of one to four events; some stay open for long, some are rolled back."""
         source_ids = sorted(choices.sample(SOURCES, choices.randint(1, 4)))
         async with self._database.session() as session:
             await session.begin()
             try:
-                await append(session, [Event(source_id, Happened(), "plane") for source_id in source_ids])
+                await append(session, [self._event(source_id, choices) for source_id in source_ids])
                 if choices.random() < 0.05:
                     self.counts["late commits"] += 1
                     await self._pause(choices.choice([0.1, 0.3, 1.0, 3.0]))

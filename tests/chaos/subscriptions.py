@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from journal import Event, ProjectionsError, append
+from journal import Event
 from projections.subscriptions import (
     Publisher,
     PublisherSettings,
@@ -17,7 +16,7 @@ from projections.subscriptions import (
     subscribe,
     unsubscribe,
 )
-from tests.chaos.chaos import APPENDERS, SOURCES, Chaos
+from tests.chaos.chaos import APPENDERS, Chaos
 from tests.chaos.subscriber import GROUP, SEEN, consumer, match
 
 PROCESSES = 3
@@ -110,24 +109,9 @@ class SubscriptionChaos(Chaos):
             ):  # fmt: skip
                 group.create_task(self._now_and_then(do, seconds, self._choices()))
 
-    async def _append(self, choices: random.Random) -> None:
-        """One transaction of one to four events; some stay open for long, some are rolled back."""
-        source_ids = sorted(choices.sample(SOURCES, choices.randint(1, 4)))
-        async with self._database.session() as session:
-            await session.begin()
-            try:
-                await append(session, [_landed(source_id, choices) for source_id in source_ids])
-                if choices.random() < 0.05:
-                    self.counts["late commits"] += 1
-                    await self._pause(choices.choice([0.1, 0.3, 1.0, 3.0]))
-                if choices.random() < 0.1:
-                    self.counts["roll-backs"] += 1
-                else:
-                    await session.commit()
-            finally:
-                with suppress(ProjectionsError):
-                    await session.rollback()
-        await asyncio.sleep(choices.uniform(0, 0.05))
+    def _event(self, source_id: str, choices: random.Random) -> Event:
+        payload = {"n": choices.randrange(1000), "kind": choices.randrange(3)}
+        return Event(source_id, payload, "plane", event_type="Landed")
 
     async def _publisher(self, name: str, choices: random.Random) -> None:
         settings = PublisherSettings(batch=50, patience=timedelta(minutes=5))
@@ -200,11 +184,6 @@ class SubscriptionChaos(Chaos):
                         await asyncio.sleep(0.1)
             finally:
                 stop.set()
-
-
-def _landed(source_id: str, choices: random.Random) -> Event:
-    payload = {"n": choices.randrange(1000), "kind": choices.randrange(3)}
-    return Event(source_id, payload, "plane", event_type="Landed")
 
 
 DUE = "UPDATE projections.group_retries SET due_at = now() WHERE due_at > now() + interval '1 second'"
