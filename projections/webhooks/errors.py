@@ -1,0 +1,95 @@
+"""
+Errors of webhooks.
+
+    ProjectionsError
+    ├── InvalidEndpoint       a URL, header, topic, filter, limit or policy of an endpoint can not be as it is
+    ├── InvalidSecret         a signing secret is malformed, or can not be read with this cipher
+    ├── InvalidMessage        a message that was to be sent can not be as it is
+    ├── InvalidSchedule       a cron line, time zone or policy can not be as it is
+    ├── UnknownEndpoint       the tenant has no such endpoint
+    ├── UnknownDelivery       the tenant has no such delivery
+    ├── UnknownSchedule       the tenant has no such schedule
+    ├── DeliveryInFlight      a delivery is being tried at this moment
+    ├── NotRetriable          a delivery can not be tried again: its endpoint is disabled, or its event is gone
+    ├── VerificationFailed    a received webhook is not what the sender signed
+    ├── InvalidCursor         a page's cursor is malformed, or of other filters, order or tenant
+    └── InvalidQuery          a list or a metric was asked for with values that can not be
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from journal import DatabaseError, ProjectionsError
+
+
+class InvalidEndpoint(ProjectionsError, ValueError):
+    """A URL, header, topic, filter, limit or policy of an endpoint can not be as it is; the message names it."""
+
+
+class InvalidSecret(ProjectionsError, ValueError):
+    """A signing secret is malformed, or can not be read with this cipher. The message never holds the secret."""
+
+
+class InvalidMessage(ProjectionsError, ValueError):
+    """A message that was to be sent can not be as it is; the message of the error names the value."""
+
+
+class InvalidSchedule(ProjectionsError, ValueError):
+    """A cron line, a time zone or a policy of a schedule can not be as it is; the message names the value."""
+
+
+class UnknownEndpoint(ProjectionsError, LookupError):
+    """The tenant has no such endpoint."""
+
+
+class UnknownDelivery(ProjectionsError, LookupError):
+    """The tenant has no such delivery."""
+
+
+class UnknownSchedule(ProjectionsError, LookupError):
+    """The tenant has no such schedule."""
+
+
+class DeliveryInFlight(ProjectionsError):
+    """The delivery is being tried at this moment: wait for its outcome."""
+
+
+class NotRetriable(ProjectionsError):
+    """The delivery can not be tried again: its endpoint is disabled, or its event is gone."""
+
+
+class VerificationFailed(ProjectionsError, ValueError):
+    """A received webhook is not what the sender signed, or too old: answer it with an error, and do nothing."""
+
+
+class InvalidCursor(ProjectionsError, ValueError):
+    """A page's cursor is malformed, of another version, or of other filters, another order or another tenant."""
+
+
+class InvalidQuery(ProjectionsError, ValueError):
+    """A list or a metric was asked for with values that can not be; the message names them."""
+
+
+_BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {
+    "PJ090": InvalidEndpoint,
+    "PJ091": UnknownEndpoint,
+    "PJ092": UnknownDelivery,
+    "PJ093": DeliveryInFlight,
+    "PJ094": NotRetriable,
+    "PJ095": UnknownSchedule,
+    "PJ096": InvalidQuery,
+}
+
+
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Raise what the functions of webhooks raise as the errors of this module."""
+    try:
+        yield
+    except DatabaseError as error:
+        kind = _BY_SQLSTATE.get(error.sqlstate)
+        if kind is None:
+            raise
+        raise kind(str(error)) from error.__cause__
