@@ -14,7 +14,9 @@ described AS (
 relations AS (
     SELECT c.*
     FROM pg_catalog.pg_class AS c INNER JOIN described AS d ON c.relnamespace = d.oid
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (NOT c.relispartition OR c.relname IN ('events_default', 'matches_default'))
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (NOT c.relispartition OR c.relname IN (
+        'events_default', 'matches_default', 'webhook_events_default', 'webhook_attempts_default'
+    ))
 ),
 
 functions AS (

@@ -25,6 +25,9 @@
 \ir tables/rebuilds.sql
 \ir tables/rebuild_parts.sql
 \ir tables/rebuild_tables.sql
+\ir tables/webhook_log_ids.sql
+\ir tables/webhook_events.sql
+\ir tables/webhook_attempts.sql
 \ir tables/partition_settings.sql
 \ir functions/maintenance/partition_bounds_v1.sql
 \ir views/partitions.sql
@@ -156,6 +159,8 @@
 \ir functions/capture/set_capture_triggers_v1.sql
 \ir functions/capture/capture_table_v1.sql
 \ir functions/capture/release_table_v1.sql
+\ir functions/webhooks/log_events_v1.sql
+\ir functions/webhooks/log_attempts_v1.sql
 \ir versions.sql
 \ir privileges/public.sql
 \ir privileges/projections_reader.sql

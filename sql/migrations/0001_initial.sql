@@ -225,6 +225,63 @@ CREATE TABLE projections.directed_events (
 );
 CREATE INDEX directed_events_due_idx ON projections.directed_events (not_before) WHERE NOT matched;
 
+CREATE TABLE projections.webhook_log_ids (
+    id text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    row_time timestamptz NOT NULL,
+    CONSTRAINT kind_is_event_or_attempt CHECK (kind IN ('event', 'attempt')),
+    PRIMARY KEY (id, kind)
+);
+CREATE INDEX webhook_log_ids_row_time_idx ON projections.webhook_log_ids USING brin (row_time) WITH (autosummarize = TRUE);
+
+CREATE TABLE projections.webhook_events (
+    event_time timestamptz NOT NULL,
+    eligible_for_retry boolean NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
+    topic text COLLATE "C" NOT NULL,
+    endpoint_ids text[] COLLATE "C" NOT NULL,
+    metadata jsonb NOT NULL,
+    data text NOT NULL,
+    PRIMARY KEY (event_time, event_id)
+) PARTITION BY RANGE (event_time);
+CREATE INDEX webhook_events_tenant_idx ON projections.webhook_events (tenant, event_time, event_id);
+CREATE INDEX webhook_events_tenant_topic_idx ON projections.webhook_events (tenant, topic, event_time, event_id);
+CREATE INDEX webhook_events_topic_idx ON projections.webhook_events (topic, event_time, event_id);
+CREATE INDEX webhook_events_endpoint_ids_idx ON projections.webhook_events USING gin (endpoint_ids);
+
+CREATE TABLE projections.webhook_events_default PARTITION OF projections.webhook_events DEFAULT;
+
+CREATE TABLE projections.webhook_attempts (
+    attempted_at timestamptz NOT NULL,
+    event_time timestamptz NOT NULL,
+    took interval,
+    attempt_number integer NOT NULL,
+    manual boolean NOT NULL,
+    attempt_id text COLLATE "C" NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    topic text COLLATE "C" NOT NULL,
+    endpoint_id text COLLATE "C" NOT NULL,
+    endpoint_type text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    code text COLLATE "C",
+    response text,
+    CONSTRAINT attempts_begin_with_1 CHECK (attempt_number >= 1),
+    CONSTRAINT status_is_success_or_failed CHECK (status IN ('success', 'failed')),
+    PRIMARY KEY (attempted_at, attempt_id)
+) PARTITION BY RANGE (attempted_at);
+CREATE INDEX webhook_attempts_tenant_idx ON projections.webhook_attempts (tenant, attempted_at, attempt_id);
+CREATE INDEX webhook_attempts_tenant_topic_idx ON projections.webhook_attempts (tenant, topic, attempted_at, attempt_id);
+CREATE INDEX webhook_attempts_topic_idx ON projections.webhook_attempts (topic, attempted_at, attempt_id);
+CREATE INDEX webhook_attempts_endpoint_idx ON projections.webhook_attempts (endpoint_id, attempted_at, attempt_id);
+CREATE INDEX webhook_attempts_event_idx ON projections.webhook_attempts (event_id, attempted_at, attempt_id);
+CREATE INDEX webhook_attempts_tenant_failed_idx
+ON projections.webhook_attempts (tenant, attempted_at, attempt_id) WHERE status = 'failed';
+CREATE INDEX webhook_attempts_failed_idx ON projections.webhook_attempts (attempted_at, attempt_id) WHERE status = 'failed';
+
+CREATE TABLE projections.webhook_attempts_default PARTITION OF projections.webhook_attempts DEFAULT;
+
 CREATE TABLE projections.partition_settings (
     table_name text PRIMARY KEY,
     partition_interval interval NOT NULL DEFAULT '1 day',
@@ -232,7 +289,7 @@ CREATE TABLE projections.partition_settings (
     retention interval,
     archive_first boolean NOT NULL DEFAULT FALSE,
     maintained_at timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
-    CONSTRAINT table_is_partitioned_by_time CHECK (table_name IN ('events', 'matches')),
+    CONSTRAINT table_is_partitioned_by_time CHECK (table_name IN ('events', 'matches', 'webhook_events', 'webhook_attempts')),
     CONSTRAINT interval_is_1_minute_to_366_days_in_seconds CHECK (
         partition_interval >= '1 minute' AND partition_interval <= '366 days'
         AND date_trunc('second', partition_interval) = partition_interval
@@ -244,7 +301,8 @@ CREATE TABLE projections.partition_settings (
     CONSTRAINT retention_is_at_least_1_minute CHECK (retention >= '1 minute'),
     CONSTRAINT only_events_are_archived CHECK (table_name = 'events' OR NOT archive_first)
 );
-INSERT INTO projections.partition_settings (table_name, retention) VALUES ('events', NULL), ('matches', '7 days');
+INSERT INTO projections.partition_settings (table_name, retention) VALUES
+('events', NULL), ('matches', '7 days'), ('webhook_events', '30 days'), ('webhook_attempts', '30 days');
 
 CREATE TABLE projections.rebuilds (
     rebuild_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

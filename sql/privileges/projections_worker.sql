@@ -15,6 +15,8 @@ BEGIN
         projections.conditions, projections.subscriptions, projections.subscription_topics,
         projections.matches, projections.matches_default,
         projections.match_ids, projections.directed_events,
+        projections.webhook_events, projections.webhook_events_default, projections.webhook_attempts,
+        projections.webhook_attempts_default, projections.webhook_log_ids,
         projections.matchable_events, projections.subscriptions_at_hand
     TO projections_worker;
     GRANT INSERT, UPDATE ON
@@ -27,6 +29,9 @@ BEGIN
     GRANT INSERT, UPDATE, DELETE ON
         projections.subscription_groups, projections.group_ranges, projections.group_readers, projections.group_retries,
         projections.conditions, projections.subscriptions, projections.directed_events
+    TO projections_worker;
+    GRANT INSERT, UPDATE, DELETE ON
+        projections.webhook_events, projections.webhook_attempts, projections.webhook_log_ids
     TO projections_worker;
     GRANT INSERT ON
         projections.matches, projections.subscription_topics
@@ -140,7 +145,9 @@ BEGIN
         projections.take_retries_v1,
         projections.forget_retry_v1,
         projections.replay_retry_v1,
-        projections.begin_matching_v1
+        projections.begin_matching_v1,
+        projections.log_events_v1,
+        projections.log_attempts_v1
     TO projections_worker;
 END;
 $$;

@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS projections.partition_settings (
     archive_first boolean NOT NULL DEFAULT FALSE,
     -- When a worker last took it on itself to maintain: the next does after a while.
     maintained_at timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
-    CONSTRAINT table_is_partitioned_by_time CHECK (table_name IN ('events', 'matches')),
+    CONSTRAINT table_is_partitioned_by_time CHECK (table_name IN ('events', 'matches', 'webhook_events', 'webhook_attempts')),
     CONSTRAINT interval_is_1_minute_to_366_days_in_seconds CHECK (
         partition_interval >= '1 minute' AND partition_interval <= '366 days'
         AND date_trunc('second', partition_interval) = partition_interval
@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS projections.partition_settings (
     CONSTRAINT retention_is_at_least_1_minute CHECK (retention >= '1 minute'),
     CONSTRAINT only_events_are_archived CHECK (table_name = 'events' OR NOT archive_first)
 );
--- The journal keeps everything until it is told otherwise; what matched is kept for a week, and until it is read.
-INSERT INTO projections.partition_settings (table_name, retention) VALUES ('events', NULL), ('matches', '7 days')
+-- The journal keeps everything until it is told otherwise; what matched is kept for a week, and until it is read; what was
+-- delivered, and how, for a month.
+INSERT INTO projections.partition_settings (table_name, retention) VALUES
+('events', NULL), ('matches', '7 days'), ('webhook_events', '30 days'), ('webhook_attempts', '30 days')
 ON CONFLICT (table_name) DO NOTHING;

@@ -20,4 +20,4 @@ INNER JOIN pg_catalog.pg_partitioned_table AS t ON p.oid = t.partrelid
 INNER JOIN pg_catalog.pg_inherits AS i ON p.oid = i.inhparent
 INNER JOIN pg_catalog.pg_class AS c ON i.inhrelid = c.oid
 CROSS JOIN LATERAL projections.partition_bounds_v1(c.oid) AS b
-WHERE p.relnamespace = 'projections'::regnamespace AND p.relname IN ('events', 'matches');
+WHERE p.relnamespace = 'projections'::regnamespace AND p.relname IN ('events', 'matches', 'webhook_events', 'webhook_attempts');

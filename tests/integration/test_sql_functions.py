@@ -157,6 +157,11 @@ CALLS = {
     "refuse_truncate_v1": "SELECT captured.truncate_refused()",
     "release_table_v1": "SELECT projections.release_table_v1('captured.orders')",
     "set_capture_triggers_v1": "SELECT projections.set_capture_triggers_v1('captured.orders', '{INSERT}', '{}')",
+    "log_events_v1": "SELECT projections.log_events_v1('{e}', '{t}', '{topic}', ARRAY[now()], '{true}', "
+    """'{"[\\"endpoint\\"]"}', '{NULL}', '{7}')""",
+    "log_attempts_v1": "SELECT projections.log_attempts_v1('{a,a}', '{t,t}', '{e,e}', ARRAY[now(), now()], "
+    "'{topic,topic}', '{p,p}', '{webhook,webhook}', '{1,1}', '{f,f}', '{failed,success}', ARRAY[now(), now()], "
+    "'{500,200}', '{NULL,NULL}', '{1 s,1 s}')",
     "slice_lag_v1": "SELECT projections.slice_lag_v1(1)",
     "group_lag_v1": "SELECT projections.group_lag_v1()",
     "evict_offsets_v1": "SELECT projections.evict_offsets_v1(1, '1 day', '')",
