@@ -346,3 +346,117 @@ CREATE TABLE projections.rebuild_tables (
     source_column text,
     PRIMARY KEY (rebuild_id, place)
 );
+
+CREATE TABLE projections.webhook_endpoints (
+    endpoint_id text COLLATE "C" PRIMARY KEY,
+    tenant text COLLATE "C" NOT NULL,
+    url text NOT NULL,
+    description text NOT NULL DEFAULT '',
+    topics text[] NOT NULL DEFAULT '{*}',
+    filter json,
+    headers json NOT NULL DEFAULT '{}',
+    state text NOT NULL DEFAULT 'active',
+    reason text,
+    policy jsonb NOT NULL,
+    max_in_flight integer NOT NULL DEFAULT 10,
+    rate_limit double precision,
+    ordering text NOT NULL DEFAULT 'none',
+    on_dead text NOT NULL DEFAULT 'skip',
+    when_disabled text NOT NULL DEFAULT 'keep',
+    gzip boolean NOT NULL DEFAULT FALSE,
+    version integer NOT NULL DEFAULT 1,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT tenant_has_1_to_255_characters CHECK (char_length(tenant) BETWEEN 1 AND 255),
+    CONSTRAINT url_has_1_to_2048_characters CHECK (char_length(url) BETWEEN 1 AND 2048),
+    CONSTRAINT state_is_known CHECK (state IN ('active', 'paused', 'disabled')),
+    CONSTRAINT max_in_flight_is_1_to_1000 CHECK (max_in_flight BETWEEN 1 AND 1000),
+    CONSTRAINT rate_limit_is_positive CHECK (rate_limit > 0 AND rate_limit <= 100000),
+    CONSTRAINT ordering_is_known CHECK (ordering IN ('none', 'key', 'endpoint')),
+    CONSTRAINT on_dead_is_known CHECK (on_dead IN ('skip', 'block')),
+    CONSTRAINT when_disabled_is_known CHECK (when_disabled IN ('keep', 'discard'))
+);
+CREATE INDEX webhook_endpoints_tenant_idx ON projections.webhook_endpoints (tenant, endpoint_id);
+
+CREATE TABLE projections.webhook_circuits (
+    endpoint_id text COLLATE "C" PRIMARY KEY REFERENCES projections.webhook_endpoints ON DELETE CASCADE,
+    failures integer NOT NULL DEFAULT 0,
+    failing_since timestamptz,
+    blocked_until timestamptz NOT NULL DEFAULT '-infinity',
+    opened integer NOT NULL DEFAULT 0,
+    tokens double precision NOT NULL DEFAULT 0,
+    refilled_at timestamptz NOT NULL DEFAULT '-infinity',
+    dead_told_at timestamptz NOT NULL DEFAULT '-infinity'
+) WITH (fillfactor = 50);
+
+CREATE TABLE projections.webhook_secrets (
+    secret_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    endpoint_id text COLLATE "C" NOT NULL REFERENCES projections.webhook_endpoints ON DELETE CASCADE,
+    secret text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at timestamptz
+);
+CREATE INDEX webhook_secrets_endpoint_idx ON projections.webhook_secrets (endpoint_id, secret_id);
+
+CREATE TABLE projections.webhook_deliveries (
+    delivery_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    endpoint_id text COLLATE "C" NOT NULL REFERENCES projections.webhook_endpoints ON DELETE CASCADE,
+    event_id text COLLATE "C" NOT NULL,
+    event_time timestamptz NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
+    topic text NOT NULL,
+    order_key text COLLATE "C",
+    state text NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,
+    manual boolean NOT NULL DEFAULT FALSE,
+    next_at timestamptz NOT NULL,
+    lease_until timestamptz,
+    lease_token bigint,
+    last_code text,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    finished_at timestamptz,
+    data text,
+    UNIQUE (endpoint_id, event_id),
+    CONSTRAINT state_is_known CHECK (state IN ('waiting', 'pending', 'leased', 'done', 'dead', 'discarded'))
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1);
+CREATE INDEX webhook_deliveries_due_idx ON projections.webhook_deliveries (endpoint_id, next_at, delivery_id)
+WHERE state = 'pending';
+CREATE INDEX webhook_deliveries_leased_idx ON projections.webhook_deliveries (endpoint_id, lease_until)
+WHERE state = 'leased';
+CREATE INDEX webhook_deliveries_order_idx ON projections.webhook_deliveries (endpoint_id, order_key, delivery_id)
+WHERE order_key IS NOT NULL AND state IN ('waiting', 'pending', 'leased', 'dead');
+CREATE INDEX webhook_deliveries_dead_idx ON projections.webhook_deliveries (tenant, delivery_id)
+WHERE state = 'dead';
+CREATE INDEX webhook_deliveries_time_idx ON projections.webhook_deliveries (event_time, delivery_id);
+CREATE SEQUENCE projections.webhook_lease_tokens;
+
+CREATE TABLE projections.webhook_schedules (
+    schedule_id text COLLATE "C" PRIMARY KEY,
+    tenant text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    cron text NOT NULL,
+    timezone text NOT NULL DEFAULT 'UTC',
+    topic text NOT NULL,
+    data text NOT NULL,
+    endpoint_id text COLLATE "C" REFERENCES projections.webhook_endpoints ON DELETE CASCADE,
+    missed text NOT NULL DEFAULT 'one',
+    paused boolean NOT NULL DEFAULT FALSE,
+    next_at timestamptz,
+    last_at timestamptz,
+    error text,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    UNIQUE (tenant, name),
+    CONSTRAINT missed_is_known CHECK (missed IN ('skip', 'one', 'all'))
+);
+
+CREATE TABLE projections.webhook_duties (
+    duty text PRIMARY KEY,
+    owner text NOT NULL,
+    lease_until timestamptz NOT NULL
+);
+
+CREATE TABLE projections.webhook_forgotten (
+    the_only_row boolean PRIMARY KEY DEFAULT TRUE CHECK (the_only_row),
+    before timestamptz NOT NULL
+);
+INSERT INTO projections.webhook_forgotten (before) VALUES ('-infinity');

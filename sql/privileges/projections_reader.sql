@@ -18,7 +18,17 @@ BEGIN
         projections.webhook_events, projections.webhook_events_default, projections.webhook_attempts,
         projections.webhook_attempts_default, projections.webhook_log_ids
     TO projections_reader;
+    -- No secrets; and headers may hold some.
+    GRANT SELECT (
+        endpoint_id, tenant, url, description, topics, filter, state, reason, policy, max_in_flight, rate_limit, ordering, on_dead,
+        when_disabled, gzip, version, created_at, updated_at
+    ) ON projections.webhook_endpoints TO projections_reader;
+    GRANT SELECT ON
+        projections.webhook_circuits, projections.webhook_deliveries, projections.webhook_schedules, projections.webhook_duties,
+        projections.webhook_forgotten
+    TO projections_reader;
     GRANT EXECUTE ON FUNCTION
+        projections.endpoint_stats_v1,
         projections.slice_of_v1,
         projections.uuid7_time_v1,
         projections.read_events_by_slices_v1,

@@ -46,7 +46,35 @@ BEGIN
     GRANT UPDATE ON
         projections.imports
     TO projections_worker;
+    GRANT SELECT, INSERT, UPDATE, DELETE ON
+        projections.webhook_endpoints, projections.webhook_circuits, projections.webhook_secrets, projections.webhook_deliveries,
+        projections.webhook_schedules, projections.webhook_duties
+    TO projections_worker;
+    GRANT SELECT, UPDATE ON
+        projections.webhook_forgotten
+    TO projections_worker;
+    GRANT USAGE ON
+        SEQUENCE projections.webhook_lease_tokens
+    TO projections_worker;
     GRANT EXECUTE ON FUNCTION
+        projections.tell_of_endpoint_v1,
+        projections.change_endpoint_v1,
+        projections.create_endpoint_v1,
+        projections.set_endpoint_state_v1,
+        projections.remove_endpoint_v1,
+        projections.rotate_secret_v1,
+        projections.fan_out_v1,
+        projections.claim_deliveries_v1,
+        projections.follow_on_v1,
+        projections.judge_endpoint_v1,
+        projections.finish_deliveries_v1,
+        projections.reap_deliveries_v1,
+        projections.retry_delivery_v1,
+        projections.retry_deliveries_v1,
+        projections.discard_delivery_v1,
+        projections.forget_deliveries_v1,
+        projections.take_webhook_duty_v1,
+        projections.endpoint_stats_v1,
         projections.slice_of_v1,
         projections.uuid7_time_v1,
         projections.read_events_by_slices_v1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,12 @@ PARTITION = "'projections.events_20190101t000000'"
 MATCHED = "'plane', '{a}', '{1}', ARRAY[now()], '{97}', '{Landed}'"
 
 # One call of each, in an order in which each finds something to do.
+POLICY = json.dumps(
+    {
+        "timeout": 15, "schedule": [5], "breaker_failures": 10, "breaker_first": 30, "breaker_longest": 600,
+        "disable_after_failures": 100, "disable_after": 432000,
+    }
+)  # fmt: skip
 CALLS = {
     "slice_of_v1": "SELECT projections.slice_of_v1('a')",
     "uuid7_v1": "SELECT projections.uuid7_v1(now())",
@@ -169,6 +176,29 @@ CALLS = {
     "take_over_v1": "SELECT projections.take_over_v1('worker', '{1}', '{1}')",
     "leave_v1": "SELECT projections.leave_v1('worker')",
     "set_offset_v1": "SELECT projections.set_offset_v1(1, now())",
+    "tell_of_endpoint_v1": "SELECT projections.tell_of_endpoint_v1('ep_1', 'acme', 'WebhookEndpointPaused', '{}')",
+    "create_endpoint_v1": "SELECT projections.create_endpoint_v1('ep_1', 'acme', "
+    f'\'{{"url": "https://example.com", "policy": {POLICY}}}\', \'plain:whsec_\')',
+    "change_endpoint_v1": "SELECT projections.change_endpoint_v1('acme', 'ep_1', '{\"rate_limit\": 5}')",
+    "rotate_secret_v1": "SELECT projections.rotate_secret_v1('acme', 'ep_1', 'plain:whsec_2', '1 day')",
+    "fan_out_v1": "SELECT projections.fan_out_v1('{e1,e2}', ARRAY[now() + interval '1 day', now() + interval '1 day'], "
+    "'{acme,acme}', '{a,b}', '{k,k}', '{NULL,NULL}', '{t,t}', '{\"{}\",\"{}\"}', '{1,2}', '{1,2}', '{ep_1,ep_1}')",
+    "claim_deliveries_v1": "SELECT projections.claim_deliveries_v1(10, 'ep_0')",
+    "follow_on_v1": "SELECT projections.follow_on_v1('{1}')",
+    "judge_endpoint_v1": "SELECT projections.judge_endpoint_v1('ep_1', '{retry,done,dead}', '1 minute', TRUE)",
+    "finish_deliveries_v1": "SELECT projections.finish_deliveries_v1("
+    "(SELECT array_agg(delivery_id) FROM projections.webhook_deliveries), "
+    "(SELECT array_agg(lease_token) FROM projections.webhook_deliveries), "
+    "'{dead,retry}', '{NULL,1s}', '{NULL,NULL}', '{f,f}', '{500,500}', '{no,no}', '{1s,1s}')",
+    "reap_deliveries_v1": "SELECT projections.reap_deliveries_v1()",
+    "set_endpoint_state_v1": "SELECT projections.set_endpoint_state_v1('acme', 'ep_1', 'active', NULL)",
+    "retry_delivery_v1": "SELECT projections.retry_delivery_v1('acme', 'ep_1', 'e1')",
+    "retry_deliveries_v1": "SELECT projections.retry_deliveries_v1('acme', 'ep_1', '{a}', '{dead}', NULL, now())",
+    "discard_delivery_v1": "SELECT projections.discard_delivery_v1('acme', 'ep_1', 'e1')",
+    "endpoint_stats_v1": "SELECT projections.endpoint_stats_v1('acme')",
+    "forget_deliveries_v1": "SELECT projections.forget_deliveries_v1()",
+    "take_webhook_duty_v1": "SELECT projections.take_webhook_duty_v1('cron', 'me', '10 seconds')",
+    "remove_endpoint_v1": "SELECT projections.remove_endpoint_v1('acme', 'ep_1')",
 }
 
 STAGED = """

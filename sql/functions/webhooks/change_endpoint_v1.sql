@@ -1,0 +1,39 @@
+-- Changes an endpoint as a JSON object of its columns says; those left out stay. A tenant of NULL is any.
+--
+-- Raises PJ090 for a column that is not for changing or a value that can not be, PJ091 when the tenant has no such endpoint.
+CREATE OR REPLACE FUNCTION projections.change_endpoint_v1(p_tenant text, p_endpoint_id text, p_changes jsonb)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _old projections.webhook_endpoints;
+    _new projections.webhook_endpoints;
+    _wrong text;
+BEGIN
+    SELECT string_agg(k.name, ', ') INTO _wrong FROM jsonb_object_keys(p_changes) AS k (name)
+    WHERE k.name <> ALL (ARRAY[
+        'url', 'description', 'topics', 'filter', 'headers', 'policy', 'max_in_flight', 'rate_limit', 'ordering', 'on_dead',
+        'when_disabled', 'gzip'
+    ]);
+    IF FOUND AND _wrong IS NOT NULL THEN
+        RAISE EXCEPTION 'an endpoint can not be changed in %', _wrong USING ERRCODE = 'PJ090';
+    END IF;
+    SELECT e.* INTO _old FROM projections.webhook_endpoints AS e
+    WHERE e.endpoint_id = p_endpoint_id AND (p_tenant IS NULL OR e.tenant = p_tenant) FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no endpoint %', quote_literal(p_endpoint_id) USING ERRCODE = 'PJ091';
+    END IF;
+    _new := jsonb_populate_record(_old, p_changes);
+    UPDATE projections.webhook_endpoints AS e SET
+        url = _new.url, description = _new.description, topics = _new.topics,
+        filter = CASE WHEN json_typeof(_new.filter) <> 'null' THEN _new.filter END,
+        headers = _new.headers, policy = _new.policy, max_in_flight = _new.max_in_flight, rate_limit = _new.rate_limit,
+        ordering = _new.ordering, on_dead = _new.on_dead, when_disabled = _new.when_disabled, gzip = _new.gzip,
+        version = e.version + 1, updated_at = clock_timestamp()
+    WHERE e.endpoint_id = p_endpoint_id;
+EXCEPTION
+    WHEN check_violation OR not_null_violation OR data_exception THEN
+        RAISE EXCEPTION 'an endpoint can not be so: %', SQLERRM USING ERRCODE = 'PJ090';
+END;
+$$;

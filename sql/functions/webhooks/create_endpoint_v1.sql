@@ -1,0 +1,24 @@
+-- Makes an endpoint, for events from now on. p_settings is as for change_endpoint_v1, url and policy are a must; p_secret is
+-- what deliveries are signed with, as the sender's cipher has made it.
+--
+-- Raises PJ090 where it can not be so.
+CREATE OR REPLACE FUNCTION projections.create_endpoint_v1(
+    p_endpoint_id text, p_tenant text, p_settings jsonb, p_secret text
+)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    BEGIN
+        INSERT INTO projections.webhook_endpoints (endpoint_id, tenant, url, policy)
+        VALUES (p_endpoint_id, p_tenant, p_settings ->> 'url', p_settings -> 'policy');
+    EXCEPTION
+        WHEN check_violation OR not_null_violation OR unique_violation THEN
+            RAISE EXCEPTION 'an endpoint can not be so: %', SQLERRM USING ERRCODE = 'PJ090';
+    END;
+    PERFORM projections.change_endpoint_v1(p_tenant, p_endpoint_id, p_settings);
+    INSERT INTO projections.webhook_circuits (endpoint_id) VALUES (p_endpoint_id);
+    INSERT INTO projections.webhook_secrets (endpoint_id, secret) VALUES (p_endpoint_id, p_secret);
+END;
+$$;

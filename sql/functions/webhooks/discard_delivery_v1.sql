@@ -1,0 +1,29 @@
+-- Gives a delivery up: it is not tried again, and what waits for it in an order goes on. A tenant of NULL is any.
+-- Raises PJ092 when there is no such delivery, PJ093 while it is on its way, PJ094 when it is done.
+CREATE OR REPLACE FUNCTION projections.discard_delivery_v1(p_tenant text, p_endpoint_id text, p_event_id text)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _delivery projections.webhook_deliveries;
+BEGIN
+    SELECT d.* INTO _delivery FROM projections.webhook_deliveries AS d
+    WHERE d.endpoint_id = p_endpoint_id AND d.event_id = p_event_id AND (p_tenant IS NULL OR d.tenant = p_tenant)
+    FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no delivery of event % to endpoint %', quote_literal(p_event_id), quote_literal(p_endpoint_id)
+        USING ERRCODE = 'PJ092';
+    ELSIF _delivery.state = 'leased' THEN
+        RAISE EXCEPTION 'event % is on its way to endpoint %', quote_literal(p_event_id), quote_literal(p_endpoint_id)
+        USING ERRCODE = 'PJ093', HINT = 'Wait for its outcome.';
+    ELSIF _delivery.state = 'done' THEN
+        RAISE EXCEPTION 'event % has arrived at endpoint %', quote_literal(p_event_id), quote_literal(p_endpoint_id)
+        USING ERRCODE = 'PJ094';
+    END IF;
+    UPDATE projections.webhook_deliveries AS d
+    SET state = 'discarded', manual = FALSE, finished_at = clock_timestamp(), data = NULL
+    WHERE d.delivery_id = _delivery.delivery_id;
+    PERFORM projections.follow_on_v1(ARRAY[_delivery.delivery_id]);
+END;
+$$;

@@ -1,0 +1,90 @@
+-- Makes deliveries of events, inside the transaction that stores the offsets of their reader; returns how many are new.
+-- Arrays of events run in parallel; p_places and p_for say which event, counted from 1, is for which endpoint. What is there
+-- already stays as it is, so that events may be read again; what is older than all that is kept is passed over.
+--
+-- Of deliveries to an endpoint with the same key, all but one are 'waiting'. The last unfinished one is locked until this
+-- commits: whoever finishes it does so before this looks, or sees what was added here.
+CREATE OR REPLACE FUNCTION projections.fan_out_v1(
+    p_event_ids text[],
+    p_times timestamptz[],
+    p_tenants text[],
+    p_topics text[],
+    p_order_keys text[],
+    p_not_before timestamptz[],
+    p_eligible boolean[],
+    p_metadata text[],
+    p_data text[],
+    p_places integer[],
+    p_for text[]
+)
+RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _forgotten timestamptz := (SELECT f.before FROM projections.webhook_forgotten AS f);
+    _places integer[];
+    _made integer;
+BEGIN
+    -- Endpoints that are gone, or were made after the event, get none; the others stay until this commits.
+    WITH kept AS (
+        SELECT e.endpoint_id, e.created_at FROM projections.webhook_endpoints AS e
+        WHERE e.endpoint_id = ANY (p_for) AND NOT (e.state = 'disabled' AND e.when_disabled = 'discard')
+        ORDER BY e.endpoint_id FOR KEY SHARE
+    )
+    SELECT array_agg(f.place ORDER BY f.place, f.endpoint_id), array_agg(f.endpoint_id ORDER BY f.place, f.endpoint_id)
+    INTO _places, p_for
+    FROM unnest(p_places, p_for) AS f (place, endpoint_id)
+    INNER JOIN kept AS k ON f.endpoint_id = k.endpoint_id
+    WHERE p_times[f.place] >= k.created_at AND p_times[f.place] >= _forgotten;
+    IF _places IS NULL THEN
+        RETURN 0;
+    END IF;
+    PERFORM projections.log_events_v1(
+        array_agg(p_event_ids[w.place]), array_agg(p_tenants[w.place]), array_agg(p_topics[w.place]), array_agg(p_times[w.place]),
+        array_agg(p_eligible[w.place]), array_agg(w.endpoint_ids), array_agg(p_metadata[w.place]), array_agg(p_data[w.place])
+    )
+    FROM (
+        SELECT f.place, json_agg(f.endpoint_id)::text AS endpoint_ids
+        FROM unnest(_places, p_for) AS f (place, endpoint_id) GROUP BY f.place
+    ) AS w;
+    WITH keyed AS (
+        SELECT
+            f.place, f.endpoint_id,
+            CASE e.ordering WHEN 'key' THEN p_order_keys[f.place] WHEN 'endpoint' THEN '' END AS order_key, e.on_dead
+        FROM unnest(_places, p_for) AS f (place, endpoint_id)
+        INNER JOIN projections.webhook_endpoints AS e ON f.endpoint_id = e.endpoint_id
+        WHERE NOT EXISTS (
+            SELECT FROM projections.webhook_deliveries AS d
+            WHERE d.endpoint_id = f.endpoint_id AND d.event_id = p_event_ids[f.place]
+        )
+    ), busy AS (
+        SELECT k.endpoint_id, k.order_key, TRUE AS busy
+        FROM (SELECT DISTINCT k.endpoint_id, k.order_key, k.on_dead FROM keyed AS k WHERE k.order_key IS NOT NULL) AS k
+        CROSS JOIN LATERAL (
+            SELECT FROM projections.webhook_deliveries AS d
+            WHERE d.endpoint_id = k.endpoint_id AND d.order_key = k.order_key
+            AND d.order_key IS NOT NULL AND d.state IN ('waiting', 'pending', 'leased', 'dead')
+            AND (d.state <> 'dead' OR k.on_dead = 'block')
+            ORDER BY d.delivery_id DESC LIMIT 1 FOR SHARE
+        ) AS d
+    ), made AS (
+        INSERT INTO projections.webhook_deliveries (
+            endpoint_id, event_id, event_time, tenant, topic, order_key, state, next_at
+        )
+        SELECT
+            k.endpoint_id, p_event_ids[k.place], p_times[k.place], p_tenants[k.place], p_topics[k.place], k.order_key,
+            CASE WHEN k.order_key IS NOT NULL AND (
+                b.busy OR row_number() OVER (PARTITION BY k.endpoint_id, k.order_key ORDER BY k.place) > 1
+            ) THEN 'waiting' ELSE 'pending' END,
+            coalesce(p_not_before[k.place], clock_timestamp())
+        FROM keyed AS k
+        LEFT JOIN busy AS b ON k.endpoint_id = b.endpoint_id AND k.order_key = b.order_key
+        ORDER BY k.place, k.endpoint_id
+        ON CONFLICT (endpoint_id, event_id) DO NOTHING
+        RETURNING 1
+    )
+    SELECT count(*) INTO _made FROM made;
+    RETURN _made;
+END;
+$$;

@@ -1,0 +1,76 @@
+-- Says what became of attempts: stores them in the log, and what follows for the deliveries and their endpoints, together.
+-- Returns the deliveries whose lease still held; of others nothing is stored: somebody else may be at them.
+--
+-- Arrays run in parallel. p_verdicts: 'done', 'retry' (after p_delays), 'dead', or 'release' (never sent: the attempt is given
+-- back, and nothing is logged). p_pauses keep the whole endpoint from being sent to; p_disable says that it wants no more.
+CREATE OR REPLACE FUNCTION projections.finish_deliveries_v1(
+    p_delivery_ids bigint[],
+    p_tokens bigint[],
+    p_verdicts text[],
+    p_delays interval[],
+    p_pauses interval[],
+    p_disable boolean[],
+    p_codes text[],
+    p_responses text[],
+    p_took interval[]
+)
+RETURNS SETOF bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _now timestamptz := clock_timestamp();
+    _held bigint[];
+    _places integer[];
+BEGIN
+    -- In one order, as all who lock several do.
+    SELECT array_agg(h.delivery_id), array_agg(array_position(p_delivery_ids, h.delivery_id)) INTO _held, _places
+    FROM (
+        SELECT d.delivery_id FROM projections.webhook_deliveries AS d
+        INNER JOIN unnest(p_delivery_ids, p_tokens) AS p (delivery_id, token) ON d.delivery_id = p.delivery_id
+        WHERE d.state = 'leased' AND d.lease_token = p.token
+        ORDER BY d.delivery_id FOR NO KEY UPDATE OF d
+    ) AS h;
+    IF _held IS NULL THEN
+        RETURN;
+    END IF;
+    PERFORM projections.log_attempts_v1(
+        array_agg(projections.uuid7_v1(_now)::text), array_agg(d.tenant), array_agg(d.event_id), array_agg(d.event_time),
+        array_agg(d.topic), array_agg(d.endpoint_id), array_agg('webhook'::text), array_agg(d.attempts), array_agg(d.manual),
+        array_agg(CASE p_verdicts[h.place] WHEN 'done' THEN 'success' ELSE 'failed' END),
+        array_agg(_now - p_took[h.place]), array_agg(p_codes[h.place]), array_agg(p_responses[h.place]), array_agg(p_took[h.place])
+    )
+    FROM unnest(_held, _places) AS h (delivery_id, place)
+    INNER JOIN projections.webhook_deliveries AS d ON h.delivery_id = d.delivery_id
+    WHERE p_verdicts[h.place] <> 'release'
+    HAVING count(*) > 0;
+    UPDATE projections.webhook_deliveries AS d SET
+        state = CASE p_verdicts[h.place] WHEN 'done' THEN 'done' WHEN 'dead' THEN 'dead' ELSE 'pending' END,
+        attempts = d.attempts - CASE p_verdicts[h.place] WHEN 'release' THEN 1 ELSE 0 END,
+        manual = d.manual AND p_verdicts[h.place] = 'release',
+        next_at = CASE p_verdicts[h.place] WHEN 'retry' THEN _now + p_delays[h.place] ELSE d.next_at END,
+        last_code = coalesce(p_codes[h.place], d.last_code),
+        finished_at = CASE WHEN p_verdicts[h.place] IN ('done', 'dead') THEN _now END,
+        data = CASE p_verdicts[h.place] WHEN 'dead' THEN coalesce(d.data, (
+            SELECT v.data FROM projections.webhook_events AS v WHERE v.event_time = d.event_time AND v.event_id = d.event_id
+        )) WHEN 'done' THEN NULL ELSE d.data END,
+        lease_until = NULL, lease_token = NULL
+    FROM unnest(_held, _places) AS h (delivery_id, place)
+    WHERE d.delivery_id = h.delivery_id;
+    PERFORM projections.follow_on_v1(_held);
+    PERFORM projections.judge_endpoint_v1(
+        o.endpoint_id, o.verdicts, o.pause, o.disable
+    )
+    FROM (
+        SELECT
+            d.endpoint_id, array_agg(p_verdicts[h.place] ORDER BY h.place) AS verdicts, max(p_pauses[h.place]) AS pause,
+            bool_or(coalesce(p_disable[h.place], FALSE)) AS disable
+        FROM unnest(_held, _places) AS h (delivery_id, place)
+        INNER JOIN projections.webhook_deliveries AS d ON h.delivery_id = d.delivery_id
+        WHERE p_verdicts[h.place] <> 'release'
+        GROUP BY d.endpoint_id
+        ORDER BY d.endpoint_id
+    ) AS o;
+    RETURN QUERY SELECT unnest(_held);
+END;
+$$;

@@ -1,0 +1,23 @@
+-- Lets the next of an order go when the one before it is finished; which were finished, the caller says, and holds their locks.
+CREATE OR REPLACE FUNCTION projections.follow_on_v1(p_delivery_ids bigint[])
+RETURNS void
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+    UPDATE projections.webhook_deliveries AS w
+    SET state = 'pending', next_at = greatest(w.next_at, clock_timestamp())
+    FROM (
+        SELECT DISTINCT d.endpoint_id, d.order_key, e.on_dead
+        FROM projections.webhook_deliveries AS d
+        INNER JOIN projections.webhook_endpoints AS e ON d.endpoint_id = e.endpoint_id
+        WHERE d.delivery_id = ANY (p_delivery_ids) AND d.order_key IS NOT NULL AND d.state IN ('done', 'dead', 'discarded')
+    ) AS k
+    CROSS JOIN LATERAL (
+        SELECT n.delivery_id, n.state FROM projections.webhook_deliveries AS n
+        WHERE n.endpoint_id = k.endpoint_id AND n.order_key = k.order_key
+        AND n.order_key IS NOT NULL AND n.state IN ('waiting', 'pending', 'leased', 'dead')
+        AND (n.state <> 'dead' OR k.on_dead = 'block')
+        ORDER BY n.delivery_id LIMIT 1
+    ) AS n
+    WHERE w.delivery_id = n.delivery_id AND n.state = 'waiting' AND w.state = 'waiting'
+$$;

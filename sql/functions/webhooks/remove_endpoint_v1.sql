@@ -1,0 +1,18 @@
+-- Removes an endpoint with its deliveries and secrets; what was tried stays in the log. A tenant of NULL is any. Raises PJ091.
+CREATE OR REPLACE FUNCTION projections.remove_endpoint_v1(p_tenant text, p_endpoint_id text)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM FROM projections.webhook_endpoints AS e
+    WHERE e.endpoint_id = p_endpoint_id AND (p_tenant IS NULL OR e.tenant = p_tenant);
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no endpoint %', quote_literal(p_endpoint_id) USING ERRCODE = 'PJ091';
+    END IF;
+    -- Deliveries, circuits, endpoints: in the order in which who delivers locks them.
+    DELETE FROM projections.webhook_deliveries AS d WHERE d.endpoint_id = p_endpoint_id;
+    DELETE FROM projections.webhook_circuits AS c WHERE c.endpoint_id = p_endpoint_id;
+    DELETE FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = p_endpoint_id;
+END;
+$$;

@@ -1,0 +1,46 @@
+-- Has many deliveries tried again, in their order: those in one of p_states that fit. What can not be, because its endpoint is
+-- disabled or its payload gone, is passed over. Looks at p_limit deliveries after p_after at most, so that each call is short:
+-- go on with the last one looked at until that is NULL. A tenant, endpoint or time of NULL is any.
+CREATE OR REPLACE FUNCTION projections.retry_deliveries_v1(
+    p_tenant text,
+    p_endpoint_id text,
+    p_topics text[],
+    p_states text[],
+    p_since timestamptz,
+    p_until timestamptz,
+    p_after bigint DEFAULT 0,
+    p_limit integer DEFAULT 1000,
+    OUT retried integer,
+    OUT last_delivery_id bigint
+)
+RETURNS record
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _looked_at bigint[];
+BEGIN
+    IF p_states IS NULL OR NOT p_states <@ ARRAY['dead', 'done', 'discarded'] THEN
+        RAISE EXCEPTION 'many are tried again of those dead, done or discarded, not %', coalesce(p_states::text, 'NULL')
+        USING ERRCODE = 'PJ096';
+    END IF;
+    SELECT array_agg(d.delivery_id ORDER BY d.delivery_id) INTO _looked_at FROM (
+        SELECT d.delivery_id FROM projections.webhook_deliveries AS d
+        WHERE d.delivery_id > p_after AND d.state = ANY (p_states)
+        AND (p_tenant IS NULL OR d.tenant = p_tenant)
+        AND (p_endpoint_id IS NULL OR d.endpoint_id = p_endpoint_id)
+        AND (p_topics IS NULL OR d.topic = ANY (p_topics))
+        AND (p_since IS NULL OR d.event_time >= p_since) AND (p_until IS NULL OR d.event_time < p_until)
+        ORDER BY d.delivery_id LIMIT p_limit FOR NO KEY UPDATE
+    ) AS d;
+    last_delivery_id := _looked_at[cardinality(_looked_at)];
+    UPDATE projections.webhook_deliveries AS d
+    SET state = 'pending', manual = TRUE, next_at = clock_timestamp(), finished_at = NULL
+    FROM projections.webhook_endpoints AS e
+    WHERE d.delivery_id = ANY (_looked_at) AND e.endpoint_id = d.endpoint_id AND e.state <> 'disabled'
+    AND (d.data IS NOT NULL OR EXISTS (
+        SELECT FROM projections.webhook_events AS v WHERE v.event_time = d.event_time AND v.event_id = d.event_id
+    ));
+    GET DIAGNOSTICS retried = ROW_COUNT;
+END;
+$$;

@@ -1,0 +1,6 @@
+-- Deliveries of events from before were forgotten: should their events be read anew, they are not delivered once more.
+CREATE TABLE IF NOT EXISTS projections.webhook_forgotten (
+    the_only_row boolean PRIMARY KEY DEFAULT TRUE CHECK (the_only_row),
+    before timestamptz NOT NULL
+);
+INSERT INTO projections.webhook_forgotten (before) VALUES ('-infinity') ON CONFLICT (the_only_row) DO NOTHING;
