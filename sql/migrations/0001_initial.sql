@@ -382,11 +382,11 @@ CREATE TABLE projections.webhook_circuits (
     endpoint_id text COLLATE "C" PRIMARY KEY REFERENCES projections.webhook_endpoints ON DELETE CASCADE,
     failures integer NOT NULL DEFAULT 0,
     failing_since timestamptz,
-    blocked_until timestamptz NOT NULL DEFAULT '-infinity',
+    blocked_until timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
     opened integer NOT NULL DEFAULT 0,
     tokens double precision NOT NULL DEFAULT 0,
-    refilled_at timestamptz NOT NULL DEFAULT '-infinity',
-    dead_told_at timestamptz NOT NULL DEFAULT '-infinity'
+    refilled_at timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
+    dead_told_at timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z'
 ) WITH (fillfactor = 50);
 
 CREATE TABLE projections.webhook_secrets (
@@ -459,4 +459,4 @@ CREATE TABLE projections.webhook_forgotten (
     the_only_row boolean PRIMARY KEY DEFAULT TRUE CHECK (the_only_row),
     before timestamptz NOT NULL
 );
-INSERT INTO projections.webhook_forgotten (before) VALUES ('-infinity');
+INSERT INTO projections.webhook_forgotten (before) VALUES ('1970-01-01T00:00:00Z');

@@ -12,7 +12,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT
         e.endpoint_id, e.tenant, e.url, e.state, e.reason, coalesce(d.pending, 0), coalesce(d.waiting, 0), coalesce(d.in_flight, 0),
-        coalesce(d.dead, 0), c.failures, c.failing_since, nullif(c.blocked_until, '-infinity'),
+        coalesce(d.dead, 0), c.failures, c.failing_since, nullif(c.blocked_until, '1970-01-01T00:00:00Z'),
         coalesce(extract(EPOCH FROM clock_timestamp() - d.oldest)::double precision, 0),
         coalesce(a.succeeded, 0), coalesce(a.failed, 0), a.median, a.slowest_percent
     FROM projections.webhook_endpoints AS e

@@ -27,7 +27,7 @@ BEGIN
     WHERE e.endpoint_id = p_endpoint_id;
     IF p_state = 'active' THEN
         UPDATE projections.webhook_circuits AS c
-        SET failures = 0, failing_since = NULL, blocked_until = '-infinity', opened = 0
+        SET failures = 0, failing_since = NULL, blocked_until = '1970-01-01T00:00:00Z', opened = 0
         WHERE c.endpoint_id = p_endpoint_id;
     END IF;
     PERFORM projections.tell_of_endpoint_v1(
