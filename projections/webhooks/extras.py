@@ -1,0 +1,28 @@
+"""What is said where a package of the extra ``webhooks`` is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from journal import ProjectionsError
+
+
+class MissingExtra(ProjectionsError, ImportError):
+    """A package that only the extra ``webhooks`` installs is missing; the message names the extra."""
+
+
+@contextmanager
+def from_extra() -> Iterator[None]:
+    """
+    Around imports: say which extra brings what is not there.
+
+    Raises:
+        MissingExtra: An import failed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"{error.name!r} is not installed; it comes with: pip install 'slice-projections[webhooks]'"
+        ) from error
