@@ -12,7 +12,7 @@ import pytest
 
 from journal import Database
 from projections.subscriptions import create_group, poll_group, subscribe
-from tests.fixtures.commands import COMMAND, environment, projections, query
+from tests.fixtures.commands import COMMAND, called, environment, projections, query
 from tests.fixtures.projections import execute
 from tests.fixtures.subscriptions import landed_and_matched
 
@@ -49,7 +49,7 @@ async def dead(database: Database, group: str) -> str:
 
 
 def values(*arguments: str) -> Any:
-    result = projections(*arguments, "--json")
+    result = called(*arguments, "--json")
     assert (result.returncode, result.stderr) == (0, "")
     return json.loads(result.stdout)
 
@@ -61,13 +61,13 @@ def rows(table: str) -> list[list[str]]:
 
 
 def done(*arguments: str) -> str:
-    result = projections(*arguments)
+    result = called(*arguments)
     assert (result.returncode, result.stderr) == (0, "")
     return result.stdout
 
 
 def refused(*arguments: str, code: int = 1) -> str:
-    result = projections(*arguments)
+    result = called(*arguments)
     assert (result.returncode, result.stdout) == (code, "")
     return result.stderr
 
@@ -105,7 +105,7 @@ async def test_lag_and_backlog_of_each_range_and_who_reads_it(database: Database
 
 @pytest.mark.parametrize(("limit", "code"), [("2h", 0), ("0ms", 3)])
 def test_fail_above_tells_by_the_exit_code_whether_a_group_lags(group: str, limit: str, code: int) -> None:
-    result = projections("groups", "--fail-above", limit, "--dsn", group)
+    result = called("groups", "--fail-above", limit, "--dsn", group)
 
     assert result.returncode == code
     assert ("billing (" in result.stderr) == (code == 3)

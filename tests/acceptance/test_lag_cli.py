@@ -17,19 +17,32 @@ import pytest
 
 from journal import Event, append_sync, slice_of
 from journal.drivers.sync import connect_sync
-from tests.fixtures.commands import COMMAND, SEEN, environment, projections, running
+from tests.fixtures.commands import APP, COMMAND, SEEN, called, environment, projections, running
+from tests.fixtures.postgres import Databases
+
+
+@pytest.fixture(scope="module")
+def made_behind(
+    databases: Databases, template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """What `behind` is a copy of."""
+    app = tmp_path_factory.mktemp("app")
+    (app / "app.py").write_text(APP)
+    with databases.fresh(template) as dsn:
+        with connect_sync(dsn) as connection:
+            connection.execute(SEEN)
+        append(dsn, "N0", "N1", "N2", "N3")
+        run = projections("worker", "app:Delays", "--dsn", dsn, "--ranges", "4", "--until-caught-up", cwd=app)
+        assert run.returncode == 0, run.stderr
+        append(dsn, "N0", "N0", "N1")
+        yield dsn
 
 
 @pytest.fixture
-def behind(app: Path, dsn: str) -> str:
+def behind(databases: Databases, made_behind: str) -> Iterator[str]:
     """`delays` has handled the events of N0 to N3, and three of N0 and N1 have come since."""
-    with connect_sync(dsn) as connection:
-        connection.execute(SEEN)
-    append(dsn, "N0", "N1", "N2", "N3")
-    run = projections("worker", "app:Delays", "--dsn", dsn, "--ranges", "4", "--until-caught-up", cwd=app)
-    assert run.returncode == 0
-    append(dsn, "N0", "N0", "N1")
-    return dsn
+    with databases.copy(made_behind) as dsn:
+        yield dsn
 
 
 def append(dsn: str, *source_ids: str) -> None:
@@ -38,7 +51,7 @@ def append(dsn: str, *source_ids: str) -> None:
 
 
 def values(*arguments: str) -> Any:
-    result = projections(*arguments, "--json")
+    result = called(*arguments, "--json")
     assert (result.returncode, result.stderr) == (0, "")
     return json.loads(result.stdout)
 
@@ -51,7 +64,7 @@ def rows(table: str) -> list[list[str]]:
 
 def test_lag_and_backlog_of_each_range(behind: str) -> None:
     (found,) = values("lag", "--dsn", behind)["projections"]
-    table = rows(projections("lag", "delays", "--dsn", behind).stdout)
+    table = rows(called("lag", "delays", "--dsn", behind).stdout)
 
     assert (found["name"], found["backlog"], found["handled"]) == ("delays", 3, 4)
     assert found["lag_seconds"] == max(part["lag_seconds"] for part in found["ranges"]) > 0
@@ -61,7 +74,7 @@ def test_lag_and_backlog_of_each_range(behind: str) -> None:
 
 
 def test_lag_of_each_slice_that_is_behind(behind: str) -> None:
-    result = projections("lag", "--by", "slice", "--dsn", behind)
+    result = called("lag", "--by", "slice", "--dsn", behind)
 
     table = rows(result.stdout)
     assert {(row[1], row[5]) for row in table} == {(str(slice_of("N0")), "2"), (str(slice_of("N1")), "1")}
@@ -85,7 +98,7 @@ def test_lag_by_slice_tells_all_slices_as_json(behind: str) -> None:
 
 def test_lag_by_worker_names_what_nobody_runs(behind: str) -> None:
     found = values("lag", "--by", "worker", "--dsn", behind)["workers"]
-    table = rows(projections("lag", "--by", "worker", "--dsn", behind).stdout)
+    table = rows(called("lag", "--by", "worker", "--dsn", behind).stdout)
 
     (nobody,) = found
     assert (nobody["owner"], nobody["ranges"], nobody["slices"], nobody["backlog"]) == (None, 4, 1024, 3)
@@ -106,7 +119,7 @@ def test_lag_by_worker_names_a_worker_that_runs(app: Path, behind: str) -> None:
 def test_fail_above_tells_by_the_exit_code_whether_the_lag_is_above(
     behind: str, limit: str, code: int
 ) -> None:
-    result = projections("lag", "--fail-above", limit, "--dsn", behind)
+    result = called("lag", "--fail-above", limit, "--dsn", behind)
 
     assert result.returncode == code
     assert len(rows(result.stdout)) == 4
@@ -114,7 +127,7 @@ def test_fail_above_tells_by_the_exit_code_whether_the_lag_is_above(
 
 
 def test_fail_above_prints_json_as_usual(behind: str) -> None:
-    result = projections("lag", "--fail-above", "0s", "--json", "--dsn", behind)
+    result = called("lag", "--fail-above", "0s", "--json", "--dsn", behind)
 
     assert result.returncode == 3
     assert json.loads(result.stdout)["projections"][0]["backlog"] == 3
@@ -123,25 +136,25 @@ def test_fail_above_prints_json_as_usual(behind: str) -> None:
 def test_nothing_behind_is_not_above(app: Path, behind: str) -> None:
     projections("worker", "app:Delays", "--dsn", behind, "--until-caught-up", cwd=app)
 
-    assert projections("lag", "--fail-above", "0s", "--dsn", behind).returncode == 0
+    assert called("lag", "--fail-above", "0s", "--dsn", behind).returncode == 0
 
 
 @pytest.mark.parametrize("text", ["30", "5x", "-1s", "1m30s", "s", ""])
 def test_a_wrong_duration_is_told(text: str) -> None:
-    result = projections("lag", "--fail-above", text)
+    result = called("lag", "--fail-above", text)
 
     assert (result.returncode, result.stdout) == (2, "")
     assert f"{text!r} is no length of time: write 500ms, 30s, 5m, 2h or 1d" in result.stderr
 
 
 def test_the_help_tells_the_exit_codes() -> None:
-    result = projections("lag", "--help")
+    result = called("lag", "--help")
 
     assert "3  the lag of a projection is above --fail-above" in result.stdout
 
 
 def test_watching_does_not_fail_above() -> None:
-    result = projections("lag", "--watch", "--fail-above", "1s")
+    result = called("lag", "--watch", "--fail-above", "1s")
 
     assert result.returncode == 2
     assert "without --fail-above" in result.stderr
@@ -201,7 +214,7 @@ def test_workers_are_shown_with_what_they_hold(app: Path, behind: str) -> None:
         worker.until("started")
 
         (found,) = values("workers", "--dsn", behind)["workers"]
-        (row,) = rows(projections("workers", "--dsn", behind).stdout)
+        (row,) = rows(called("workers", "--dsn", behind).stdout)
 
     assert (found["pid"], found["state"], found["projections"]) == (worker.process.pid, "alive", ["delays"])
     assert (found["ranges"], found["slices"]) == (4, 1024)
@@ -229,7 +242,7 @@ def test_no_workers_are_an_empty_list(dsn: str) -> None:
 def test_rescale_cuts_into_another_number_of_ranges_and_keeps_progress(behind: str) -> None:
     before = values("lag", "--by", "slice", "--dsn", behind)["projections"][0]
 
-    result = projections("rescale", "delays", "--ranges", "6", "--dsn", behind)
+    result = called("rescale", "delays", "--ranges", "6", "--dsn", behind)
 
     after = values("lag", "--by", "slice", "--dsn", behind)["projections"][0]
     assert (result.returncode, result.stdout) == (0, "projection 'delays' had 4 ranges, and has 6 now\n")
@@ -245,7 +258,7 @@ def test_rescale_tells_as_json_what_was_and_what_is(behind: str) -> None:
 
 
 def test_rescale_to_what_is_changes_nothing(behind: str) -> None:
-    result = projections("rescale", "delays", "--ranges", "4", "--dsn", behind)
+    result = called("rescale", "delays", "--ranges", "4", "--dsn", behind)
 
     assert (result.returncode, result.stdout) == (0, "projection 'delays' has 4 ranges already\n")
     assert {part["epoch"] for part in values("lag", "--dsn", behind)["projections"][0]["ranges"]} == {1}
@@ -254,7 +267,7 @@ def test_rescale_to_what_is_changes_nothing(behind: str) -> None:
 def test_a_worker_goes_on_with_the_new_ranges(app: Path, behind: str) -> None:
     with running("app:Delays", "--dsn", behind, cwd=app) as worker:
         worker.until("started")
-        projections("rescale", "delays", "--ranges", "2", "--dsn", behind)
+        called("rescale", "delays", "--ranges", "2", "--dsn", behind)
         append(behind, "N5")
 
         with connect_sync(behind) as connection:
@@ -267,14 +280,14 @@ def test_a_worker_goes_on_with_the_new_ranges(app: Path, behind: str) -> None:
 
 @pytest.mark.parametrize("number", ["0", "1025", "x"])
 def test_there_are_between_1_and_1024_ranges(number: str) -> None:
-    result = projections("rescale", "delays", "--ranges", number)
+    result = called("rescale", "delays", "--ranges", number)
 
     assert (result.returncode, result.stdout) == (2, "")
 
 
 @pytest.mark.parametrize("command", [["lag", "nope"], ["rescale", "nope", "--ranges", "2"]])
 def test_an_unknown_projection_is_told_with_those_that_are_known(behind: str, command: list[str]) -> None:
-    result = projections(*command, "--dsn", behind)
+    result = called(*command, "--dsn", behind)
 
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == "error: no projection 'nope' has run on this database; known: delays\n"
@@ -284,7 +297,7 @@ def test_an_unknown_projection_is_told_with_those_that_are_known(behind: str, co
     "command", [["lag"], ["lag", "--watch"], ["workers"], ["rescale", "x", "--ranges", "2"]]
 )
 def test_a_database_without_the_schema_is_told_what_to_do(empty_dsn: str, command: list[str]) -> None:
-    result = projections(*command, "--dsn", empty_dsn)
+    result = called(*command, "--dsn", empty_dsn)
 
     assert result.returncode == 1
     assert result.stderr == (

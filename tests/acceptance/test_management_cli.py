@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,32 @@ import pytest
 import journal
 from journal import Event, append_sync, schema
 from journal.drivers.sync import connect_sync
-from tests.fixtures.commands import APP, COMMAND, SEEN, environment, projections, running
+from tests.fixtures.commands import APP, COMMAND, SEEN, called, environment, projections, running
+from tests.fixtures.postgres import Databases
 
 BEGINNING = "1970-01-01T00:00:00+00:00"
 
 
+@pytest.fixture(scope="module")
+def made_handled(
+    databases: Databases, template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """What `handled` is a copy of."""
+    app = tmp_path_factory.mktemp("app")
+    (app / "app.py").write_text(APP)
+    with databases.fresh(template) as dsn:
+        with connect_sync(dsn) as connection:
+            connection.execute(SEEN)
+            append_sync(connection, [event(f"N{n}", {} if n in {1, 2} else {"delay": 1}) for n in range(4)])
+        assert run(app, dsn) == 0
+        yield dsn
+
+
 @pytest.fixture
-def handled(app: Path, dsn: str) -> str:
+def handled(databases: Databases, made_handled: str) -> Iterator[str]:
     """`delays` has handled events of four sources; those of N1 and N2 do not fit their model and are parked."""
-    with connect_sync(dsn) as connection:
-        connection.execute(SEEN)
-        append_sync(connection, [event(f"N{n}", {} if n in {1, 2} else {"delay": 1}) for n in range(4)])
-    assert run(app, dsn) == 0
-    return dsn
+    with databases.copy(made_handled) as dsn:
+        yield dsn
 
 
 def event(source_id: str, payload: Any) -> Event:
@@ -41,7 +55,7 @@ def run(app: Path, dsn: str) -> int:
 
 
 def values(*arguments: str) -> Any:
-    result = projections(*arguments, "--json")
+    result = called(*arguments, "--json")
     assert (result.returncode, result.stderr) == (0, "")
     return json.loads(result.stdout)
 
@@ -106,7 +120,7 @@ def test_status_names_the_owner_of_a_range_that_runs(app: Path, handled: str) ->
         worker.until("started")
 
         (found,) = values("status", "delays", "--dsn", handled)["projections"]
-        table = projections("status", "--dsn", handled).stdout
+        table = called("status", "--dsn", handled).stdout
 
     assert found["ranges"][0]["alive"]
     assert f":{worker.process.pid}:" in found["ranges"][0]["owner"]
@@ -116,9 +130,9 @@ def test_status_names_the_owner_of_a_range_that_runs(app: Path, handled: str) ->
 
 
 def test_status_counts_parked_sources_in_the_range_they_belong_to(handled: str) -> None:
-    projections("rescale", "delays", "--ranges", "4", "--dsn", handled)
+    called("rescale", "delays", "--ranges", "4", "--dsn", handled)
 
-    table = projections("status", "--dsn", handled).stdout
+    table = called("status", "--dsn", handled).stdout
 
     rows = [line.split("│") for line in table.splitlines() if "delays" in line]
     assert len(rows) == 4
@@ -138,7 +152,7 @@ def test_status_tells_why_a_range_is_restarting(handled: str) -> None:
         )
 
     (part,) = values("status", "--dsn", handled)["projections"][0]["ranges"]
-    text = projections("status", "--dsn", handled).stdout
+    text = called("status", "--dsn", handled).stdout
 
     assert (part["state"], part["failures"], part["error"]) == ("restarting", 3, "no [table]")
     assert "slices 0-1023: failed 3 times in a row, starts again in 59 min" in text
@@ -152,7 +166,7 @@ def test_status_tells_which_open_transaction_holds_the_horizon_back(handled: str
         wait_until_older_than(handled, pid, seconds=1.1)
 
         (found,) = values("status", "--dsn", handled)["writers"]
-        text = projections("status", "--dsn", handled).stdout
+        text = called("status", "--dsn", handled).stdout
 
     assert (found["pid"], found["application_name"]) == (pid, "slow-writer")
     assert found["age_seconds"] > 1
@@ -160,14 +174,14 @@ def test_status_tells_which_open_transaction_holds_the_horizon_back(handled: str
 
 
 def test_a_range_that_stopped_before_it_handled_anything_is_at_the_beginning(app: Path, handled: str) -> None:
-    projections("offsets", "clear", "delays", "--yes", "--dsn", handled)
-    projections("pause", "delays", "--dsn", handled)
+    called("offsets", "clear", "delays", "--yes", "--dsn", handled)
+    called("pause", "delays", "--dsn", handled)
     with running("app:Delays", "--dsn", handled, cwd=app) as worker:
         worker.until("started")
         worker.process.terminate()
         worker.process.wait(30)
 
-    shown = projections("offsets", "show", "--dsn", handled).stdout
+    shown = called("offsets", "show", "--dsn", handled).stdout
     (found,) = values("status", "--dsn", handled)["projections"]
 
     assert "at the beginning" in shown
@@ -175,7 +189,7 @@ def test_a_range_that_stopped_before_it_handled_anything_is_at_the_beginning(app
 
 
 def test_status_of_an_unknown_projection_names_the_known_ones(handled: str) -> None:
-    result = projections("status", "delay", "--dsn", handled)
+    result = called("status", "delay", "--dsn", handled)
 
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == "error: no projection 'delay' has run on this database; known: delays\n"
@@ -184,19 +198,19 @@ def test_status_of_an_unknown_projection_names_the_known_ones(handled: str) -> N
 def test_status_says_that_a_projection_has_nothing_to_read(app: Path, dsn: str) -> None:
     run(app, dsn)
 
-    assert "no events of type 'plane'" in projections("status", "--dsn", dsn).stdout
+    assert "no events of type 'plane'" in called("status", "--dsn", dsn).stdout
     assert not values("status", "--dsn", dsn)["projections"][0]["has_events"]
 
 
 def test_a_paused_projection_handles_nothing_until_it_is_resumed(app: Path, handled: str) -> None:
-    projections("pause", "delays", "--dsn", handled)
+    called("pause", "delays", "--dsn", handled)
     append(handled, event("N9", {"delay": 1}))
     with running("app:Delays", "--dsn", handled, "--until-caught-up", cwd=app) as worker:
         worker.until("paused")
         before = seen(handled)
-        state = projections("status", "--dsn", handled).stdout
+        state = called("status", "--dsn", handled).stdout
 
-        resumed = projections("resume", "delays", "--dsn", handled)
+        resumed = called("resume", "delays", "--dsn", handled)
 
         assert worker.end() == 0
     assert resumed.stdout == "projection 'delays' goes on\n"
@@ -207,14 +221,14 @@ def test_a_paused_projection_handles_nothing_until_it_is_resumed(app: Path, hand
 
 @pytest.mark.parametrize("command", ["pause", "resume"])
 def test_an_unknown_projection_is_neither_paused_nor_resumed(handled: str, command: str) -> None:
-    result = projections(command, "nope", "--dsn", handled)
+    result = called(command, "nope", "--dsn", handled)
 
     assert (result.returncode, result.stdout) == (1, "")
 
 
 def test_offsets_show_where_each_range_stands(handled: str) -> None:
     (found,) = values("offsets", "show", "delays", "--dsn", handled)["projections"]
-    table = projections("offsets", "show", "--dsn", handled).stdout
+    table = called("offsets", "show", "--dsn", handled).stdout
 
     (part,) = found["ranges"]
     assert found["entity_type"] == "plane"
@@ -224,7 +238,7 @@ def test_offsets_show_where_each_range_stands(handled: str) -> None:
 
 
 def test_a_cleared_offset_has_every_event_handled_again(app: Path, handled: str) -> None:
-    result = projections("offsets", "clear", "delays", "--yes", "--dsn", handled)
+    result = called("offsets", "clear", "delays", "--yes", "--dsn", handled)
     forget_seen(handled)
     run(app, handled)
 
@@ -238,7 +252,7 @@ def test_an_offset_set_to_a_time_leaves_out_what_is_older(app: Path, handled: st
         (now,) = connection.execute("SELECT clock_timestamp()").fetchone() or ()
     append(handled, event("N0", {"delay": 1}), event("N8", {"delay": 1}))
 
-    result = projections("offsets", "set", "delays", "--from", now.isoformat(), "--yes", "--dsn", handled)
+    result = called("offsets", "set", "delays", "--from", now.isoformat(), "--yes", "--dsn", handled)
     run(app, handled)
 
     assert (result.returncode, result.stdout) == (0, f"projection 'delays' starts at {now.isoformat()}\n")
@@ -256,7 +270,7 @@ def test_an_offset_set_to_a_time_leaves_out_what_is_older(app: Path, handled: st
 def test_a_wrong_time_changes_nothing_and_is_told(handled: str, time: str, message: str) -> None:
     before = values("offsets", "show", "--dsn", handled)
 
-    result = projections("offsets", "set", "delays", "--from", time, "--yes", "--dsn", handled)
+    result = called("offsets", "set", "delays", "--from", time, "--yes", "--dsn", handled)
 
     assert result.returncode == 2
     assert message in result.stderr
@@ -274,7 +288,7 @@ DESTRUCTIVE = [
 def test_what_can_not_be_undone_is_not_done_unasked(handled: str, command: list[str]) -> None:
     before = values("offsets", "show", "--dsn", handled), parked(handled)
 
-    unasked = projections(*command, "--dsn", handled)
+    unasked = called(*command, "--dsn", handled)
     refused = answer([*command, "--dsn", handled], "n\n")
 
     assert (unasked.returncode, unasked.stderr) == (1, "Error: nobody is here to ask: pass --yes\n")
@@ -292,7 +306,7 @@ def test_an_answer_on_the_terminal_is_followed(handled: str) -> None:
 
 def test_parked_sources_are_listed_with_their_event_and_reason(handled: str) -> None:
     (found,) = values("parked", "list", "delays", "--source", "N1", "--dsn", handled)["parked"]
-    table = projections("parked", "list", "delays", "--dsn", handled).stdout
+    table = called("parked", "list", "delays", "--dsn", handled).stdout
 
     assert (found["source_id"], found["seq_nr"], found["event_type"], found["attempts"]) == (
         "N1",
@@ -308,7 +322,7 @@ def test_parked_sources_are_listed_with_their_event_and_reason(handled: str) -> 
 
 
 def test_one_source_is_retried_and_the_other_waits_on(app: Path, handled: str) -> None:
-    result = projections("parked", "retry", "delays", "--source", "N1", "--dsn", handled)
+    result = called("parked", "retry", "delays", "--source", "N1", "--dsn", handled)
     assert (result.returncode, result.stdout) == (0, "sources to be retried: 1\n")
     assert parked(handled) == {"N1": "retry", "N2": "waiting"}
     (app / "app.py").write_text(APP.replace("delay: int", "delay: int = 0"))
@@ -320,7 +334,7 @@ def test_one_source_is_retried_and_the_other_waits_on(app: Path, handled: str) -
 
 
 def test_dropped_events_are_passed_over_and_their_sources_go_on(app: Path, handled: str) -> None:
-    result = projections("parked", "drop", "delays", "--all", "--yes", "--dsn", handled)
+    result = called("parked", "drop", "delays", "--all", "--yes", "--dsn", handled)
     append(handled, event("N1", {"delay": 1}))
 
     run(app, handled)
@@ -331,7 +345,7 @@ def test_dropped_events_are_passed_over_and_their_sources_go_on(app: Path, handl
 
 
 def test_a_source_that_does_not_wait_is_told(handled: str) -> None:
-    result = projections("parked", "retry", "delays", "--source", "N3", "--dsn", handled)
+    result = called("parked", "retry", "delays", "--source", "N3", "--dsn", handled)
 
     assert result.returncode == 1
     assert result.stderr == "error: source 'N3' of projection 'delays' is not waiting for a decision\n"
@@ -339,7 +353,7 @@ def test_a_source_that_does_not_wait_is_told(handled: str) -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["--all", "--source", "N1"]])
 def test_a_decision_names_one_source_or_all(handled: str, arguments: list[str]) -> None:
-    result = projections("parked", "retry", "delays", *arguments, "--dsn", handled)
+    result = called("parked", "retry", "delays", *arguments, "--dsn", handled)
 
     assert result.returncode == 2
     assert "pass either --source ID or --all" in result.stderr
@@ -362,7 +376,7 @@ def test_doctor_names_who_holds_the_append_lock(handled: str) -> None:
         append_sync(writer, [event("N0", {"delay": 1})])
 
         (found,) = values("doctor", "--dsn", handled)["writers in flight"]
-        text = projections("doctor", "--dsn", handled).stdout
+        text = called("doctor", "--dsn", handled).stdout
         pid = writer.info.backend_pid
 
     assert (found["pid"], found["application_name"]) == (pid, "slow-writer")
@@ -370,7 +384,7 @@ def test_doctor_names_who_holds_the_append_lock(handled: str) -> None:
 
 
 def test_doctor_fails_where_the_schema_is_missing(empty_dsn: str) -> None:
-    result = projections("doctor", "--dsn", empty_dsn)
+    result = called("doctor", "--dsn", empty_dsn)
 
     assert result.returncode == 1
     assert "PROBLEM database: the schema projections is not installed" in result.stdout
@@ -389,7 +403,7 @@ def test_doctor_tells_of_a_database_that_can_not_be_reached_without_the_password
     "command", [["status"], ["offsets", "show"], ["parked", "list", "x"], ["pause", "x"]]
 )
 def test_a_database_without_the_schema_is_told_what_to_do(empty_dsn: str, command: list[str]) -> None:
-    result = projections(*command, "--dsn", empty_dsn)
+    result = called(*command, "--dsn", empty_dsn)
 
     assert result.returncode == 1
     assert result.stderr == (

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from journal.drivers.sync import connect_sync
-from tests.fixtures.commands import COMMAND, environment, gate, projections, query
+from tests.fixtures.commands import COMMAND, called, environment, gate, projections, query
 
 MODULE = '''
 from pydantic import BaseModel
@@ -200,7 +200,7 @@ def test_what_a_killed_rebuild_has_left_is_removed_when_asked(module: Path, fill
         process.kill()
         process.wait()
 
-    assert "'gated': a rebuild is unfinished since" in projections("status", "--dsn", filled).stdout
+    assert "'gated': a rebuild is unfinished since" in called("status", "--dsn", filled).stdout
 
     done = rebuild(module, filled, "gated", "--cancel")
 
