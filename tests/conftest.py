@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 pytest_plugins = ["tests.fixtures.postgres"]
+
+
+def pytest_configure() -> None:
+    """Have the processes that tests start keep what they compile, as they do for a user: hundreds import the same."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.fixture(autouse=True)
@@ -19,13 +25,23 @@ def _logging_as_it_was() -> Iterator[None]:
     logging.getLogger().setLevel(level)
 
 
+_TOGETHER = (
+    "tests/spark/",  # each process that runs one starts a Java
+    "tests/acceptance/test_demo.py::",
+    "tests/integration/test_clustered_plans.py::",
+    "tests/integration/test_lookups.py::",
+    "tests/integration/test_plans.py::",
+)
+"""Tests that share what takes seconds to make: in one process, one after the other."""
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Have all tests that need Java run in one process, one after the other: each process would start its own."""
+    """Give each process the next test, whichever that is, but those that belong together to one."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class SparkInOneProcess(LoadScopeScheduling):
+    class SomeTogether(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+            return next(filter(nodeid.startswith, _TOGETHER), nodeid)
 
-    return SparkInOneProcess(config, log)
+    return SomeTogether(config, log)
