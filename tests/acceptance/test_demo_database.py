@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from rich.console import Console
@@ -16,7 +16,7 @@ from projections.demo.database import Start, alone, complete, fence, own_databas
 from projections.demo.demo import Result
 from projections.demo.errors import DemoError
 from projections.demo.events import event_of
-from projections.demo.flights import data_file, moment, read_flights, timeline
+from projections.demo.flights import Flight, data_file, moment, read_flights, timeline
 from projections.demo.oracle import airport_departures
 from projections.demo.progress import Lines
 from projections.demo.rebuilding import Built, Rebuild, Rebuilding
@@ -147,11 +147,24 @@ async def test_lost_and_duplicated_effects_are_counted_for_each_event(database: 
     assert counts == Counts(appended=4, handled=4, lost=2, duplicated=2)
 
 
-async def test_missing_row_of_a_read_model_is_a_difference(database: Database) -> None:
-    await prepared(database)
+class Year(NamedTuple):
+    """What the demo knows of the flights."""
+
+    flights: list[Flight]
+    timeline: list[int]
+
+
+@pytest.fixture(scope="module")
+def year() -> Year:
+    """All flights: to read them takes seconds."""
     flights = read_flights(data_file())
+    return Year(flights, timeline(flights))
+
+
+async def test_missing_row_of_a_read_model_is_a_difference(database: Database, year: Year) -> None:
+    await prepared(database)
     async with database.transaction() as session:
-        differences = await differing_rows(session, flights, timeline(flights)[:1])
+        differences = await differing_rows(session, year.flights, year.timeline[:1])
 
     assert [line.partition(":")[0] for line in differences] == ["airport_departures"]
 
@@ -159,7 +172,7 @@ async def test_missing_row_of_a_read_model_is_a_difference(database: Database) -
 FENCE = datetime(2100, 1, 1, tzinfo=UTC)  # after everything that a test appends
 
 
-async def compared(database: Database, built: Built) -> Rebuild:
+async def compared(database: Database, year: Year, built: Built) -> Rebuild:
     """What comes of a batch that built the departures of the first three events, or something else."""
 
     class Fixed:
@@ -170,39 +183,34 @@ async def compared(database: Database, built: Built) -> Rebuild:
             return built._replace(rows=[row for row in built.rows if len(row) == columns])
 
     await prepared(database)
-    flights = read_flights(data_file())
-    entries = timeline(flights)
-    first = [event_of(moment(flights, entry)) for entry in entries[:3]]
+    first = [event_of(moment(year.flights, entry)) for entry in year.timeline[:3]]
     rebuilding = Rebuilding(Fixed(), "", Lines(Console(stderr=True)))
     await rebuilding.run()
     async with database.transaction() as session:
         await append(session, first)
-        return await rebuilding.compare(session, flights, entries[:10])
+        return await rebuilding.compare(session, year.flights, year.timeline[:10])
 
 
-def departures(count: int) -> list[tuple[Any, ...]]:
-    flights = read_flights(data_file())
-    return list(airport_departures(flights, timeline(flights)[:count]))
+def departures(year: Year, count: int) -> list[tuple[Any, ...]]:
+    return list(airport_departures(year.flights, year.timeline[:count]))
 
 
-@pytest.mark.slow
-async def test_rebuild_is_compared_with_the_events_up_to_its_fence(database: Database) -> None:
-    rebuild = await compared(database, Built(FENCE, 3, 2.0, departures(3)))
+async def test_rebuild_is_compared_with_the_events_up_to_its_fence(database: Database, year: Year) -> None:
+    rebuild = await compared(database, year, Built(FENCE, 3, 2.0, departures(year, 3)))
 
     assert rebuild == Rebuild([], 4.0, 1.5)
 
 
-async def test_row_that_a_rebuild_lacks_is_a_difference(database: Database) -> None:
-    rebuild = await compared(database, Built(FENCE, 3, 2.0, departures(3)[1:]))
+async def test_row_that_a_rebuild_lacks_is_a_difference(database: Database, year: Year) -> None:
+    rebuild = await compared(database, year, Built(FENCE, 3, 2.0, departures(year, 3)[1:]))
 
     assert [line.partition(": expected")[0] for line in rebuild.differences] == [
         "airport_departures as rebuilt"
     ]
 
 
-@pytest.mark.slow
-async def test_number_of_events_that_a_rebuild_read_is_compared(database: Database) -> None:
-    rebuild = await compared(database, Built(FENCE, 2, 2.0, departures(3)))
+async def test_number_of_events_that_a_rebuild_read_is_compared(database: Database, year: Year) -> None:
+    rebuild = await compared(database, year, Built(FENCE, 2, 2.0, departures(year, 3)))
 
     assert rebuild.differences == [
         "demo-carrier-delays: read 2 events, and there are 3",
