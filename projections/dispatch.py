@@ -79,7 +79,8 @@ class Dispatcher:
             Kind.EVENT: self._each,
             Kind.GROUP: self._group,
             Kind.TABLE: self._table,
-            Kind.HEADS: self._heads,
+            Kind.HEADS: self._whole,
+            Kind.ENVELOPES: self._whole,
         }[projection.kind]
 
     async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
@@ -148,7 +149,7 @@ class Dispatcher:
                     await _complain(session, first, None)
                 spoken_at = await self._speak(session, spoken_at)
 
-    async def _heads(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+    async def _whole(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         first = envelopes[0]
         try:
             with self._monitor.handling() as name:

@@ -46,6 +46,8 @@ class Kind(Enum):
     HEADS = "heads"
     """``async def handle(self, session, envelopes)``, once for a batch of all event types, without payloads; of the
     library's own projections."""
+    ENVELOPES = "envelopes"
+    """As heads, with payloads as they are stored; of the library's own projections."""
 
 
 _PARAMETERS = {

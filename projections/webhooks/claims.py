@@ -1,0 +1,103 @@
+"""Deliveries at hand: taken from the database with a lease, and given back with what became of them."""
+
+from __future__ import annotations
+
+import json
+import secrets as random_source
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+
+from journal import Database, OwnedSession, Row
+from projections.webhooks.retrying import RetryPolicy
+
+_CLAIM = "SELECT * FROM projections.claim_deliveries_v1($1, $2, $3)"
+_FINISH = "SELECT projections.finish_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9) AS delivery_id"
+_REAP = "SELECT projections.reap_deliveries_v1()"
+
+
+class Claimed(NamedTuple):
+    """An attempt that is to be made now, with all that its request needs."""
+
+    delivery_id: int
+    lease_token: int
+    endpoint_id: str
+    event_id: str
+    event_time: datetime
+    tenant: str
+    topic: str
+    attempt: int
+    """1 for the first."""
+    manual: bool
+    eligible_for_retry: bool
+    url: str
+    headers: dict[str, str]
+    policy: RetryPolicy
+    gzip: bool
+    secrets: list[str]
+    """As they are stored, the newest first."""
+    metadata: str | None
+    data: str | None
+    """JSON text; None when the log no longer keeps it."""
+    created_at: datetime
+    claimed_at: datetime
+    """The database's time, for the signature: clocks of processes may be wrong."""
+
+
+class Outcome(NamedTuple):
+    """What became of an attempt."""
+
+    delivery_id: int
+    lease_token: int
+    verdict: str
+    """``done``, ``retry``, ``dead``, or ``release``: it was not made, and does not count."""
+    delay: timedelta | None = None
+    pause: timedelta | None = None
+    disable: bool = False
+    code: str | None = None
+    response: str | None = None
+    took: timedelta | None = None
+
+
+async def claim(session: OwnedSession, limit: int, margin: timedelta) -> list[Claimed]:
+    """
+    Take deliveries that are due, up to a number, fairly over endpoints.
+
+    Args:
+        session: Outside a transaction: the claim is good at once.
+        limit: At most so many.
+        margin: After an endpoint's deadline and so long, an attempt counts as lost.
+    """
+    somewhere = f"ep_{random_source.token_hex(4)}"
+    return [_claimed(row) for row in await session.fetch(_CLAIM, limit, somewhere, margin)]
+
+
+async def finish(database: Database, outcomes: Sequence[Outcome]) -> set[int]:
+    """
+    Store what became of attempts, in one transaction.
+
+    Returns:
+        The deliveries whose lease still held; nothing was stored of the others.
+    """
+    columns = map(list, zip(*outcomes, strict=True))
+    async with database.session() as session:
+        return {row["delivery_id"] for row in await session.fetch(_FINISH, *columns)}
+
+
+async def reap(session: OwnedSession) -> int:
+    """Take back attempts whose lease is over; returns how many."""
+    lost: int = await session.fetchval(_REAP)
+    return lost
+
+
+@lru_cache(maxsize=1000)
+def _policy(text: str) -> RetryPolicy:
+    return RetryPolicy.model_validate_json(text)
+
+
+def _claimed(row: Row) -> Claimed:
+    values = dict(zip(Claimed._fields, row.values(), strict=True))
+    values["headers"] = json.loads(values["headers"])
+    values["policy"] = _policy(values["policy"])
+    return Claimed(**values)

@@ -1,0 +1,304 @@
+"""Endpoints: where the webhooks of a tenant go, which of them, how, and with what secrets they are signed."""
+
+from __future__ import annotations
+
+import json
+import secrets as random_source
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from journal import Database, Row
+from projections.webhooks.addresses import AddressRules
+from projections.webhooks.ciphers import Cipher, PlainCipher
+from projections.webhooks.errors import InvalidEndpoint, UnknownEndpoint, own_errors
+from projections.webhooks.filters import Filter
+from projections.webhooks.headers import checked_headers
+from projections.webhooks.retrying import RetryPolicy
+from projections.webhooks.signing import Secret, SigningKey, generate_secret, parse_secret
+from projections.webhooks.topics import TopicMatcher
+from projections.webhooks.urls import checked_url
+
+__all__ = ["Endpoint", "EndpointSettings", "EndpointState", "Endpoints", "NewEndpoint"]
+
+EndpointState: TypeAlias = Literal["active", "paused", "disabled"]
+Ordering: TypeAlias = Literal["none", "key", "endpoint"]
+
+_COLUMNS = """
+endpoint_id, tenant, url, description, topics, filter::text AS filter, headers::text AS headers, state, reason,
+policy::text AS policy, max_in_flight, rate_limit, ordering, on_dead, when_disabled, gzip, version, created_at, updated_at
+"""
+_CREATE = "SELECT projections.create_endpoint_v1($1, $2, $3, $4)"
+_CHANGE = "SELECT projections.change_endpoint_v1($1, $2, $3)"
+_SET_STATE = "SELECT projections.set_endpoint_state_v1($1, $2, $3, $4)"
+_REMOVE = "SELECT projections.remove_endpoint_v1($1, $2)"
+_ROTATE = "SELECT projections.rotate_secret_v1($1, $2, $3, $4)"
+_GET = f"""
+SELECT {_COLUMNS} FROM projections.webhook_endpoints WHERE endpoint_id = $1 AND ($2::text IS NULL OR tenant = $2)
+"""
+_LIST = f"""
+SELECT {_COLUMNS} FROM projections.webhook_endpoints
+WHERE ($1::text IS NULL OR tenant = $1) AND endpoint_id > $2 ORDER BY endpoint_id LIMIT $3
+"""
+_SECRETS = """
+SELECT s.secret, s.expires_at FROM projections.webhook_secrets AS s
+INNER JOIN projections.webhook_endpoints AS e ON s.endpoint_id = e.endpoint_id
+WHERE s.endpoint_id = $1 AND ($2::text IS NULL OR e.tenant = $2) AND (s.expires_at IS NULL OR s.expires_at > now())
+ORDER BY s.secret_id DESC
+"""
+
+
+class EndpointSettings(BaseModel):
+    """What the owner of an endpoint says about it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    """Where to POST. https, unless :class:`Endpoints` allows http."""
+
+    description: str = Field(default="", max_length=1000)
+
+    topics: tuple[str, ...] = ("*",)
+    """Which topics: whole ones, or with ``*`` for a segment; ``*`` alone for all."""
+
+    filter: dict[str, Any] | None = None
+    """Which events of these; None: all (projections.webhooks.filters)."""
+
+    headers: dict[str, str] = {}
+    """Sent with each request."""
+
+    policy: RetryPolicy = RetryPolicy()
+    """When to try again, how long to wait for an answer, when to stop."""
+
+    max_in_flight: int = Field(default=10, ge=1, le=1000)
+    """Requests on their way at a time, over all processes."""
+
+    rate_limit: float | None = Field(default=None, gt=0, le=100_000)
+    """Requests in a second, over all processes; None: as many as there are."""
+
+    ordering: Ordering = "none"
+    """What is sent one after the other: nothing, messages with the same key, or all of the endpoint. A message that
+    fails holds the next ones of its order back until it has arrived, or is dead."""
+
+    on_dead: Literal["skip", "block"] = "skip"
+    """Whether a dead letter lets the next one of its order go, or holds it until somebody decides."""
+
+    when_disabled: Literal["keep", "discard"] = "keep"
+    """Whether events are kept for an endpoint that is disabled, to be sent once it is enabled."""
+
+    gzip: bool = False
+    """Compress what is sent. The signature is that of the bytes before."""
+
+
+class Endpoint(EndpointSettings):
+    """An endpoint as it is stored."""
+
+    endpoint_id: str
+    tenant: str
+    state: EndpointState
+    reason: str | None
+    """Why it is not active."""
+    version: int
+    """Counts its changes."""
+    created_at: datetime
+    """Events from before are not for it."""
+    updated_at: datetime
+
+
+class NewEndpoint(NamedTuple):
+    """A new endpoint, and what its deliveries are signed with: shown this once."""
+
+    endpoint: Endpoint
+    secret: Secret
+
+
+class Endpoints:
+    """
+    The endpoints of all tenants. Where a tenant is given, those of others are not there; None is for administrators.
+
+    Args:
+        database: Where they are.
+        cipher: How secrets are kept; the same for all processes. By default as they are.
+        rules: Which addresses an endpoint may be at.
+        allow_http: Let URLs without TLS through, too.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        cipher: Cipher | None = None,
+        rules: AddressRules | None = None,
+        *,
+        allow_http: bool = False,
+    ) -> None:
+        self._database = database
+        self._cipher = cipher or PlainCipher()
+        self._rules = rules or AddressRules()
+        self._allow_http = allow_http
+
+    async def create(
+        self, tenant: str, settings: EndpointSettings, secret: Secret | str | None = None
+    ) -> NewEndpoint:
+        """
+        Make an endpoint, for events from now on.
+
+        Args:
+            tenant: Whose.
+            settings: What its owner says about it.
+            secret: To sign with; by default a new one.
+
+        Raises:
+            InvalidEndpoint: The URL, a header, the topics or the filter can not be so.
+            InvalidSecret: The secret is malformed.
+        """
+        chosen = generate_secret() if secret is None else _signing(secret)
+        endpoint_id = f"ep_{random_source.token_hex(16)}"
+        stored = json.dumps(self._checked(settings.model_dump(mode="json")))
+        async with self._database.session() as session:
+            with own_errors():
+                await session.fetchval(
+                    _CREATE, endpoint_id, tenant, stored, self._cipher.encrypt(chosen.reveal())
+                )
+        return NewEndpoint(await self.get(tenant, endpoint_id), chosen)
+
+    async def get(self, tenant: str | None, endpoint_id: str) -> Endpoint:
+        """
+        One endpoint.
+
+        Raises:
+            UnknownEndpoint: The tenant has none of this id.
+        """
+        async with self._database.session() as session:
+            row = await session.fetchrow(_GET, endpoint_id, tenant)
+        if row is None:
+            raise UnknownEndpoint(f"there is no endpoint {endpoint_id!r:.80}")
+        return endpoint_of(row)
+
+    async def list(self, tenant: str | None, *, after: str = "", limit: int = 100) -> Sequence[Endpoint]:
+        """Endpoints in the order of their ids, after one, up to a number."""
+        async with self._database.session() as session:
+            return [endpoint_of(row) for row in await session.fetch(_LIST, tenant, after, limit)]
+
+    async def change(self, tenant: str | None, endpoint_id: str, changes: Mapping[str, Any]) -> Endpoint:
+        """
+        Change some of an endpoint's settings; those left out stay as they are.
+
+        Raises:
+            InvalidEndpoint: A setting is unknown, or can not be so.
+            UnknownEndpoint: The tenant has none of this id.
+        """
+        old = (await self.get(tenant, endpoint_id)).model_dump(include=set(EndpointSettings.model_fields))
+        try:
+            settings = EndpointSettings.model_validate(old | dict(changes))
+        except ValidationError as error:
+            raise InvalidEndpoint(_explained(error)) from None
+        checked = self._checked(settings.model_dump(mode="json"))
+        stored = json.dumps({name: checked[name] for name in changes})
+        async with self._database.session() as session:
+            with own_errors():
+                await session.fetchval(_CHANGE, tenant, endpoint_id, stored)
+        return await self.get(tenant, endpoint_id)
+
+    async def set_state(
+        self, tenant: str | None, endpoint_id: str, state: EndpointState, reason: str | None = None
+    ) -> None:
+        """
+        Make an endpoint active, paused or disabled. What is to be delivered stays, and goes on when it is active.
+
+        Raises:
+            UnknownEndpoint: The tenant has none of this id.
+        """
+        async with self._database.session() as session:
+            with own_errors():
+                await session.fetchval(_SET_STATE, tenant, endpoint_id, state, reason)
+
+    async def remove(self, tenant: str | None, endpoint_id: str) -> None:
+        """
+        Remove an endpoint and its deliveries; what was tried stays in the log.
+
+        Raises:
+            UnknownEndpoint: The tenant has none of this id.
+        """
+        async with self._database.session() as session:
+            with own_errors():
+                await session.fetchval(_REMOVE, tenant, endpoint_id)
+
+    async def rotate_secret(
+        self,
+        tenant: str | None,
+        endpoint_id: str,
+        secret: Secret | str | None = None,
+        *,
+        grace: timedelta = timedelta(hours=24),
+    ) -> Secret:
+        """
+        Sign with a new secret; the old ones sign beside it for a while, so that receivers can change in their time.
+
+        Args:
+            tenant: Whose; None is any.
+            endpoint_id: Of which endpoint.
+            secret: The new one; by default one is made, of the kind of the old one.
+            grace: How long the old ones are good for.
+
+        Returns:
+            The new secret: shown this once.
+
+        Raises:
+            InvalidSecret: The secret is malformed.
+            UnknownEndpoint: The tenant has none of this id.
+        """
+        if secret is None:
+            newest = (await self.secrets(tenant, endpoint_id))[0]
+            chosen = generate_secret("v1a" if isinstance(newest, SigningKey) else "v1")
+        else:
+            chosen = _signing(secret)
+        async with self._database.session() as session:
+            with own_errors():
+                await session.fetchval(
+                    _ROTATE, tenant, endpoint_id, self._cipher.encrypt(chosen.reveal()), grace
+                )
+        return chosen
+
+    async def secrets(self, tenant: str | None, endpoint_id: str) -> Sequence[Secret]:
+        """
+        What its deliveries are signed with now, the newest first.
+
+        Raises:
+            InvalidSecret: The cipher is not the one that they were kept with.
+            UnknownEndpoint: The tenant has none of this id.
+        """
+        async with self._database.session() as session:
+            rows = await session.fetch(_SECRETS, endpoint_id, tenant)
+        if not rows:
+            raise UnknownEndpoint(f"there is no endpoint {endpoint_id!r:.80}")
+        return [parse_secret(self._cipher.decrypt(row["secret"])) for row in rows]
+
+    def _checked(self, settings: dict[str, Any]) -> dict[str, Any]:
+        TopicMatcher(settings["topics"])
+        if settings["filter"] is not None:
+            Filter(settings["filter"])
+        return settings | {
+            "url": checked_url(settings["url"], allow_http=self._allow_http, rules=self._rules),
+            "headers": checked_headers(settings["headers"]),
+        }
+
+
+def _signing(secret: Secret | str) -> Secret:
+    return parse_secret(secret) if isinstance(secret, str) else secret
+
+
+def _explained(error: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}"
+        for one in error.errors(include_input=False)
+    )
+
+
+def endpoint_of(row: Row) -> Endpoint:
+    """An endpoint from its row, whose JSON is text."""
+    values = {name: row[name] for name in Endpoint.model_fields}
+    for name in ("filter", "headers", "policy"):
+        values[name] = None if values[name] is None else json.loads(values[name])
+    return Endpoint.model_validate(values)

@@ -1,0 +1,158 @@
+"""Fan-out: a projection that makes a delivery of each event for each endpoint that it is for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from cachetools import LRUCache
+
+from journal import EventEnvelope, OwnedSession, Row
+from projections.errors import InvalidHandler
+from projections.handlers import ExactlyOnce, Group, Kind, Projection
+from projections.recovery import Recovery
+from projections.webhooks.errors import InvalidMessage
+from projections.webhooks.filters import Filter
+from projections.webhooks.messages import MESSAGE, Message, message_of
+from projections.webhooks.topics import TopicMatcher
+
+__all__ = ["FanOut"]
+
+_BATCH = 1000
+_REMEMBERED = 10_000
+"""Endpoints whose topics and filters a process keeps compiled."""
+
+_VERSIONS = "SELECT tenant, endpoint_id, version FROM projections.webhook_endpoints WHERE tenant = ANY ($1)"
+_LOAD = """
+SELECT endpoint_id, version, topics, filter::text AS filter FROM projections.webhook_endpoints WHERE endpoint_id = ANY ($1)
+"""
+_FAN_OUT = "SELECT projections.fan_out_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+
+
+class FanOut:
+    """
+    Makes deliveries of the events of an entity type: give it to :func:`projections.run` or to ``projections worker``.
+
+    Deliveries and offsets commit together, and a delivery is unique for its event and endpoint: reading events again
+    adds nothing. Many sources in a range need no more memory.
+
+    Args:
+        entity_type: Of which events; by default of the messages that :func:`send` sends.
+        message: What an event becomes; None: it is not for webhooks. By default :func:`message_of`. It must say the
+            same of an event each time, and may raise: the event's source is parked then.
+    """
+
+    def __init__(
+        self, entity_type: str = MESSAGE, message: Callable[[EventEnvelope], Message | None] = message_of
+    ) -> None:
+        if not callable(message):
+            raise InvalidHandler(f"message must be a function of an envelope, not {message!r:.80}")
+        self._message = message
+        self._endpoints = _KnownEndpoints()
+        self.__projection__ = Projection(
+            f"webhooks/{entity_type}", entity_type, 1, Kind.ENVELOPES, {}, lambda: self,
+            ExactlyOnce(), Recovery.retry_and_park(), Group(), "ignore", _BATCH, (),
+        )  # fmt: skip
+
+    async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        """Make the deliveries of a batch, in the transaction that stores its offsets."""
+        events = [_Outbound(e, m) for e in envelopes if (m := self._message(e)) is not None]
+        if not events:
+            return
+        endpoints = await self._endpoints.of(session, {event.message.tenant for event in events})
+        pairs = [
+            (place, endpoint_id)
+            for place, event in enumerate(events, 1)
+            for endpoint_id, interest in endpoints.get(event.message.tenant, ())
+            if event.is_for(endpoint_id, interest)
+        ]
+        if pairs:
+            places, chosen = map(list, zip(*pairs, strict=True))
+            columns = map(list, zip(*(event.row() for event in events), strict=True))
+            await session.fetchval(_FAN_OUT, *columns, places, chosen)
+
+
+class _Interest(NamedTuple):
+    """Which events an endpoint wants."""
+
+    topics: TopicMatcher
+    filter: Filter | None
+
+
+class _Outbound:
+    """An event, and what it becomes."""
+
+    def __init__(self, envelope: EventEnvelope, message: Message) -> None:
+        self.envelope = envelope
+        self.message = message
+
+    def is_for(self, endpoint_id: str, interest: _Interest) -> bool:
+        if self.message.endpoint_id not in {None, endpoint_id}:
+            return False
+        if not interest.topics.matches(self.message.topic):
+            return False
+        return interest.filter is None or interest.filter.matches(self._document)
+
+    def row(self) -> tuple[Any, ...]:
+        """In the order of ``fan_out_v1``."""
+        e, m = self.envelope, self.message
+        return (
+            str(e.event_id), e.db_timestamp, m.tenant, m.topic, e.source_id if m.order_key is None else m.order_key,
+            m.not_before, m.eligible_for_retry, json.dumps(dict(m.metadata)), self._data,
+        )  # fmt: skip
+
+    @property
+    def _data(self) -> str:
+        return self.envelope.payload_json if self.message.data is None else self.message.data
+
+    @cached_property
+    def _document(self) -> Mapping[str, Any]:
+        """What filters look at; numbers as they were written."""
+        try:
+            data = json.loads(self._data, parse_float=Decimal)
+        except ValueError as error:
+            raise InvalidMessage(f"the data of event {self.envelope.event_id} is no JSON: {error}") from None
+        return {
+            "id": str(self.envelope.event_id),
+            "topic": self.message.topic,
+            "time": self.envelope.db_timestamp.isoformat(),
+            "metadata": self.message.metadata,
+            "data": data,
+        }
+
+
+class _KnownEndpoints:
+    """
+    Remembers what endpoints want, by their versions.
+
+    It asks for these after the events at hand were read: an endpoint that was made before them is never missed.
+    """
+
+    def __init__(self) -> None:
+        self._known: LRUCache[tuple[str, int], _Interest] = LRUCache(_REMEMBERED)
+
+    async def of(
+        self, session: OwnedSession, tenants: Iterable[str]
+    ) -> dict[str, list[tuple[str, _Interest]]]:
+        """The endpoints of tenants, and what each wants."""
+        versions = await session.fetch(_VERSIONS, sorted(tenants))
+        keys = [(row["endpoint_id"], row["version"]) for row in versions]
+        wanted = {key: self._known[key] for key in keys if key in self._known}
+        if missing := [endpoint_id for endpoint_id, version in keys if (endpoint_id, version) not in wanted]:
+            seen = dict(keys)
+            for row in await session.fetch(_LOAD, missing):
+                interest = self._known[row["endpoint_id"], row["version"]] = _interest(row)
+                wanted[row["endpoint_id"], seen[row["endpoint_id"]]] = interest  # of a later version, too
+        by_tenant: dict[str, list[tuple[str, _Interest]]] = {}
+        for row, key in zip(versions, keys, strict=True):
+            if key in wanted:  # or it was removed meanwhile
+                by_tenant.setdefault(row["tenant"], []).append((key[0], wanted[key]))
+        return by_tenant
+
+
+def _interest(row: Row) -> _Interest:
+    chosen = None if row["filter"] is None else Filter(json.loads(row["filter"]))
+    return _Interest(TopicMatcher(row["topics"]), chosen)

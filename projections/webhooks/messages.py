@@ -1,0 +1,145 @@
+"""Messages: what is sent to the endpoints of a tenant, either by itself or made of an event."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4, uuid5
+from zlib import crc32
+
+from journal import Appended, Event, EventEnvelope, append
+from projections.webhooks.errors import InvalidMessage
+
+__all__ = ["MESSAGE", "Message", "message_of", "send"]
+
+MESSAGE = "webhook-message"
+"""The entity type of messages that are sent by :func:`send`."""
+
+_NAMESPACE = UUID("6f1c0d0e-6f0a-5c0b-9b0a-3f2a1d5f7c11")
+_SOURCES = 64
+"""Sources of a tenant's messages: so many transactions can send for it at a time, and no more rows are kept for it."""
+_MAX_TENANT_LENGTH = 200
+_TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_MAX_TOPIC_LENGTH = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """
+    What an event becomes for webhooks.
+
+    Args:
+        tenant: Whose endpoints it is for.
+        topic: What it is about, in segments with dots between; ``type`` in the request.
+        data: JSON text, sent byte by byte; None for the event's payload.
+        order_key: Of messages with the same key an endpoint that asks for an order gets one after the other; None for
+            the event's source.
+        not_before: Not to be sent earlier.
+        endpoint_id: For this endpoint alone, if its topics and filter let it through.
+        eligible_for_retry: Whether it is tried again when it fails.
+        metadata: Labels for filters and for the log; they are not sent.
+    """
+
+    tenant: str
+    topic: str
+    data: str | None = None
+    order_key: str | None = None
+    not_before: datetime | None = None
+    endpoint_id: str | None = None
+    eligible_for_retry: bool = True
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def message_of(envelope: EventEnvelope) -> Message | None:
+    """
+    What an event becomes when nobody says otherwise.
+
+    Its metadata says whose it is (``tenant``), and may hold what else a :class:`Message` has. An event without a tenant
+    becomes none. The topic is the event's type.
+    """
+    metadata = envelope.metadata
+    if not isinstance(metadata, dict) or not isinstance(tenant := metadata.get("tenant"), str):
+        return None
+    later = metadata.get("not_before")
+    labels = metadata.get("labels")
+    return Message(
+        tenant,
+        envelope.event_type,
+        order_key=metadata.get("order_key"),
+        not_before=None if later is None else datetime.fromisoformat(later),
+        endpoint_id=metadata.get("endpoint_id"),
+        eligible_for_retry=metadata.get("eligible_for_retry", True) is not False,
+        metadata={str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {},
+    )
+
+
+async def send(
+    connection: Any,
+    tenant: str,
+    topic: str,
+    data: Any,
+    *,
+    message_id: UUID | str | None = None,
+    order_key: str | None = None,
+    not_before: datetime | None = None,
+    endpoint_id: str | None = None,
+    eligible_for_retry: bool = True,
+    metadata: Mapping[str, str] | None = None,
+) -> Appended:
+    """
+    Send a message to a tenant's endpoints; it commits with the caller's transaction, or not at all.
+
+    Args:
+        connection: As for :func:`journal.append`.
+        tenant: Whose, 1 to 200 characters.
+        topic: What it is about, such as ``flight.delayed``.
+        data: A pydantic model, or anything that pydantic can turn into JSON; :class:`journal.RawJson` as it is.
+        message_id: Makes it idempotent: a UUID, or any text that is the tenant's own for it. Sent again with the same
+            content, nothing happens.
+        order_key: An endpoint that asks for an order gets messages with the same key one after the other.
+        not_before: Aware; not to be sent earlier.
+        endpoint_id: For this endpoint alone, if its topics and filter let it through.
+        eligible_for_retry: Whether it is tried again when it fails.
+        metadata: Labels for filters and for the log; they are not sent.
+
+    Returns:
+        Where it is in the journal; its ``event_id`` is the ``webhook-id`` that receivers see.
+
+    Raises:
+        InvalidMessage: The tenant, the topic or the time can not be so.
+        InvalidEvent: The data can not be stored.
+        EventIdConflict: The ``message_id`` was used for other content.
+    """
+    _check(tenant, topic, not_before)
+    facts: dict[str, Any] = {"tenant": tenant}
+    optional = {
+        "order_key": order_key,
+        "not_before": None if not_before is None else not_before.isoformat(),
+        "endpoint_id": endpoint_id,
+        "labels": dict(metadata) if metadata else None,
+        "eligible_for_retry": None if eligible_for_retry else False,
+    }
+    facts |= {key: value for key, value in optional.items() if value is not None}
+    event_id = _event_id(tenant, message_id)
+    key = order_key if order_key is not None else str(event_id or uuid4())
+    event = Event(f"webhooks/{tenant}/{crc32(key.encode()) % _SOURCES}", data, MESSAGE, topic, 1, metadata=facts, event_id=event_id)
+    return (await append(connection, [event]))[0]
+
+
+def _event_id(tenant: str, message_id: UUID | str | None) -> UUID | None:
+    return uuid5(_NAMESPACE, f"{tenant}\n{message_id}") if isinstance(message_id, str) else message_id
+
+
+def _check(tenant: str, topic: str, not_before: datetime | None) -> None:
+    if not isinstance(tenant, str) or not 1 <= len(tenant) <= _MAX_TENANT_LENGTH:
+        raise InvalidMessage(f"a tenant has 1 to {_MAX_TENANT_LENGTH} characters, not {tenant!r:.80}")
+    if not isinstance(topic, str) or len(topic) > _MAX_TOPIC_LENGTH or not _TOPIC.fullmatch(topic):
+        raise InvalidMessage(
+            f"a topic has up to {_MAX_TOPIC_LENGTH} letters, digits, _ and -, in segments with dots between, "
+            f"not {topic!r:.80}"
+        )
+    if not_before is not None and not_before.tzinfo is None:
+        raise InvalidMessage(f"not_before has no zone: {not_before.isoformat()}")

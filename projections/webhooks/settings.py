@@ -1,0 +1,43 @@
+"""Settings of who delivers: every field with its unit, its default, and what it trades."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from journal import PollPacing
+from projections.recovery import Backoff
+
+_NONE = timedelta(0)
+
+
+class DeliverySettings(BaseModel):
+    """How a process delivers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    max_in_flight: int = Field(default=200, ge=1, le=10_000)
+    """Requests on their way at a time: each holds a connection and its event in memory. Above what slow endpoints may
+    hold together (:attr:`EndpointSettings.max_in_flight` each), or these keep the others waiting."""
+
+    claim_size: int = Field(default=100, ge=1, le=1000)
+    """Deliveries that are taken in one transaction."""
+
+    margin: timedelta = Field(default=timedelta(seconds=15), gt=_NONE)
+    """After an endpoint's deadline and so long, an attempt of which nothing was heard counts as lost."""
+
+    pacing: PollPacing = PollPacing(timedelta(milliseconds=10), timedelta(milliseconds=250))
+    """How often the database is asked for deliveries that are due: latency against queries."""
+
+    listen: bool = True
+    """Be woken by notifications too. Off behind PgBouncer in transaction mode."""
+
+    reap_every: timedelta = Field(default=timedelta(seconds=1), gt=_NONE)
+    """How often attempts of processes that died are looked for."""
+
+    stop_timeout: timedelta = Field(default=timedelta(seconds=20), gt=_NONE)
+    """How long a stop waits for requests on their way; those that take longer are given back, and sent again."""
+
+    restart: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=10))
+    """Pauses before a lost database is asked again."""
