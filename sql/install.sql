@@ -136,6 +136,7 @@
 \ir functions/maintenance/partition_holders_v1.sql
 \ir functions/maintenance/unread_rows_v1.sql
 \ir functions/maintenance/drop_partition_v1.sql
+\ir functions/webhooks/forget_logged_ids_v1.sql
 \ir functions/maintenance/maintenance_steps_v1.sql
 \ir functions/maintenance/maintain_v1.sql
 \ir functions/maintenance/take_maintenance_v1.sql
@@ -168,6 +169,15 @@
 \ir functions/capture/release_table_v1.sql
 \ir functions/webhooks/log_events_v1.sql
 \ir functions/webhooks/log_attempts_v1.sql
+\ir functions/webhooks/log_any_of_v1.sql
+\ir functions/webhooks/log_walk_v1.sql
+\ir functions/webhooks/log_filters_v1.sql
+\ir functions/webhooks/log_bucket_v1.sql
+\ir functions/webhooks/log_dimensions_v1.sql
+\ir functions/webhooks/list_logged_events_v1.sql
+\ir functions/webhooks/list_logged_attempts_v1.sql
+\ir functions/webhooks/event_metrics_v1.sql
+\ir functions/webhooks/attempt_metrics_v1.sql
 \ir functions/webhooks/tell_of_endpoint_v1.sql
 \ir functions/webhooks/change_endpoint_v1.sql
 \ir functions/webhooks/create_endpoint_v1.sql

@@ -230,9 +230,10 @@ CREATE TABLE projections.webhook_log_ids (
     kind text COLLATE "C" NOT NULL,
     row_time timestamptz NOT NULL,
     CONSTRAINT kind_is_event_or_attempt CHECK (kind IN ('event', 'attempt')),
+    CONSTRAINT id_has_1_to_255_bytes CHECK (octet_length(id) BETWEEN 1 AND 255),
     PRIMARY KEY (id, kind)
 );
-CREATE INDEX webhook_log_ids_row_time_idx ON projections.webhook_log_ids USING brin (row_time) WITH (autosummarize = TRUE);
+CREATE INDEX webhook_log_ids_row_time_idx ON projections.webhook_log_ids (kind, row_time);
 
 CREATE TABLE projections.webhook_events (
     event_time timestamptz NOT NULL,

@@ -54,7 +54,16 @@ BEGIN
         projections.settled_matches_v1,
         projections.read_next_v1,
         projections.replay_length_v1,
-        projections.entity_types_v1
+        projections.entity_types_v1,
+        projections.log_any_of_v1,
+        projections.log_walk_v1,
+        projections.log_filters_v1,
+        projections.log_bucket_v1,
+        projections.log_dimensions_v1,
+        projections.list_logged_events_v1,
+        projections.list_logged_attempts_v1,
+        projections.event_metrics_v1,
+        projections.attempt_metrics_v1
     TO projections_reader;
 END;
 $$;

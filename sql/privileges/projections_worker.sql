@@ -175,7 +175,16 @@ BEGIN
         projections.replay_retry_v1,
         projections.begin_matching_v1,
         projections.log_events_v1,
-        projections.log_attempts_v1
+        projections.log_attempts_v1,
+        projections.log_any_of_v1,
+        projections.log_walk_v1,
+        projections.log_filters_v1,
+        projections.log_bucket_v1,
+        projections.log_dimensions_v1,
+        projections.list_logged_events_v1,
+        projections.list_logged_attempts_v1,
+        projections.event_metrics_v1,
+        projections.attempt_metrics_v1
     TO projections_worker;
 END;
 $$;

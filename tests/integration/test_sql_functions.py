@@ -164,6 +164,17 @@ CALLS = {
     "refuse_truncate_v1": "SELECT captured.truncate_refused()",
     "release_table_v1": "SELECT projections.release_table_v1('captured.orders')",
     "set_capture_triggers_v1": "SELECT projections.set_capture_triggers_v1('captured.orders', '{INSERT}', '{}')",
+    "log_any_of_v1": "SELECT projections.log_any_of_v1('e.tenant', '{t}')",
+    "log_walk_v1": "SELECT projections.log_walk_v1('time', 'id', now(), NULL, NULL, now(), true, now(), 'a', true)",
+    "log_filters_v1": """SELECT projections.log_filters_v1('a', '{"code": ["200", "201"]}')""",
+    "log_bucket_v1": "SELECT projections.log_bucket_v1('time', '1 month', '1970-01-01Z')",
+    "log_dimensions_v1": "SELECT projections.log_dimensions_v1('{topic}', '{topic,tenant}')",
+    "list_logged_events_v1": "SELECT projections.list_logged_events_v1('{t}', '{e}', '{p}', '{a,b}')",
+    "list_logged_attempts_v1": "SELECT projections.list_logged_attempts_v1('{t}', p_status => 'failed')",
+    "event_metrics_v1": "SELECT projections.event_metrics_v1(now() - interval '1 day', now(), '1 hour', "
+    """p_dimensions => '{endpoint_id}', p_filters => '{"endpoint_id": ["p"]}')""",
+    "attempt_metrics_v1": "SELECT projections.attempt_metrics_v1(now() - interval '1 day', now(), '1 month')",
+    "forget_logged_ids_v1": "SELECT projections.forget_logged_ids_v1()",
     "log_events_v1": "SELECT projections.log_events_v1('{e}', '{t}', '{topic}', ARRAY[now()], '{true}', "
     """'{"[\\"endpoint\\"]"}', '{NULL}', '{7}')""",
     "log_attempts_v1": "SELECT projections.log_attempts_v1('{a,a}', '{t,t}', '{e,e}', ARRAY[now(), now()], "

@@ -44,6 +44,6 @@ BEGIN
         RETURN NEXT;
         EXIT WHEN _waits = 3;
     END LOOP;
-    PERFORM projections.expire_subscriptions_v1(), projections.forget_conditions_v1();
+    PERFORM projections.expire_subscriptions_v1(), projections.forget_conditions_v1(), projections.forget_logged_ids_v1();
 END;
 $$;

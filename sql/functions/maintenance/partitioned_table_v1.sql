@@ -15,7 +15,7 @@ BEGIN
     WHERE t.partrelid = to_regclass(format('projections.%I', p_table));
     IF NOT FOUND THEN
         RAISE EXCEPTION '% is no table with partitions in time', quote_literal(p_table)
-        USING ERRCODE = 'PJ070', HINT = 'There are events and matches.';
+        USING ERRCODE = 'PJ070', HINT = 'There are events, matches, webhook_events and webhook_attempts.';
     END IF;
 END;
 $$;

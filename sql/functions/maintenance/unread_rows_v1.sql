@@ -31,7 +31,7 @@ BEGIN
     INNER JOIN projections.group_ranges AS r ON g.group_id = r.group_id
     INNER JOIN projections.matches AS m
         ON r.group_id = m.group_id AND m.match_id > r.cursor AND m.slice BETWEEN r.min_slice AND r.max_slice
-    WHERE g.reliable
+    WHERE g.reliable AND _partition.table_name IN ('events', 'matches')
     AND CASE _partition.table_name WHEN 'events' THEN m.db_timestamp ELSE m.matched_at END >= _from
     AND CASE _partition.table_name WHEN 'events' THEN m.db_timestamp ELSE m.matched_at END < _partition.to_timestamp
     GROUP BY g.group_id

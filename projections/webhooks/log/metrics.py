@@ -1,0 +1,282 @@
+"""
+Metrics of the delivery log: what is asked, and what is made of the counts that a store has found.
+
+A store counts by bucket and by dimensions, and leaves out what is nought; all measures follow from its counts here, so
+that they are the same wherever the rows are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from projections.webhooks.errors import InvalidQuery
+from projections.webhooks.log.buckets import Granularity, granularity_of
+from projections.webhooks.log.requests import check_time, storable
+
+__all__ = [
+    "ATTEMPT_DIMENSIONS",
+    "ATTEMPT_MEASURES",
+    "EVENT_DIMENSIONS",
+    "EVENT_MEASURES",
+    "ROW_LIMIT",
+    "Counts",
+    "DataPoint",
+    "Metrics",
+    "MetricsQuery",
+    "MetricsRequest",
+    "attempt_query",
+    "event_query",
+    "metrics_of",
+]
+
+ROW_LIMIT: Final = 100_000
+"""So many rows has an answer at most, and so many buckets a request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsRequest:
+    """
+    What is to be measured.
+
+    Args:
+        start: From this time on; 1970 or later.
+        end: Up to this time, without it.
+        measures: Which: of events ``count`` and ``rate`` (a second); of attempts also ``successful_count``,
+            ``failed_count``, ``error_rate`` (0 to 1), ``first_attempt_count`` (not asked for by hand), ``retry_count``,
+            ``manual_retry_count``, ``avg_attempt_number``, ``successful_rate`` and ``failed_rate``.
+        dimensions: By which: of events ``tenant``, ``topic`` and ``endpoint_id`` (an event counts for each); of
+            attempts also ``endpoint_type``, ``status``, ``code``, ``manual`` and ``attempt_number``.
+        granularity: By which span of time: ``30s``, ``5m``, ``1h``, ``1d``, ``1w`` or ``1M`` and the like; None: all
+            as one. Buckets are aligned in UTC, and one in which nothing was has zeros.
+        tenants: Whose; empty: of all, which is for administrators.
+        filters: For dimensions the values that count; one without values lets all.
+    """
+
+    start: datetime
+    end: datetime
+    measures: Sequence[str] = ("count",)
+    dimensions: Sequence[str] = ()
+    granularity: str | None = None
+    tenants: Iterable[str] = ()
+    filters: Mapping[str, Iterable[str | int | bool]] = field(default_factory=dict)
+
+
+class Counts(NamedTuple):
+    """What a store counts of the rows of a bucket; of events only how many there are."""
+
+    total: int = 0
+    successful: int = 0
+    first: int = 0
+    retries: int = 0
+    manual: int = 0
+    numbers: int = 0
+    """The sum of the attempts' numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataPoint:
+    """
+    One row of an answer.
+
+    Args:
+        time_bucket: Where its bucket begins; None without a granularity.
+        dimensions: What it is of.
+        measures: What was measured.
+    """
+
+    time_bucket: datetime | None
+    dimensions: Mapping[str, str]
+    measures: Mapping[str, int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """
+    An answer.
+
+    Args:
+        data: Its rows, by bucket and dimensions.
+        granularity: As it was asked.
+        row_limit: So many rows it could have.
+        truncated: Whether rows are missing because there were more.
+    """
+
+    data: tuple[DataPoint, ...]
+    granularity: str | None = None
+    row_limit: int = ROW_LIMIT
+    truncated: bool = False
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsQuery:
+    """A request that was checked, as stores read it; the values of filters are texts."""
+
+    start: datetime
+    end: datetime
+    measures: tuple[str, ...]
+    dimensions: tuple[str, ...]
+    granularity: Granularity | None
+    tenants: list[str] | None
+    filters: dict[str, list[str]]
+    written: str | None
+
+
+Found = Mapping[tuple[datetime | None, tuple[str, ...]], Counts]
+"""By bucket and values of the dimensions."""
+
+_MEASURES: Final[Mapping[str, Callable[[Counts, float], int | float]]] = {
+    "count": lambda n, _: n.total,
+    "rate": lambda n, seconds: n.total / seconds,
+    "successful_count": lambda n, _: n.successful,
+    "failed_count": lambda n, _: n.total - n.successful,
+    "error_rate": lambda n, _: (n.total - n.successful) / n.total if n.total else 0.0,
+    "first_attempt_count": lambda n, _: n.first,
+    "retry_count": lambda n, _: n.retries,
+    "manual_retry_count": lambda n, _: n.manual,
+    "avg_attempt_number": lambda n, _: n.numbers / n.total if n.total else 0.0,
+    "successful_rate": lambda n, seconds: n.successful / seconds,
+    "failed_rate": lambda n, seconds: (n.total - n.successful) / seconds,
+}
+EVENT_MEASURES: Final = ("count", "rate")
+ATTEMPT_MEASURES: Final = tuple(_MEASURES)
+EVENT_DIMENSIONS: Final = ("tenant", "topic", "endpoint_id")
+ATTEMPT_DIMENSIONS: Final = (
+    *EVENT_DIMENSIONS, "endpoint_type", "status", "code", "manual", "attempt_number",
+)  # fmt: skip
+_FIRST_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def event_query(request: MetricsRequest) -> MetricsQuery:
+    """
+    Check a request for metrics of events.
+
+    Raises:
+        InvalidQuery: It can not be.
+    """
+    return _query(request, EVENT_MEASURES, EVENT_DIMENSIONS)
+
+
+def attempt_query(request: MetricsRequest) -> MetricsQuery:
+    """
+    Check a request for metrics of attempts.
+
+    Raises:
+        InvalidQuery: It can not be.
+    """
+    return _query(request, ATTEMPT_MEASURES, ATTEMPT_DIMENSIONS)
+
+
+def metrics_of(query: MetricsQuery, found: Found) -> Metrics:
+    """
+    The answer to a query.
+
+    Args:
+        query: What was asked.
+        found: The counts, without those that are nought.
+
+    Raises:
+        InvalidQuery: With the zeros between them there would be too many rows.
+    """
+    truncated = len(found) > ROW_LIMIT
+    keys = sorted(found, key=_order)[:ROW_LIMIT] if query.granularity is None else _filled(query, found)
+    points = tuple(_point(query, key, found.get(key, Counts())) for key in keys)
+    return Metrics(points, query.written, ROW_LIMIT, truncated)
+
+
+def _query(request: MetricsRequest, measures: Sequence[str], dimensions: Sequence[str]) -> MetricsQuery:
+    _check_span(request)
+    granularity = None if request.granularity is None else granularity_of(request.granularity)
+    if granularity is not None and granularity.count(request.start, request.end) > ROW_LIMIT:
+        raise InvalidQuery(
+            f"{request.granularity} cuts that time into more than {ROW_LIMIT:,} buckets: "
+            "ask for longer ones, or for less time"
+        )
+    return MetricsQuery(
+        request.start.astimezone(UTC),
+        request.end.astimezone(UTC),
+        _known("measures", request.measures, measures) or ("count",),
+        _known("dimensions", request.dimensions, dimensions),
+        granularity,
+        sorted({storable("tenants", one) for one in request.tenants}) or None,
+        _filters(request, dimensions),
+        request.granularity,
+    )
+
+
+def _check_span(request: MetricsRequest) -> None:
+    check_time("start", request.start)
+    check_time("end", request.end)
+    if not _FIRST_TIME <= request.start < request.end:
+        raise InvalidQuery(
+            f"start is in 1970 or later and before end, not {request.start} with {request.end}"
+        )
+
+
+def _known(name: str, given: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise InvalidQuery(f"{name} takes several: write [{given!r}]")
+    unknown = [one for one in given if one not in known]
+    if unknown:
+        raise InvalidQuery(f"there is no {unknown[0]!r} among {name}: there are {', '.join(known)}")
+    return tuple(dict.fromkeys(given))
+
+
+def _filters(request: MetricsRequest, dimensions: Sequence[str]) -> dict[str, list[str]]:
+    _known("filters", tuple(request.filters), dimensions)
+    filters: dict[str, list[str]] = {}
+    for name, values in request.filters.items():
+        if isinstance(values, str):
+            raise InvalidQuery(f"filter {name} takes several values: write [{values!r}]")
+        if texts := sorted({_text(name, value) for value in values}):
+            filters[name] = texts
+    return filters
+
+
+def _text(name: str, value: str | int | bool) -> str:  # noqa: FBT001 - a value of a filter
+    if isinstance(value, bool):
+        return str(value).lower()
+    return storable(f"filter {name}", str(value) if isinstance(value, int) else value)
+
+
+def _order(key: tuple[datetime | None, tuple[str, ...]]) -> tuple[datetime, tuple[str, ...]]:
+    return key[0] or _FIRST_TIME, key[1]
+
+
+def _filled(query: MetricsQuery, found: Found) -> list[tuple[datetime | None, tuple[str, ...]]]:
+    """Every bucket for every combination that was seen; of all rows as one, also when there are none."""
+    assert query.granularity is not None  # noqa: S101 - for mypy
+    seen = sorted({values for _, values in found})
+    if not query.dimensions:
+        seen = [()]
+    starts = query.granularity.starts(query.start, query.end)
+    if len(starts) * len(seen) > ROW_LIMIT:
+        raise InvalidQuery(
+            f"{len(seen):,} combinations in {len(starts):,} buckets are more than {ROW_LIMIT:,} rows: "
+            "ask for fewer dimensions, longer buckets, or less time"
+        )
+    return [(start, values) for start in starts for values in seen]
+
+
+def _point(query: MetricsQuery, key: tuple[datetime | None, tuple[str, ...]], counts: Counts) -> DataPoint:
+    start, values = key
+    seconds = _seconds(query, start)
+    return DataPoint(
+        start,
+        dict(zip(query.dimensions, values, strict=True)),
+        {name: _MEASURES[name](counts, seconds) for name in query.measures},
+    )
+
+
+def _seconds(query: MetricsQuery, start: datetime | None) -> float:
+    """What rates are over: the whole bucket, also where only a part of it was asked for."""
+    if start is None or query.granularity is None:
+        return (query.end - query.start).total_seconds()
+    return (query.granularity.next(start) - start).total_seconds()

@@ -1,0 +1,120 @@
+"""
+Pages of a list, both ways: which rows a store is to read for one, and what becomes of them.
+
+A store reads one row more than the page has: that one says whether there are more in this direction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from projections.webhooks.errors import InvalidCursor, InvalidQuery
+from projections.webhooks.log.cursors import Cursors, Place
+from projections.webhooks.log.records import Page
+from projections.webhooks.log.requests import AttemptsRequest, ListRequest
+
+__all__ = ["Walk", "page_of", "walk_of"]
+
+T = TypeVar("T")
+
+_FILTERS = ("tenants", "event_ids", "endpoint_ids", "topics")
+_STATUSES = ("success", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """
+    How a store reads the rows of a page.
+
+    Args:
+        cursors: What makes the page's cursors.
+        ascending: Whether it goes from old to new.
+        backward: Whether the page is before its place, and the rows so in the reverse of their order.
+        start: Where it begins; None: at the end of the list.
+        rows: How many rows the page has at most; one more is to be read.
+    """
+
+    cursors: Cursors
+    ascending: bool
+    backward: bool
+    start: Place | None
+    rows: int
+
+
+def walk_of(request: ListRequest, resource: str) -> Walk:
+    """
+    How to read what a request asks for.
+
+    Args:
+        request: The request.
+        resource: Three letters that name the list.
+
+    Raises:
+        InvalidCursor: A cursor is malformed or of another list, or there are two.
+        InvalidQuery: A filter can not be.
+    """
+    cursors = Cursors(resource, request.ascending, _filters(request))
+    if request.next and request.prev:
+        raise InvalidCursor("pass next or prev, not both")
+    backward = bool(request.prev)
+    cursor = request.prev or request.next
+    return Walk(
+        cursors,
+        request.ascending != backward,
+        backward,
+        cursors.decode(cursor) if cursor else None,
+        request.rows,
+    )
+
+
+def page_of(walk: Walk, rows: Sequence[T], place: Callable[[T], tuple[datetime, str]]) -> Page[T]:
+    """
+    The page that was walked.
+
+    Args:
+        walk: How.
+        rows: What was read, in the order of reading.
+        place: Time and id of a row.
+    """
+    data = rows[: walk.rows]
+    if walk.backward:
+        data = data[::-1]
+    if not data:
+        return _nothing(walk)
+    more = len(rows) > walk.rows
+    return Page(
+        tuple(data),
+        next=walk.cursors.encode(Place(*place(data[-1]))) if more or walk.backward else None,
+        prev=walk.cursors.encode(Place(*place(data[0]))) if _has_prev(walk, more=more) else None,
+    )
+
+
+def _has_prev(walk: Walk, *, more: bool) -> bool:
+    return more if walk.backward else walk.start is not None
+
+
+def _nothing(walk: Walk) -> Page[T]:
+    """An empty page: the way back to the rows before it begins with the one that it was after."""
+    if walk.start is None:
+        return Page(())
+    back = walk.cursors.encode(Place(walk.start.time, walk.start.id, inclusive=not walk.start.inclusive))
+    return Page((), next=back) if walk.backward else Page((), prev=back)
+
+
+def _filters(request: ListRequest) -> str:
+    """The same text for the same filters, in whatever order and zone they are written."""
+    values: list[object] = [request.values(name) for name in _FILTERS]
+    values += [None if time is None else time.astimezone(UTC).isoformat() for time in request.times()]
+    if isinstance(request, AttemptsRequest):
+        values += [request.values("endpoint_types"), _status(request.status)]
+    return json.dumps(values)
+
+
+def _status(status: str | None) -> str | None:
+    if status and status not in _STATUSES:
+        raise InvalidQuery(f"status is success or failed, not {status!r}")
+    return status or None

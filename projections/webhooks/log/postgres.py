@@ -1,0 +1,204 @@
+"""The delivery log in PostgreSQL: tables that are partitioned by time, read by functions of the schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, timedelta
+from typing import Any, Final
+
+from journal import Database, DatabaseError, Row, Session
+from projections.webhooks.errors import InvalidQuery, own_errors
+from projections.webhooks.log.delivery_log import ATTEMPTS, EVENTS, check_entries
+from projections.webhooks.log.metrics import (
+    ROW_LIMIT,
+    Counts,
+    Metrics,
+    MetricsQuery,
+    MetricsRequest,
+    attempt_query,
+    event_query,
+    metrics_of,
+)
+from projections.webhooks.log.paging import Walk, page_of, walk_of
+from projections.webhooks.log.records import AttemptWithEvent, LoggedAttempt, LoggedEvent, Page
+from projections.webhooks.log.requests import AttemptsRequest, EventsRequest, ListRequest, storable
+
+__all__ = ["PostgresLog"]
+
+_PAGE = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13"
+_LIST_EVENTS = f"SELECT * FROM projections.list_logged_events_v1({_PAGE})"
+_LIST_ATTEMPTS = f"SELECT * FROM projections.list_logged_attempts_v1({_PAGE}, $14, $15)"
+_EVENTS = "SELECT * FROM projections.list_logged_events_v1(p_tenants => $1, p_event_ids => $2, p_limit => $3)"
+_ATTEMPT = "SELECT * FROM projections.list_logged_attempts_v1(p_tenants => $1, p_attempt_ids => $2)"
+_LOG_EVENTS = "SELECT projections.log_events_v1($1, $2, $3, $4, $5, $6, $7, $8)"
+_LOG_ATTEMPTS = (
+    "SELECT projections.log_attempts_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+)
+_EVENT_METRICS = (
+    "SELECT * FROM projections.event_metrics_v1($1, $2, $3::text::interval, $4, $5, $6, $7::text::jsonb, $8)"
+)
+_ATTEMPT_METRICS = _EVENT_METRICS.replace("event_metrics_v1", "attempt_metrics_v1")
+# Where the role or the server has a limit of its own, that one holds.
+_TIMEOUT = "SELECT set_config('statement_timeout', $1, TRUE) WHERE current_setting('statement_timeout') IN ('0', '0ms')"
+_CANCELLED: Final = "57014"
+_LONGEST_QUERY: Final = timedelta(seconds=30)
+
+
+class PostgresLog:
+    """
+    A :class:`DeliveryLog` in PostgreSQL.
+
+    Args:
+        database: Where; to read, the role needs projections_reader, to write, projections_worker.
+        metrics_timeout: How long a query of metrics may take where the role has no ``statement_timeout`` of its own.
+    """
+
+    def __init__(self, database: Database, *, metrics_timeout: timedelta = _LONGEST_QUERY) -> None:
+        self._database = database
+        self._metrics_timeout = metrics_timeout
+
+    async def list_events(self, request: EventsRequest) -> Page[LoggedEvent]:
+        """As :meth:`DeliveryLog.list_events` says."""
+        walk = walk_of(request, EVENTS)
+        async with self._database.session() as session:
+            rows = await session.fetch(_LIST_EVENTS, *_arguments(request, walk))
+        return page_of(walk, [_event(row) for row in rows], lambda event: (event.time, event.event_id))
+
+    async def list_attempts(self, request: AttemptsRequest) -> Page[AttemptWithEvent]:
+        """As :meth:`DeliveryLog.list_attempts` says."""
+        walk = walk_of(request, ATTEMPTS)
+        async with self._database.session() as session:
+            rows = await session.fetch(
+                _LIST_ATTEMPTS,
+                *_arguments(request, walk),
+                request.values("endpoint_types"),
+                request.status or None,
+            )
+            page = page_of(walk, [_attempt(row) for row in rows], lambda each: (each.time, each.attempt_id))
+            return Page(tuple(await _with_events(session, page.data)), page.next, page.prev)
+
+    async def retrieve_event(self, event_id: str, tenant: str | None = None) -> LoggedEvent | None:
+        """As :meth:`DeliveryLog.retrieve_event` says."""
+        async with self._database.session() as session:
+            rows = await session.fetch(_EVENTS, _only(tenant), [storable("event_id", event_id)], 1)
+        return _event(rows[0]) if rows else None
+
+    async def retrieve_attempt(self, attempt_id: str, tenant: str | None = None) -> AttemptWithEvent | None:
+        """As :meth:`DeliveryLog.retrieve_attempt` says."""
+        async with self._database.session() as session:
+            rows = await session.fetch(_ATTEMPT, _only(tenant), [storable("attempt_id", attempt_id)])
+            found = await _with_events(session, [_attempt(row) for row in rows])
+        return found[0] if found else None
+
+    async def insert_many(self, entries: Sequence[AttemptWithEvent]) -> None:
+        """As :meth:`DeliveryLog.insert_many` says."""
+        check_entries(entries)
+        if not entries:
+            return
+        events = [entry.event for entry in entries if entry.event is not None]
+        async with self._database.transaction() as session:
+            await session.execute(_LOG_EVENTS, *_columns([_event_values(event) for event in events], 8))
+            await session.execute(
+                _LOG_ATTEMPTS, *_columns([_attempt_values(entry.attempt) for entry in entries], 14)
+            )
+
+    async def event_metrics(self, request: MetricsRequest) -> Metrics:
+        """As :meth:`DeliveryLog.event_metrics` says."""
+        return await self._measure(_EVENT_METRICS, event_query(request))
+
+    async def attempt_metrics(self, request: MetricsRequest) -> Metrics:
+        """As :meth:`DeliveryLog.attempt_metrics` says."""
+        return await self._measure(_ATTEMPT_METRICS, attempt_query(request))
+
+    async def _measure(self, sql: str, query: MetricsQuery) -> Metrics:
+        rows = await self._counted(sql, query)
+        found = {}
+        for row in rows:
+            bucket, dimensions, *counts = row.values()
+            start = None if bucket is None else bucket.astimezone(UTC)
+            found[start, tuple(dimensions)] = Counts(*map(int, counts))
+        return metrics_of(query, found)
+
+    async def _counted(self, sql: str, query: MetricsQuery) -> Sequence[Row]:
+        granularity = query.granularity
+        try:
+            async with self._database.transaction() as session:
+                await session.execute(_TIMEOUT, f"{self._metrics_timeout // timedelta(milliseconds=1)}ms")
+                with own_errors():
+                    return await session.fetch(
+                        sql,
+                        query.start,
+                        query.end,
+                        None if granularity is None else granularity.interval,
+                        None if granularity is None else granularity.origin,
+                        list(query.dimensions),
+                        query.tenants,
+                        json.dumps(query.filters),
+                        ROW_LIMIT + 1,
+                    )
+        except DatabaseError as error:
+            if error.sqlstate != _CANCELLED:
+                raise
+            raise InvalidQuery(
+                "the metrics took too long to count: ask for less time, or for one tenant"
+            ) from error
+
+
+async def _with_events(session: Session, attempts: Sequence[LoggedAttempt]) -> list[AttemptWithEvent]:
+    """Each event is read once, however many of its attempts are on the page."""
+    ids = sorted({attempt.event_id for attempt in attempts})
+    rows = await session.fetch(_EVENTS, None, ids, len(ids)) if ids else []
+    events = {(row["event_id"], row["tenant"]): _event(row) for row in rows}
+    return [AttemptWithEvent(attempt, events.get((attempt.event_id, attempt.tenant))) for attempt in attempts]
+
+
+def _arguments(request: ListRequest, walk: Walk) -> list[Any]:
+    start = walk.start
+    place = (None, None, False) if start is None else (start.time, start.id, start.inclusive)
+    names = ("tenants", "event_ids", "endpoint_ids", "topics")
+    filters = [request.values(name) for name in names]
+    return [*filters, *request.times(), walk.ascending, *place, walk.rows + 1]
+
+
+def _only(tenant: str | None) -> list[str] | None:
+    return [storable("tenant", tenant)] if tenant else None
+
+
+def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
+
+
+def _event(row: Row) -> LoggedEvent:
+    return LoggedEvent(
+        event_id=row["event_id"],
+        tenant=row["tenant"],
+        topic=row["topic"],
+        time=row["event_time"].astimezone(UTC),
+        endpoint_ids=tuple(row["endpoint_ids"]),
+        eligible_for_retry=row["eligible_for_retry"],
+        metadata=json.loads(row["metadata"]),
+        data=row["data"],
+    )
+
+
+def _event_values(event: LoggedEvent) -> tuple[Any, ...]:
+    return (
+        event.event_id, event.tenant, event.topic, event.time, event.eligible_for_retry,
+        json.dumps(list(event.endpoint_ids)), json.dumps(dict(event.metadata or {})), event.data,
+    )  # fmt: skip
+
+
+def _attempt(row: Row) -> LoggedAttempt:
+    values = {**row}
+    values["time"] = values.pop("attempted_at").astimezone(UTC)
+    values["event_time"] = values["event_time"].astimezone(UTC)
+    return LoggedAttempt(**values)
+
+
+def _attempt_values(attempt: LoggedAttempt) -> tuple[Any, ...]:
+    return (
+        attempt.attempt_id, attempt.tenant, attempt.event_id, attempt.event_time, attempt.topic, attempt.endpoint_id,
+        attempt.endpoint_type, attempt.attempt_number, attempt.manual, attempt.status, attempt.time, attempt.code,
+        attempt.response, attempt.took,
+    )  # fmt: skip

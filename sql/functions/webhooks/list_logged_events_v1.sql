@@ -1,0 +1,41 @@
+-- Events of the delivery log by time and id, from a place on, or without one from the end of the list. Of each filter any
+-- value may match, and all filters must; NULL lets all.
+-- The statement is made of the filters that there are and planned with their values: each has the index that fits it, and
+-- partitions of other times are not looked at. Events that are named are looked up, and nothing is walked.
+CREATE OR REPLACE FUNCTION projections.list_logged_events_v1(
+    p_tenants text[] DEFAULT NULL, p_event_ids text[] DEFAULT NULL, p_endpoint_ids text[] DEFAULT NULL,
+    p_topics text[] DEFAULT NULL, p_gte timestamptz DEFAULT NULL, p_lte timestamptz DEFAULT NULL,
+    p_gt timestamptz DEFAULT NULL, p_lt timestamptz DEFAULT NULL, p_ascending boolean DEFAULT FALSE,
+    p_time timestamptz DEFAULT NULL, p_id text DEFAULT NULL, p_inclusive boolean DEFAULT FALSE, p_limit integer DEFAULT 100
+)
+RETURNS TABLE (
+    event_id text, tenant text, topic text, event_time timestamptz, endpoint_ids text[], eligible_for_retry boolean,
+    metadata text, data text
+)
+LANGUAGE plpgsql
+STABLE
+SET search_path = pg_catalog, pg_temp
+SET datestyle = 'ISO'
+AS $$
+DECLARE
+    _named CONSTANT text := format(
+        '(SELECT w.* FROM projections.webhook_log_ids AS i CROSS JOIN LATERAL ('
+        'SELECT w.* FROM projections.webhook_events AS w WHERE w.event_time = i.row_time AND w.event_id = i.id LIMIT 1'
+        ') AS w WHERE i.kind = ''event'' AND i.id = ANY (%L::text[]))', p_event_ids
+    );
+BEGIN
+    RETURN QUERY EXECUTE format(
+        'SELECT e.event_id, e.tenant, e.topic, e.event_time, e.endpoint_ids, e.eligible_for_retry, e.metadata::text, e.data '
+        'FROM %s AS e WHERE %s ORDER BY e.event_time %s, e.event_id %3$s LIMIT %4$s',
+        CASE WHEN p_event_ids IS NULL THEN 'projections.webhook_events' ELSE _named END,
+        concat_ws(
+            ' AND ', 'TRUE',
+            projections.log_any_of_v1('e.tenant', p_tenants),
+            projections.log_any_of_v1('e.topic', p_topics),
+            CASE WHEN p_endpoint_ids IS NOT NULL THEN format('e.endpoint_ids && %L::text[]', p_endpoint_ids) END,
+            projections.log_walk_v1('e.event_time', 'e.event_id', p_gte, p_lte, p_gt, p_lt, p_ascending, p_time, p_id, p_inclusive)
+        ),
+        CASE WHEN p_ascending THEN 'ASC' ELSE 'DESC' END, p_limit
+    );
+END;
+$$;
