@@ -1,0 +1,162 @@
+"""
+Lines of cron: when a schedule sends, over changes of the clocks and over times when nobody was there to send.
+
+Five fields as in Debian's cron (by https://github.com/cuu508/cronsim), or six with the seconds first, or an alias.
+When the clocks change, lines that name an hour and a minute keep to once a day, as Debian's cron(8) does
+(https://manpages.debian.org/stable/cron/cron.8.en.html):
+
+| line | clocks go forward over it | clocks go back over it |
+| --- | --- | --- |
+| `30 2 * * *` | once, right after the gap (03:00) | once, the first time it is 02:30 |
+| `*/30 * * * *`, `0 * * * *`: the hour or the minute is a star | goes on in real time | goes on in real time |
+| six fields | not that day | twice |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Literal, NamedTuple
+from zoneinfo import ZoneInfo
+
+from projections.webhooks.errors import InvalidSchedule
+from projections.webhooks.extras import from_extra
+
+MissedTicks = Literal["skip", "one", "all"]
+
+_ALIASES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_LONGEST_LINE = 256
+_ANY_DAY = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class DueTicks(NamedTuple):
+    """What a schedule sends now, and when to look again."""
+
+    ticks: tuple[datetime, ...]
+    """Ticks to send for, the oldest first, in UTC."""
+    next_at: datetime | None
+    """The first tick that was neither sent nor skipped: in the past if `all` has more. None: there is none any more."""
+
+
+@dataclass(frozen=True)
+class CronLine:
+    """
+    When a schedule sends.
+
+    Args:
+        text: Five fields, six with the seconds first, or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`.
+        timezone: Name in the IANA database, in which the line is read: `Europe/Paris`.
+
+    Raises:
+        InvalidSchedule: The line or the zone can not be, or the line has no tick, such as 30 February.
+        MissingPackage: The package cronsim is not installed.
+    """
+
+    text: str
+    timezone: str = "UTC"
+    _fields: str = field(init=False, repr=False, compare=False)
+    _zone: ZoneInfo = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_fields", _ALIASES.get(self.text.strip().lower(), self.text))
+        object.__setattr__(self, "_zone", _zone(self.timezone))
+        self._check()
+
+    def next_tick(self, after: datetime) -> datetime | None:
+        """
+        Find the first tick later than a time.
+
+        Args:
+            after: With a time zone.
+
+        Returns:
+            The tick in UTC; None if there is none in 50 years.
+        """
+        from cronsim import CronSim  # noqa: PLC0415 - __init__ has imported it
+
+        for tick in CronSim(self._fields, after.astimezone(self._zone)):
+            # In the hour that the clocks repeat, cronsim may begin with the first time around, which has passed.
+            if tick > after:
+                return tick.astimezone(UTC)
+        return None
+
+    def due_ticks(
+        self,
+        first_due: datetime,
+        now: datetime,
+        missed: MissedTicks,
+        limit: int = 1000,
+        grace: timedelta = timedelta(minutes=1),
+    ) -> DueTicks:
+        """
+        Decide which ticks to send for now.
+
+        Args:
+            first_due: The first tick not looked at: `next_at` of the last call, or `next_tick` of the beginning.
+            now: The database's time.
+            missed: What of ticks that passed unseen: `skip` none of them, `one` the latest, for all, `all` each.
+            limit: For `all`: how many at a time; call again for the rest.
+            grace: For `skip`: a tick is not missed if it is at most so late.
+        """
+        if first_due > now:
+            return DueTicks((), first_due)
+        if missed == "all":
+            return self._each(first_due, now, limit)
+        latest = self._latest(first_due, now)
+        sent = (latest,) if missed == "one" or now - latest <= grace else ()
+        return DueTicks(sent, self.next_tick(now))
+
+    def _each(self, first_due: datetime, now: datetime, limit: int) -> DueTicks:
+        ticks: list[datetime] = []
+        tick: datetime | None = first_due.astimezone(UTC)
+        while tick is not None and tick <= now and len(ticks) < limit:
+            ticks.append(tick)
+            tick = self.next_tick(tick)
+        return DueTicks(tuple(ticks), tick)
+
+    def _latest(self, first_due: datetime, now: datetime) -> datetime:
+        """Find the latest tick until now: looks back twice as far until it finds one, then walks on from there."""
+        back = timedelta(minutes=1)
+        tick: datetime | None = first_due
+        while now - back > first_due:
+            tick = self.next_tick(now - back)
+            if tick is not None and tick <= now:
+                break
+            tick, back = first_due, back * 2
+        latest = first_due
+        while tick is not None and tick <= now:
+            latest, tick = tick, self.next_tick(tick)
+        return latest.astimezone(UTC)
+
+    def _check(self) -> None:
+        with from_extra():
+            from cronsim import CronSimError  # noqa: PLC0415
+
+        if len(self.text) > _LONGEST_LINE:
+            raise InvalidSchedule(f"a cron line is up to {_LONGEST_LINE} characters, not {len(self.text)}")
+        try:
+            tick = self.next_tick(_ANY_DAY)
+        except CronSimError as error:
+            raise InvalidSchedule(
+                f"the cron line {self.text!r} can not be: {error}; it has 5 fields, 6 with the seconds first, "
+                f"or is one of {', '.join(_ALIASES)}"
+            ) from None
+        if tick is None:
+            raise InvalidSchedule(f"the cron line {self.text!r} has no tick in 50 years")
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (LookupError, ValueError, OSError):  # unknown, a path, or a directory of the database
+        raise InvalidSchedule(
+            f"there is no time zone {name!r}; names are those of the IANA database, such as Europe/Paris"
+        ) from None
