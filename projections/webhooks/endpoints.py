@@ -28,7 +28,8 @@ Ordering: TypeAlias = Literal["none", "key", "endpoint"]
 
 _COLUMNS = """
 endpoint_id, tenant, url, description, topics, filter::text AS filter, headers::text AS headers, state, reason,
-policy::text AS policy, max_in_flight, rate_limit, ordering, on_dead, when_disabled, gzip, version, created_at, updated_at
+policy::text AS policy, max_in_flight, rate_limit, ordering, on_dead, when_disabled, gzip, version, created_at,
+updated_at
 """
 _CREATE = "SELECT projections.create_endpoint_v1($1, $2, $3, $4)"
 _CHANGE = "SELECT projections.change_endpoint_v1($1, $2, $3)"
@@ -53,7 +54,7 @@ ORDER BY s.secret_id DESC
 class EndpointSettings(BaseModel):
     """What the owner of an endpoint says about it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_timedelta="float")
 
     url: str
     """Where to POST. https, unless :class:`Endpoints` allows http."""

@@ -27,7 +27,8 @@ _REMEMBERED = 10_000
 
 _VERSIONS = "SELECT tenant, endpoint_id, version FROM projections.webhook_endpoints WHERE tenant = ANY ($1)"
 _LOAD = """
-SELECT endpoint_id, version, topics, filter::text AS filter FROM projections.webhook_endpoints WHERE endpoint_id = ANY ($1)
+SELECT endpoint_id, version, topics, filter::text AS filter FROM projections.webhook_endpoints
+WHERE endpoint_id = ANY ($1)
 """
 _FAN_OUT = "SELECT projections.fan_out_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 

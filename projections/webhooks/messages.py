@@ -125,7 +125,8 @@ async def send(
     facts |= {key: value for key, value in optional.items() if value is not None}
     event_id = _event_id(tenant, message_id)
     key = order_key if order_key is not None else str(event_id or uuid4())
-    event = Event(f"webhooks/{tenant}/{crc32(key.encode()) % _SOURCES}", data, MESSAGE, topic, 1, metadata=facts, event_id=event_id)
+    source_id = f"webhooks/{tenant}/{crc32(key.encode()) % _SOURCES}"
+    event = Event(source_id, data, MESSAGE, topic, 1, metadata=facts, event_id=event_id)
     return (await append(connection, [event]))[0]
 
 

@@ -85,6 +85,8 @@ BEGIN
         RETURNING 1
     )
     SELECT count(*) INTO _made FROM made;
+    -- Of transactions that notify only one commits at a time; those of fan-out are few.
+    PERFORM pg_notify('projections_webhooks', '') WHERE _made > 0;
     RETURN _made;
 END;
 $$;

@@ -14,8 +14,10 @@ DECLARE
     _most integer;
     _longest interval;
     _percent integer;
+    _pause jsonb;
 BEGIN
     SELECT e.* INTO _endpoint FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = p_endpoint_id;
+    _pause := _endpoint.policy -> 'breaker_pause';
     SELECT c.* INTO _circuit FROM projections.webhook_circuits AS c WHERE c.endpoint_id = p_endpoint_id FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RETURN;
@@ -35,9 +37,9 @@ BEGIN
         AND _circuit.blocked_until <= _now
     THEN
         _circuit.blocked_until := _now + least(
-            make_interval(secs => (_endpoint.policy ->> 'breaker_first')::double precision * 2 ^ least(_circuit.opened, 20)),
-            make_interval(secs => (_endpoint.policy ->> 'breaker_longest')::double precision)
-        );
+            make_interval(secs => (_pause ->> 'first')::double precision * 2 ^ least(_circuit.opened, 20)),
+            make_interval(secs => (_pause ->> 'longest')::double precision)
+        ) * (1 + (_pause ->> 'jitter')::double precision * (2 * random() - 1));
         _circuit.opened := _circuit.opened + 1;
     END IF;
     _circuit.blocked_until := greatest(_circuit.blocked_until, _now + p_pause);

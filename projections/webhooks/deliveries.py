@@ -1,0 +1,222 @@
+"""Deliveries as people see them: listed, tried again, given up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, NamedTuple, TypeAlias
+
+from journal import Database
+from projections.webhooks.errors import InvalidQuery, UnknownDelivery, own_errors
+
+__all__ = ["Deliveries", "Delivery", "DeliveryFilter", "DeliveryState", "Replayed"]
+
+DeliveryState: TypeAlias = Literal["waiting", "pending", "leased", "done", "dead", "discarded"]
+
+_MOST = 1000
+_COLUMNS = """
+d.delivery_id, d.endpoint_id, d.event_id, d.event_time, d.tenant, d.topic, d.order_key, d.state, d.attempts, d.manual, d.next_at,
+d.last_code, d.created_at, d.finished_at
+"""
+_WHERE = """
+($1::text IS NULL OR d.tenant = $1) AND ($2::text IS NULL OR d.endpoint_id = $2)
+AND ($3::text[] IS NULL OR d.state = ANY ($3)) AND ($4::text[] IS NULL OR d.topic = ANY ($4))
+AND ($5::timestamptz IS NULL OR d.event_time >= $5) AND ($6::timestamptz IS NULL OR d.event_time < $6)
+"""
+_LIST = f"""
+SELECT {_COLUMNS} FROM projections.webhook_deliveries AS d
+WHERE {_WHERE} AND d.delivery_id < $7 ORDER BY d.delivery_id DESC LIMIT $8
+"""
+_GET = f"""
+SELECT {_COLUMNS}, coalesce(d.data, v.data) AS data FROM projections.webhook_deliveries AS d
+LEFT JOIN projections.webhook_events AS v ON d.event_time = v.event_time AND d.event_id = v.event_id
+WHERE d.endpoint_id = $1 AND d.event_id = $2 AND ($3::text IS NULL OR d.tenant = $3)
+"""
+_RETRY = "SELECT projections.retry_delivery_v1($1, $2, $3)"
+_RETRY_MANY = (
+    "SELECT retried, last_delivery_id FROM projections.retry_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8)"
+)
+_DISCARD = "SELECT projections.discard_delivery_v1($1, $2, $3)"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One event for one endpoint, and where it stands."""
+
+    delivery_id: int
+    """Grows with time: a place in lists."""
+    endpoint_id: str
+    event_id: str
+    event_time: datetime
+    tenant: str
+    topic: str
+    order_key: str | None
+    """None: in no order."""
+    state: DeliveryState
+    attempts: int
+    """Used up, the one on its way included."""
+    manual: bool
+    """The next attempt was asked for by a person."""
+    next_at: datetime
+    """When it is tried next, if it is pending."""
+    last_code: str | None
+    """Of the last attempt: an HTTP status, or what went wrong."""
+    created_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryFilter:
+    """
+    Which deliveries: those that fit all that is given.
+
+    Args:
+        tenant: Whose; None for all, which is for administrators.
+        endpoint_id: To this endpoint.
+        states: In one of these.
+        topics: Of one of these.
+        since: Of events from then on.
+        until: Of events before then.
+    """
+
+    tenant: str | None = None
+    endpoint_id: str | None = None
+    states: Sequence[DeliveryState] | None = None
+    topics: Sequence[str] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("since", "until"):
+            time = getattr(self, name)
+            if time is not None and time.tzinfo is None:
+                raise InvalidQuery(f"{name} has no zone: {time.isoformat()}")
+
+
+class Replayed(NamedTuple):
+    """How far a replay of many has come."""
+
+    retried: int
+    """Deliveries that are tried again, in all."""
+
+
+class Deliveries:
+    """
+    The deliveries of all tenants. Where a tenant is given, those of others are not there; None is for administrators.
+
+    Args:
+        database: Where they are.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list(
+        self, which: DeliveryFilter, *, before: int | None = None, limit: int = 100
+    ) -> list[Delivery]:
+        """
+        Deliveries, the newest first.
+
+        Args:
+            which: Which.
+            before: Made before this one: the ``delivery_id`` of the last of a page begins the next.
+            limit: At most so many, up to 1,000.
+
+        Raises:
+            InvalidQuery: The limit is out of range.
+        """
+        if not 1 <= limit <= _MOST:
+            raise InvalidQuery(f"limit must be 1 to {_MOST}, not {limit}")
+        last = 2**63 - 1 if before is None else before
+        async with self._database.session() as session:
+            rows = await session.fetch(_LIST, *_arguments(which), last, limit)
+        return [Delivery(*row.values()) for row in rows]
+
+    async def get(self, tenant: str | None, endpoint_id: str, event_id: str) -> tuple[Delivery, str | None]:
+        """
+        One delivery and its payload: JSON text as it was written, or None when it is no longer kept.
+
+        Raises:
+            UnknownDelivery: The tenant has no such delivery.
+        """
+        async with self._database.session() as session:
+            row = await session.fetchrow(_GET, endpoint_id, event_id, tenant)
+        if row is None:
+            raise UnknownDelivery(
+                f"there is no delivery of event {event_id!r:.80} to endpoint {endpoint_id!r:.80}"
+            )
+        *values, data = row.values()
+        return Delivery(*values), data
+
+    async def retry(self, tenant: str | None, endpoint_id: str, event_id: str) -> None:
+        """
+        Try a delivery again, now, whatever became of it; an endpoint that is held back is asked at once.
+
+        Raises:
+            UnknownDelivery: The tenant has no such delivery.
+            DeliveryInFlight: It is on its way.
+            NotRetriable: Its endpoint is disabled, it is behind others in an order, or its payload is gone.
+        """
+        async with self._database.session() as session:
+            with own_errors():
+                await session.fetchval(_RETRY, tenant, endpoint_id, event_id)
+
+    async def retry_many(self, which: DeliveryFilter, *, step: int = 1000) -> AsyncIterator[Replayed]:
+        """
+        Try many again, in their order: dead ones, or those of the states that are given (dead, done, discarded).
+
+        What can not be, because its endpoint is disabled or its payload gone, is passed over. Each step is a
+        transaction of its own; ending early leaves the rest as it is.
+
+        Args:
+            which: Which.
+            step: How many are looked at in a transaction.
+
+        Yields:
+            How far it has come, after each step.
+
+        Raises:
+            InvalidQuery: Deliveries of such a state are not tried again.
+        """
+        tenant, endpoint_id, states, topics, since, until = _arguments(which)
+        retried, after = 0, 0
+        while True:
+            async with self._database.session() as session:
+                with own_errors():
+                    row = await session.fetchrow(
+                        _RETRY_MANY,
+                        tenant,
+                        endpoint_id,
+                        topics,
+                        states or ["dead"],
+                        since,
+                        until,
+                        after,
+                        step,
+                    )
+            assert row is not None  # noqa: S101 - the function returns one row
+            retried += row["retried"]
+            yield Replayed(retried)
+            if row["last_delivery_id"] is None:
+                return
+            after = row["last_delivery_id"]
+
+    async def discard(self, tenant: str | None, endpoint_id: str, event_id: str) -> None:
+        """
+        Give a delivery up: it is not tried again, and what waits for it in an order goes on.
+
+        Raises:
+            UnknownDelivery: The tenant has no such delivery.
+            DeliveryInFlight: It is on its way.
+            NotRetriable: It has arrived.
+        """
+        async with self._database.session() as session:
+            with own_errors():
+                await session.fetchval(_DISCARD, tenant, endpoint_id, event_id)
+
+
+def _arguments(which: DeliveryFilter) -> tuple[object, ...]:
+    states = None if which.states is None else list(which.states)
+    topics = None if which.topics is None else list(which.topics)
+    return which.tenant, which.endpoint_id, states, topics, which.since, which.until
