@@ -16,8 +16,8 @@ DeliveryState: TypeAlias = Literal["waiting", "pending", "leased", "done", "dead
 
 _MOST = 1000
 _COLUMNS = """
-d.delivery_id, d.endpoint_id, d.event_id, d.event_time, d.tenant, d.topic, d.order_key, d.state, d.attempts, d.manual, d.next_at,
-d.last_code, d.created_at, d.finished_at
+d.delivery_id, d.endpoint_id, d.event_id, d.event_time, d.tenant, d.topic, d.order_key, d.state, d.attempts, d.manual,
+d.next_at, d.last_code, d.created_at, d.finished_at
 """
 _WHERE = """
 ($1::text IS NULL OR d.tenant = $1) AND ($2::text IS NULL OR d.endpoint_id = $2)

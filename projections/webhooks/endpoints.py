@@ -14,11 +14,11 @@ from journal import Database, Row
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.ciphers import Cipher, PlainCipher
 from projections.webhooks.errors import InvalidEndpoint, UnknownEndpoint, own_errors
-from projections.webhooks.filters import Filter
+from projections.webhooks.filters import parse_filter
 from projections.webhooks.headers import checked_headers
 from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.signing import Secret, SigningKey, generate_secret, parse_secret
-from projections.webhooks.topics import TopicMatcher
+from projections.webhooks.topics import parse_topics
 from projections.webhooks.urls import checked_url
 
 __all__ = ["Endpoint", "EndpointSettings", "EndpointState", "Endpoints", "NewEndpoint"]
@@ -277,10 +277,10 @@ class Endpoints:
         return [parse_secret(self._cipher.decrypt(row["secret"])) for row in rows]
 
     def _checked(self, settings: dict[str, Any]) -> dict[str, Any]:
-        TopicMatcher(settings["topics"])
         if settings["filter"] is not None:
-            Filter(settings["filter"])
+            parse_filter(settings["filter"])
         return settings | {
+            "topics": list(parse_topics(settings["topics"]).patterns),
             "url": checked_url(settings["url"], allow_http=self._allow_http, rules=self._rules),
             "headers": checked_headers(settings["headers"]),
         }

@@ -15,9 +15,9 @@ from projections.errors import InvalidHandler
 from projections.handlers import ExactlyOnce, Group, Kind, Projection
 from projections.recovery import Recovery
 from projections.webhooks.errors import InvalidMessage
-from projections.webhooks.filters import Filter
+from projections.webhooks.filters import Filter, parse_filter
 from projections.webhooks.messages import MESSAGE, Message, message_of
-from projections.webhooks.topics import TopicMatcher
+from projections.webhooks.topics import TopicMatcher, parse_topics
 
 __all__ = ["FanOut"]
 
@@ -155,5 +155,5 @@ class _KnownEndpoints:
 
 
 def _interest(row: Row) -> _Interest:
-    chosen = None if row["filter"] is None else Filter(json.loads(row["filter"]))
-    return _Interest(TopicMatcher(row["topics"]), chosen)
+    chosen = None if row["filter"] is None else parse_filter(json.loads(row["filter"], parse_float=Decimal))
+    return _Interest(parse_topics(row["topics"]), chosen)

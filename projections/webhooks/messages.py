@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,6 +11,7 @@ from zlib import crc32
 
 from journal import Appended, Event, EventEnvelope, append
 from projections.webhooks.errors import InvalidMessage
+from projections.webhooks.topics import check_topic
 
 __all__ = ["MESSAGE", "Message", "message_of", "send"]
 
@@ -22,8 +22,6 @@ _NAMESPACE = UUID("6f1c0d0e-6f0a-5c0b-9b0a-3f2a1d5f7c11")
 _SOURCES = 64
 """Sources of a tenant's messages: so many transactions can send for it at a time, and no more rows are kept for it."""
 _MAX_TENANT_LENGTH = 200
-_TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-_MAX_TOPIC_LENGTH = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +135,6 @@ def _event_id(tenant: str, message_id: UUID | str | None) -> UUID | None:
 def _check(tenant: str, topic: str, not_before: datetime | None) -> None:
     if not isinstance(tenant, str) or not 1 <= len(tenant) <= _MAX_TENANT_LENGTH:
         raise InvalidMessage(f"a tenant has 1 to {_MAX_TENANT_LENGTH} characters, not {tenant!r:.80}")
-    if not isinstance(topic, str) or len(topic) > _MAX_TOPIC_LENGTH or not _TOPIC.fullmatch(topic):
-        raise InvalidMessage(
-            f"a topic has up to {_MAX_TOPIC_LENGTH} letters, digits, _ and -, in segments with dots between, "
-            f"not {topic!r:.80}"
-        )
+    check_topic(topic)
     if not_before is not None and not_before.tzinfo is None:
         raise InvalidMessage(f"not_before has no zone: {not_before.isoformat()}")
