@@ -1,0 +1,303 @@
+"""
+JSON filters: which events of its topics an endpoint wants, by what is in them.
+
+    {"data": {"amount": {"$gte": 100}, "tags": "urgent"}, "$not": {"metadata": {"source": "test"}}}
+
+A filter is matched against `{"id", "topic", "time", "metadata", "data"}`. All conditions of an object must hold.
+
+| condition | holds if the value |
+| --- | --- |
+| a string, number, boolean or null | equals it, or is a list that contains it |
+| a list | is a list in which each of these conditions holds for some item |
+| an object of fields | is an object whose fields hold, or a list with such an object in it |
+| `$eq`, `$neq` | equals it as a whole, lists and objects too; or does not |
+| `$gt`, `$gte`, `$lt`, `$lte` | is a number, or a string, and so compares |
+| `$in`, `$nin` | is (is not) one of a list; of one value: is a string or list that contains it (does not) |
+| `$startsWith`, `$endsWith` | is a string that does so; of a list: with any of it |
+| `$exist` | is there, if true; is not there, if false |
+| `$or`, `$and`, `$not` | fulfils any, all, not the condition; beside fields and operators too |
+
+Numbers compare exactly, whatever their size, and a boolean is no number. A value of another type than its operator's
+fulfils nothing, and so does one that is not there, except `$exist: false`; `$not` turns that around. Below `time`,
+texts that are compared are times of RFC 3339, and compare as such. There are no regular expressions.
+
+This is the language of Outpost's filters (https://hookdeck.com/docs/outpost/features/filter), except that misspelt
+operators and fields are refused, and that operators beside fields, and `$not` within a field, do what they say.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from projections.webhooks.errors import InvalidEndpoint
+from projections.webhooks.json_values import MISSING, holds, is_list, is_scalar, number, same, storable
+
+DEEPEST = 10
+MOST_OPERATORS = 100
+LARGEST_BYTES = 16_384
+FIELDS = ("id", "topic", "time", "metadata", "data")
+
+_Predicate = Callable[[Any], bool]
+_Compile = Callable[[Any, str], _Predicate]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """
+    A filter of an endpoint, compiled; see `parse_filter`.
+
+    Args:
+        definition: As it was given, for storing it.
+    """
+
+    definition: Mapping[str, Any]
+    _predicate: _Predicate = field(repr=False, compare=False)
+
+    def matches(self, document: Mapping[str, Any]) -> bool:
+        """
+        Tell whether the endpoint wants an event. Never raises.
+
+        Args:
+            document: `id`, `topic`, `time` (RFC 3339), `metadata` and `data`, as JSON is read. Numbers with a point
+                stay exact if they were read by `json_values.read_json`.
+        """
+        try:
+            return self._predicate(document)
+        except RecursionError:  # lists nested a thousand deep, which no filter means
+            return False
+
+
+def parse_filter(definition: Mapping[str, Any]) -> Filter:
+    """
+    Check a filter, and compile it.
+
+    Args:
+        definition: JSON as it was read. An empty one matches every event.
+
+    Raises:
+        InvalidEndpoint: It is deeper than 10 levels, larger than 16 kB, has more than 100 operators, an unknown
+            operator or field, or a value that its operator can not compare with; the message has the path.
+    """
+    operators = _operators(definition, "filter", 1)
+    if operators > MOST_OPERATORS:
+        raise InvalidEndpoint(f"a filter has up to {MOST_OPERATORS} operators, not {operators}")
+    # `default` for numbers that were read exactly.
+    size = len(json.dumps(definition, ensure_ascii=False, default=str).encode())
+    if size > LARGEST_BYTES:
+        raise InvalidEndpoint(f"a filter has up to {LARGEST_BYTES} bytes as JSON, not {size}")
+    return Filter(definition, _event(definition, "filter"))
+
+
+def _wrong(path: str, what: str) -> InvalidEndpoint:
+    return InvalidEndpoint(f"{path:.200}: {what}")
+
+
+def _operators(value: object, path: str, depth: int) -> int:
+    """Count operators; refuse what is too deep before anything else walks through it, and what is no JSON."""
+    if not isinstance(value, Mapping | list | tuple):
+        if not storable(value):
+            raise _wrong(path, f"a {type(value).__name__} that can not be stored as JSON")
+        return 0
+    if depth > DEEPEST:
+        raise _wrong(path, f"a filter is up to {DEEPEST} levels deep")
+    if not isinstance(value, Mapping):
+        return sum(_operators(each, f"{path}[{place}]", depth + 1) for place, each in enumerate(value))
+    for name in value:
+        if not isinstance(name, str) or not storable(name):
+            raise _wrong(path, f"{name!r:.100} can not be the name of a field")
+    return sum(
+        name.startswith("$") + _operators(each, f"{path}.{name}", depth + 1) for name, each in value.items()
+    )
+
+
+def _event(definition: object, path: str) -> _Predicate:
+    """Compile a condition on a whole event."""
+    if not isinstance(definition, Mapping):
+        raise _wrong(path, f"must be an object, not {definition!r:.100}")
+    predicates = [_joined(name, definition, path, _event) for name in definition if name in _JOINS]
+    for name in definition:
+        if name in FIELDS:
+            language = _TIMES if name == "time" else _VALUES
+            predicates.append(_fields({name: language.condition(definition[name], f"{path}.{name}")}))
+        elif name not in _JOINS:
+            raise _wrong(path, f"{name!r:.100} is none of {', '.join((*FIELDS, *_JOINS))}")
+    return _every(predicates)
+
+
+class _Language:
+    """
+    Compiles conditions on values.
+
+    Args:
+        read: Makes of a value what is compared: of a text below `time`, a time.
+        comparable: Tells whether values are compared with this at all.
+        expected: What is, in words.
+    """
+
+    def __init__(self, read: Callable[[Any], Any], comparable: Callable[[Any], bool], expected: str) -> None:
+        self._read = read
+        self._comparable = comparable
+        self._expected = expected
+
+    def condition(self, value: Any, path: str) -> _Predicate:
+        """Compile any condition."""
+        if isinstance(value, Mapping):
+            return self._object(value, path)
+        if is_list(value):
+            return _each_in_list(
+                [self.condition(each, f"{path}[{place}]") for place, each in enumerate(value)]
+            )
+        return _contained(self.equal(value, path))
+
+    def _object(self, value: Mapping[str, Any], path: str) -> _Predicate:
+        names = [name for name in value if not name.startswith("$")]
+        operators = [name for name in value if name in _OPERATORS]
+        for name in value:
+            if name.startswith("$") and name not in _OPERATORS and name not in _JOINS:
+                raise _wrong(
+                    f"{path}.{name}", f"unknown operator; known are {', '.join((*_OPERATORS, *_JOINS))}"
+                )
+        if names and operators:
+            raise _wrong(
+                path, f"the operator {operators[0]} can not stand beside the field {names[0]!r:.100}"
+            )
+        predicates = [_joined(name, value, path, self.condition) for name in value if name in _JOINS]
+        predicates += [_OPERATORS[name](self, value[name], f"{path}.{name}") for name in operators]
+        if names or not value:
+            predicates.append(
+                _fields({name: self.condition(value[name], f"{path}.{name}") for name in names})
+            )
+        return _every(predicates)
+
+    def _operand(self, value: Any, path: str) -> Any:
+        operand = self._read(value)
+        if is_scalar(value) and not self._comparable(operand):
+            raise _wrong(path, f"must be {self._expected}, not {value!r:.100}")
+        return operand
+
+    def equal(self, value: Any, path: str) -> _Predicate:
+        """Compile `$eq`."""
+        operand, read = self._operand(value, path), self._read
+        return lambda found: same(read(found), operand)
+
+    def different(self, value: Any, path: str) -> _Predicate:
+        """Compile `$neq`."""
+        equal = self.equal(value, path)
+        return lambda found: found is not MISSING and not equal(found)
+
+    def ordered(self, value: Any, path: str, *, comparison: Callable[[Any, Any], bool]) -> _Predicate:
+        """Compile `$gt` and its like."""
+        if not isinstance(value, str) and number(value) is None:
+            raise _wrong(path, f"must be a number or a string, not {value!r:.100}")
+        operand, read = self._operand(value, path), self._read
+        return lambda found: holds(comparison, read(found), operand)
+
+    def member(self, value: Any, path: str, *, wanted: bool) -> _Predicate:
+        """Compile `$in` and `$nin`."""
+        if not is_list(value):
+            if not is_scalar(value):
+                raise _wrong(path, "must be a string, number, boolean or null, or a list of them")
+            return partial(_has, value, wanted)
+        if not all(map(is_scalar, value)):
+            raise _wrong(path, "must be a list of strings, numbers, booleans and nulls")
+        equal = [self.equal(each, f"{path}[{place}]") for place, each in enumerate(value)]
+        return lambda found: is_scalar(found) and any(each(found) for each in equal) is wanted
+
+    def affix(self, value: Any, path: str, *, test: Callable[[str, tuple[str, ...]], bool]) -> _Predicate:
+        """Compile `$startsWith` and `$endsWith`."""
+        affixes = tuple(value) if is_list(value) else (value,)
+        if not all(isinstance(each, str) for each in affixes):
+            raise _wrong(path, f"must be a string or a list of strings, not {value!r:.100}")
+        return lambda found: isinstance(found, str) and test(found, affixes)
+
+    def exists(self, value: Any, path: str) -> _Predicate:
+        """Compile `$exist`."""
+        if not isinstance(value, bool):
+            raise _wrong(path, f"must be true or false, not {value!r:.100}")
+        return lambda found: (found is not MISSING) is value
+
+
+def _has(part: Any, wanted: bool, found: Any) -> bool:  # noqa: FBT001 - bound by partial
+    """Tell whether a string or a list contains something; nothing else contains or lacks anything."""
+    if isinstance(found, str) and isinstance(part, str):
+        return (part in found) is wanted
+    return is_list(found) and any(same(each, part) for each in found) is wanted
+
+
+def _contained(equal: _Predicate) -> _Predicate:
+    def predicate(found: Any) -> bool:
+        return equal(found) or (is_list(found) and any(map(predicate, found)))
+
+    return predicate
+
+
+def _each_in_list(items: list[_Predicate]) -> _Predicate:
+    return lambda found: is_list(found) and all(any(map(item, found)) for item in items)
+
+
+def _fields(conditions: Mapping[str, _Predicate]) -> _Predicate:
+    def predicate(found: Any) -> bool:
+        if isinstance(found, Mapping):
+            return all(condition(found.get(name, MISSING)) for name, condition in conditions.items())
+        return is_list(found) and any(map(predicate, found))
+
+    return predicate
+
+
+def _every(predicates: list[_Predicate]) -> _Predicate:
+    if len(predicates) == 1:
+        return predicates[0]
+    return lambda found: all(predicate(found) for predicate in predicates)
+
+
+def _joined(name: str, value: Mapping[str, Any], path: str, compiled: _Compile) -> _Predicate:
+    """Compile `$or`, `$and` or `$not`, of conditions on the same value."""
+    under, path = value[name], f"{path}.{name}"
+    if name == "$not":
+        condition = compiled(under, path)
+        return lambda found: not condition(found)
+    if not is_list(under) or not under:
+        raise _wrong(path, f"must be a list of conditions, not {under!r:.100}")
+    conditions = [compiled(each, f"{path}[{place}]") for place, each in enumerate(under)]
+    join = any if name == "$or" else all
+    return lambda found: join(condition(found) for condition in conditions)
+
+
+def _time(value: Any) -> Any:
+    """Make a time of a text that is one; leave all else alone."""
+    if not isinstance(value, str):
+        return value
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        return value
+    return value if time.tzinfo is None else time
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, datetime)
+
+
+_VALUES = _Language(lambda value: value, is_scalar, "a value")
+_TIMES = _Language(_time, _is_time, "a time of RFC 3339 with its zone, such as 2026-01-31T12:00:00Z")
+
+_JOINS = ("$or", "$and", "$not")
+_OPERATORS: dict[str, Callable[[_Language, Any, str], _Predicate]] = {
+    "$eq": _Language.equal,
+    "$neq": _Language.different,
+    "$gt": partial(_Language.ordered, comparison=operator.gt),
+    "$gte": partial(_Language.ordered, comparison=operator.ge),
+    "$lt": partial(_Language.ordered, comparison=operator.lt),
+    "$lte": partial(_Language.ordered, comparison=operator.le),
+    "$in": partial(_Language.member, wanted=True),
+    "$nin": partial(_Language.member, wanted=False),
+    "$startsWith": partial(_Language.affix, test=str.startswith),
+    "$endsWith": partial(_Language.affix, test=str.endswith),
+    "$exist": _Language.exists,
+}
