@@ -28,6 +28,7 @@ def _logging_as_it_was() -> Iterator[None]:
 _TOGETHER = (
     "tests/spark/",  # each process that runs one starts a Java
     "tests/acceptance/test_demo.py::",
+    "tests/acceptance/test_demo_database.py::",
     "tests/integration/test_clustered_plans.py::",
     "tests/integration/test_lookups.py::",
     "tests/integration/test_plans.py::",

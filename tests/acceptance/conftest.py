@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from journal.drivers.sync import connect_sync
+from tests.fixtures.chromium import chromium as running_chromium
 from tests.fixtures.commands import APP, SEEN, append_events
 
 
@@ -24,3 +26,10 @@ def filled(dsn: str) -> str:
         connection.execute(SEEN)
     append_events(dsn, 100)
     return dsn
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[str]:
+    """The address of a browser; each test opens a page of its own there."""
+    with running_chromium() as address:
+        yield address

@@ -15,7 +15,7 @@ from projections.monitoring.authentication import Address
 from projections.monitoring.serving import serving
 from projections.subscriptions import create_group, subscribe
 from projections.web import Feed, monitor_app
-from tests.fixtures.chromium import EXECUTABLE, Page, browser
+from tests.fixtures.chromium import EXECUTABLE, Page, opened_page
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.subscriptions import landed_and_matched
 
@@ -44,13 +44,13 @@ async def groups(database: Database) -> Database:
 
 
 @asynccontextmanager
-async def opened(database: Database) -> AsyncIterator[Page]:
+async def opened(chromium: str, database: Database) -> AsyncIterator[Page]:
     """The page, live, with its groups."""
     feed = Feed(database, QUICK)
     async with (
         asyncio.timeout(60),
         serving(Address("127.0.0.1", 0), monitor_app(database, feed)) as address,
-        browser() as page,
+        opened_page(chromium) as page,
     ):
         await page.view(1400, 1000)
         await page.open(f"http://{address}/")
@@ -65,8 +65,8 @@ def table(name: str) -> str:
     return f"{rows}.map(row => [...row.cells].map(cell => cell.innerText))"
 
 
-async def test_groups_are_shown_with_their_readers_and_what_waits(groups: Database) -> None:
-    async with opened(groups) as page:
+async def test_groups_are_shown_with_their_readers_and_what_waits(chromium: str, groups: Database) -> None:
+    async with opened(chromium, groups) as page:
         found = {row[0]: row[1:] for row in await page.value(table("groups-table"))}
         await execute(groups, "SELECT projections.poll_group_v1('g', 'me', '1 hour')")
         await page.until(
@@ -79,8 +79,8 @@ async def test_groups_are_shown_with_their_readers_and_what_waits(groups: Databa
     assert page.errors == []
 
 
-async def test_ranges_of_groups_are_shown_when_they_are_asked_for(groups: Database) -> None:
-    async with opened(groups) as page:
+async def test_ranges_of_groups_are_shown_when_they_are_asked_for(chromium: str, groups: Database) -> None:
+    async with opened(chromium, groups) as page:
         summary = await page.text("#group-ranges summary")
         await page.value("document.querySelector('#group-ranges summary').focus()")
         await page.press("Enter")
@@ -93,8 +93,8 @@ async def test_ranges_of_groups_are_shown_when_they_are_asked_for(groups: Databa
     ]
 
 
-async def test_what_groups_and_errors_say_stays_text(groups: Database) -> None:
-    async with opened(groups) as page:
+async def test_what_groups_and_errors_say_stays_text(chromium: str, groups: Database) -> None:
+    async with opened(chromium, groups) as page:
         dead, set_apart = await page.value(table("dead-table")), await page.value(table("quarantined-table"))
         images = await page.value("document.querySelectorAll('img').length")
 
@@ -103,15 +103,17 @@ async def test_what_groups_and_errors_say_stays_text(groups: Database) -> None:
     assert (images, page.errors) == (0, [])
 
 
-async def test_dead_letters_and_conditions_set_apart_are_counted_at_the_top(groups: Database) -> None:
-    async with opened(groups) as page:
+async def test_dead_letters_and_conditions_set_apart_are_counted_at_the_top(
+    chromium: str, groups: Database
+) -> None:
+    async with opened(chromium, groups) as page:
         totals = " ".join((await page.text("#totals")).split())
 
     assert "Dead letters 2 Conditions set apart 1" in totals
 
 
-async def test_events_that_nobody_matches_are_pointed_at(groups: Database) -> None:
-    async with opened(groups) as page:
+async def test_events_that_nobody_matches_are_pointed_at(chromium: str, groups: Database) -> None:
+    async with opened(chromium, groups) as page:
         told = await page.text("#unmatched")
         async with groups.session() as session:
             await session.fetchval("SELECT projections.begin_matching_v1('plane')")
@@ -120,8 +122,8 @@ async def test_events_that_nobody_matches_are_pointed_at(groups: Database) -> No
     assert told == "Nobody has matched events of plane yet: start projections worker --subscriptions."
 
 
-async def test_a_dead_letter_is_replayed_from_the_keyboard(groups: Database) -> None:
-    async with opened(groups) as page:
+async def test_a_dead_letter_is_replayed_from_the_keyboard(chromium: str, groups: Database) -> None:
+    async with opened(chromium, groups) as page:
         await page.value("document.querySelector(\"[aria-label='Replay batch 1 of g']\").focus()")
         await page.press("Enter")
         await page.until("document.querySelectorAll('#dead-table tbody tr').length === 1")
@@ -129,8 +131,8 @@ async def test_a_dead_letter_is_replayed_from_the_keyboard(groups: Database) -> 
     assert await fetchval(groups, DEAD) == [2]
 
 
-async def test_a_dead_letter_is_forgotten_only_after_a_confirmation(groups: Database) -> None:
-    async with opened(groups) as page:
+async def test_a_dead_letter_is_forgotten_only_after_a_confirmation(chromium: str, groups: Database) -> None:
+    async with opened(chromium, groups) as page:
         await page.click("[aria-label='Forget batch 2 of g']")
         question = await page.until("document.querySelector('dialog[open]')?.innerText")
         await page.press("Escape")
@@ -146,16 +148,16 @@ async def test_a_dead_letter_is_forgotten_only_after_a_confirmation(groups: Data
     assert await fetchval(groups, DEAD) == [1]
 
 
-async def test_a_condition_is_released(groups: Database) -> None:
-    async with opened(groups) as page:
+async def test_a_condition_is_released(chromium: str, groups: Database) -> None:
+    async with opened(chromium, groups) as page:
         await page.click("[aria-label='Release condition 1']")
         await page.until("document.querySelector('#quarantined').hidden")
 
     assert await fetchval(groups, "SELECT quarantined_at IS NULL FROM projections.conditions")
 
 
-async def test_a_group_is_rescaled_by_typing_a_number(groups: Database) -> None:
-    async with opened(groups) as page:
+async def test_a_group_is_rescaled_by_typing_a_number(chromium: str, groups: Database) -> None:
+    async with opened(chromium, groups) as page:
         await page.value("document.querySelector(\"[aria-label='Ranges of g']\").select()")
         await page.type("7")
         await page.press("Enter")
@@ -164,12 +166,12 @@ async def test_a_group_is_rescaled_by_typing_a_number(groups: Database) -> None:
     assert await fetchval(groups, "SELECT count(*) FROM projections.group_ranges WHERE group_id = 1") == 7
 
 
-async def test_without_groups_nothing_is_shown_of_them(database: Database) -> None:
+async def test_without_groups_nothing_is_shown_of_them(chromium: str, database: Database) -> None:
     feed = Feed(database, QUICK)
     async with (
         asyncio.timeout(60),
         serving(Address("127.0.0.1", 0), monitor_app(database, feed)) as address,
-        browser() as page,
+        opened_page(chromium) as page,
     ):
         await page.open(f"http://{address}/")
         await page.until("document.querySelector('#connection')?.dataset.state === 'live'")
@@ -179,8 +181,8 @@ async def test_without_groups_nothing_is_shown_of_them(database: Database) -> No
     assert hidden
 
 
-async def test_groups_fit_the_width_of_a_phone(groups: Database) -> None:
-    async with opened(groups) as page:
+async def test_groups_fit_the_width_of_a_phone(chromium: str, groups: Database) -> None:
+    async with opened(chromium, groups) as page:
         await page.view(360, 740, phone=True)
         await page.until("innerWidth === 360")
         await page.value("document.querySelector('#group-ranges').open = true")
@@ -189,8 +191,8 @@ async def test_groups_fit_the_width_of_a_phone(groups: Database) -> None:
         assert await page.value("document.documentElement.scrollWidth") == 360
 
 
-async def test_every_table_of_groups_has_headers_for_its_cells(groups: Database) -> None:
-    async with opened(groups) as page:
+async def test_every_table_of_groups_has_headers_for_its_cells(chromium: str, groups: Database) -> None:
+    async with opened(chromium, groups) as page:
         await page.value("document.querySelector('#group-ranges').open = true")
         await page.until("document.querySelectorAll('#group-ranges-table tbody tr').length")
         found = await page.value(

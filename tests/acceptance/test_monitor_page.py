@@ -17,7 +17,7 @@ from journal import ConnectionSettings, Database, connect, slice_of
 from projections.monitoring.authentication import Address
 from projections.monitoring.serving import serving
 from projections.web import Feed, monitor_app
-from tests.fixtures.chromium import EXECUTABLE, Page, browser
+from tests.fixtures.chromium import EXECUTABLE, Page, opened_page
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,
@@ -63,9 +63,9 @@ async def monitored(database: Database, port: int = 0, token: str | None = None)
 
 
 @asynccontextmanager
-async def opened(database: Database) -> AsyncIterator[Page]:
+async def opened(chromium: str, database: Database) -> AsyncIterator[Page]:
     """The page, live, on a screen of usual size."""
-    async with asyncio.timeout(60), monitored(database) as address, browser() as page:
+    async with asyncio.timeout(60), monitored(database) as address, opened_page(chromium) as page:
         await page.view(1400, 1000)
         await page.open(f"http://{address}/")
         await page.until(f"document.readyState === 'complete' && {LIVE} && {CELLS}")
@@ -94,8 +94,10 @@ def decision(source_id: str) -> str:
     return f"{row}?.cells[4].innerText"
 
 
-async def test_every_slice_is_shown_with_its_lag_state_and_parked_sources(journal: Database) -> None:
-    async with opened(journal) as page:
+async def test_every_slice_is_shown_with_its_lag_state_and_parked_sources(
+    chromium: str, journal: Database
+) -> None:
+    async with opened(chromium, journal) as page:
         behind = set(range(1024)) - set(await cells(page, "data-level", "0"))
         waiting = await cells(page, "data-parked", "")
         labels = await page.value(
@@ -111,8 +113,8 @@ async def test_every_slice_is_shown_with_its_lag_state_and_parked_sources(journa
     assert (shown["Backlog"], shown["Ranges"], shown["Parked"]) == ("3", "4", "2")
 
 
-async def test_what_events_bring_stays_text(journal: Database) -> None:
-    async with opened(journal) as page:
+async def test_what_events_bring_stays_text(chromium: str, journal: Database) -> None:
+    async with opened(chromium, journal) as page:
         source = await page.until(f"{decision(NASTY)} && document.querySelector('.parked').innerText")
         images = await page.value("document.querySelectorAll('img').length")
 
@@ -120,8 +122,8 @@ async def test_what_events_bring_stays_text(journal: Database) -> None:
     assert (images, page.errors) == (0, [])
 
 
-async def test_page_follows_the_database_without_a_reload(journal: Database) -> None:
-    async with opened(journal) as page:
+async def test_page_follows_the_database_without_a_reload(chromium: str, journal: Database) -> None:
+    async with opened(chromium, journal) as page:
         await page.value("window.sameWindow = true")
         async with running(journal, projection(), ranges=4):
             await page.until("document.querySelector('.badge').textContent === 'running'")
@@ -136,8 +138,8 @@ async def test_page_follows_the_database_without_a_reload(journal: Database) -> 
         assert await page.value("window.sameWindow")
 
 
-async def test_arrows_move_over_the_slices_and_say_what_they_are(journal: Database) -> None:
-    async with opened(journal) as page:
+async def test_arrows_move_over_the_slices_and_say_what_they_are(chromium: str, journal: Database) -> None:
+    async with opened(chromium, journal) as page:
         stops = await page.value("document.querySelectorAll('[role=gridcell][tabindex=\"0\"]').length")
         await page.value("document.querySelector('.toggle').focus()")
         await page.press("Tab")
@@ -156,9 +158,9 @@ async def test_arrows_move_over_the_slices_and_say_what_they_are(journal: Databa
     assert left != "gridcell"
 
 
-async def test_pointer_shows_the_slice_under_it(journal: Database) -> None:
+async def test_pointer_shows_the_slice_under_it(chromium: str, journal: Database) -> None:
     number = slice_of("b")
-    async with opened(journal) as page:
+    async with opened(chromium, journal) as page:
         await page.hover(f"[role=row]:nth-child({number // 32 + 1}) > :nth-child({number % 32 + 1})")
         await page.until(f"document.querySelector('.detail h3').textContent === 'Slice {number}'")
         detail = await page.text(".detail")
@@ -166,8 +168,8 @@ async def test_pointer_shows_the_slice_under_it(journal: Database) -> None:
     assert "2 events" in detail
 
 
-async def test_an_event_is_dropped_only_after_a_confirmation(journal: Database) -> None:
-    async with opened(journal) as page:
+async def test_an_event_is_dropped_only_after_a_confirmation(chromium: str, journal: Database) -> None:
+    async with opened(chromium, journal) as page:
         await page.click("button.drop[aria-label='Drop event 1 of a']")
         question = await page.until("document.querySelector('dialog[open]')?.innerText")
         await page.press("Escape")
@@ -183,8 +185,8 @@ async def test_an_event_is_dropped_only_after_a_confirmation(journal: Database) 
     assert await decisions(journal) == {"a": "drop", NASTY: "waiting"}
 
 
-async def test_an_event_is_retried_from_the_keyboard(journal: Database) -> None:
-    async with opened(journal) as page:
+async def test_an_event_is_retried_from_the_keyboard(chromium: str, journal: Database) -> None:
+    async with opened(chromium, journal) as page:
         await page.value(f"document.querySelector(\"button[aria-label='Retry event 1 of {NASTY}']\").focus()")
         await page.press("Enter")
         await page.until(f"{decision(NASTY)} === 'to be retried'")
@@ -192,9 +194,9 @@ async def test_an_event_is_retried_from_the_keyboard(journal: Database) -> None:
     assert await decisions(journal) == {"a": "waiting", NASTY: "retry"}
 
 
-async def test_a_projection_is_paused_and_resumed(journal: Database) -> None:
+async def test_a_projection_is_paused_and_resumed(chromium: str, journal: Database) -> None:
     paused = "SELECT paused FROM projections.projections"
-    async with opened(journal) as page:
+    async with opened(chromium, journal) as page:
         await page.click(".toggle")
         await page.until("document.querySelectorAll('[role=gridcell][data-state=paused]').length === 1024")
         before = await fetchval(journal, paused)
@@ -204,8 +206,8 @@ async def test_a_projection_is_paused_and_resumed(journal: Database) -> None:
     assert (before, await fetchval(journal, paused)) == (True, False)
 
 
-async def test_a_projection_is_rescaled_by_typing_a_number(journal: Database) -> None:
-    async with opened(journal) as page:
+async def test_a_projection_is_rescaled_by_typing_a_number(chromium: str, journal: Database) -> None:
+    async with opened(chromium, journal) as page:
         await page.value("document.querySelector('.rescale input').select()")
         await page.type("7")
         await page.press("Enter")
@@ -214,8 +216,8 @@ async def test_a_projection_is_rescaled_by_typing_a_number(journal: Database) ->
     assert await fetchval(journal, "SELECT count(*) FROM projections.projection_ranges") == 7
 
 
-async def test_a_number_of_ranges_that_can_not_be_is_not_sent(journal: Database) -> None:
-    async with opened(journal) as page:
+async def test_a_number_of_ranges_that_can_not_be_is_not_sent(chromium: str, journal: Database) -> None:
+    async with opened(chromium, journal) as page:
         await page.value("document.querySelector('.rescale input').select()")
         await page.type("1025")
         await page.press("Enter")
@@ -224,8 +226,8 @@ async def test_a_number_of_ranges_that_can_not_be_is_not_sent(journal: Database)
     assert await fetchval(journal, "SELECT count(*) FROM projections.projection_ranges") == 4
 
 
-async def test_what_holds_the_horizon_back_is_named(journal: Database) -> None:
-    async with opened(journal) as page, journal.transaction() as writer:
+async def test_what_holds_the_horizon_back_is_named(chromium: str, journal: Database) -> None:
+    async with opened(chromium, journal) as page, journal.transaction() as writer:
         await writer.execute("SELECT set_config('application_name', $1, FALSE)", NASTY)
         await writer.execute("LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE")
         told = await page.until("document.querySelector('#writers li')?.innerText")
@@ -234,7 +236,7 @@ async def test_what_holds_the_horizon_back_is_named(journal: Database) -> None:
     assert "open for" in told
 
 
-async def test_a_range_that_fails_is_marked_and_says_why(journal: Database) -> None:
+async def test_a_range_that_fails_is_marked_and_says_why(chromium: str, journal: Database) -> None:
     await execute(
         journal,
         "INSERT INTO projections.workers (owner, host, pid, projection_ids, lease_until) "
@@ -246,7 +248,7 @@ async def test_a_range_that_fails_is_marked_and_says_why(journal: Database) -> N
         "restarts_at = clock_timestamp() + interval '90 s' WHERE min_slice = 256",
         NASTY,
     )
-    async with opened(journal) as page:
+    async with opened(chromium, journal) as page:
         restarting = await cells(page, "data-state", "restarting")
         told = await page.text(".failures")
 
@@ -255,8 +257,10 @@ async def test_a_range_that_fails_is_marked_and_says_why(journal: Database) -> N
     assert NASTY in told
 
 
-async def test_page_says_that_the_monitor_is_gone_and_connects_again(journal: Database) -> None:
-    async with asyncio.timeout(60), browser() as page:
+async def test_page_says_that_the_monitor_is_gone_and_connects_again(
+    chromium: str, journal: Database
+) -> None:
+    async with asyncio.timeout(60), opened_page(chromium) as page:
         async with monitored(journal) as address:
             await page.open(f"http://{address}/")
             await page.until(f"document.readyState === 'complete' && {LIVE}")
@@ -271,10 +275,10 @@ async def test_page_says_that_the_monitor_is_gone_and_connects_again(journal: Da
 
 
 async def test_page_says_that_the_database_is_lost_and_keeps_what_it_showed(
-    journal: Database, dsn: str, admin_dsn: str
+    chromium: str, journal: Database, dsn: str, admin_dsn: str
 ) -> None:
     name = conninfo_to_dict(dsn)["dbname"]
-    async with connect(dsn, ConnectionSettings(max_connections=3)) as pool, opened(pool) as page:
+    async with connect(dsn, ConnectionSettings(max_connections=3)) as pool, opened(chromium, pool) as page:
         with psycopg.connect(admin_dsn, autocommit=True) as admin:
             admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
             admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
@@ -287,8 +291,12 @@ async def test_page_says_that_the_database_is_lost_and_keeps_what_it_showed(
     assert shown == 1024
 
 
-async def test_page_lives_and_acts_behind_a_password(journal: Database) -> None:
-    async with asyncio.timeout(60), monitored(journal, token="secret") as address, browser() as page:
+async def test_page_lives_and_acts_behind_a_password(chromium: str, journal: Database) -> None:
+    async with (
+        asyncio.timeout(60),
+        monitored(journal, token="secret") as address,
+        opened_page(chromium) as page,
+    ):
         await page.open(f"http://anybody:secret@{address}/")
         await page.until(f"document.readyState === 'complete' && {LIVE} && {CELLS}")
         await page.click(".toggle")
@@ -297,8 +305,8 @@ async def test_page_lives_and_acts_behind_a_password(journal: Database) -> None:
     assert await fetchval(journal, "SELECT paused FROM projections.projections")
 
 
-async def test_everything_fits_the_width_of_a_phone(journal: Database) -> None:
-    async with opened(journal) as page:
+async def test_everything_fits_the_width_of_a_phone(chromium: str, journal: Database) -> None:
+    async with opened(chromium, journal) as page:
         await page.view(360, 740, phone=True)
         await page.until("innerWidth === 360")
         width = await page.value("document.documentElement.scrollWidth")
@@ -312,8 +320,10 @@ async def test_everything_fits_the_width_of_a_phone(journal: Database) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-async def test_text_and_levels_can_be_told_apart_in_light_and_dark(journal: Database, dark: bool) -> None:
-    async with opened(journal) as page:
+async def test_text_and_levels_can_be_told_apart_in_light_and_dark(
+    chromium: str, journal: Database, dark: bool
+) -> None:
+    async with opened(chromium, journal) as page:
         await page.view(1400, 1000, dark=dark)
         await page.until(f"matchMedia('(prefers-color-scheme: dark)').matches === {str(dark).lower()}")
         ink, surface = await page.value(
@@ -343,8 +353,8 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-async def test_page_needs_nothing_that_its_policy_refuses(journal: Database) -> None:
-    async with opened(journal) as page, running(journal, projection(), ranges=4):
+async def test_page_needs_nothing_that_its_policy_refuses(chromium: str, journal: Database) -> None:
+    async with opened(chromium, journal) as page, running(journal, projection(), ranges=4):
         await page.until("document.querySelectorAll('.stretch[data-owner]').length === 4")
         await until(journal, "SELECT count(*) > 0 FROM projections.workers")
 

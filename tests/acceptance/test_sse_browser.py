@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from journal import Database
-from tests.fixtures.chromium import EXECUTABLE, Page, browser
+from tests.fixtures.chromium import EXECUTABLE, Page, opened_page
 from tests.fixtures.commands import environment
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.subscriptions import landed_and_matched
@@ -102,8 +102,8 @@ async def server(tmp_path: Path, dsn: str) -> AsyncIterator[Served]:
 
 
 @asynccontextmanager
-async def opened(server: Served) -> AsyncIterator[Page]:
-    async with browser() as page:
+async def opened(chromium: str, server: Served) -> AsyncIterator[Page]:
+    async with opened_page(chromium) as page:
         await page.open(server.url)
         await page.until("window.opened === 1")
         yield page
@@ -118,9 +118,9 @@ async def got(page: Page, number: int) -> list[str]:
     ("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)]
 )
 async def test_a_browser_gets_each_event_once_over_restarts_of_the_server(
-    database: Database, server: Served, number: signal.Signals, code: int
+    chromium: str, database: Database, server: Served, number: signal.Signals, code: int
 ) -> None:
-    async with opened(server) as page:
+    async with opened(chromium, server) as page:
         await landed_and_matched(database, "a", "b", text="line\r\nbreak\u2028</script>")
         await got(page, 2)
         for round_ in range(2):
@@ -147,9 +147,9 @@ async def test_a_browser_gets_each_event_once_over_restarts_of_the_server(
 
 
 async def test_a_browser_that_was_not_sent_anything_yet_misses_nothing(
-    database: Database, server: Served
+    chromium: str, database: Database, server: Served
 ) -> None:
-    async with opened(server) as page:
+    async with opened(chromium, server) as page:
         await server.end(signal.SIGTERM)
         await landed_and_matched(database, "a")
         await server.start()
@@ -157,8 +157,10 @@ async def test_a_browser_that_was_not_sent_anything_yet_misses_nothing(
         assert await got(page, 1) == ["a 1 "]
 
 
-async def test_a_browser_that_can_not_go_on_is_told_to_give_up(database: Database, server: Served) -> None:
-    async with opened(server) as page:
+async def test_a_browser_that_can_not_go_on_is_told_to_give_up(
+    chromium: str, database: Database, server: Served
+) -> None:
+    async with opened(chromium, server) as page:
         await server.end(signal.SIGTERM)
         await execute(database, "UPDATE projections.subscriptions SET active_at = now() - interval '1 day'")
         assert await fetchval(database, "SELECT projections.expire_subscriptions_v1()") == 1
