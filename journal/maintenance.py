@@ -71,7 +71,7 @@ async def make_partitions(
 
     Args:
         database: Where.
-        table: Whose partitions: ``events``, the journal, or ``matches``, what matched for groups.
+        table: Whose partitions: ``events``, the journal, or one of the other tables that have partitions in time.
         interval: The time that one partition holds; None: as the table's settings say.
         ahead: How many intervals to come have a partition afterwards; None: as the table's settings say.
         lock_timeout: The longest wait for transactions in flight, and so the longest time for which a new one

@@ -68,9 +68,10 @@ def partitions(  # noqa: PLR0917 - click passes all by name
     """
     Show the time partitions, and what keeps each; or change how those of a table are kept.
 
-    TABLE is events, the journal, or matches, what matched for groups of subscribers. Without options, partitions
-    are listed: bounds, rows (estimated), size, whether in slice order, and of those whose time is over, what keeps
-    them in the database. The default partition takes what no other does; it should be small.
+    TABLE is events, the journal; matches, what matched for groups of subscribers; webhook_events or
+    webhook_attempts, the delivery log of webhooks. Without options, partitions are listed: bounds, rows
+    (estimated), size, whether in slice order, and of those whose time is over, what keeps them in the database. The
+    default partition takes what no other does; it should be small.
 
     \b
     With options, settings are changed, for `projections maintain`, workers and pg_cron alike:
@@ -80,7 +81,7 @@ def partitions(  # noqa: PLR0917 - click passes all by name
     """  # noqa: D301 - click reads the escape
     change = any(value is not None for value in (interval, ahead, retention, archive_first))
     if change and table is None:
-        raise click.UsageError("say whose settings: projections partitions events|matches ...")
+        raise click.UsageError(f"say whose settings: projections partitions {'|'.join(TABLES)} ...")
 
     async def work(session: Session) -> tuple[list[PartitionSettings], list[Partition]]:
         if change and table is not None:

@@ -63,7 +63,7 @@ class Partition:
     A partition in time.
 
     Args:
-        table: Whose partition it is: ``events`` or ``matches``.
+        table: Whose partition it is: one of ``TABLES``.
         name: The table's name.
         from_timestamp: Its first instant; None where it has none.
         to_timestamp: The first instant after it; None where there is none.

@@ -19,6 +19,7 @@ __all__ = ["Maintained", "maintain"]
 
 _EXPIRE = "SELECT projections.expire_subscriptions_v1()"
 _FORGET = "SELECT projections.forget_conditions_v1()"
+_FORGET_IDS = "SELECT projections.forget_logged_ids_v1()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +98,7 @@ async def maintain(
     async with database.session() as session:
         expired = int(await session.fetchval(_EXPIRE))
         await session.fetchval(_FORGET)
+        # In pieces: a transaction that removes a day's ids would be long.
+        while await session.fetchval(_FORGET_IDS):
+            pass
     return Maintained(tuple(made), tuple(dropped), tuple(kept), expired)

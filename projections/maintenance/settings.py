@@ -17,8 +17,11 @@ __all__ = [
     "partition_settings",
 ]
 
-TABLES = ("events", "matches")
-"""The tables that are partitioned by time: the journal, and what matched for groups of subscribers."""
+TABLES = ("events", "matches", "webhook_events", "webhook_attempts")
+"""
+The tables that are partitioned by time: the journal, what matched for groups of subscribers, and the delivery log of
+webhooks.
+"""
 
 _COLUMNS = "s.table_name, s.partition_interval, s.ahead, s.retention, s.archive_first, s.maintained_at"
 _READ = f"SELECT {_COLUMNS} FROM projections.partition_settings AS s ORDER BY s.table_name"
@@ -46,7 +49,7 @@ class PartitionSettings:
     How a partitioned table is kept.
 
     Args:
-        table: ``events`` or ``matches``.
+        table: One of ``TABLES``.
         interval: The time that a partition holds which is made from now on.
         ahead: How many intervals to come have a partition.
         retention: How long a partition is kept after its time, at least; None: for ever.
@@ -86,7 +89,7 @@ async def change_partition_settings(
 
     Args:
         session: Any session; the role must own the schema.
-        table: ``events`` or ``matches``.
+        table: One of ``TABLES``.
         interval: The time that a partition holds which is made from now on: whole seconds, 1 minute to 366 days.
         ahead: How many intervals to come have a partition: 1 to 1,000.
         retention: How long a partition is kept after its time, at least a minute, or ``"forever"``.
@@ -117,7 +120,7 @@ def check_settings(
         InvalidPartitionSetting: There is no such table, or a setting is out of bounds.
     """
     if table not in TABLES:
-        raise InvalidPartitionSetting(f"no table {table!r} has partitions: there are {' and '.join(TABLES)}")
+        raise InvalidPartitionSetting(f"no table {table!r} has partitions: there are {', '.join(TABLES)}")
     if interval is not None and (interval.microseconds or not _MINUTE <= interval <= _LONGEST):
         raise InvalidPartitionSetting(f"interval is whole seconds from 1 minute to 366 days, not {interval}")
     if ahead is not None and not 1 <= ahead <= _MOST_AHEAD:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from journal import Database, connect
 from projections.cli import main
+from projections.maintenance.settings import TABLES
 from tests.fixtures.commands import COMMAND, environment
 from tests.fixtures.projections import execute, until
 from tests.integration.retention_support import DAY, HOUR, NAMES, PAST, filled, keep, past, reader
@@ -32,7 +33,9 @@ def test_json_lists_what_was_made_and_a_second_run_makes_nothing(dsn: str) -> No
     assert code == 0
     assert [(p["moved"], p["problem"]) for p in events] == [(0, None)] * 3
     assert [p["from"] for p in events[1:]] == [p["to"] for p in events[:-1]]
-    assert [p["table"] for p in made if p not in events] == ["matches"] * 8
+    assert [p["table"] for p in made if p not in events] == [
+        table for table in ("matches", "webhook_events", "webhook_attempts") for _ in range(8)
+    ]
     assert again == (0, '{"partitions": [], "dropped": [], "kept": [], "expired": 0}\n')
 
 
@@ -41,7 +44,7 @@ def test_lines_say_what_was_made(dsn: str) -> None:
 
     assert code == 0
     assert all(line.endswith(" UTC: 0 rows moved") for line in output.splitlines())
-    assert {line.split(":")[0] for line in output.splitlines()} == {"events", "matches"}
+    assert {line.split(":")[0] for line in output.splitlines()} == set(TABLES)
     assert _run("--dsn", dsn, "--ahead", "1") == (0, "nothing to do\n")
 
 
@@ -161,7 +164,7 @@ def test_partitions_as_json_have_exact_rows_when_asked(dsn: str) -> None:
 
     told = json.loads(_run("--dsn", dsn, "--json", "--exact", command="partitions")[1])
 
-    assert {each["table"] for each in told["partitions"]} == {"events", "matches"}
+    assert {each["table"] for each in told["partitions"]} == set(TABLES)
     first = told["partitions"][0]
     assert (first["name"], first["rows"], first["default"], first["clustered"]) == (
         NAMES[0],

@@ -114,7 +114,7 @@ async def test_calls_one_after_the_other_come_to_an_end_with_everything_done(dat
     while await fetchval(database, f"SELECT count(*) FROM ({ALL}) AS m"):
         calls += 1
 
-    assert calls == 5 + 8 + 8
+    assert calls == 5 + 4 * 8
     assert await count(database, "projections.events_default") == 0
 
 

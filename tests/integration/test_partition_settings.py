@@ -19,6 +19,7 @@ from projections.maintenance import (
     partition_settings,
     partitions,
 )
+from projections.maintenance.settings import TABLES
 from tests.fixtures.journal import count, event, historic
 from tests.fixtures.projections import execute, fetchval
 from tests.integration.retention_support import DAY, HOUR, NOW, PAST, keep, reader, retained
@@ -38,10 +39,12 @@ async def spans(database: Database, table: str = "events") -> list[tuple[datetim
 
 async def test_tables_have_settings_from_the_start(database: Database) -> None:
     async with database.session() as session:
-        events, matches = await partition_settings(session)
+        events, matches, attempts, logged = await partition_settings(session)
 
     assert (events.table, events.interval, events.ahead, events.retention) == ("events", DAY, 7, None)
     assert (matches.table, matches.interval, matches.ahead, matches.retention) == ("matches", DAY, 7, 7 * DAY)
+    assert (attempts.table, attempts.retention) == ("webhook_attempts", 30 * DAY)
+    assert (logged.table, logged.retention) == ("webhook_events", 30 * DAY)
 
 
 async def test_what_is_not_given_stays(database: Database) -> None:
@@ -126,7 +129,7 @@ async def test_function_knows_tables_with_partitions_alone(database: Database) -
     assert refused.value.sqlstate == "PJ070"
 
 
-@pytest.mark.parametrize("table", ["events", "matches"])
+@pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize(("before", "after"), [(DAY, 7 * HOUR), (HOUR, DAY)], ids=["shorter", "longer"])
 async def test_interval_is_changed_while_running_and_no_time_is_left_out_or_taken_twice(
     database: Database, table: str, before: timedelta, after: timedelta

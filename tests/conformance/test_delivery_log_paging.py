@@ -1,0 +1,409 @@
+"""Pages of a delivery log: the 44 cases of paging, the 7 of times with cursors, and cursors that are refused."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from projections.webhooks.errors import InvalidCursor
+from projections.webhooks.log import AttemptsRequest, CursorVersionError, DeliveryLog, EventsRequest, Page
+from projections.webhooks.log.cursors import VERSION, Cursors, Place, _base62
+from projections.webhooks.log.paging import _filters
+from tests.conformance.delivery_log_support import (
+    BASE,
+    MICRO,
+    MINUTE,
+    SECOND,
+    Lister,
+    entry,
+    names,
+    renamed,
+)
+
+LISTS = {
+    "attempts": Lister(events=False, endpoint=None),
+    "attempts by endpoint": Lister(events=False, endpoint="wanted"),
+    "events": Lister(events=True, endpoint=None),
+    "events by endpoint": Lister(events=True, endpoint="wanted"),
+}
+
+
+@pytest.fixture(params=LISTS.values(), ids=LISTS.keys())
+def rows(request: pytest.FixtureRequest) -> Lister:
+    lister: Lister = request.param
+    return lister
+
+
+async def _back(log: DeliveryLog, rows: Lister, last: Page[Any], **asked: Any) -> list[Page[Any]]:
+    """All pages before one, from there to the first."""
+    found = [last]
+    while found[-1].prev is not None:
+        found.append(await rows.page(log, prev=found[-1].prev, **asked))
+    return found
+
+
+class TestPaging:
+    """Eleven cases, of each list, with and without a filter."""
+
+    async def test_01_forward_every_row_comes_once(self, log: DeliveryLog, rows: Lister) -> None:
+        expected = await rows.fill(log, 10)
+
+        pages = await rows.pages(log, limit=3)
+
+        assert [len(page.data) for page in pages] == [3, 3, 3, 1]
+        assert [name for page in pages for name in names(page)] == expected[::-1]
+
+    async def test_02_backward_the_pages_are_the_same_and_end(self, log: DeliveryLog, rows: Lister) -> None:
+        await rows.fill(log, 10)
+        pages = await rows.pages(log, limit=3)
+
+        back = await _back(log, rows, pages[-1], limit=3)
+
+        assert [page.data for page in back[::-1]] == [page.data for page in pages]
+        assert back[-1].prev is None
+
+    async def test_03_to_and_fro_is_the_same_page(self, log: DeliveryLog, rows: Lister) -> None:
+        await rows.fill(log, 10)
+        first = await rows.page(log, limit=3)
+        second = await rows.page(log, limit=3, next=first.next)
+        again = await rows.page(log, limit=3, prev=second.prev)
+
+        assert again.data == first.data
+        assert (await rows.page(log, limit=3, next=again.next)).data == second.data
+
+    async def test_04_before_the_first_page_is_none(self, log: DeliveryLog, rows: Lister) -> None:
+        await rows.fill(log, 10)
+
+        page = await rows.page(log, limit=3)
+
+        assert (page.prev, page.next is None) == (None, False)
+
+    async def test_05_after_the_last_page_is_none(self, log: DeliveryLog, rows: Lister) -> None:
+        await rows.fill(log, 10)
+
+        last = (await rows.pages(log, limit=3))[-1]
+
+        assert (last.prev is None, last.next) == (False, None)
+
+    async def test_06_an_empty_list_has_no_cursors(self, log: DeliveryLog, rows: Lister) -> None:
+        assert await rows.page(log) == Page(())
+
+    async def test_07_the_last_page_has_the_rest(self, log: DeliveryLog, rows: Lister) -> None:
+        await rows.fill(log, 7)
+
+        assert [len(page.data) for page in await rows.pages(log, limit=3)] == [3, 3, 1]
+
+    async def test_08_a_last_page_that_is_full_is_the_last(self, log: DeliveryLog, rows: Lister) -> None:
+        await rows.fill(log, 6)
+
+        assert [len(page.data) for page in await rows.pages(log, limit=3)] == [3, 3]
+
+    async def test_09_one_row_has_no_cursors(self, log: DeliveryLog, rows: Lister) -> None:
+        expected = await rows.fill(log, 1)
+
+        page = await rows.page(log, limit=3)
+
+        assert (names(page), page.next, page.prev) == (expected, None, None)
+
+    async def test_10_ascending_the_oldest_is_first(self, log: DeliveryLog, rows: Lister) -> None:
+        expected = await rows.fill(log, 5)
+
+        assert names(await rows.page(log, order="asc")) == expected
+
+    async def test_11_descending_the_newest_is_first(self, log: DeliveryLog, rows: Lister) -> None:
+        expected = await rows.fill(log, 5)
+
+        assert names(await rows.page(log, order="desc")) == expected[::-1]
+
+
+class TestTimesWithCursors:
+    """Seven cases: 20 rows a minute apart."""
+
+    @pytest.fixture(autouse=True)
+    async def _twenty(self, log: DeliveryLog) -> None:
+        await log.insert_many([entry(f"e{number:02}", time=BASE + number * MINUTE) for number in range(20)])
+
+    async def test_01_attempts_of_a_time_are_so_many_pages(self, log: DeliveryLog) -> None:
+        within = {"gte": BASE + 5 * MINUTE, "lte": BASE + 14 * MINUTE}
+
+        pages = await LISTS["attempts"].pages(log, limit=3, **within)
+
+        assert len(pages) == 4
+        assert [name for page in pages for name in names(page)] == [f"e{n:02}" for n in range(14, 4, -1)]
+
+    async def test_02_a_cursor_that_was_made_without_a_filter_lets_nothing_through_it(
+        self, log: DeliveryLog
+    ) -> None:
+        first = await log.list_attempts(AttemptsRequest(limit=3))
+
+        with pytest.raises(InvalidCursor, match="other filters"):
+            await log.list_attempts(AttemptsRequest(limit=3, gte=BASE + 10 * MINUTE, next=first.next))
+
+    async def test_03_an_open_interval_over_several_pages(self, log: DeliveryLog) -> None:
+        pages = await LISTS["attempts"].pages(log, limit=3, gt=BASE + 5 * MINUTE, lt=BASE + 14 * MINUTE)
+
+        assert [len(page.data) for page in pages] == [3, 3, 2]
+        assert [name for page in pages for name in names(page)] == [f"e{n:02}" for n in range(13, 5, -1)]
+
+    async def test_04_gt_and_lt_leave_out_the_instant_that_gte_and_lte_have(self, log: DeliveryLog) -> None:
+        instant = BASE + 7 * MINUTE
+
+        assert "e07" not in names(await log.list_attempts(AttemptsRequest(gt=instant)))
+        assert "e07" not in names(await log.list_attempts(AttemptsRequest(lt=instant)))
+        assert names(await log.list_attempts(AttemptsRequest(gte=instant, lte=instant))) == ["e07"]
+
+    async def test_05_backward_the_filter_holds(self, log: DeliveryLog) -> None:
+        within = {"gte": BASE + 5 * MINUTE, "lte": BASE + 14 * MINUTE}
+        pages = await LISTS["attempts"].pages(log, limit=3, **within)
+
+        back = await _back(log, LISTS["attempts"], pages[-1], limit=3, **within)
+
+        assert [page.data for page in back[::-1]] == [page.data for page in pages]
+
+    async def test_06_events_of_a_time_are_so_many_pages(self, log: DeliveryLog) -> None:
+        pages = await LISTS["events"].pages(log, limit=3, gte=BASE + 5 * MINUTE, lte=BASE + 14 * MINUTE)
+
+        assert len(pages) == 4
+        assert [name for page in pages for name in names(page)] == [f"e{n:02}" for n in range(14, 4, -1)]
+
+    async def test_07_gt_and_lt_leave_out_the_instant_of_an_event(self, log: DeliveryLog) -> None:
+        instant = BASE + 7 * MINUTE
+
+        assert "e07" not in names(await log.list_events(EventsRequest(gt=instant)))
+        assert "e07" not in names(await log.list_events(EventsRequest(lt=instant)))
+        assert names(await log.list_events(EventsRequest(gte=instant, lte=instant))) == ["e07"]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("apart", [MICRO, 0 * MICRO], ids=["a microsecond apart", "at one time"])
+async def test_same_millisecond_1000_rows_all_pages(
+    log: DeliveryLog, rows: Lister, order: str, apart: Any
+) -> None:
+    await log.insert_many(
+        [entry(f"e{n:03}", endpoint_ids=("wanted",), time=BASE + n * apart) for n in range(1000)]
+    )
+
+    pages = await rows.pages(log, limit=7, order=order)
+    back = await _back(log, rows, pages[-1], limit=7, order=order)
+
+    expected = [f"e{n:03}" for n in range(1000)]
+    assert [name for page in pages for name in names(page)] == (
+        expected if order == "asc" else expected[::-1]
+    )
+    assert [page.data for page in back[::-1]] == [page.data for page in pages]
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_small_pages_within_a_millisecond_lose_nothing(
+    log: DeliveryLog, rows: Lister, limit: int
+) -> None:
+    times = [0, 100, 200, 300, 5000]
+    await log.insert_many(
+        [entry(f"e{n}", endpoint_ids=("wanted",), time=BASE + each * MICRO) for n, each in enumerate(times)]
+    )
+
+    for order in ("asc", "desc"):
+        pages = await rows.pages(log, limit=limit, order=order)
+
+        assert sorted(name for page in pages for name in names(page)) == ["e0", "e1", "e2", "e3", "e4"]
+
+
+async def test_identical_timestamps_tie_on_the_id_by_its_bytes(log: DeliveryLog) -> None:
+    ids = ["A", "a", "B", "b", "_", "é", "\U0001f600", "￿", "10", "9"]
+    await log.insert_many([renamed(entry(f"e{each}"), each) for each in ids])
+
+    pages = await LISTS["attempts"].pages(log, limit=1, order="asc")
+
+    assert [row.attempt.attempt_id for page in pages for row in page.data] == sorted(ids, key=str.encode)
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+async def test_insert_during_paging_no_dup_no_skip_of_old_rows(
+    log: DeliveryLog, rows: Lister, order: str
+) -> None:
+    old = await rows.fill(log, 30)
+    seen: list[str] = []
+    page = await rows.page(log, limit=4, order=order)
+    for turn in range(100):
+        seen += names(page)
+        await log.insert_many(
+            [
+                entry(f"new{turn}{where}", endpoint_ids=("wanted",), time=when)
+                for where, when in [
+                    ("before", BASE - SECOND), ("amid", BASE + turn * SECOND + MICRO), ("after", BASE + MINUTE),
+                ]
+            ]
+        )  # fmt: skip
+        if turn > 20 or page.next is None:
+            break
+        page = await rows.page(log, limit=4, order=order, next=page.next)
+
+    assert len(seen) == len(set(seen))
+    reached = [name for name in seen if name in set(old)]
+    assert reached == (old if order == "asc" else old[::-1])[: len(reached)]
+    assert len(reached) == 30
+
+
+async def test_past_the_end_there_is_a_way_back(log: DeliveryLog, rows: Lister) -> None:
+    expected = await rows.fill(log, 3)
+    cursors = await _cursors_at(log, rows, "e000")
+
+    empty = await rows.page(log, next=cursors)
+    back = await rows.page(log, prev=empty.prev, limit=2)
+
+    assert (empty.data, empty.next) == ((), None)
+    assert names(back) == expected[1::-1]
+    assert (await rows.page(log, prev=back.prev, limit=2)).data == (await rows.page(log, limit=1)).data
+
+
+async def test_before_the_beginning_there_is_a_way_forward(log: DeliveryLog, rows: Lister) -> None:
+    expected = await rows.fill(log, 3)
+    cursors = await _cursors_at(log, rows, "e002")
+
+    empty = await rows.page(log, prev=cursors)
+    onward = await rows.page(log, next=empty.next, limit=2)
+
+    assert (empty.data, empty.prev) == ((), None)
+    assert names(onward) == expected[:0:-1]
+
+
+async def _cursors_at(log: DeliveryLog, rows: Lister, name: str) -> str:
+    """A cursor of the list that is at this row: what a page said before all behind that row was dropped."""
+    await log.insert_many(
+        [
+            entry(f"{edge}", endpoint_ids=("wanted",), time=BASE + n * SECOND)
+            for edge, n in (("first", -1), ("last", 9))
+        ]
+    )
+    pages = await rows.pages(log, limit=1)
+    page = next(page for page in pages if names(page) == [name])
+    # Both edges go: the same cursor, of a log without them.
+    fresh = page.next if name == "e000" else page.prev
+    assert fresh is not None
+    await _forget(log, {"first", "last"})
+    return fresh
+
+
+async def _forget(log: Any, names: set[str]) -> None:
+    """What retention does to rows."""
+    if hasattr(log, "_events"):
+        for each in names:
+            del log._events[each], log._attempts[f"attempt of {each}"]
+        return
+    async with log._database.session() as session:
+        await session.execute("DELETE FROM projections.webhook_events WHERE event_id = ANY ($1)", list(names))
+        await session.execute(
+            "DELETE FROM projections.webhook_attempts WHERE event_id = ANY ($1)", list(names)
+        )
+
+
+class TestCursors:
+    @pytest.fixture(autouse=True)
+    async def _ten(self, log: DeliveryLog) -> None:
+        await log.insert_many([entry(f"e{number}", time=BASE + number * SECOND) for number in range(10)])
+
+    async def test_next_and_prev_together_are_refused(self, log: DeliveryLog, rows: Lister) -> None:
+        cursor = (await log.list_events(EventsRequest(limit=3))).next
+
+        with pytest.raises(InvalidCursor, match="next or prev, not both"):
+            await log.list_events(EventsRequest(limit=3, next=cursor, prev=cursor))
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"order": "asc"}, {"tenants": ["tenant", "other"]}, {"topics": ["x"]}, {"endpoint_ids": ["x"]},
+            {"event_ids": ["x"]}, {"gte": BASE}, {"lte": BASE}, {"gt": BASE}, {"lt": BASE},
+            {"endpoint_types": ["x"]}, {"status": "failed"}, {"tenants": []},
+        ],
+        ids=str,
+    )  # fmt: skip
+    async def test_a_cursor_of_another_order_or_tenant_or_filter_is_refused(
+        self, log: DeliveryLog, other: dict[str, Any]
+    ) -> None:
+        asked: dict[str, Any] = {"tenants": ["tenant"], "limit": 3}
+        cursor = (await log.list_attempts(AttemptsRequest(**asked))).next
+        assert cursor is not None
+
+        with pytest.raises(InvalidCursor, match="another order, or of other filters"):
+            await log.list_attempts(AttemptsRequest(**asked | other, next=cursor))
+
+    async def test_the_same_filters_in_other_words_are_the_same(self, log: DeliveryLog) -> None:
+        asked = {"topics": ["order.created", "x"], "limit": 3}
+        first = await log.list_events(EventsRequest(**asked))  # type: ignore[arg-type]
+
+        again = {"topics": iter(["x", "order.created", "x"]), "limit": 4}
+
+        assert len((await log.list_events(EventsRequest(**again, next=first.next))).data) == 4  # type: ignore[arg-type]
+
+    async def test_a_cursor_of_the_other_list_is_refused(self, log: DeliveryLog) -> None:
+        cursor = (await log.list_events(EventsRequest(limit=3))).next
+
+        with pytest.raises(InvalidCursor, match="no cursor of this list"):
+            await log.list_attempts(AttemptsRequest(limit=3, next=cursor))
+
+    async def test_cursor_v1_is_refused_with_a_version_error(self, log: DeliveryLog) -> None:
+        with pytest.raises(CursorVersionError, match="version 1, expected version 2"):
+            await log.list_events(EventsRequest(next=_base62(b"evtv01:946684800000::e5")))
+
+    @pytest.mark.parametrize(
+        "place",
+        [
+            "", "e5", "946684800000000", "946684800000000:past:e5", "now:past::e5", ":past::e5", "1.5:past::e5",
+            "946684800000000:past::", "946684800000000:beside::e5", "999999999999999999:past::e5", "٣:past::e5",
+        ],
+    )  # fmt: skip
+    async def test_cursor_bad_position_is_error(self, log: DeliveryLog, place: str) -> None:
+        cursor = (await log.list_events(EventsRequest(limit=3))).next
+        assert cursor is not None
+        begin = (
+            f"evtv{VERSION:02}:{Cursors('evt', ascending=False, filters=_filters(EventsRequest()))._binding}:"
+        )
+
+        with pytest.raises(InvalidCursor):
+            await log.list_events(EventsRequest(next=_base62(f"{begin}{place}".encode())))
+
+    @pytest.mark.parametrize(
+        "cursor", ["0", "00000", " ", "a b", "ab\ncd", "é", "-1", "Z" * 512, _base62(b"evtv02"), _base62(b"\xff\xfe"),
+                   _base62(b"evtv02:\0"), "'; SELECT 1; --"]
+    )  # fmt: skip
+    async def test_garbage_is_refused(self, log: DeliveryLog, cursor: str) -> None:
+        with pytest.raises(InvalidCursor):
+            await log.list_events(EventsRequest(next=cursor))
+
+    async def test_cursor_huge_100kb_is_refused_fast(self, log: DeliveryLog) -> None:
+        began = time.process_time()
+
+        with pytest.raises(InvalidCursor, match="at most 512 characters, not 100000"):
+            await log.list_events(EventsRequest(next="a" * 100_000))
+
+        assert time.process_time() - began < 0.05
+
+    async def test_an_empty_cursor_is_none(self, log: DeliveryLog) -> None:
+        assert await log.list_events(EventsRequest(next="", prev="")) == await log.list_events(
+            EventsRequest()
+        )
+
+
+@pytest.mark.parametrize("id_", ["a", "a b", "a::b:c", "é\U0001f600", "x" * 255, "\U0001f600" * 63])
+def test_a_cursor_is_short_and_brings_back_its_place(id_: str) -> None:
+    cursors = Cursors("evt", ascending=True, filters="")
+    for inclusive in (False, True):
+        place = Place(BASE + MICRO, id_, inclusive)
+
+        cursor = cursors.encode(place)
+
+        assert cursors.decode(cursor) == place
+        assert len(cursor) <= 512
+        assert cursor.isalnum()
+        assert cursor.isascii()
+
+
+def test_a_cursor_is_the_same_today_and_tomorrow() -> None:
+    place = Place(BASE, "e")
+    fixed = "3qQkAxKek58k2nlgSw2fNF3bXaSAcYjzVJVgkJxhVfZjCPO3F0TsvjRleteQjmTijjGYt"
+
+    assert Cursors("evt", ascending=True, filters="[]").encode(place) == fixed
+    assert Cursors("att", ascending=True, filters="[]").encode(place) != fixed
+    assert Cursors("evt", ascending=False, filters="[]").encode(place) != fixed
