@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from projections.handlers import ExactlyOnce, Group, Kind, Projection
 from projections.recovery import Recovery
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.filters import Filter, parse_filter
+from projections.webhooks.json_values import read_json
 from projections.webhooks.messages import MESSAGE, Message, message_of
 from projections.webhooks.topics import TopicMatcher, parse_topics
 
@@ -113,7 +113,7 @@ class _Outbound:
     def _document(self) -> Mapping[str, Any]:
         """What filters look at; numbers as they were written."""
         try:
-            data = json.loads(self._data, parse_float=Decimal)
+            data = read_json(self._data)
         except ValueError as error:
             raise InvalidMessage(f"the data of event {self.envelope.event_id} is no JSON: {error}") from None
         return {
@@ -155,5 +155,5 @@ class _KnownEndpoints:
 
 
 def _interest(row: Row) -> _Interest:
-    chosen = None if row["filter"] is None else parse_filter(json.loads(row["filter"], parse_float=Decimal))
+    chosen = None if row["filter"] is None else parse_filter(read_json(row["filter"]))
     return _Interest(parse_topics(row["topics"]), chosen)

@@ -132,7 +132,7 @@ def _event_id(tenant: str, message_id: UUID | str | None) -> UUID | None:
     return uuid5(_NAMESPACE, f"{tenant}\n{message_id}") if isinstance(message_id, str) else message_id
 
 
-def _check(tenant: str, topic: str, not_before: datetime | None) -> None:
+def _check(tenant: object, topic: str, not_before: datetime | None) -> None:
     if not isinstance(tenant, str) or not 1 <= len(tenant) <= _MAX_TENANT_LENGTH:
         raise InvalidMessage(f"a tenant has 1 to {_MAX_TENANT_LENGTH} characters, not {tenant!r:.80}")
     check_topic(topic)
