@@ -1,0 +1,295 @@
+"""
+A receiver of webhooks for trying things out, for tests and for measurements.
+
+    async with Receiver(secret, script=[503, 503]) as receiver:
+        ...  # an endpoint at receiver.url
+        await receiver.wait_for(3)  # three messages, however often each was sent
+        assert receiver.totals.duplicates == 0
+
+It does what a receiver is to do: it verifies before anything else, answers 2xx for a message that it has, and counts
+it once. Where it is told to, it fails. A sender that is to reach it must be allowed to: ``AddressRules(allow=
+("127.0.0.0/8",))`` and ``allow_http=True``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, Self, TypeAlias
+
+from journal import ProjectionsError
+from projections.webhooks.errors import VerificationFailed
+from projections.webhooks.extras import from_extra
+from projections.webhooks.keys import Secret, parse_secret
+from projections.webhooks.signing import ID_HEADER, verify
+
+with from_extra():
+    from aiohttp import web
+
+__all__ = ["Received", "Receiver", "Totals", "Verification"]
+
+Verification: TypeAlias = Literal["verified", "refused", "unchecked"]
+
+_ACCEPTED = 204
+_UNVERIFIED = 401
+_METHOD_NOT_ALLOWED = 405
+_TOLD = "the receiver was told to fail"
+_LARGEST = 1 << 28
+_REMEMBERED = 1_000_000
+"""Ids of messages, to tell duplicates."""
+
+
+class NotListening(ProjectionsError, OSError):
+    """Nothing can listen at an address; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """
+    One request, and how it was answered.
+
+    Args:
+        at: When it came.
+        message_id: Its ``webhook-id``; empty where it has none.
+        headers: Their names in lower case.
+        body: Its bytes, decompressed.
+        verification: Whether its signature is by a known secret; ``unchecked`` without secrets.
+        reason: Why it was refused.
+        status: The answer.
+        sending: How often this message has come: 1 for the first time.
+        duplicate: It had been accepted before.
+    """
+
+    at: datetime
+    message_id: str
+    headers: Mapping[str, str]
+    body: bytes
+    verification: Verification
+    reason: str | None
+    status: int
+    sending: int
+    duplicate: bool
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the answer says that it has arrived."""
+        return 200 <= self.status < 300  # noqa: PLR2004 - 2xx
+
+    @property
+    def topic(self) -> str | None:
+        """The ``type`` of its body; None where there is none."""
+        document = self._document()
+        found = document.get("type") if isinstance(document, dict) else None
+        return found if isinstance(found, str) else None
+
+    def data(self) -> Any:
+        """The ``data`` of its body, as JSON is read; None where there is none."""
+        document = self._document()
+        return document.get("data") if isinstance(document, dict) else None
+
+    def _document(self) -> Any:
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+
+@dataclass(slots=True)
+class Totals:
+    """What has come so far."""
+
+    requests: int = 0
+    messages: int = 0
+    """Different messages that were accepted."""
+    duplicates: int = 0
+    """Requests with a message that had been accepted before."""
+    failed: int = 0
+    """Requests that were answered with a failure because the receiver was told to."""
+    refused: int = 0
+    """Requests whose signature is by no known secret, or that are too old."""
+
+
+class Receiver:
+    """
+    Receives webhooks, for the length of a block.
+
+    Args:
+        secrets: Of the endpoint: ``whsec_…`` or ``whpk_…``, one or several; None: signatures are not checked.
+        host: Where to listen.
+        port: Likewise; 0 for any that is free.
+        fail_rate: The share of messages' sendings that are answered with ``status``: 0 to 1.
+        status: What a failure is answered with.
+        script: What the first requests are answered with, before chance has its say; see :meth:`fail`.
+        delay: Before each answer.
+        seed: Of chance: the same seed fails the same requests.
+        keep: How many requests :attr:`received` holds, the newest; None: all.
+        on_received: Is told of each request when it has been answered.
+
+    Raises:
+        InvalidSecret: A secret is malformed.
+    """
+
+    def __init__(
+        self,
+        secrets: Secret | str | Iterable[Secret | str] | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        fail_rate: float = 0.0,
+        status: int = 500,
+        script: Iterable[int] = (),
+        delay: timedelta = timedelta(0),
+        seed: int | None = None,
+        keep: int | None = None,
+        on_received: Callable[[Received], None] | None = None,
+    ) -> None:
+        if not 0 <= fail_rate <= 1:
+            raise ValueError(f"fail_rate is 0 to 1, not {fail_rate}")
+        self.received: list[Received] = []
+        self.totals = Totals()
+        self._secrets = _parsed(secrets)
+        self._place = (host, port)
+        self._fail_rate = fail_rate
+        self._status = status
+        self._script = list(script)
+        self._delay = delay.total_seconds()
+        self._chance = random.Random(seed)  # noqa: S311 - no secret depends on it
+        self._keep = keep
+        self._on_received = on_received
+        self._sendings: dict[str, int] = {}
+        self._accepted: dict[str, None] = {}
+        self._more = asyncio.Condition()
+        self._runner: web.ServerRunner | None = None
+        self._url = ""
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return self._url
+
+    async def __aenter__(self) -> Self:
+        """
+        Begin to listen.
+
+        Raises:
+            NotListening: Nothing can listen there.
+        """
+        server = web.Server(self._answer, request_factory=_request, access_log=None)
+        self._runner = web.ServerRunner(server, shutdown_timeout=1)
+        await self._runner.setup()
+        host, port = self._place
+        try:
+            await web.TCPSite(self._runner, host, port, backlog=1024).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise NotListening(
+                f"nothing can listen at {host}:{port}: {error.strerror or error}; choose another port"
+            ) from error
+        port = self._runner.addresses[0][1]
+        self._url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def fail(self, *statuses: int) -> None:
+        """Answer the next requests with these statuses (a 2xx accepts), one after the other."""
+        self._script.extend(statuses)
+
+    async def wait_for(self, messages: int) -> None:
+        """Wait until so many different messages were accepted."""
+        await self._wait(lambda: self.totals.messages >= messages)
+
+    async def wait_for_requests(self, requests: int) -> None:
+        """Wait until so many requests came, whatever was answered."""
+        await self._wait(lambda: self.totals.requests >= requests)
+
+    async def _wait(self, enough: Callable[[], bool]) -> None:
+        async with self._more:
+            await self._more.wait_for(enough)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method != "POST":
+            return web.Response(status=_METHOD_NOT_ALLOWED, headers={"Allow": "POST"})
+        body = await request.read()
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        one = self._judged(headers, body)
+        if self._delay:
+            await asyncio.sleep(self._delay)
+        await self._keep_one(one)
+        return web.Response(status=one.status, text=one.reason or (None if one.accepted else _TOLD))
+
+    def _judged(self, headers: Mapping[str, str], body: bytes) -> Received:
+        message_id = headers.get(ID_HEADER, "")
+        verification, reason = self._verified(headers, body)
+        sending = _counted(self._sendings, message_id) if verification != "refused" and message_id else 1
+        duplicate = message_id in self._accepted
+        status = _UNVERIFIED if verification == "refused" else self._chosen_status()
+        accepted = 200 <= status < 300  # noqa: PLR2004 - 2xx
+        if accepted and message_id:
+            _remember(self._accepted, message_id, None)
+        self._count(verification, accepted=accepted, duplicate=duplicate)
+        return Received(
+            datetime.now(UTC), message_id, headers, body, verification, reason, status, sending, duplicate
+        )
+
+    def _verified(self, headers: Mapping[str, str], body: bytes) -> tuple[Verification, str | None]:
+        if not self._secrets:
+            return "unchecked", None
+        try:
+            verify(self._secrets, headers, body)
+        except VerificationFailed as error:
+            return "refused", str(error)
+        return "verified", None
+
+    def _chosen_status(self) -> int:
+        if self._script:
+            return self._script.pop(0)
+        failing = self._fail_rate > 0 and self._chance.random() < self._fail_rate
+        return self._status if failing else _ACCEPTED
+
+    def _count(self, verification: Verification, *, accepted: bool, duplicate: bool) -> None:
+        totals = self.totals
+        if verification == "refused":
+            totals.refused += 1
+            return
+        totals.failed += not accepted
+        totals.duplicates += duplicate
+        totals.messages += accepted and not duplicate
+
+    async def _keep_one(self, one: Received) -> None:
+        self.totals.requests += 1
+        self.received.append(one)
+        if self._keep is not None:
+            del self.received[: -self._keep or None]
+        if self._on_received is not None:
+            self._on_received(one)
+        async with self._more:
+            self._more.notify_all()
+
+
+def _parsed(secrets: Secret | str | Iterable[Secret | str] | None) -> list[Secret]:
+    several = [] if secrets is None else [secrets] if isinstance(secrets, Secret | str) else secrets
+    return [parse_secret(one) if isinstance(one, str) else one for one in several]
+
+
+def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+    """Make what aiohttp does, for larger bodies."""
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_LARGEST)
+
+
+def _counted(seen: dict[str, int], message_id: str) -> int:
+    _remember(seen, message_id, seen.get(message_id, 0) + 1)
+    return seen[message_id]
+
+
+def _remember(seen: dict[str, Any], message_id: str, value: object) -> None:
+    seen[message_id] = value
+    if len(seen) > _REMEMBERED:
+        del seen[next(iter(seen))]  # the oldest
