@@ -1,0 +1,166 @@
+"""
+How the sender connects: names looked up in threads of its own, every address judged when its socket is made.
+
+The guard sits where a socket is made for one concrete address. Nothing reaches the network past it: neither an address
+written in the URL, which no resolver sees, nor a name that means something else at its second lookup.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import timedelta
+
+from projections.webhooks.addresses import AddressRules
+from projections.webhooks.extras import from_extra
+
+with from_extra():
+    from aiohttp.abc import AbstractResolver, ResolveResult
+
+Resolve = Callable[[str], Awaitable[Sequence[str]]]
+"""Look a name up: its addresses, the preferred ones first. Raises OSError where there are none."""
+
+AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
+
+_LOOKUPS = 64
+_UNHEARD = timedelta(seconds=60)
+
+
+@dataclass(slots=True)
+class Dial:
+    """
+    What the guard and the pool of connections saw of one delivery.
+
+    Args:
+        host: The host of its URL.
+        refused: An address was not allowed.
+        tried: A socket was made for one that is.
+        reused: The connection had served another delivery.
+    """
+
+    host: str
+    refused: bool = False
+    tried: bool = False
+    reused: bool = False
+
+
+# What makes the socket is told the address alone; it runs in the context of the delivery that waits for it.
+_DIAL: ContextVar[Dial | None] = ContextVar("projections.webhooks.dial", default=None)
+
+
+@contextmanager
+def dialling(host: str) -> Iterator[Dial]:
+    """For the length of the block, whatever is dialled is dialled for this host."""
+    dial = Dial(host)
+    token = _DIAL.set(dial)
+    try:
+        yield dial
+    finally:
+        _DIAL.reset(token)
+
+
+def current_dial() -> Dial | None:
+    """Give the delivery that dials in this context."""
+    return _DIAL.get()
+
+
+def guarded_sockets(rules: AddressRules) -> Callable[[AddressInfo], socket.socket]:
+    """
+    Give what makes a socket for an address, and refuses where the rules do.
+
+    A refused address is never tried, so what listens there makes no difference in code or in time.
+    """
+
+    def make(info: AddressInfo) -> socket.socket:
+        family, kind, protocol, _, (address, port, *_) = info
+        dial = _DIAL.get()
+        host = dial.host if dial else None
+        if not rules.allows_port(port) or not rules.allows(address, host=host):
+            if dial:
+                dial.refused = True
+            raise OSError(errno.EACCES, "the address is not allowed")
+        if dial:
+            dial.tried = True
+        return _open_socket(family, kind, protocol)
+
+    return make
+
+
+def _open_socket(family: int, kind: int, protocol: int) -> socket.socket:
+    made = socket.socket(family, kind, protocol)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # A closed connection waits for its unsent bytes: for ever, where the other side reads nothing.
+        unheard = int(_UNHEARD / timedelta(milliseconds=1))
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unheard)
+    return made
+
+
+class SystemLookup:
+    """
+    The system's resolver, in threads of its own: a name whose servers are silent holds a thread for half a minute.
+
+    Args:
+        threads: How many lookups run at once.
+    """
+
+    def __init__(self, threads: int = _LOOKUPS) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="webhook-lookup")
+
+    async def __call__(self, host: str) -> Sequence[str]:
+        """Give the addresses of a host."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, _addresses, host)
+
+    def close(self) -> None:
+        """Let go of the threads; what runs is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _addresses(host: str) -> Sequence[str]:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    except UnicodeError as error:  # a label too long for IDNA
+        raise OSError(errno.EINVAL, "the name can not be looked up") from error
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class Lookup(AbstractResolver):
+    """
+    A resolver as aiohttp wants it.
+
+    Args:
+        resolve: Looks a name up.
+    """
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+
+    async def resolve(
+        self,
+        host: str,
+        port: int = 0,
+        family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002
+    ) -> list[ResolveResult]:
+        """Look a host up; the family is left to what its addresses are."""
+        addresses = await self._resolve(host)
+        if not addresses:
+            raise OSError(errno.EADDRNOTAVAIL, "the name has no address")
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for address in addresses
+        ]
+
+    async def close(self) -> None:
+        """Nothing is held."""

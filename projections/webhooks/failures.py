@@ -1,0 +1,91 @@
+"""The codes of what became of a delivery: a status, or one of a few words for why there was none."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import ssl
+from collections.abc import Iterator
+
+from projections.webhooks.dialling import Dial
+from projections.webhooks.extras import from_extra
+
+with from_extra():
+    import aiohttp
+    from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+
+FAILURES = (
+    "blocked_address",  # the rules allow none of the target's addresses, or not its port; nothing was sent
+    "connection_refused",
+    "connection_reset",  # also: closed without an answer
+    "dns_error",  # the name has no address, or could not be looked up in time for the connection
+    "invalid_request",  # the URL or a header can not be sent as it is; nothing was sent
+    "network_error",  # anything else on the way
+    "network_unreachable",
+    "protocol_error",  # the answer is not HTTP, or breaks off before its end
+    "timeout",  # the deadline passed: while connecting, waiting, or reading the answer to its end
+    "tls_error",
+    "too_large_headers",
+)
+"""The codes of deliveries without a usable answer."""
+
+CODES = (*(str(status) for status in range(200, 600)), *FAILURES)
+"""All codes of a reply. That of a delivery that succeeded is 200 to 299."""
+
+_BY_ERRNO = {
+    errno.ECONNREFUSED: "connection_refused",
+    errno.ECONNRESET: "connection_reset",
+    errno.ECONNABORTED: "connection_reset",
+    errno.EPIPE: "connection_reset",
+    errno.ENETUNREACH: "network_unreachable",
+    errno.EHOSTUNREACH: "network_unreachable",
+    errno.ENETDOWN: "network_unreachable",
+    errno.ETIMEDOUT: "timeout",
+}
+_BY_KIND: tuple[tuple[tuple[type[Exception], ...], str], ...] = (  # in this order: some are of several kinds
+    ((TimeoutError,), "timeout"),
+    ((aiohttp.ClientConnectorDNSError,), "dns_error"),
+    ((aiohttp.ClientSSLError, ssl.SSLError), "tls_error"),
+    ((aiohttp.ServerDisconnectedError,), "connection_reset"),
+    ((ValueError,), "invalid_request"),  # also aiohttp's InvalidURL
+)
+_log = logging.getLogger(__name__)
+
+
+def code_of(error: Exception, dial: Dial) -> str:
+    """
+    Give the code for what went wrong; the error's own text tells about this network, and stays here.
+
+    Args:
+        error: What was raised while sending.
+        dial: What was seen of the connection.
+    """
+    if dial.refused and not dial.tried:
+        return "blocked_address"
+    for kinds, code in _BY_KIND:
+        if isinstance(error, kinds):
+            return code
+    if isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError)):
+        return _of_answer(error)
+    if isinstance(error, OSError):
+        return _BY_ERRNO.get(error.errno or 0, "network_error")
+    _log.warning("a webhook to %s failed unexpectedly: %s", dial.host, type(error).__name__)
+    return "network_error"
+
+
+def _of_answer(error: Exception) -> str:
+    for cause in _causes(error):
+        if isinstance(cause, LineTooLong) or "Too many headers" in str(cause):
+            return "too_large_headers"
+        if isinstance(cause, ConnectionResetError):
+            return "connection_reset"
+    # Of a connection lost within the body, only the text of the error says whether it was reset or closed.
+    if isinstance(error, aiohttp.ClientPayloadError) and "ConnectionResetError" in str(error):
+        return "connection_reset"
+    return "protocol_error"
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or (error.__context__ if isinstance(error, HttpProcessingError) else None)

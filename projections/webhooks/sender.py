@@ -1,0 +1,265 @@
+"""
+How a delivery goes over the wire: one POST, one answer, within a deadline and a bounded memory.
+
+What the other side does is never an error here: it is a code. No redirects, cookies, proxies or ``.netrc``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import ssl
+import time
+from collections import OrderedDict
+from datetime import timedelta
+from importlib.metadata import version
+from typing import Any, NamedTuple, Protocol, Self
+
+from projections.webhooks.addresses import AddressRules
+from projections.webhooks.dialling import (
+    Lookup,
+    Resolve,
+    SystemLookup,
+    current_dial,
+    dialling,
+    guarded_sockets,
+)
+from projections.webhooks.extras import from_extra
+from projections.webhooks.failures import CODES, FAILURES, code_of
+from projections.webhooks.replies import Answer, Reply, is_success
+
+with from_extra():
+    import aiohttp
+    from multidict import CIMultiDict
+    from yarl import URL
+
+__all__ = ["CODES", "FAILURES", "HttpSender", "Outgoing", "Reply", "Sender", "gzip_body", "is_success"]
+
+KEEP_BODY = 65536
+USER_AGENT = f"slice-projections/{version('slice-projections')}"
+
+_KEPT_OPEN = timedelta(seconds=4)  # common servers close idle connections after 5 s: be first
+_MOST_HEADERS = 100
+_LONGEST_HEADER = 8190
+_LARGE = 1 << 20
+_NOT_FROM_CALLERS = frozenset(
+    (
+        *("accept-encoding", "connection", "content-length", "expect", "host", "te", "trailer"),
+        *("transfer-encoding", "upgrade", "user-agent"),
+    )
+)
+
+
+class Outgoing(NamedTuple):
+    """
+    One request as it is to be sent.
+
+    Args:
+        url: Where to, as :func:`~projections.webhooks.urls.checked_url` gave it.
+        headers: Names and values, the signature among them.
+        body: These bytes, as they are.
+        timeout: For all of it: lookup, connection, TLS, headers and body.
+        connect_timeout: Of that, for lookup, connection and TLS.
+    """
+
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    timeout: timedelta = timedelta(seconds=15)
+    connect_timeout: timedelta = timedelta(seconds=5)
+
+
+class Sender(Protocol):
+    """Sends deliveries."""
+
+    async def send(self, outgoing: Outgoing) -> Reply:
+        """Send one, and say what became of it; raises nothing for what the other side does."""
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+
+
+class HttpSender:
+    """
+    Sends deliveries over HTTP/1.1; to be used in one event loop, and closed.
+
+    Connections serve later deliveries to the same scheme, host and port for a few seconds. Where such a connection
+    turns out to be closed, the request is sent once more on a new one: receivers know it by its ``webhook-id``.
+
+    Args:
+        rules: What may be connected to.
+        keep_body: How many bytes of an answer's body are kept.
+        connections: Of so many origins are connections kept open; how many are in flight is the caller's to bound.
+        resolve: Looks names up; None: the system's way.
+        keep_names: How long a lookup is good for. Each connection is judged by its address all the same.
+        ssl_context: What to trust; None: what the system trusts.
+    """
+
+    def __init__(
+        self,
+        rules: AddressRules,
+        *,
+        keep_body: int = KEEP_BODY,
+        connections: int = 256,
+        resolve: Resolve | None = None,
+        keep_names: timedelta = timedelta(seconds=10),
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._rules = rules
+        self._keep_body = keep_body
+        self._origins = _Origins(connections)
+        self._lookup = SystemLookup() if resolve is None else None
+        self._resolver = Lookup(resolve or self._lookup)  # type: ignore[arg-type]
+        self._keep_names = int(keep_names.total_seconds())
+        self._ssl = ssl_context
+        self._sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def send(self, outgoing: Outgoing) -> Reply:
+        """Send one, and say what became of it; raises nothing for what the other side does."""
+        began, answer, failure = time.monotonic(), Answer(self._keep_body), None
+        with dialling(_host(outgoing.url)) as dial:
+            try:
+                async with asyncio.timeout(outgoing.timeout.total_seconds()):
+                    await self._exchange(outgoing, answer)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this delivery's alone
+                failure = code_of(error, dial)
+        return answer.reply(failure, timedelta(seconds=time.monotonic() - began))
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        sessions, self._sessions = self._sessions, None
+        for session in sessions or ():
+            await session.close()
+        if self._lookup:
+            self._lookup.close()
+
+    async def _exchange(self, outgoing: Outgoing, answer: Answer) -> None:
+        url = URL(outgoing.url)
+        if url.scheme not in {"http", "https"} or not url.host:
+            raise ValueError("not a URL to send to")
+        response = await self._answered(url, outgoing)
+        try:
+            await answer.read(response)
+        finally:
+            _done_with(response)
+
+    async def _answered(self, url: URL, outgoing: Outgoing) -> aiohttp.ClientResponse:
+        keeping, closing = self._open_sessions()
+        session = keeping if self._origins.keeps(url.origin()) else closing
+        try:
+            return await _post(session, url, outgoing)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            dial = current_dial()
+            if dial is None or not dial.reused:
+                raise
+            dial.reused = False
+            return await _post(closing, url, outgoing)
+
+    def _open_sessions(self) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
+        """Give one that keeps connections, and one that does not."""
+        if self._sessions is None:  # here, for they belong to the loop that is running
+            self._sessions = (
+                self._session(keepalive_timeout=_KEPT_OPEN.total_seconds()),
+                self._session(force_close=True),
+            )
+        return self._sessions
+
+    def _session(self, **options: Any) -> aiohttp.ClientSession:
+        tracing = aiohttp.TraceConfig()
+        tracing.on_connection_reuseconn.append(_reused)
+        connector = aiohttp.TCPConnector(
+            limit=0,  # a delivery that waits here would be charged to its endpoint
+            resolver=self._resolver,
+            use_dns_cache=self._keep_names > 0,
+            ttl_dns_cache=self._keep_names,
+            ssl=self._ssl or True,
+            socket_factory=guarded_sockets(self._rules),
+            **options,
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            max_line_size=_LONGEST_HEADER,
+            max_field_size=_LONGEST_HEADER,
+            max_headers=_MOST_HEADERS,
+            trace_configs=[tracing],
+        )
+
+
+class _Origins:
+    """The origins whose connections are kept open: as many as there is room for, the longest unused go first."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._used: OrderedDict[URL, float] = OrderedDict()
+
+    def keeps(self, origin: URL) -> bool:
+        now = time.monotonic()
+        while self._used and next(iter(self._used.values())) < now - _KEPT_OPEN.total_seconds():
+            self._used.popitem(last=False)
+        if origin not in self._used and len(self._used) >= self._room:
+            return False
+        self._used[origin] = now
+        self._used.move_to_end(origin)
+        return True
+
+
+def gzip_body(body: bytes) -> bytes:
+    """
+    Compress a body that is already signed; send it with ``content-encoding: gzip``.
+
+    The same bytes give the same bytes: there is no time in them.
+    """
+    return gzip.compress(body, mtime=0)
+
+
+async def _post(session: aiohttp.ClientSession, url: URL, outgoing: Outgoing) -> aiohttp.ClientResponse:
+    body = outgoing.body
+    return await session.post(
+        url,
+        headers=_headers(outgoing),
+        # Bytes are written at once, a file in pieces: large ones would hold up the loop.
+        data=io.BytesIO(body) if len(body) > _LARGE else body,
+        allow_redirects=False,
+        timeout=aiohttp.ClientTimeout(total=None, connect=outgoing.connect_timeout.total_seconds()),
+        skip_auto_headers=("Content-Type",),
+    )
+
+
+def _headers(outgoing: Outgoing) -> CIMultiDict[str]:
+    headers = CIMultiDict(
+        (name, value) for name, value in outgoing.headers if name.lower() not in _NOT_FROM_CALLERS
+    )
+    headers["User-Agent"] = USER_AGENT
+    headers["Accept-Encoding"] = "identity"
+    return headers
+
+
+def _done_with(response: aiohttp.ClientResponse) -> None:
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        # There is more to come: closing politely would wait for it (TLS), or for what is unsent.
+        connection.transport.abort()
+    response.close()
+
+
+async def _reused(*_: object) -> None:
+    dial = current_dial()
+    if dial is not None:
+        dial.reused = True
+
+
+def _host(url: str) -> str:
+    try:
+        return URL(url).host or ""
+    except ValueError:
+        return ""
