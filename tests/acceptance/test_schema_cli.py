@@ -6,9 +6,7 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -17,16 +15,11 @@ from journal import schema
 from journal.drivers.sync import connect_sync
 from projections.cli import main
 from projections.cli.group import CommandGroup, LazyCommand
+from tests.fixtures.commands import COMMAND, called, environment, projections
 
-COMMAND = [sys.executable, "-m", "projections.cli"]
 NOT_INSTALLED = (
     "error: the schema projections is not installed in this database: run `projections schema install`\n"
 )
-
-
-def projections(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    quiet: dict[str, Any] = {"capture_output": True, "stdin": subprocess.DEVNULL}
-    return subprocess.run([*COMMAND, *arguments], text=True, check=False, **quiet, **options)
 
 
 def run(dsn: str, statement: str) -> None:
@@ -60,13 +53,13 @@ def test_install_then_verify(empty_dsn: str) -> None:
 
 
 def test_the_database_is_taken_from_the_environment(empty_dsn: str) -> None:
-    result = projections("schema", "install", "--json", env={**os.environ, "PROJECTIONS_DSN": empty_dsn})
+    result = projections("schema", "install", "--json", env=environment(PROJECTIONS_DSN=empty_dsn))
 
     assert json.loads(result.stdout) == {"version": schema.SCHEMA_VERSION, "remarks": []}
 
 
 def test_upgrade_says_what_was_there(dsn: str) -> None:
-    result = projections("schema", "upgrade", "--dsn", dsn, "--json")
+    result = called("schema", "upgrade", "--dsn", dsn, "--json")
 
     assert json.loads(result.stdout) == {"before": 1, "version": schema.SCHEMA_VERSION, "remarks": []}
 
@@ -74,8 +67,8 @@ def test_upgrade_says_what_was_there(dsn: str) -> None:
 def test_verify_lists_differences_and_fails(dsn: str) -> None:
     run(dsn, "DROP INDEX projections.events_event_id_idx")
 
-    text = projections("schema", "verify", "--dsn", dsn)
-    report = projections("schema", "verify", "--dsn", dsn, "--json")
+    text = called("schema", "verify", "--dsn", dsn)
+    report = called("schema", "verify", "--dsn", dsn, "--json")
 
     assert text.returncode == report.returncode == 1
     assert "missing: index projections.events_event_id_idx" in text.stdout.splitlines()
@@ -87,13 +80,13 @@ def test_verify_lists_differences_and_fails(dsn: str) -> None:
 
 
 def test_print_needs_no_database() -> None:
-    result = projections("schema", "print", env={**os.environ, "PROJECTIONS_DSN": "nonsense"})
+    result = projections("schema", "print", env=environment(PROJECTIONS_DSN="nonsense"))
 
     assert (result.returncode, result.stdout) == (0, schema.script())
 
 
 def test_uninstall_lists_and_refuses_without_a_terminal(dsn: str) -> None:
-    result = projections("schema", "uninstall", "--dsn", dsn)
+    result = called("schema", "uninstall", "--dsn", dsn)
 
     assert result.returncode == 1
     assert "  table projections.events: 0 rows\n" in result.stdout
@@ -102,7 +95,7 @@ def test_uninstall_lists_and_refuses_without_a_terminal(dsn: str) -> None:
 
 
 def test_uninstall_drops_when_told_to(dsn: str) -> None:
-    result = projections("schema", "uninstall", "--dsn", dsn, "--yes")
+    result = called("schema", "uninstall", "--dsn", dsn, "--yes")
 
     assert result.returncode == 0
     assert schema.installed_version(dsn) is None
@@ -116,7 +109,7 @@ def test_uninstall_asks_on_a_terminal(dsn: str, typed: str, code: int, left: boo
 
 @pytest.mark.parametrize("command", [["upgrade"], ["uninstall", "--yes"]])
 def test_what_needs_a_schema_is_one_clear_line(empty_dsn: str, command: list[str]) -> None:
-    result = projections("schema", *command, "--dsn", empty_dsn)
+    result = called("schema", *command, "--dsn", empty_dsn)
 
     assert (result.returncode, result.stdout, result.stderr) == (1, "", NOT_INSTALLED)
 
@@ -124,7 +117,7 @@ def test_what_needs_a_schema_is_one_clear_line(empty_dsn: str, command: list[str
 def test_a_newer_schema_is_one_clear_line(dsn: str) -> None:
     run(dsn, "INSERT INTO projections.schema_versions (version) VALUES (999)")
 
-    result = projections("schema", "install", "--dsn", dsn)
+    result = called("schema", "install", "--dsn", dsn)
 
     assert result.returncode == 1
     assert result.stderr == (
@@ -143,7 +136,7 @@ def test_a_newer_schema_is_one_clear_line(dsn: str) -> None:
     ],
 )
 def test_no_connection_is_one_line_without_the_password(tmp_path: Path, wrong: str) -> None:
-    result = projections("schema", "verify", "--dsn", wrong.format(tmp_path))
+    result = called("schema", "verify", "--dsn", wrong.format(tmp_path))
 
     assert result.returncode == 1
     assert result.stderr.startswith("error: ")
@@ -155,7 +148,7 @@ def test_no_connection_is_one_line_without_the_password(tmp_path: Path, wrong: s
     "arguments", [["nonsense"], ["schema", "nonsense"], ["schema", "verify", "--nonsense"]]
 )
 def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
-    assert projections(*arguments).returncode == 2
+    assert called(*arguments).returncode == 2
 
 
 def test_help_lists_every_command_and_its_exit_codes() -> None:

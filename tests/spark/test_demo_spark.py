@@ -17,7 +17,7 @@ from tests.acceptance.test_demo import EVENTS as FEWER
 from tests.acceptance.test_demo import GOOD, MEASURED, MOVES, WORKERS, good, run, start
 from tests.fixtures.postgres import Databases
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
 EVENTS = 5000
 REBUILT = ["rebuilt_matches", "rebuild_seconds", "rebuild_rows_per_s"]
@@ -110,10 +110,7 @@ async def test_next_run_begins_anew_without_what_rebuilds_have_left(finished: Fi
 
 @pytest.mark.parametrize(
     "line",
-    [
-        pytest.param("stopped half way, until Spark is ready", marks=pytest.mark.slow),
-        pytest.param("rebuilding carrier_delays with Spark: fold", marks=pytest.mark.slow),
-    ],
+    ["stopped half way, until Spark is ready", "rebuilding carrier_delays with Spark: fold"],
 )
 def test_ctrl_c_leaves_no_java_and_nothing_built(empty_dsn: str, line: str) -> None:
     stopped, told = stop_in_rebuild(empty_dsn, signal.SIGINT, line)
@@ -122,7 +119,6 @@ def test_ctrl_c_leaves_no_java_and_nothing_built(empty_dsn: str, line: str) -> N
     assert schemas(empty_dsn) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "told",
     [
@@ -143,7 +139,6 @@ def test_run_after_sigkill_in_the_rebuild_ends_with_every_event_counted_once(
     ), errors  # fmt: skip
 
 
-@pytest.mark.slow
 def test_run_without_spark_goes_on_after_sigkill_in_the_rebuild(empty_dsn: str) -> None:
     stop_in_rebuild(empty_dsn, signal.SIGKILL, "rebuilding carrier_delays with Spark: fold")
 
@@ -153,7 +148,6 @@ def test_run_without_spark_goes_on_after_sigkill_in_the_rebuild(empty_dsn: str) 
     assert schemas(empty_dsn) == []
 
 
-@pytest.mark.slow
 def test_run_with_workers_is_rebuilt_while_one_is_killed(empty_dsn: str) -> None:
     code, printed, errors = run(empty_dsn, "--spark", "--workers", str(WORKERS))
 
@@ -161,7 +155,6 @@ def test_run_with_workers_is_rebuilt_while_one_is_killed(empty_dsn: str) -> None
     assert (printed["takeovers"] >= 4, printed["rescales"]) == (True, 1), errors
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("events", [1, 30, FEWER - 1])
 def test_few_events_are_enough(empty_dsn: str, events: int) -> None:
     code, printed, errors = run(empty_dsn, "--spark", events=events)

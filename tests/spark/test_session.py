@@ -81,6 +81,7 @@ def test_job_runs_on_the_java_of_the_wheel_and_nothing_is_written_beside() -> No
     assert outcome(JAVA_VERSION, PROJECTIONS_JAVA="wheel") == ("25.0.2 1000\n", "")
 
 
+@pytest.mark.slow
 def test_job_runs_on_the_java_of_the_system() -> None:
     try:
         java = find_java({**os.environ, "PROJECTIONS_JAVA": "system"})

@@ -61,6 +61,7 @@ def run(spark: SparkSession, dsn: str, checkpoint: Path, sink: Sink, **options: 
     assert query.awaitTermination(60)
 
 
+@pytest.mark.slow
 def test_a_late_commit_comes_once_over_restarts(spark: SparkSession, address: str, tmp_path: Path) -> None:
     sink = Sink()
     append(address, event("before"))
