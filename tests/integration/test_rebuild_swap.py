@@ -141,10 +141,11 @@ async def test_an_append_from_before_the_fence_is_waited_for_and_named(journal: 
     assert await differing(journal) == EXACT
 
 
-@pytest.mark.parametrize("prepared", ["before", pytest.param("meanwhile", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("prepared", ["before", "meanwhile"])
 async def test_a_prepared_append_from_before_the_fence_is_waited_for(
-    journal: Database, dsn: str, prepared: str
+    journal: Database, dsn: str, monkeypatch: pytest.MonkeyPatch, prepared: str
 ) -> None:
+    monkeypatch.setattr("spark_projections.rebuilds.fence._TELL_EVERY", 0.2)
     await happen(journal, "a")
     kept, name = Kept(), uuid4()
     late = await asyncpg.connect(dsn)
