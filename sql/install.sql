@@ -110,8 +110,9 @@
 \ir functions/subscriptions/matchable_events_v1.sql
 \ir functions/subscriptions/ask_alone_v1.sql
 \ir functions/subscriptions/subscriptions_state_v1.sql
-\ir functions/subscriptions/whole_topics_v1.sql
+\ir functions/subscriptions/interests_v1.sql
 \ir functions/subscriptions/asked_events_v1.sql
+\ir functions/subscriptions/match_as_given_v1.sql
 \ir functions/subscriptions/match_events_v1.sql
 \ir functions/subscriptions/match_log_v1.sql
 \ir functions/subscriptions/match_due_v1.sql

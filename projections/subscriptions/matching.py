@@ -44,8 +44,10 @@ _LIMIT_EXCEEDED = "54000"
 _TYPES = "SELECT projections.entity_types_v1() AS entity_type"
 _BEGIN = "SELECT projections.begin_matching_v1($1, $2)"
 _STATE = "SELECT projections.subscriptions_state_v1()"
-_WHOLE = "SELECT topic, group_id, subscription_ids::text AS ids FROM projections.whole_topics_v1($1, $2)"
-_MATCH = "SELECT projections.match_log_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_INTERESTS = """
+SELECT condition_id, topic, group_id, subscription_ids::text AS ids FROM projections.interests_v1($1, $2)
+"""
+_MATCH = "SELECT projections.match_log_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _MATCH_DUE = "SELECT projections.match_due_v1($1)"
 _TIMEOUT = "SELECT set_config('statement_timeout', $1, TRUE)"
 _WANTED = "SELECT condition_id FROM projections.wanted_conditions_v1($1, $2)"
@@ -124,7 +126,7 @@ class _Matcher:
     def __init__(self, entity_type: str, timeout: timedelta) -> None:
         self._entity_type = entity_type
         self._timeout = timeout
-        self._whole = _WholeTopics(entity_type)
+        self._interests = _Interests(entity_type)
 
     async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         """Match events, in their order."""
@@ -140,36 +142,50 @@ class _Matcher:
         events = _Events.of(self._entity_type, rows)
 
         async def match() -> None:
-            whole = await self._whole.of(session, set(events.topics))
-            await session.fetchval(_MATCH, *events, *whole)
+            interests = await self._interests.of(session, set(events.topics))
+            await session.fetchval(_MATCH, *events, *interests)
 
         await _Asking(session, events, self._timeout).run(match)
 
 
-class _WholeTopics:
-    """
-    Remembers which subscriptions get every event of a topic, until any subscription changes.
+_Interest = tuple[int | None, str | None, int, str]
+"""A condition that looks at events, a topic, a group, and the array of its subscriptions, as text."""
 
-    It looks after the events at hand were read: what was committed before them is never missed.
+
+class _Interests:
+    """
+    Remembers which subscriptions want which topics, until any subscription changes.
+
+    It looks after the events at hand were read: what was committed before them is never missed. Those with a condition
+    that name no topic are remembered as of None.
     """
 
     def __init__(self, entity_type: str) -> None:
         self._entity_type = entity_type
         self._state = ""
-        self._known: dict[str, list[tuple[int, str]]] = {}
+        self._known: dict[str | None, list[_Interest]] = {}
 
-    async def of(self, session: OwnedSession, topics: set[str]) -> tuple[list[str], list[int], list[str]]:
-        """Topics, groups and arrays of subscriptions, side by side."""
+    async def of(self, session: OwnedSession, topics: set[str]) -> tuple[list[Any], ...]:
+        """Conditions, topics, groups and arrays of subscriptions, side by side."""
         state: str = await session.fetchval(_STATE)
         if state != self._state or len(self._known) > _REMEMBERED:
             self._state, self._known = state, {}
-        if unknown := sorted(topics - self._known.keys()):
-            found: dict[str, list[tuple[int, str]]] = {topic: [] for topic in unknown}
-            for row in await session.fetch(_WHOLE, self._entity_type, unknown):
-                found[row["topic"]].append((row["group_id"], row["ids"]))
-            self._known.update(found)
-        flat = [(topic, group, ids) for topic in topics for group, ids in self._known[topic]]
-        return [f[0] for f in flat], [f[1] for f in flat], [f[2] for f in flat]
+        wanted: set[str | None] = {*topics, None}
+        if unknown := wanted - self._known.keys():
+            self._known |= await self._read(session, unknown)
+        return _columns([interest for topic in wanted for interest in self._known[topic]], 4)
+
+    async def _read(
+        self, session: OwnedSession, topics: set[str | None]
+    ) -> dict[str | None, list[_Interest]]:
+        found: dict[str | None, list[_Interest]] = {topic: [] for topic in topics}
+        for row in await session.fetch(_INTERESTS, self._entity_type, list(topics)):
+            found[row["topic"]].append((row["condition_id"], row["topic"], row["group_id"], row["ids"]))
+        return found
+
+
+def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> tuple[list[Any], ...]:
+    return tuple([row[n] for row in rows] for n in range(width))
 
 
 class _Events(NamedTuple):

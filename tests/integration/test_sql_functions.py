@@ -135,9 +135,12 @@ CALLS = {
     "ask_condition_v1": "SELECT projections.ask_condition_v1(2, '{}', '{}', '{}', TRUE)",
     "ask_alone_v1": "SELECT projections.ask_alone_v1(1, 'plane', '{a}', '{1}', ARRAY[now()], '{Landed}')",
     "subscriptions_state_v1": "SELECT projections.subscriptions_state_v1()",
-    "whole_topics_v1": "SELECT projections.whole_topics_v1('plane', '{Landed}')",
-    "asked_events_v1": "SELECT projections.asked_events_v1('plane', '{a}', '{1}', ARRAY[now()], '{Landed}')",
+    "interests_v1": "SELECT projections.interests_v1('plane', '{Landed,NULL}')",
+    "asked_events_v1": "SELECT projections.asked_events_v1("
+    "'{a}', '{1}', ARRAY[now()], '{Landed}', '{1}', '{Landed}', '{\"{1}\"}')",
     "lock_matching_v1": "SELECT projections.lock_matching_v1()",
+    "match_as_given_v1": "SELECT projections.match_as_given_v1('{a}', '{1}', ARRAY[now()], '{97}', '{Landed}', "
+    "'{NULL}', '{Landed}', '{1}', '{\"{1}\"}', '{}', '{}')",
     "match_events_v1": f"SELECT projections.match_events_v1({MATCHED})",
     "publish_v1": "SELECT projections.publish_v1('p', '{t}', '{1}', p_not_before => ARRAY[now()])",
     "match_log_v1": f"SELECT projections.match_log_v1({MATCHED})",

@@ -1,5 +1,5 @@
 -- Asks one condition about events, on behalf of the subscriptions that name topics, and, where open, of those that name none.
--- Returns the places of events in the array, and beside each a subscription that it is for.
+-- Returns the places of events in the array, and beside each a subscription that it is for, or NULL for all that want the event.
 CREATE OR REPLACE FUNCTION projections.ask_condition_v1(
     p_condition_id integer,
     p_events projections.matchable_events[],

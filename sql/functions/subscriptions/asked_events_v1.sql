@@ -1,7 +1,13 @@
--- What is to be asked about events themselves: for each condition the events that it is to see, with their places, and the
--- subscriptions by topic. Events without a topic are left out.
+-- What is to be asked about events themselves, of what interests_v1 says: for each condition the events that it is to see, with
+-- their places, and the subscriptions by topic. Events without a topic are left out.
 CREATE OR REPLACE FUNCTION projections.asked_events_v1(
-    p_entity_type text, p_source_ids text[], p_seq_nrs bigint[], p_db_timestamps timestamptz[], p_topics text[]
+    p_source_ids text[],
+    p_seq_nrs bigint[],
+    p_db_timestamps timestamptz[],
+    p_topics text[],
+    p_condition_ids integer[],
+    p_wanted_topics text[],
+    p_wanted_ids text[]
 )
 RETURNS TABLE (
     condition_id integer,
@@ -13,51 +19,57 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 STABLE
+-- The planner takes arrays to be short, and would go through one for each element of another.
+SET enable_nestloop = off
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
-    IF NOT EXISTS (SELECT FROM projections.conditions AS c WHERE NOT c.of_types AND c.quarantined_at IS NULL) THEN
+    IF cardinality(array_remove(p_condition_ids, NULL)) = 0 THEN
         RETURN;
     END IF;
     RETURN QUERY
-    WITH wanted AS MATERIALIZED (
-        SELECT w.* FROM projections.wanted_conditions_v1(
-            p_entity_type, ARRAY(SELECT DISTINCT t.topic FROM unnest(p_topics) AS t (topic))
-        ) AS w
-        WHERE NOT w.of_types
-    ), places AS (
-        SELECT w.condition_id, k.place
-        FROM wanted AS w
-        CROSS JOIN LATERAL (SELECT DISTINCT t.topic FROM unnest(w.topics) AS t (topic)) AS t
-        INNER JOIN unnest(p_topics) WITH ORDINALITY AS k (topic, place) ON t.topic = k.topic
-        WHERE NOT w.open
+    WITH given AS MATERIALIZED (
+        SELECT k.* FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps, p_topics)
+        WITH ORDINALITY AS k (source_id, seq_nr, db_timestamp, topic, place)
+        WHERE k.topic IS NOT NULL
+    ), wanted AS MATERIALIZED (
+        SELECT w.* FROM unnest(p_condition_ids, p_wanted_topics, p_wanted_ids) AS w (condition_id, topic, subscription_ids)
+        WHERE w.condition_id IS NOT NULL
+    ), conditions AS MATERIALIZED (
+        SELECT w.condition_id, bool_or(w.topic IS NULL) AS open FROM wanted AS w GROUP BY w.condition_id
+    ), places AS MATERIALIZED (
+        SELECT t.condition_id, k.place
+        FROM (
+            SELECT DISTINCT w.condition_id, w.topic
+            FROM wanted AS w INNER JOIN conditions AS c ON w.condition_id = c.condition_id
+            WHERE NOT c.open
+        ) AS t INNER JOIN given AS k ON t.topic = k.topic
         UNION ALL
-        SELECT w.condition_id, k.place
-        FROM wanted AS w CROSS JOIN generate_subscripts(p_topics, 1) AS k (place)
-        WHERE w.open AND p_topics[k.place] IS NOT NULL
+        SELECT c.condition_id, k.place FROM conditions AS c CROSS JOIN given AS k WHERE c.open
     ), needed AS (
         SELECT
             array_agg(k.place) AS places, array_agg(k.source_id) AS source_ids, array_agg(k.seq_nr) AS seq_nrs,
             array_agg(k.db_timestamp) AS db_timestamps
-        FROM (
-            SELECT k.* FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps)
-            WITH ORDINALITY AS k (source_id, seq_nr, db_timestamp, place)
-            WHERE k.place IN (SELECT p.place FROM places AS p)
-            ORDER BY k.place
-        ) AS k
+        FROM (SELECT k.* FROM given AS k WHERE k.place IN (SELECT p.place FROM places AS p) ORDER BY k.place) AS k
     ), seen AS MATERIALIZED (
         SELECT n.places[row_number() OVER ()] AS place, e
         FROM needed AS n
         CROSS JOIN LATERAL projections.matchable_events_v1(n.source_ids, n.seq_nrs, n.db_timestamps) AS e
     )
-    SELECT w.condition_id, e.events, e.places, w.topics, w.subscription_ids, w.open
-    FROM wanted AS w
+    SELECT c.condition_id, e.events, e.places, w.topics, w.subscription_ids, c.open
+    FROM conditions AS c
     INNER JOIN (
         SELECT p.condition_id, array_agg(e.e ORDER BY p.place) AS events, array_agg(p.place ORDER BY p.place) AS places
         FROM places AS p INNER JOIN seen AS e ON p.place = e.place
         GROUP BY p.condition_id
-    ) AS e ON w.condition_id = e.condition_id
-    ORDER BY w.condition_id;
+    ) AS e ON c.condition_id = e.condition_id
+    LEFT JOIN (
+        SELECT w.condition_id, array_agg(w.topic) AS topics, array_agg(u.subscription_id) AS subscription_ids
+        FROM wanted AS w CROSS JOIN LATERAL unnest(w.subscription_ids::bigint[]) AS u (subscription_id)
+        WHERE w.topic IS NOT NULL
+        GROUP BY w.condition_id
+    ) AS w ON c.condition_id = w.condition_id
+    ORDER BY c.condition_id;
 END;
 $$;

@@ -1,7 +1,9 @@
--- Raises PJ080 for what is no condition; returns whether it looks at nothing of an event but its type. It is parsed as the
--- definition of a view, which is never planned or run. compile_condition_v1 calls it, and undoes all that it did.
-CREATE OR REPLACE FUNCTION projections.check_condition_v1(p_condition_id integer, p_sql text)
-RETURNS boolean
+-- Raises PJ080 for what is no condition; returns whether it looks at nothing of an event but its type, and whether it looks at
+-- the subscription. It is parsed as the definition of a view, which is never planned or run. compile_condition_v1 calls it, and
+-- undoes all that it did.
+CREATE OR REPLACE FUNCTION projections.check_condition_v1(
+    p_condition_id integer, p_sql text, OUT of_types boolean, OUT of_subscriptions boolean
+)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -11,7 +13,6 @@ DECLARE
     _arrays CONSTANT text := 'unnest(NULL::projections.matchable_events[]) AS e, unnest(NULL::projections.subscriptions_at_hand[]) AS s';
     _form text;
     _type text;
-    _of_types boolean;
 BEGIN
     -- Without one it is a single statement, whatever else it says.
     IF strpos(p_sql, ';') > 0 THEN
@@ -42,8 +43,13 @@ BEGIN
                 WHERE d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid AND d.refclassid = 'pg_class'::regclass
                 AND a.attrelid = 'projections.matchable_events'::regclass
                 AND a.attname NOT IN ('entity_type', 'event_type', 'topic')
+            ),
+            r.ev_action::text ~ ':varattno 0 ' OR EXISTS (
+                SELECT FROM pg_catalog.pg_depend AS d
+                WHERE d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid AND d.refclassid = 'pg_class'::regclass
+                AND d.refobjid = 'projections.subscriptions_at_hand'::regclass AND d.refobjsubid <> 0
             )
-        INTO STRICT _type, _of_types
+        INTO STRICT _type, of_types, of_subscriptions
         FROM pg_catalog.pg_rewrite AS r INNER JOIN pg_catalog.pg_attribute AS m ON r.ev_class = m.attrelid AND m.attname = 'matched'
         WHERE r.ev_class = _view::regclass;
 
@@ -64,6 +70,5 @@ BEGIN
         RAISE EXCEPTION 'a condition is boolean, not %', _type USING ERRCODE = 'PJ080';
     END IF;
     PERFORM projections.refuse_condition_v1(_view::regclass);
-    RETURN _of_types;
 END;
 $$;

@@ -12,7 +12,7 @@ SET standard_conforming_strings = on
 SET client_min_messages = warning
 AS $$
 DECLARE
-    _of_types boolean;
+    _looks record;
     _checked boolean := FALSE;
 BEGIN
     IF current_user <> 'projections_matcher' THEN
@@ -22,7 +22,7 @@ BEGIN
     -- Parsing reads literals of types, and types may be anybody's. What their code did to this session, such as to leave it a
     -- setting or a trigger that fires after this function, is undone; of what passes nothing runs code of others again.
     BEGIN
-        _of_types := projections.check_condition_v1(p_condition_id, p_sql);
+        SELECT * INTO _looks FROM projections.check_condition_v1(p_condition_id, p_sql);
         _checked := TRUE;
         RAISE EXCEPTION 'the check is over';
     EXCEPTION
@@ -31,7 +31,7 @@ BEGIN
                 RAISE;
             END IF;
     END;
-    PERFORM projections.make_condition_v1(p_condition_id, p_sql);
-    RETURN _of_types;
+    PERFORM projections.make_condition_v1(p_condition_id, p_sql, _looks.of_types OR _looks.of_subscriptions);
+    RETURN _looks.of_types;
 END;
 $$;

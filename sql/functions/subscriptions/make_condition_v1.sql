@@ -1,7 +1,8 @@
 -- Makes the function of a condition that was checked: (events, topics with the subscriptions that name them, whether some
--- name none) -> (place of the event in the array, subscription). compile_condition_v1 calls it. Apart from e and s, names in it
--- are such that a condition does not meet them.
-CREATE OR REPLACE FUNCTION projections.make_condition_v1(p_condition_id integer, p_sql text)
+-- name none) -> (place of the event in the array, subscription). One that looks at no subscription is asked once for each
+-- event, and says NULL for the subscription: whichever wants the event. compile_condition_v1 calls it. Apart from e and s, names
+-- in it are such that a condition does not meet them.
+CREATE OR REPLACE FUNCTION projections.make_condition_v1(p_condition_id integer, p_sql text, p_of_subscriptions boolean DEFAULT TRUE)
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -16,7 +17,7 @@ BEGIN
         -- Planned once: what it is given is never as the planner would guess, and it is called for every batch.
         'SET plan_cache_mode = force_generic_plan SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS %L',
         p_condition_id,
-        format(
+        CASE WHEN p_of_subscriptions THEN format(
             E'#variable_conflict use_column\n'
             'BEGIN\n'
             'IF projections_ids IS NOT NULL THEN RETURN QUERY\n'
@@ -46,6 +47,20 @@ BEGIN
             'END;\n',
             p_sql, p_condition_id
         )
+        ELSE format(
+            E'#variable_conflict use_column\n'
+            'BEGIN\n'
+            'RETURN QUERY\n'
+            'SELECT projections_event.projections_place, NULL::bigint\n'
+            'FROM (\n'
+            '    SELECT projections_row, row_number() OVER () AS projections_place\n'
+            '    FROM unnest(projections_events) AS projections_row\n'
+            ') AS projections_event\n'
+            'CROSS JOIN LATERAL (SELECT (projections_event.projections_row).*) AS e\n'
+            'WHERE (%s\n);\n'
+            'END;\n',
+            p_sql
+        ) END
     );
 END;
 $$;

@@ -7,9 +7,10 @@ CREATE OR REPLACE FUNCTION projections.match_log_v1(
     p_db_timestamps timestamptz[],
     p_slices smallint[],
     p_topics text[],
-    p_whole_topics text[] DEFAULT NULL,
-    p_whole_groups integer[] DEFAULT NULL,
-    p_whole_subscriptions text[] DEFAULT NULL
+    p_condition_ids integer[] DEFAULT NULL,
+    p_wanted_topics text[] DEFAULT NULL,
+    p_wanted_groups integer[] DEFAULT NULL,
+    p_wanted_ids text[] DEFAULT NULL
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -46,7 +47,7 @@ BEGIN
     END IF;
     RETURN projections.match_events_v1(
         p_entity_type, p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics,
-        p_whole_topics, p_whole_groups, p_whole_subscriptions, _to
+        p_condition_ids, p_wanted_topics, p_wanted_groups, p_wanted_ids, _to
     );
 END;
 $$;

@@ -6,6 +6,8 @@ RETURNS SETOF projections.matchable_events
 LANGUAGE plpgsql
 STABLE
 SET plan_cache_mode = 'force_generic_plan'
+-- Each is looked up, whatever the caller has set: there may be billions.
+SET enable_nestloop = on
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN

@@ -1,0 +1,45 @@
+-- Who wants what of some topics: for each topic and group the subscriptions that get every event of it, and, beside a condition
+-- that looks at events themselves, those that get what it says. The NULL among the topics asks for those with such a condition
+-- that name no topic: they come once, without one.
+CREATE OR REPLACE FUNCTION projections.interests_v1(p_entity_type text, p_topics text[])
+RETURNS TABLE (condition_id integer, topic text, group_id integer, subscription_ids bigint[])
+LANGUAGE plpgsql
+STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    _named CONSTANT text[] := ARRAY(SELECT t.topic FROM unnest(p_topics) AS t (topic) WHERE t.topic IS NOT NULL);
+    _topics text[];
+    _ids bigint[];
+    _asked record;
+    _matched record;
+    _seen text[];
+BEGIN
+    FOR _asked IN SELECT * FROM projections.wanted_conditions_v1(p_entity_type, _named) AS c WHERE c.of_types LOOP
+        _seen := CASE WHEN _asked.open THEN _named ELSE ARRAY(SELECT DISTINCT t.topic FROM unnest(_asked.topics) AS t (topic)) END;
+        SELECT * INTO _matched FROM projections.ask_condition_v1(
+            _asked.condition_id, ARRAY(SELECT t FROM projections.types_v1(p_entity_type, _seen) AS t), _asked.topics, _asked.subscription_ids, _asked.open
+        );
+        _topics := _topics || ARRAY(SELECT _seen[m.place] FROM unnest(_matched.places) WITH ORDINALITY AS m (place, n) ORDER BY m.n);
+        _ids := _ids || _matched.subscription_ids;
+    END LOOP;
+    RETURN QUERY
+    WITH interests AS (
+        SELECT c.condition_id, w.topic, w.subscription_id
+        FROM projections.wanted_topics_v1(p_entity_type, _named) AS w
+        LEFT JOIN projections.conditions AS c ON w.condition_id = c.condition_id
+        WHERE w.condition_id IS NULL OR (NOT c.of_types AND c.quarantined_at IS NULL)
+        UNION ALL
+        SELECT NULL, w.topic, w.subscription_id FROM unnest(_topics, _ids) AS w (topic, subscription_id)
+        UNION ALL
+        SELECT c.condition_id, NULL, s.subscription_id
+        FROM projections.subscriptions AS s INNER JOIN projections.conditions AS c ON s.condition_id = c.condition_id
+        WHERE array_position(p_topics, NULL) IS NOT NULL AND NOT c.of_types AND c.quarantined_at IS NULL
+        AND s.topics IS NULL AND s.patterns IS NULL AND (s.entity_types IS NULL OR p_entity_type = ANY (s.entity_types))
+    )
+    SELECT i.condition_id, i.topic, s.group_id, array_agg(s.subscription_id ORDER BY s.subscription_id)
+    FROM interests AS i INNER JOIN projections.subscriptions AS s ON i.subscription_id = s.subscription_id
+    GROUP BY i.condition_id, i.topic, s.group_id;
+END;
+$$;
