@@ -16,12 +16,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.extras import from_extra
 
 with from_extra():
+    from aiohttp import TCPConnector
     from aiohttp.abc import AbstractResolver, ResolveResult
+
+if TYPE_CHECKING:
+    from aiohttp.connector import Connection
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 """Look a name up: its addresses, the preferred ones first. Raises OSError where there are none."""
@@ -68,6 +73,24 @@ def dialling(host: str) -> Iterator[Dial]:
 def current_dial() -> Dial | None:
     """Give the delivery that dials in this context."""
     return _DIAL.get()
+
+
+class Connector(TCPConnector):
+    """
+    Keeps connections, and takes none on which something came while nothing was asked.
+
+    Servers say 408 before they close an idle connection: it would be taken for the answer to the next request.
+    """
+
+    async def connect(self, *args: Any, **options: Any) -> Connection:
+        """Give a connection that is kept, or a new one."""
+        while True:
+            connection = await super().connect(*args, **options)
+            dial, protocol = _DIAL.get(), connection.protocol
+            if dial is None or not dial.reused or protocol is None or not protocol.should_close:
+                return connection
+            connection.close()
+            dial.reused = False
 
 
 def guarded_sockets(rules: AddressRules) -> Callable[[AddressInfo], socket.socket]:

@@ -70,6 +70,7 @@ def code_of(error: Exception, dial: Dial) -> str:
     if isinstance(error, OSError):
         return _BY_ERRNO.get(error.errno or 0, "network_error")
     _log.warning("a webhook to %s failed unexpectedly: %s", dial.host, type(error).__name__)
+    _log.debug("it failed with", exc_info=error)  # may hold the URL, and a URL a token
     return "network_error"
 
 

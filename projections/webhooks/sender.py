@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.dialling import (
+    Connector,
     Lookup,
     Resolve,
     SystemLookup,
@@ -174,7 +175,7 @@ class HttpSender:
     def _session(self, **options: Any) -> aiohttp.ClientSession:
         tracing = aiohttp.TraceConfig()
         tracing.on_connection_reuseconn.append(_reused)
-        connector = aiohttp.TCPConnector(
+        connector = Connector(
             limit=0,  # a delivery that waits here would be charged to its endpoint
             resolver=self._resolver,
             use_dns_cache=self._keep_names > 0,

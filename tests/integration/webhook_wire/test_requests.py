@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from projections.webhooks.sender import USER_AGENT, gzip_body
-from tests.fixtures.raw_server import RawServer, close, hang, raw, redirect, respond, unused_port
+from tests.fixtures.raw_server import Exchange, RawServer, close, hang, raw, redirect, respond, unused_port
 from tests.integration.webhook_wire.support import LONG, SHORT, outgoing, sending, sent
 
 
@@ -172,6 +172,42 @@ async def test_a_second_answer_to_a_request_is_not_taken_for_that_of_the_next() 
         second = await sender.send(outgoing(server.url))
 
     assert (first.code, second.code) == ("200", "204")
+
+
+async def test_what_comes_on_an_idle_connection_is_not_taken_for_the_next_answer() -> None:
+    idle, told = asyncio.Event(), asyncio.Event()
+
+    async def says_408_later(exchange: Exchange) -> None:
+        await respond(200)(exchange)
+        await idle.wait()
+        await exchange.send(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+        told.set()
+
+    async with RawServer(says_408_later, respond(204)) as server, sending() as sender:
+        first = await sender.send(outgoing(server.url))
+        idle.set()
+        await told.wait()
+        # Another conversation over the loopback: by its end the first connection was read too.
+        async with RawServer() as other:
+            await sender.send(outgoing(other.url))
+        second = await sender.send(outgoing(server.url))
+
+    assert (first.code, second.code) == ("200", "204")
+    assert server.connections == 2
+
+
+async def test_a_server_that_speaks_first_is_a_protocol_error() -> None:
+    async def banner(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example ESMTP\r\n")
+        await reader.read(1)
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(banner, "127.0.0.1", 0)
+    async with server:
+        reply = await sent(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+
+    assert reply.code == "protocol_error"
 
 
 async def test_many_requests_at_once_are_not_limited_by_kept_connections() -> None:
