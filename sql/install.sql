@@ -196,6 +196,14 @@
 \ir functions/webhooks/discard_delivery_v1.sql
 \ir functions/webhooks/forget_deliveries_v1.sql
 \ir functions/webhooks/take_webhook_duty_v1.sql
+\ir functions/webhooks/release_waiting_v1.sql
+\ir functions/webhooks/check_schedule_endpoint_v1.sql
+\ir functions/webhooks/create_schedule_v1.sql
+\ir functions/webhooks/change_schedule_v1.sql
+\ir functions/webhooks/remove_schedule_v1.sql
+\ir functions/webhooks/due_schedules_v1.sql
+\ir functions/webhooks/take_schedule_v1.sql
+\ir functions/webhooks/advance_schedule_v1.sql
 \ir functions/monitoring/endpoint_stats_v1.sql
 \ir versions.sql
 \ir privileges/public.sql

@@ -449,6 +449,8 @@ CREATE TABLE projections.webhook_schedules (
     UNIQUE (tenant, name),
     CONSTRAINT missed_is_known CHECK (missed IN ('skip', 'one', 'all'))
 );
+CREATE INDEX webhook_schedules_due_idx ON projections.webhook_schedules (next_at) WHERE NOT paused;
+CREATE INDEX webhook_schedules_endpoint_idx ON projections.webhook_schedules (endpoint_id) WHERE endpoint_id IS NOT NULL;
 
 CREATE TABLE projections.webhook_duties (
     duty text PRIMARY KEY,

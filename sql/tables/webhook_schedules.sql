@@ -6,6 +6,7 @@ CREATE TABLE IF NOT EXISTS projections.webhook_schedules (
     cron text NOT NULL,
     timezone text NOT NULL DEFAULT 'UTC',
     topic text NOT NULL,
+    -- text, not json: it is sent as it was written.
     data text NOT NULL,
     -- For this endpoint alone.
     endpoint_id text COLLATE "C" REFERENCES projections.webhook_endpoints ON DELETE CASCADE,
@@ -14,6 +15,7 @@ CREATE TABLE IF NOT EXISTS projections.webhook_schedules (
     paused boolean NOT NULL DEFAULT FALSE,
     -- The tick to come; NULL: there is none any more.
     next_at timestamptz,
+    -- The last tick that was sent.
     last_at timestamptz,
     -- Why the last tick was not sent.
     error text,
@@ -21,3 +23,14 @@ CREATE TABLE IF NOT EXISTS projections.webhook_schedules (
     UNIQUE (tenant, name),
     CONSTRAINT missed_is_known CHECK (missed IN ('skip', 'one', 'all'))
 );
+DO $$
+BEGIN
+    IF to_regclass('projections.webhook_schedules_due_idx') IS NULL THEN
+        CREATE INDEX webhook_schedules_due_idx ON projections.webhook_schedules (next_at) WHERE NOT paused;
+    END IF;
+    -- For the removal of an endpoint.
+    IF to_regclass('projections.webhook_schedules_endpoint_idx') IS NULL THEN
+        CREATE INDEX webhook_schedules_endpoint_idx ON projections.webhook_schedules (endpoint_id) WHERE endpoint_id IS NOT NULL;
+    END IF;
+END;
+$$;

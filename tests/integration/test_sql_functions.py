@@ -212,6 +212,15 @@ CALLS = {
     "endpoint_stats_v1": "SELECT projections.endpoint_stats_v1('acme')",
     "forget_deliveries_v1": "SELECT projections.forget_deliveries_v1()",
     "take_webhook_duty_v1": "SELECT projections.take_webhook_duty_v1('cron', 'me', '10 seconds')",
+    "release_waiting_v1": "SELECT projections.release_waiting_v1()",
+    "check_schedule_endpoint_v1": "SELECT projections.check_schedule_endpoint_v1('acme', 'ep_1')",
+    "create_schedule_v1": "SELECT projections.create_schedule_v1('sch_1', 'acme', 'nightly', '@daily', 'UTC', 'report', '1', "
+    "'ep_1', 'one', '2020-01-01Z')",
+    "change_schedule_v1": "SELECT projections.change_schedule_v1('acme', 'sch_1', '{\"missed\": \"all\"}')",
+    "due_schedules_v1": "SELECT projections.due_schedules_v1()",
+    "take_schedule_v1": "SELECT projections.take_schedule_v1('sch_1')",
+    "advance_schedule_v1": "SELECT projections.advance_schedule_v1('sch_1', '2020-01-01Z', now(), now(), NULL)",
+    "remove_schedule_v1": "SELECT projections.remove_schedule_v1('acme', 'sch_1')",
     "remove_endpoint_v1": "SELECT projections.remove_endpoint_v1('acme', 'ep_1')",
 }
 

@@ -9,6 +9,12 @@ SET search_path = pg_catalog, pg_temp
 SET timezone = 'UTC'
 AS $$
 #variable_conflict use_column
+DECLARE
+    -- What retention lets go of the log of webhooks, or soon will: older deliveries are few, whatever is delivered every day.
+    _deliveries_before timestamptz := (
+        SELECT clock_timestamp() - s.retention + interval '1 hour' FROM projections.partition_settings AS s
+        WHERE s.table_name = 'webhook_events'
+    );
 BEGIN
     RETURN QUERY
     SELECT 'events', 'projection', p.name, r.since, 'infinity'::timestamptz, format(
@@ -49,6 +55,12 @@ BEGIN
     SELECT 'events', 'directed', '', min(d.db_timestamp), max(d.db_timestamp), format('%s directed and scheduled events wait', count(*))
     FROM projections.directed_events AS d
     GROUP BY date_trunc('day', d.db_timestamp)
+    UNION ALL
+    -- Its payload is there alone until a delivery is finished. Dead letters have a copy; who fans out reads the journal.
+    SELECT 'webhook_events', 'delivery', '', min(d.event_time), max(d.event_time), format('%s deliveries are not finished', count(*))
+    FROM projections.webhook_deliveries AS d
+    WHERE d.event_time < _deliveries_before AND d.state IN ('waiting', 'pending', 'leased')
+    GROUP BY date_trunc('day', d.event_time)
     UNION ALL
     SELECT g.table_name, 'group', g.holder, g.since, g.until, g.reason FROM projections.group_holders_v1() AS g;
 END;

@@ -1,0 +1,27 @@
+-- Changes a schedule as a JSON object of its columns says; those left out stay. p_next_at is its next tick, NULL for the one
+-- that it has. A tenant of NULL is any.
+-- Raises PJ095 when the tenant has no such schedule, and what create_schedule_v1 does.
+CREATE OR REPLACE FUNCTION projections.change_schedule_v1(
+    p_tenant text, p_schedule_id text, p_changes jsonb, p_next_at timestamptz DEFAULT NULL
+)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    _old projections.webhook_schedules;
+    _new projections.webhook_schedules;
+BEGIN
+    SELECT s.* INTO _old FROM projections.webhook_schedules AS s
+    WHERE s.schedule_id = p_schedule_id AND (p_tenant IS NULL OR s.tenant = p_tenant) FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no schedule %', quote_literal(p_schedule_id) USING ERRCODE = 'PJ095';
+    END IF;
+    _new := jsonb_populate_record(_old, p_changes);
+    PERFORM projections.check_schedule_endpoint_v1(_old.tenant, _new.endpoint_id);
+    UPDATE projections.webhook_schedules AS s SET
+        name = _new.name, cron = _new.cron, timezone = _new.timezone, topic = _new.topic, data = _new.data,
+        endpoint_id = _new.endpoint_id, missed = _new.missed, paused = _new.paused, next_at = coalesce(p_next_at, s.next_at)
+    WHERE s.schedule_id = p_schedule_id;
+END;
+$$;
