@@ -1,0 +1,246 @@
+"""Schedules: messages that are sent again and again, at the ticks of a cron line (projections.webhooks.ticks)."""
+
+from __future__ import annotations
+
+import json
+import secrets as random_source
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any, get_args
+
+from journal import Appended, Database, DatabaseError, InvalidEvent, RawJson, Session
+from journal.payload import check_text, encode
+from projections.webhooks.cron import CronLine, MissedTicks
+from projections.webhooks.errors import InvalidMessage, InvalidSchedule, UnknownSchedule, own_errors
+from projections.webhooks.messages import send
+from projections.webhooks.topics import check_topic
+
+__all__ = ["Schedule", "Schedules"]
+
+_LONGEST_NAME = 200
+
+_COLUMNS = """
+schedule_id, tenant, name, cron, timezone, topic, data, endpoint_id, missed, paused, next_at, last_at, error, created_at
+"""
+_NOW = "SELECT clock_timestamp()"
+_CREATE = "SELECT projections.create_schedule_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_CHANGE = "SELECT projections.change_schedule_v1($1, $2, $3, $4)"
+_REMOVE = "SELECT projections.remove_schedule_v1($1, $2)"
+_GET = f"""
+SELECT {_COLUMNS} FROM projections.webhook_schedules WHERE schedule_id = $1 AND ($2::text IS NULL OR tenant = $2)
+"""
+_LOCK = f"{_GET} FOR NO KEY UPDATE"
+_LIST = f"""
+SELECT {_COLUMNS} FROM projections.webhook_schedules
+WHERE ($1::text IS NULL OR tenant = $1) AND schedule_id > $2 ORDER BY schedule_id LIMIT $3
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A message that is sent at each tick of a cron line, and how far it has come."""
+
+    schedule_id: str
+    tenant: str
+    name: str
+    """The tenant's own, unique for it."""
+    cron: str
+    timezone: str
+    topic: str
+    data: str
+    """JSON text, sent as it was written."""
+    endpoint_id: str | None
+    """For this endpoint alone; None: for all of the tenant that want the topic."""
+    missed: MissedTicks
+    """What becomes of ticks that nobody was there for."""
+    paused: bool
+    next_at: datetime | None
+    """The tick to come; None: there is none any more."""
+    last_at: datetime | None
+    """The last tick that was sent."""
+    error: str | None
+    """Why the last tick was not sent."""
+    created_at: datetime
+
+
+_CHANGEABLE = ("name", "cron", "timezone", "topic", "data", "endpoint_id", "missed", "paused")
+
+
+class Schedules:
+    """
+    The schedules of all tenants. Where a tenant is given, those of others are not there; None is for administrators.
+
+    Args:
+        database: Where they are.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(  # noqa: PLR0917 - one of each that a schedule has, in their order
+        self,
+        tenant: str,
+        name: str,
+        cron: str,
+        timezone: str,
+        topic: str,
+        data: str,
+        endpoint_id: str | None = None,
+        missed: MissedTicks = "one",
+    ) -> Schedule:
+        """
+        Make a schedule. It sends at its first tick from now on, by the database's clock, and never at once.
+
+        Args:
+            tenant: Whose, 1 to 200 characters.
+            name: The tenant's own for it, 1 to 200 characters.
+            cron: When: see :class:`projections.webhooks.cron.CronLine`.
+            timezone: In which the line is read: ``Europe/Paris``.
+            topic: What the message is about, such as ``report.due``.
+            data: JSON text, sent as it is written here.
+            endpoint_id: For this endpoint alone, if its topics and filter let it through.
+            missed: Of ticks that nobody was there for, send none (``skip``), the last (``one``), or ``all``.
+
+        Raises:
+            InvalidSchedule: A value can not be so, or the tenant has a schedule of this name.
+            UnknownEndpoint: The tenant has no such endpoint.
+        """
+        schedule_id = f"sch_{random_source.token_hex(16)}"
+        values = (name, cron, timezone, topic, data, endpoint_id, missed)
+        line = _checked(tenant, dict(zip(_CHANGEABLE, (*values, False), strict=True)))
+        async with self._database.session() as session:
+            first = line.next_tick(await session.fetchval(_NOW))
+            with _own_errors(name):
+                await session.fetchval(_CREATE, schedule_id, tenant, *values, first)
+        return await self.get(tenant, schedule_id)
+
+    async def get(self, tenant: str | None, schedule_id: str) -> Schedule:
+        """
+        One schedule.
+
+        Raises:
+            UnknownSchedule: The tenant has none of this id.
+        """
+        async with self._database.session() as session:
+            return await _read(session, _GET, tenant, schedule_id)
+
+    async def list(self, tenant: str | None, *, after: str = "", limit: int = 100) -> Sequence[Schedule]:
+        """Schedules in the order of their ids, after one, up to a number."""
+        async with self._database.session() as session:
+            return [Schedule(*row.values()) for row in await session.fetch(_LIST, tenant, after, limit)]
+
+    async def change(self, tenant: str | None, schedule_id: str, changes: Mapping[str, Any]) -> Schedule:
+        """
+        Change some of what :meth:`create` takes, or ``paused``; what is left out stays as it is.
+
+        With another line or zone, and when it is no longer paused, the next tick is the first one from now on.
+
+        Raises:
+            InvalidSchedule: A value can not be so, there is none of that name to change, or the tenant has another
+                schedule of this name.
+            UnknownSchedule: The tenant has none of this id.
+            UnknownEndpoint: The tenant has no such endpoint.
+        """
+        if unknown := sorted(set(changes) - set(_CHANGEABLE)):
+            raise InvalidSchedule(
+                f"a schedule has no {', '.join(unknown)} to change; it has {', '.join(_CHANGEABLE)}"
+            )
+        async with self._database.transaction() as session:
+            old = await _read(session, _LOCK, tenant, schedule_id)
+            new = replace(old, **changes)
+            line = _checked(old.tenant, asdict(new))
+            begins_anew = (new.cron, new.timezone) != (old.cron, old.timezone) or new.paused < old.paused
+            next_at = line.next_tick(await session.fetchval(_NOW)) if begins_anew else None
+            with _own_errors(new.name):
+                await session.fetchval(_CHANGE, tenant, schedule_id, json.dumps(dict(changes)), next_at)
+            return await _read(session, _GET, tenant, schedule_id)
+
+    async def pause(self, tenant: str | None, schedule_id: str) -> Schedule:
+        """
+        Send nothing until it is resumed.
+
+        Raises:
+            UnknownSchedule: The tenant has none of this id.
+        """
+        return await self.change(tenant, schedule_id, {"paused": True})
+
+    async def resume(self, tenant: str | None, schedule_id: str) -> Schedule:
+        """
+        Go on with the first tick from now on: those in the pause are not missed, but were not wanted.
+
+        Raises:
+            UnknownSchedule: The tenant has none of this id.
+        """
+        return await self.change(tenant, schedule_id, {"paused": False})
+
+    async def remove(self, tenant: str | None, schedule_id: str) -> None:
+        """
+        Remove a schedule; what it has sent goes on.
+
+        Raises:
+            UnknownSchedule: The tenant has none of this id.
+        """
+        async with self._database.session() as session:
+            with own_errors():
+                await session.fetchval(_REMOVE, tenant, schedule_id)
+
+    async def send_now(self, tenant: str | None, schedule_id: str) -> Appended:
+        """
+        Send its message now, beside its ticks, also while it is paused.
+
+        Raises:
+            UnknownSchedule: The tenant has none of this id.
+        """
+        async with self._database.transaction() as session:
+            schedule = await _read(session, _GET, tenant, schedule_id)
+            return await send(
+                session, schedule.tenant, schedule.topic, RawJson(schedule.data),
+                order_key=schedule_id, endpoint_id=schedule.endpoint_id,
+                metadata={"schedule": schedule.name, "schedule_id": schedule_id},
+            )  # fmt: skip
+
+
+async def _read(session: Session, sql: str, tenant: str | None, schedule_id: str) -> Schedule:
+    row = await session.fetchrow(sql, schedule_id, tenant)
+    if row is None:
+        raise UnknownSchedule(f"there is no schedule {schedule_id!r:.80}")
+    return Schedule(*row.values())
+
+
+@contextmanager
+def _own_errors(name: str) -> Iterator[None]:
+    try:
+        with own_errors():
+            yield
+    except DatabaseError as error:
+        if error.sqlstate != "23505":  # unique_violation
+            raise
+        raise InvalidSchedule(
+            f"the tenant has a schedule {name!r:.80} already: change that one, or choose another name"
+        ) from None
+
+
+def _checked(tenant: str, values: Mapping[str, Any]) -> CronLine:
+    """The line of a schedule that can be as it is."""
+    for what, text in (("tenant", tenant), ("name", values["name"])):
+        if not isinstance(text, str) or not 1 <= len(text) <= _LONGEST_NAME:
+            raise InvalidSchedule(f"a {what} has 1 to {_LONGEST_NAME} characters, not {text!r:.80}")
+    for what in ("cron", "timezone", "topic", "data"):
+        if not isinstance(values[what], str):
+            raise InvalidSchedule(f"{what} is text, not {values[what]!r:.80}")
+    if values["missed"] not in get_args(MissedTicks):
+        raise InvalidSchedule(f"missed is {', '.join(get_args(MissedTicks))}, not {values['missed']!r:.80}")
+    if not isinstance(values["paused"], bool):
+        raise InvalidSchedule(f"paused is true or false, not {values['paused']!r:.80}")
+    if not isinstance(values["endpoint_id"], str | None):
+        raise InvalidSchedule(f"endpoint_id is text, not {values['endpoint_id']!r:.80}")
+    try:
+        check_text(tenant, "tenant")
+        check_text(values["name"], "name")
+        check_topic(values["topic"])
+        encode(RawJson(values["data"]), "data")
+    except (InvalidMessage, InvalidEvent) as error:
+        raise InvalidSchedule(str(error)) from None
+    return CronLine(values["cron"], values["timezone"])
