@@ -1,1 +1,170 @@
-"""Webhooks: endpoints of tenants, to which matching events are delivered over HTTP, and a log of what was tried."""
+"""
+Webhooks: endpoints of tenants, to which matching events are delivered over HTTP, and a log of what was tried.
+
+Receivers of webhooks need :func:`verify` alone, and no extra. The HTTP API is in :mod:`projections.webhooks.api`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from projections.webhooks.addresses import AddressRules
+    from projections.webhooks.ciphers import Cipher, FernetCipher, PlainCipher, cipher_from_environment
+    from projections.webhooks.claims import Claimed
+    from projections.webhooks.deliverer import DeliveryObserver, deliver
+    from projections.webhooks.deliveries import Deliveries, Delivery, DeliveryFilter, Replayed
+    from projections.webhooks.endpoints import Endpoint, Endpoints, EndpointSettings, NewEndpoint
+    from projections.webhooks.errors import (
+        DeliveryInFlight,
+        InvalidCursor,
+        InvalidEndpoint,
+        InvalidMessage,
+        InvalidQuery,
+        InvalidSchedule,
+        InvalidSecret,
+        NotRetriable,
+        UnknownDelivery,
+        UnknownEndpoint,
+        UnknownSchedule,
+        VerificationFailed,
+    )
+    from projections.webhooks.fan_out import FanOut
+    from projections.webhooks.log import DeliveryLog, MemoryLog, PostgresLog
+    from projections.webhooks.messages import MESSAGE, Message, message_of, send
+    from projections.webhooks.receiver import Received, Receiver
+    from projections.webhooks.retrying import RetryPolicy
+    from projections.webhooks.running import run_webhooks
+    from projections.webhooks.schedules import Schedule, Schedules
+    from projections.webhooks.sender import HttpSender, Outgoing, Reply, Sender
+    from projections.webhooks.settings import DeliverySettings
+    from projections.webhooks.signing import (
+        Secret,
+        VerifiedWebhook,
+        generate_secret,
+        parse_secret,
+        sign,
+        verify,
+    )
+
+_HOMES = {
+    "AddressRules": "addresses",
+    "Cipher": "ciphers",
+    "Claimed": "claims",
+    "Deliveries": "deliveries",
+    "Delivery": "deliveries",
+    "DeliveryFilter": "deliveries",
+    "DeliveryInFlight": "errors",
+    "DeliveryLog": "log",
+    "DeliveryObserver": "deliverer",
+    "DeliverySettings": "settings",
+    "Endpoint": "endpoints",
+    "EndpointSettings": "endpoints",
+    "Endpoints": "endpoints",
+    "FanOut": "fan_out",
+    "FernetCipher": "ciphers",
+    "HttpSender": "sender",
+    "InvalidCursor": "errors",
+    "InvalidEndpoint": "errors",
+    "InvalidMessage": "errors",
+    "InvalidQuery": "errors",
+    "InvalidSchedule": "errors",
+    "InvalidSecret": "errors",
+    "MESSAGE": "messages",
+    "MemoryLog": "log",
+    "Message": "messages",
+    "NewEndpoint": "endpoints",
+    "NotRetriable": "errors",
+    "Outgoing": "sender",
+    "PlainCipher": "ciphers",
+    "PostgresLog": "log",
+    "Received": "receiver",
+    "Receiver": "receiver",
+    "Replayed": "deliveries",
+    "Reply": "sender",
+    "RetryPolicy": "retrying",
+    "Schedule": "schedules",
+    "Schedules": "schedules",
+    "Secret": "signing",
+    "Sender": "sender",
+    "UnknownDelivery": "errors",
+    "UnknownEndpoint": "errors",
+    "UnknownSchedule": "errors",
+    "VerificationFailed": "errors",
+    "VerifiedWebhook": "signing",
+    "cipher_from_environment": "ciphers",
+    "deliver": "deliverer",
+    "generate_secret": "signing",
+    "message_of": "messages",
+    "parse_secret": "signing",
+    "run_webhooks": "running",
+    "send": "messages",
+    "sign": "signing",
+    "verify": "signing",
+}
+"""Where each name is. They are imported when they are asked for: most need packages of the extra ``webhooks``."""
+
+__all__ = [
+    "MESSAGE",
+    "AddressRules",
+    "Cipher",
+    "Claimed",
+    "Deliveries",
+    "Delivery",
+    "DeliveryFilter",
+    "DeliveryInFlight",
+    "DeliveryLog",
+    "DeliveryObserver",
+    "DeliverySettings",
+    "Endpoint",
+    "EndpointSettings",
+    "Endpoints",
+    "FanOut",
+    "FernetCipher",
+    "HttpSender",
+    "InvalidCursor",
+    "InvalidEndpoint",
+    "InvalidMessage",
+    "InvalidQuery",
+    "InvalidSchedule",
+    "InvalidSecret",
+    "MemoryLog",
+    "Message",
+    "NewEndpoint",
+    "NotRetriable",
+    "Outgoing",
+    "PlainCipher",
+    "PostgresLog",
+    "Received",
+    "Receiver",
+    "Replayed",
+    "Reply",
+    "RetryPolicy",
+    "Schedule",
+    "Schedules",
+    "Secret",
+    "Sender",
+    "UnknownDelivery",
+    "UnknownEndpoint",
+    "UnknownSchedule",
+    "VerificationFailed",
+    "VerifiedWebhook",
+    "cipher_from_environment",
+    "deliver",
+    "generate_secret",
+    "message_of",
+    "parse_secret",
+    "run_webhooks",
+    "send",
+    "sign",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -26,6 +26,7 @@ from tests.benchmarks.report import machine, show
 from tests.benchmarks.server import Server, server
 from tests.benchmarks.spark import measure_spark
 from tests.benchmarks.subscriptions import measure_subscriptions
+from tests.benchmarks.webhooks import measure_webhooks
 from tests.benchmarks.workers import measure_workers
 
 BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
@@ -36,6 +37,7 @@ BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "projection": measure_projection,
     "spark": measure_spark,
     "subscriptions": measure_subscriptions,
+    "webhooks": measure_webhooks,
     "workers": measure_workers,
     "latency": measure_latency,
     "idle": measure_idle,

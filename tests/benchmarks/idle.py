@@ -17,7 +17,8 @@ _TARGET = "tests.benchmarks.workload:ByTable"
 _RANGES = (1, 8, 1024)
 
 
-def _transactions(dsn: str) -> int:
+def transactions(dsn: str) -> int:
+    """How many transactions the database has seen end."""
     with psycopg.connect(dsn) as connection:
         found = connection.execute(
             "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
@@ -37,13 +38,13 @@ async def _idle(server: Server, ranges: int, sizes: Sizes) -> tuple[float, float
         await watching.close()
         await asyncio.sleep(sizes.idle_settle)
         before, used, begun = (
-            await asyncio.to_thread(_transactions, dsn),
+            await asyncio.to_thread(transactions, dsn),
             cpu_seconds(pid),
             time.perf_counter(),
         )
         await asyncio.sleep(sizes.idle_seconds)
         after, then, ended = (
-            await asyncio.to_thread(_transactions, dsn),
+            await asyncio.to_thread(transactions, dsn),
             cpu_seconds(pid),
             time.perf_counter(),
         )

@@ -1,0 +1,74 @@
+"""All of webhooks in one process: fan-out, delivery, and what one process at a time does for all."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from journal import Database
+from projections.observer import StatusObserver
+from projections.runner import run
+from projections.settings import RunSettings
+from projections.webhooks.ciphers import Cipher
+from projections.webhooks.deliverer import DeliveryObserver, deliver
+from projections.webhooks.duties import Duties
+from projections.webhooks.fan_out import FanOut
+from projections.webhooks.sender import Sender
+from projections.webhooks.settings import DeliverySettings
+
+__all__ = ["run_webhooks"]
+
+
+async def run_webhooks(
+    database: Database,
+    sender: Sender,
+    *definitions: Any,
+    ranges: int = 1,
+    cipher: Cipher | None = None,
+    settings: DeliverySettings | None = None,
+    run_settings: RunSettings | None = None,
+    delivery_observer: DeliveryObserver | None = None,
+    observer: StatusObserver | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """
+    Run webhooks until stopped, together with all processes that do on the same database.
+
+    Each makes deliveries of the ranges that it holds, and sends what is due; one of all sends what is scheduled and
+    cleans up. A process that only sends calls :func:`deliver`.
+
+    Args:
+        database: Where the journal and the endpoints are; the pool holds the ranges and six connections more.
+        sender: Makes requests, such as :class:`HttpSender`. It stays open.
+        definitions: A :class:`FanOut` for each entity type whose events are for webhooks, beside the messages of
+            :func:`send`, and any other projections.
+        ranges: Cut the slices of a fan-out that has never run into so many ranges.
+        cipher: How secrets of endpoints are kept.
+        settings: How to deliver.
+        run_settings: How to run projections.
+        delivery_observer: Is told of attempts.
+        observer: Is told of projections.
+        stop: Ends it when set: batches and requests on their way are waited for.
+
+    Raises:
+        InvalidHandler: A definition is no projection, or two have one name.
+        SchemaError: The database's schema is missing, or of another version than this library.
+    """
+    ended = stop or asyncio.Event()
+
+    async def project() -> None:
+        await run(
+            database, FanOut(), *definitions, ranges=ranges, settings=run_settings, observer=observer, stop=ended
+        )  # fmt: skip
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(project())
+            group.create_task(
+                deliver(
+                    database, sender, cipher=cipher, settings=settings, observer=delivery_observer, stop=ended
+                )
+            )
+            group.create_task(Duties(database).run(ended))
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None  # the first ends all: the others are of its making
