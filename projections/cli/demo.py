@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -24,6 +24,9 @@ from projections.demo.event_loop import event_loop
 from projections.demo.flights import data_file
 from projections.demo.progress import Reporter, reporting
 from projections.demo.rebuilding import Batch, Rebuild
+
+if TYPE_CHECKING:  # of an extra
+    from projections.demo.webhooks import Arrivals
 
 __all__ = ["demo"]
 
@@ -60,6 +63,11 @@ _SPARK = "spark_projections.demo"  # imported when it is asked for: nothing here
 @click.option(
     "--spark", is_flag=True, help="Rebuild the read models half way, on Spark, while all the rest goes on."
 )
+@click.option(
+    "--webhooks",
+    is_flag=True,
+    help="Send delayed departures to receivers that fail at random, and see that every one arrives.",
+)
 @click.option("--reset", is_flag=True, help="Begin anew, even where an interrupted run could be continued.")
 @dsn_option
 @json_option
@@ -94,6 +102,10 @@ def demo(
     live projections go on from its fence. What Spark built is compared with the CSV file up to the fence, and at
     the end everything as ever. It needs pip install 'slice-projections[demo,spark]'; Java comes with that.
 
+    With --webhooks, each departure that was two hours late or more is sent, signed, to a receiver for its airport.
+    The receivers fail one request in five at random; each is tried again until it arrives. At the end what has
+    arrived is compared with the CSV file. It needs pip install 'slice-projections[demo,webhooks]'.
+
     Without a DSN it makes a database `projections_demo` on a PostgreSQL of your own, which starts and stops with
     it. With one, it uses that database if the journal in it is empty or the demo's. To look at what it wrote:
     the tables are in the schema `projections_demo`.
@@ -116,6 +128,11 @@ def demo(
       rebuild_seconds     of both read models, from the request to the swap; Spark runs already
       rebuild_rows_per_s  events that were read for it, in these seconds
       append_per_s and handle_per_s leave out the wait for Spark
+    With --webhooks, also:
+      webhooks_delivered  delayed departures that arrived, each counted once
+      webhooks_lost       delayed departures that did not
+      signatures_bad      requests with a wrong signature, or about what is not in the CSV file
+      webhook_attempts    requests, with those that the receivers failed
 
     \b
     Exit codes
@@ -212,6 +229,7 @@ def _values(result: Result, seconds: float) -> dict[str, Any]:
         "workers": result.workers,
         **result.moves._asdict(),
         **_rebuilt(result.rebuild),
+        **_arrived(result.arrivals),
         "seconds": round(seconds, 1),
     }
 
@@ -224,5 +242,18 @@ def _rebuilt(rebuild: Rebuild | None) -> dict[str, Any]:
             "rebuilt_matches": not rebuild.differences,
             "rebuild_seconds": round(rebuild.seconds, 1),
             "rebuild_rows_per_s": round(rebuild.rows_per_s),
+        }
+    )
+
+
+def _arrived(arrivals: Arrivals | None) -> dict[str, Any]:
+    return (
+        {}
+        if arrivals is None
+        else {
+            "webhooks_delivered": arrivals.delivered,
+            "webhooks_lost": arrivals.lost,
+            "signatures_bad": arrivals.bad,
+            "webhook_attempts": arrivals.attempts,
         }
     )

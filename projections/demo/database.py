@@ -45,6 +45,7 @@ INNER JOIN projections.projections AS p ON b.projection_id = p.projection_id WHE
 """
 _CANCEL = "SELECT projections.cancel_rebuild_v1($1)"  # does nothing to one that has ended
 _FORGET = "DELETE FROM projections.projections WHERE name = ANY($1)"
+_FORGET_ENDPOINTS = "DELETE FROM projections.webhook_endpoints WHERE tenant LIKE 'demo-%'"
 _CREATE_RUN = f"""
 CREATE TABLE {SCHEMA}.run (
     token text NOT NULL, fingerprint text NOT NULL, events bigint NOT NULL, complete boolean NOT NULL
@@ -168,7 +169,8 @@ async def _begin_anew(session: Session, fingerprint: str) -> None:
     for number in await _rebuilds(session):  # what they have built, and what that has replaced
         await session.execute(_CANCEL, number)
         await session.execute(f"DROP SCHEMA IF EXISTS projections_old_{number} CASCADE")
-    await session.execute(_FORGET, list(PROJECTIONS))
+    await session.execute(_FORGET, [*PROJECTIONS, f"webhooks/{ENTITY_TYPE}"])
+    await session.execute(_FORGET_ENDPOINTS)
     await session.execute(f"CREATE SCHEMA {SCHEMA}")
     await session.execute(_CREATE_RUN)
     await session.execute(f"INSERT INTO {SCHEMA}.run VALUES ('', $1, 0, false)", fingerprint)

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from journal import ConnectionSettings, Database, connect
 from projections.demo.checking import Counts, count, differing_rows
@@ -26,6 +26,9 @@ from projections.demo.rebuilding import Batch, Rebuild, Rebuilding
 from projections.demo.running import InProcess, Moves, Projecting, settle
 from projections.demo.stopping import Stopping, together
 from projections.demo.watch import Watch
+
+if TYPE_CHECKING:  # of an extra
+    from projections.demo.webhooks import Arrivals, Webhooks
 
 DEFAULT_EVENTS = 200_000
 _RANGES = 2
@@ -47,12 +50,14 @@ class Options:
         ranges: Slice ranges of each projection at the beginning; None for as many as workers, or 2.
         reset: Begin anew, whatever an earlier run has left.
         workers: Processes that run the projections; 0 for this one alone.
+        webhooks: Whether delayed departures are sent to receivers.
     """
 
     events: int | None = DEFAULT_EVENTS
     ranges: int | None = None
     reset: bool = False
     workers: int = 0
+    webhooks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,8 @@ class Result:
     moves: Moves = field(default_factory=Moves)
     rebuild: Rebuild | None = None
     """None when nothing was rebuilt."""
+    arrivals: Arrivals | None = None
+    """None without webhooks."""
 
     @property
     def read_models_match(self) -> bool:
@@ -88,7 +95,8 @@ class Result:
         """Whether everything is as it must be."""
         counts = self.counts
         clean = counts.lost == counts.duplicated == 0 and counts.appended == counts.handled == self.wanted
-        return clean and self.read_models_match and self.rebuilt_matches is not False
+        arrived = self.arrivals is None or self.arrivals.lost == self.arrivals.bad == 0
+        return clean and arrived and self.read_models_match and self.rebuilt_matches is not False
 
     @property
     def rebuilt_matches(self) -> bool | None:
@@ -132,9 +140,9 @@ class Demo:
         async with connect(self._dsn, settings) as database, alone(database):
             async with feeding() as feed:
                 start, events = await self._begin(database, feed)
-                async with self._projecting(database) as projecting:
+                async with self._projecting(database) as projecting, self._sending(start) as sending:
                     measured = await self._append_and_project(database, projecting, feed, start, events)
-            return await self._check(database, events, measured, projecting.moves)
+            return await self._check(database, events, measured, projecting.moves, sending)
 
     async def _begin(self, database: Database, feed: Feeding) -> tuple[Start, int]:
         self._report.step("reading the flights of 2013")
@@ -158,6 +166,17 @@ class Demo:
         ) as members:
             yield members
             await members.leave()
+
+    @asynccontextmanager
+    async def _sending(self, start: Start) -> AsyncIterator[Webhooks | None]:
+        """Webhooks, if they are asked for; at the end of the block all have arrived."""
+        if not self._options.webhooks:
+            yield None
+            return
+        from projections.demo.webhooks import webhooks  # noqa: PLC0415 - of an extra
+
+        async with webhooks(self._dsn, self._stopping, self._report, again=start.appended > 0) as running:
+            yield running
 
     async def _append_and_project(
         self, database: Database, projecting: Projecting, feed: Feeding, start: Start, events: int
@@ -230,7 +249,9 @@ class Demo:
         await watch.told_of([(s, n) for s, n, _ in samples])
         return _latency([effect_at[s, n] - at for s, n, at in samples if (s, n) in effect_at])
 
-    async def _check(self, database: Database, events: int, measured: _Measured, moves: Moves) -> Result:
+    async def _check(
+        self, database: Database, events: int, measured: _Measured, moves: Moves, sent: Webhooks | None
+    ) -> Result:
         self._report.step("comparing the read models with the CSV file")
         flights = read_flights(self._path)
         entries = timeline(flights)[:events]
@@ -247,6 +268,7 @@ class Demo:
         return Result(
             counts, differences, measured.append, measured.handle, measured.latency, events,
             self._options.workers, moves, rebuild,
+            None if sent is None else sent.compare(flights, entries),
         )  # fmt: skip
 
 
