@@ -34,12 +34,12 @@ log = logging.getLogger("projections")
 
 _TICKS_AT_ONCE = 100
 """Ticks of a schedule that are sent in one transaction; more come with the next look."""
-_PUT_OFF = timedelta(minutes=1)
-"""When a schedule is looked at again whose line can not be read here, such as in a zone that is not known here."""
+_HELD = timedelta(minutes=1)
+"""When a schedule is looked at again whose line can not be read, such as in a zone that is not known here."""
 
 _DUE = "SELECT schedule_id, due_in FROM projections.due_schedules_v1($1)"
 _TAKE = "SELECT * FROM projections.take_schedule_v1($1)"
-_ADVANCE = "SELECT projections.advance_schedule_v1($1, $2, $3, $4, $5)"
+_ADVANCE = "SELECT projections.advance_schedule_v1($1, $2, $3, $4, $5, $6)"
 
 
 class SentTicks(NamedTuple):
@@ -95,7 +95,7 @@ async def send_ticks(session: Session, schedule_id: str) -> int:
     try:
         ticks, next_at = _due_ticks(row)
     except (ValueError, ArithmeticError, LookupError) as error:  # InvalidSchedule, and what dates run into
-        return await _move_on(session, row, row["taken_at"] + _PUT_OFF, (), error)
+        return await _move_on(session, row, row["next_at"], error=error, hold=_HELD)
     try:
         async with session.savepoint():
             for tick in ticks:
@@ -103,14 +103,14 @@ async def send_ticks(session: Session, schedule_id: str) -> int:
     except (InvalidMessage, InvalidEvent, EventIdConflict, AppendConflict, DatabaseError) as error:
         if not _of_the_schedule(error):
             raise
-        return await _move_on(session, row, next_at, (), error)
-    return await _move_on(session, row, next_at, ticks, None)
+        return await _move_on(session, row, next_at, error=error)
+    return await _move_on(session, row, next_at, sent=ticks)
 
 
 def _due_ticks(row: Row) -> tuple[tuple[datetime, ...], datetime | None]:
     """Ticks to send now, and the next one."""
     line = CronLine(row["cron"], row["timezone"])
-    # What was put off, or has another line by other means, stands where no tick is.
+    # Where the rules of its zone have changed meanwhile, it stands where no tick is.
     first = line.next_tick(row["next_at"] - timedelta(microseconds=1))
     if first is None or first > row["taken_at"]:
         return (), first
@@ -129,8 +129,10 @@ async def _move_on(
     session: Session,
     row: Row,
     next_at: datetime | None,
-    sent: Sequence[datetime],
-    error: Exception | None,
+    *,
+    sent: Sequence[datetime] = (),
+    error: Exception | None = None,
+    hold: timedelta = timedelta(0),
 ) -> int:
     if error is not None:
         log.warning(
@@ -139,7 +141,7 @@ async def _move_on(
         )  # fmt: skip
     last = sent[-1] if sent else None
     told = None if error is None else f"{error}"[:1000]
-    await session.fetchval(_ADVANCE, row["schedule_id"], row["next_at"], next_at, last, told)
+    await session.fetchval(_ADVANCE, row["schedule_id"], row["next_at"], next_at, last, told, hold)
     return len(sent)
 
 

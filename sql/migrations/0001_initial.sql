@@ -445,6 +445,7 @@ CREATE TABLE projections.webhook_schedules (
     next_at timestamptz,
     last_at timestamptz,
     error text,
+    held_until timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     UNIQUE (tenant, name),
     CONSTRAINT missed_is_known CHECK (missed IN ('skip', 'one', 'all'))

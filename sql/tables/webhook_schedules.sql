@@ -19,6 +19,8 @@ CREATE TABLE IF NOT EXISTS projections.webhook_schedules (
     last_at timestamptz,
     -- Why the last tick was not sent.
     error text,
+    -- Not looked at before: who looked could not read its line.
+    held_until timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     UNIQUE (tenant, name),
     CONSTRAINT missed_is_known CHECK (missed IN ('skip', 'one', 'all'))

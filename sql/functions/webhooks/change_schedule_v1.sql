@@ -21,7 +21,8 @@ BEGIN
     PERFORM projections.check_schedule_endpoint_v1(_old.tenant, _new.endpoint_id);
     UPDATE projections.webhook_schedules AS s SET
         name = _new.name, cron = _new.cron, timezone = _new.timezone, topic = _new.topic, data = _new.data,
-        endpoint_id = _new.endpoint_id, missed = _new.missed, paused = _new.paused, next_at = coalesce(p_next_at, s.next_at)
+        endpoint_id = _new.endpoint_id, missed = _new.missed, paused = _new.paused, next_at = coalesce(p_next_at, s.next_at),
+        held_until = '1970-01-01T00:00:00Z'
     WHERE s.schedule_id = p_schedule_id;
 END;
 $$;

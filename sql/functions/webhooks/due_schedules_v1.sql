@@ -13,7 +13,7 @@ BEGIN
     RETURN QUERY
     SELECT s.schedule_id, s.next_at - _now
     FROM projections.webhook_schedules AS s
-    WHERE NOT s.paused AND s.next_at <= _now + p_ahead
+    WHERE NOT s.paused AND s.next_at <= _now + p_ahead AND s.held_until <= _now
     ORDER BY s.next_at LIMIT p_limit;
 END;
 $$;

@@ -16,7 +16,7 @@ BEGIN
     SELECT
         s.schedule_id, s.tenant, s.name, s.cron, s.timezone, s.topic, s.data, s.endpoint_id, s.missed, s.next_at, _now
     FROM projections.webhook_schedules AS s
-    WHERE s.schedule_id = p_schedule_id AND NOT s.paused AND s.next_at <= _now
+    WHERE s.schedule_id = p_schedule_id AND NOT s.paused AND s.next_at <= _now AND s.held_until <= _now
     FOR NO KEY UPDATE SKIP LOCKED;
 END;
 $$;
