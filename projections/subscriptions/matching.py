@@ -35,6 +35,8 @@ log = logging.getLogger("projections")
 _BATCH = 5000
 _REMEMBERED = 10_000
 """Topics of an entity type whose subscriptions a range remembers."""
+_ASKED = 500
+"""Topics that are asked about in one statement, for which there is a limit of time."""
 _DUE = 1000
 _DISK_FULL = "53100"
 _SYSTEM = "58"
@@ -171,15 +173,16 @@ class _Interests:
         if state != self._state or len(self._known) > _REMEMBERED:
             self._state, self._known = state, {}
         wanted: set[str | None] = {*topics, None}
-        if unknown := wanted - self._known.keys():
-            self._known |= await self._read(session, unknown)
+        unknown = list(wanted - self._known.keys())
+        for first in range(0, len(unknown), _ASKED):
+            self._known |= await self._read(session, unknown[first : first + _ASKED])
         return _columns([interest for topic in wanted for interest in self._known[topic]], 4)
 
     async def _read(
-        self, session: OwnedSession, topics: set[str | None]
+        self, session: OwnedSession, topics: list[str | None]
     ) -> dict[str | None, list[_Interest]]:
         found: dict[str | None, list[_Interest]] = {topic: [] for topic in topics}
-        for row in await session.fetch(_INTERESTS, self._entity_type, list(topics)):
+        for row in await session.fetch(_INTERESTS, self._entity_type, topics):
             found[row["topic"]].append((row["condition_id"], row["topic"], row["group_id"], row["ids"]))
         return found
 

@@ -184,7 +184,7 @@ CREATE TABLE projections.subscriptions (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     EXCLUDE USING hash (identity WITH =)
 );
-CREATE INDEX subscriptions_params_idx ON projections.subscriptions USING gin (params) WITH (fastupdate = FALSE);
+CREATE INDEX subscriptions_params_idx ON projections.subscriptions USING gin (params jsonb_path_ops) WITH (fastupdate = FALSE);
 CREATE INDEX subscriptions_since_idx ON projections.subscriptions (since);
 CREATE INDEX subscriptions_open_idx ON projections.subscriptions (condition_id, subscription_id) WHERE topics IS NULL;
 

@@ -23,7 +23,7 @@ DO $$
 BEGIN
     IF to_regclass('projections.subscriptions_params_idx') IS NULL THEN
         -- Matching reads them far more often than somebody subscribes: without a list of pending entries.
-        CREATE INDEX subscriptions_params_idx ON projections.subscriptions USING gin (params) WITH (fastupdate = FALSE);
+        CREATE INDEX subscriptions_params_idx ON projections.subscriptions USING gin (params jsonb_path_ops) WITH (fastupdate = FALSE);
     END IF;
     IF to_regclass('projections.subscriptions_since_idx') IS NULL THEN
         CREATE INDEX subscriptions_since_idx ON projections.subscriptions (since);

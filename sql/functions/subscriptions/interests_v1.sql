@@ -15,11 +15,19 @@ DECLARE
     _asked record;
     _matched record;
     _seen text[];
+    _types projections.matchable_events[];
+    _all_types CONSTANT projections.matchable_events[] := ARRAY(SELECT t FROM projections.types_v1(p_entity_type, _named) AS t);
 BEGIN
     FOR _asked IN SELECT * FROM projections.wanted_conditions_v1(p_entity_type, _named) AS c WHERE c.of_types LOOP
-        _seen := CASE WHEN _asked.open THEN _named ELSE ARRAY(SELECT DISTINCT t.topic FROM unnest(_asked.topics) AS t (topic)) END;
+        IF _asked.open THEN
+            _seen := _named;
+            _types := _all_types;
+        ELSE
+            _seen := ARRAY(SELECT DISTINCT t.topic FROM unnest(_asked.topics) AS t (topic));
+            _types := ARRAY(SELECT t FROM projections.types_v1(p_entity_type, _seen) AS t);
+        END IF;
         SELECT * INTO _matched FROM projections.ask_condition_v1(
-            _asked.condition_id, ARRAY(SELECT t FROM projections.types_v1(p_entity_type, _seen) AS t), _asked.topics, _asked.subscription_ids, _asked.open
+            _asked.condition_id, _types, _asked.topics, _asked.subscription_ids, _asked.open
         );
         _topics := _topics || ARRAY(SELECT _seen[m.place] FROM unnest(_matched.places) WITH ORDINALITY AS m (place, n) ORDER BY m.n);
         _ids := _ids || _matched.subscription_ids;
