@@ -290,3 +290,28 @@ def test_password_of_a_wrong_dsn_is_not_shown() -> None:
     assert ended.exit_code == 1
     assert "error: " in ended.stderr
     assert "hunter2" not in ended.output
+
+
+class TestWebhooks:
+    EVENTS = 4000  # of which a few dozen are delayed departures
+
+    def test_every_delayed_departure_arrives_although_receivers_fail(self, databases: Databases) -> None:
+        with databases.fresh("template0") as fresh:
+            code, printed, errors = run(fresh, "--webhooks", events=self.EVENTS)
+
+        assert code == 0, errors
+        assert (printed["webhooks_lost"], printed["signatures_bad"]) == (0, 0)
+        assert 0 < printed["webhooks_delivered"] < printed["webhook_attempts"]
+
+    @pytest.mark.slow
+    def test_a_run_that_goes_on_after_a_kill_delivers_all(self, databases: Databases) -> None:
+        with databases.fresh("template0") as fresh:
+            with start(fresh, "--webhooks", events=self.EVENTS) as process:
+                read_until_appended(process.stderr, self.EVENTS // 2)
+                process.kill()
+            code, printed, errors = run(fresh, "--webhooks", events=self.EVENTS)
+
+        assert code == 0, errors
+        assert "going on from" in errors
+        assert (printed["webhooks_lost"], printed["signatures_bad"]) == (0, 0)
+        assert printed["webhooks_delivered"] > 0
