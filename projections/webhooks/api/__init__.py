@@ -1,0 +1,21 @@
+"""The API of webhooks over HTTP: an application to mount, for administrators and for tenants."""
+
+from projections.webhooks.api.app import webhooks_app
+from projections.webhooks.api.authentication import (
+    Authenticate,
+    Caller,
+    InvalidToken,
+    TokenAuth,
+    issue_tenant_token,
+)
+from projections.webhooks.api.settings import ApiSettings
+
+__all__ = [
+    "ApiSettings",
+    "Authenticate",
+    "Caller",
+    "InvalidToken",
+    "TokenAuth",
+    "issue_tenant_token",
+    "webhooks_app",
+]

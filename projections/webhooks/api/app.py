@@ -1,0 +1,149 @@
+"""The API as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from journal import Database
+from projections.webhooks.addresses import AddressRules
+from projections.webhooks.api.authentication import Authenticate
+from projections.webhooks.api.calls import Services
+from projections.webhooks.api.delivery_operations import delivery_operations
+from projections.webhooks.api.endpoint_operations import endpoint_operations
+from projections.webhooks.api.guard import Guard, request_id_of
+from projections.webhooks.api.json_text import write_json
+from projections.webhooks.api.limited import LimitedDatabase
+from projections.webhooks.api.log_operations import log_operations
+from projections.webhooks.api.message_operations import message_operations
+from projections.webhooks.api.metrics_operations import metrics_operations
+from projections.webhooks.api.openapi import openapi_document
+from projections.webhooks.api.operations import Operation
+from projections.webhooks.api.problems import Problem, problem_of, problem_response
+from projections.webhooks.api.requests import read_call
+from projections.webhooks.api.schedule_operations import schedule_operations
+from projections.webhooks.api.settings import ApiSettings
+from projections.webhooks.ciphers import Cipher
+from projections.webhooks.deliveries import Deliveries
+from projections.webhooks.endpoints import Endpoints
+from projections.webhooks.extras import from_extra
+from projections.webhooks.log import PostgresLog
+from projections.webhooks.schedules import Schedules
+
+with from_extra():
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.middleware import Middleware
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+__all__ = ["OPERATIONS", "webhooks_app"]
+
+OPERATIONS: Sequence[Operation] = (
+    *endpoint_operations,
+    *message_operations,
+    *schedule_operations,
+    *delivery_operations,
+    *log_operations,
+    *metrics_operations,
+)
+"""All that the API can do."""
+
+_CODES = {404: "not_found", 405: "method_not_allowed"}
+_DETAILS = {404: "there is nothing here", 405: "this can not be done here; see the header allow"}
+
+
+def webhooks_app(
+    database: Database,
+    auth: Authenticate,
+    *,
+    cipher: Cipher | None = None,
+    rules: AddressRules | None = None,
+    allow_http: bool = False,
+    settings: ApiSettings | None = None,
+) -> Starlette:
+    """
+    The API: endpoints, messages, schedules, deliveries, dead letters, the delivery log and its metrics.
+
+    It is served by itself, or mounted in another application. It sends no headers for other sites (CORS), and takes
+    tokens, not cookies: what a page of another site makes a browser send is nobody's request.
+
+    Args:
+        database: Where everything is; its role needs projections_worker and projections_writer.
+        auth: Tells who asks: :class:`TokenAuth`, or the application's own.
+        cipher: How secrets are kept; the same as for who delivers.
+        rules: Which addresses endpoints may be at; the same as for who delivers.
+        allow_http: Let endpoints without TLS through, too.
+        settings: What a request may cost.
+    """
+    settings = settings or ApiSettings()
+    limited = LimitedDatabase(database, settings.statement_timeout)
+    services = Services(
+        limited,
+        Endpoints(limited, cipher, rules, allow_http=allow_http),
+        Schedules(limited),
+        Deliveries(limited),
+        PostgresLog(limited),
+        settings,
+    )
+    app = Starlette(
+        routes=[*_routes(services, auth), Route("/openapi.json", _openapi()), Route("/", _index)],
+        middleware=[Middleware(Guard, settings=settings)],
+        exception_handlers={HTTPException: _refused},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def _routes(services: Services, auth: Authenticate) -> Iterable[Route]:
+    """One for each path, so that a method that it has not is answered with those that it has."""
+    by_path: dict[str, dict[str, Operation]] = {}
+    for operation in OPERATIONS:
+        by_path.setdefault(operation.path, {})[operation.method] = operation
+    # What is literal goes before a parameter that would take it.
+    for path in sorted(by_path, key=lambda path: path.replace("{", "\x7f")):
+        methods = by_path[path]
+        yield Route(path, _follower(services, auth, methods), methods=list(methods), name=path)
+
+
+def _follower(
+    services: Services, auth: Authenticate, methods: dict[str, Operation]
+) -> Callable[[Request], Awaitable[Response]]:
+    async def follow(request: Request) -> Response:
+        operation = methods["GET" if request.method == "HEAD" else request.method]
+        try:
+            call = await read_call(operation, request, services, auth)
+            answer = await operation.handler(call)
+        except Exception as error:  # noqa: BLE001 - each becomes an answer, and what is not foreseen is logged
+            return problem_response(problem_of(error), request_id_of(request.scope))
+        if answer is None:
+            return Response(status_code=operation.status)
+        return _json(answer, operation.status)
+
+    return follow
+
+
+async def _index(request: Request) -> Response:
+    here = request.scope.get("root_path", "")
+    return _json({"title": "Webhooks", "openapi": f"{here}/openapi.json"})
+
+
+def _openapi() -> Callable[[Request], Awaitable[Response]]:
+    document = openapi_document(OPERATIONS)
+
+    async def openapi(request: Request) -> Response:
+        return _json({**document, "servers": [{"url": request.scope.get("root_path", "") or "/"}]})
+
+    return openapi
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 500)
+    code, detail = _CODES.get(status, "refused"), _DETAILS.get(status, "the request can not be followed")
+    problem = Problem(status, code, detail, headers=getattr(error, "headers", None))
+    return problem_response(problem, request_id_of(request.scope))
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(write_json(value), status, media_type="application/json")

@@ -1,0 +1,158 @@
+"""
+Who asks: an administrator, or one tenant.
+
+An application brings its own function, or takes :class:`TokenAuth`: tokens that it knows, and tokens that it signs for
+its tenants for a while, such as for a page in a tenant's browser.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import time
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from journal import ProjectionsError
+from projections.webhooks.extras import from_extra
+
+with from_extra():
+    from starlette.requests import Request
+
+__all__ = ["Authenticate", "Caller", "InvalidToken", "TokenAuth", "issue_tenant_token"]
+
+LONGEST_TENANT = 200
+_VERSION = b"pwt1"
+_SHORTEST_KEY = 32
+_SHORTEST_TOKEN = 16
+_LONGEST_TOKEN = 4096
+
+
+class InvalidToken(ProjectionsError, ValueError):
+    """A token or a key is too weak to keep anybody out; the message never holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """
+    Who asks.
+
+    Args:
+        tenant: Sees and changes what is this tenant's, as if nothing else was there; None: an administrator, who
+            sees all.
+    """
+
+    tenant: str | None
+
+
+Authenticate: TypeAlias = Callable[[Request], Awaitable[Caller | None]]
+"""Tells who sends a request; None: nobody who may."""
+
+
+class TokenAuth:
+    """
+    Knows callers by ``Authorization: Bearer TOKEN``.
+
+    Args:
+        admin_token: Of administrators.
+        tenant_tokens: A token for each tenant.
+        signing_keys: What :func:`issue_tenant_token` signed with, 32 bytes or more each; several while one replaces
+            another.
+
+    Raises:
+        InvalidToken: A token has fewer than 16 characters, a key fewer than 32 bytes, or two tokens are the same.
+    """
+
+    def __init__(
+        self,
+        *,
+        admin_token: str | None = None,
+        tenant_tokens: Mapping[str, str] | None = None,
+        signing_keys: Sequence[bytes] = (),
+    ) -> None:
+        known = [] if admin_token is None else [(Caller(None), admin_token)]
+        known += [(Caller(tenant), token) for tenant, token in (tenant_tokens or {}).items()]
+        for caller, token in known:
+            if len(token) < _SHORTEST_TOKEN:
+                whose = "administrators" if caller.tenant is None else f"tenant {caller.tenant!r:.80}"
+                raise InvalidToken(f"the token of {whose} has fewer than {_SHORTEST_TOKEN} characters")
+        if len({token for _, token in known}) < len(known):
+            raise InvalidToken("two callers have the same token")
+        self._known = [(caller, _digest(token.encode())) for caller, token in known]
+        self._keys = [_checked_key(key) for key in signing_keys]
+
+    async def __call__(self, request: Request) -> Caller | None:
+        """Tell who sends a request."""
+        given = request.headers.getlist("authorization")
+        scheme, _, token = given[0].strip().partition(" ") if len(given) == 1 else ("", "", "")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not 1 <= len(token) <= _LONGEST_TOKEN:
+            return None
+        return self._holder(token.encode("latin-1")) or self._signed(token)
+
+    def _holder(self, token: bytes) -> Caller | None:
+        """All are compared, whichever it is: the time that it takes tells nothing."""
+        digest = _digest(token)
+        found: Caller | None = None
+        for caller, known in self._known:
+            if hmac.compare_digest(digest, known):
+                found = caller
+        return found
+
+    def _signed(self, token: str) -> Caller | None:
+        content, _, signature = token.rpartition(".")
+        given = _decoded(signature)
+        genuine = [
+            hmac.compare_digest(_signature(key, content.encode("latin-1")), given) for key in self._keys
+        ]
+        if not any(genuine):
+            return None
+        facts = json.loads(_decoded(content.partition(".")[2]))
+        return Caller(str(facts["tenant"])) if time.time() < facts["expires"] else None
+
+
+def issue_tenant_token(key: bytes, tenant: str, expires_in: timedelta) -> str:
+    """
+    Sign a token for a tenant, which :class:`TokenAuth` takes until it expires. It can not be taken back before that.
+
+    Args:
+        key: One of the ``signing_keys`` of TokenAuth: 32 random bytes or more.
+        tenant: Whose.
+        expires_in: For how long.
+
+    Raises:
+        InvalidToken: The key is too short, the tenant can not be, or it would have expired already.
+    """
+    if not 1 <= len(tenant) <= LONGEST_TENANT:
+        raise InvalidToken(f"a tenant has 1 to {LONGEST_TENANT} characters, not {tenant!r:.80}")
+    if expires_in <= timedelta(0):
+        raise InvalidToken(f"a token expires after a time, not {expires_in}")
+    facts = json.dumps({"tenant": tenant, "expires": time.time() + expires_in.total_seconds()})
+    content = _VERSION + b"." + urlsafe_b64encode(facts.encode()).rstrip(b"=")
+    return f"{content.decode()}.{urlsafe_b64encode(_signature(_checked_key(key), content)).decode()}"
+
+
+def _checked_key(key: Any) -> bytes:
+    if not isinstance(key, bytes) or len(key) < _SHORTEST_KEY:
+        raise InvalidToken(f"a key to sign tokens with is {_SHORTEST_KEY} random bytes or more")
+    return key
+
+
+def _signature(key: bytes, content: bytes) -> bytes:
+    return hmac.digest(key, content, "sha256")
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        return b""
+
+
+def _digest(token: bytes) -> bytes:
+    """Of one length, so that comparing tells nothing about the length."""
+    return hashlib.sha256(token).digest()

@@ -1,0 +1,153 @@
+"""A request, once it is known who asks, for what, and that its values can be: what handlers of operations get."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
+
+from journal import Database, RawJson
+from projections.webhooks.api.authentication import LONGEST_TENANT, Caller
+from projections.webhooks.api.problems import Problem
+from projections.webhooks.api.settings import ApiSettings
+from projections.webhooks.deliveries import Deliveries
+from projections.webhooks.endpoints import Endpoints
+from projections.webhooks.log import DeliveryLog
+from projections.webhooks.schedules import Schedules
+
+__all__ = ["Body", "Call", "Json", "NoBody", "Query", "Services", "Tenant", "Time", "View", "Word"]
+
+LONGEST_WORD = 255
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+def _time(value: datetime) -> datetime:
+    # Compared before it is moved to UTC: at both ends of the calendar that overflows.
+    if not _FIRST <= value < _LAST:
+        raise ValueError("a time is from 1970 to 9998")
+    return value.astimezone(UTC)
+
+
+Word = Annotated[str, Field(min_length=1, max_length=LONGEST_WORD)]
+"""An id, a topic, a code: what lists are filtered by."""
+
+Tenant = Annotated[str, Field(min_length=1, max_length=LONGEST_TENANT)]
+
+Time = Annotated[AwareDatetime, AfterValidator(_time)]
+"""With its zone; in UTC once it is read."""
+
+Json = Annotated[Any, PlainSerializer(lambda value: value, return_type=Any)]
+"""Any JSON, byte by byte as it was written."""
+
+
+class Query(BaseModel):
+    """What can be written behind the question mark. An administrator may look at some tenants alone."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    tenant: Annotated[tuple[Tenant, ...], Field(max_length=100)] = ()
+    """Whose, for administrators; without it, all. A tenant may name itself alone."""
+
+
+class Body(BaseModel):
+    """What a request brings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class NoBody(Body):
+    """Of operations that take none; it is not read."""
+
+
+class View(BaseModel):
+    """What an answer has."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+
+Q = TypeVar("Q", bound=Query)
+B = TypeVar("B", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What operations are done with. All of them reach the database with its time for a statement limited."""
+
+    database: Database
+    endpoints: Endpoints
+    schedules: Schedules
+    deliveries: Deliveries
+    log: DeliveryLog
+    settings: ApiSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Q, B]):
+    """
+    One request.
+
+    Args:
+        services: What to do it with.
+        caller: Who asks.
+        place: The values of the path's parameters.
+        query: What stands behind the question mark.
+        body: What it brings.
+        raw: Fields of the body as they were written.
+        headers: Of the request, their names in lower case.
+    """
+
+    services: Services
+    caller: Caller
+    place: Mapping[str, str]
+    query: Q
+    body: B
+    raw: Mapping[str, RawJson]
+    headers: Mapping[str, str]
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """Whose rows are seen; none: those of all, for administrators alone."""
+        return self.query.tenant if self.caller.tenant is None else (self.caller.tenant,)
+
+    @property
+    def tenant(self) -> str | None:
+        """
+        Whose things there are; None: all of them are, for administrators alone.
+
+        Raises:
+            Problem: An administrator named several where one can be.
+        """
+        if len(self.tenants) > 1:
+            raise Problem(400, "one_tenant", "name one tenant here, or none for all of them")
+        return self.tenants[0] if self.tenants else None
+
+    def owner(self, named: str | None) -> str:
+        """
+        Whose something new is to be.
+
+        Args:
+            named: Whom the body names.
+
+        Raises:
+            Problem: A tenant named another one, or an administrator nobody.
+        """
+        check_tenants(self.caller, () if named is None else (named,))
+        owner = named or self.tenant
+        if owner is None:
+            raise Problem(422, "tenant_missing", "an administrator says whose it is: give the tenant")
+        return owner
+
+
+def check_tenants(caller: Caller, named: tuple[str, ...]) -> None:
+    """
+    Check that a tenant names itself alone.
+
+    Raises:
+        Problem: It names another one; whether that exists makes no difference.
+    """
+    if caller.tenant is not None and any(name != caller.tenant for name in named):
+        raise Problem(403, "other_tenant", "the token is another tenant's than the one that is asked for")

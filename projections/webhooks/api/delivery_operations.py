@@ -1,0 +1,229 @@
+"""Operations on deliveries and dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from projections.webhooks.api.calls import Body, Call, Json, NoBody, Query, Time, View, Word
+from projections.webhooks.api.json_text import kept
+from projections.webhooks.api.operations import Operations
+from projections.webhooks.api.problems import Problem
+from projections.webhooks.deliveries import Delivery, DeliveryFilter, DeliveryState
+
+__all__ = ["delivery_operations"]
+
+delivery_operations = Operations("deliveries")
+_PATH = "/v1/endpoints/{endpoint_id}/deliveries/{event_id}"
+
+_LAST = 2**63 - 1
+_DATA = """
+SELECT d.delivery_id, coalesce(d.data, v.data) AS data FROM projections.webhook_deliveries AS d
+LEFT JOIN projections.webhook_events AS v ON d.event_time = v.event_time AND d.event_id = v.event_id
+WHERE d.delivery_id = ANY ($1)
+"""
+
+Words = Annotated[tuple[Word, ...], Field(max_length=100)]
+
+
+class DeliveryView(View):
+    """One event for one endpoint, and where it stands."""
+
+    endpoint_id: str
+    event_id: str
+    event_time: datetime
+    tenant: str
+    topic: str
+    order_key: str | None
+    state: DeliveryState
+    attempts: int
+    """Used up, the one on its way included."""
+    manual: bool
+    """The next attempt was asked for by a person."""
+    next_at: datetime
+    """When it is tried next, if it is pending."""
+    last_code: str | None
+    """Of the last attempt: an HTTP status, or what went wrong."""
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class DeliveryWithData(DeliveryView):
+    """A delivery, and what is sent."""
+
+    data: Json
+    """Byte by byte as it was sent; null once it is no longer kept."""
+
+
+class DeliveryPage(View):
+    """Some deliveries, the newest first."""
+
+    data: tuple[DeliveryView, ...]
+    next: str | None
+    """For the query's next: the page after it."""
+
+
+class DeadLetterPage(View):
+    """Some dead letters, the newest first."""
+
+    data: tuple[DeliveryWithData, ...]
+    next: str | None
+    """For the query's next: the page after it."""
+
+
+class Accepted(View):
+    """It will be tried again."""
+
+    endpoint_id: str
+    event_id: str
+
+
+class Retried(View):
+    """How many will be tried again."""
+
+    retried: int
+    complete: bool
+    """False: there may be more; ask again."""
+
+
+class DeadLettersQuery(Query):
+    """A page of deliveries."""
+
+    endpoint_id: Word | None = None
+    topic: Words = ()
+    since: Time | None = None
+    """Of events from then on."""
+    until: Time | None = None
+    """Of events before then."""
+    limit: Annotated[int, Field(ge=1)] = 100
+    """At most 100 dead letters, or 1,000 deliveries; what is more counts as that."""
+    next: str = ""
+    """What a page said."""
+
+
+class DeliveriesQuery(DeadLettersQuery):
+    """A page of deliveries."""
+
+    state: Annotated[tuple[DeliveryState, ...], Field(max_length=6)] = ()
+
+
+class WhichDeadLetters(Body):
+    """Which to try again: those that fit all that is given."""
+
+    endpoint_id: Word | None = None
+    topics: Words | None = None
+    since: Time | None = None
+    """Of events from then on."""
+    until: Time | None = None
+    """Of events before then."""
+
+
+class WhichDeliveries(WhichDeadLetters):
+    """Which to try again: those that fit all that is given."""
+
+    states: Annotated[tuple[Literal["dead", "done", "discarded"], ...], Field(min_length=1, max_length=3)] = (
+        "dead",
+    )
+
+
+@delivery_operations.add("GET", "/v1/deliveries", query=DeliveriesQuery, answer=DeliveryPage, problems=(400,))
+async def list_deliveries(call: Call[DeliveriesQuery, NoBody]) -> DeliveryPage:
+    """List deliveries, the newest first."""
+    found, following = await _listed(call, call.query.state or None, 1000)
+    return DeliveryPage(data=tuple(DeliveryView(**_facts(each)) for each in found), next=following)
+
+
+@delivery_operations.add(
+    "GET", "/v1/dead-letters", query=DeadLettersQuery, answer=DeadLetterPage, problems=(400,)
+)
+async def list_dead_letters(call: Call[DeadLettersQuery, NoBody]) -> DeadLetterPage:
+    """List what could not be delivered, with its data, the newest first."""
+    found, following = await _listed(call, ("dead",), 100)
+    async with call.services.database.session() as session:
+        rows = await session.fetch(_DATA, [each.delivery_id for each in found])
+    texts = {row["delivery_id"]: row["data"] for row in rows}
+    data = tuple(_with_data(each, texts.get(each.delivery_id)) for each in found)
+    return DeadLetterPage(data=data, next=following)
+
+
+@delivery_operations.add("GET", _PATH, answer=DeliveryWithData, problems=(404,))
+async def get_delivery(call: Call[Query, NoBody]) -> DeliveryWithData:
+    """Show a delivery and its data."""
+    return _with_data(*await call.services.deliveries.get(call.tenant, **call.place))
+
+
+@delivery_operations.add("POST", f"{_PATH}/retry", answer=Accepted, status=202, problems=(400, 404, 409))
+async def retry_delivery(call: Call[Query, NoBody]) -> Accepted:
+    """Try a delivery again, now, whatever became of it; an endpoint that is held back is asked at once."""
+    await call.services.deliveries.retry(call.tenant, **call.place)
+    return Accepted(**call.place)
+
+
+@delivery_operations.add("POST", f"{_PATH}/discard", status=204, problems=(400, 404, 409))
+async def discard_delivery(call: Call[Query, NoBody]) -> None:
+    """Give a delivery up: it is not tried again, and what waits for it in an order goes on."""
+    await call.services.deliveries.discard(call.tenant, **call.place)
+
+
+@delivery_operations.add(
+    "POST", "/v1/dead-letters/retry", body=WhichDeadLetters, answer=Retried, status=202, problems=(400,)
+)
+async def retry_dead_letters(call: Call[Query, WhichDeadLetters]) -> Retried:
+    """Try many dead letters again, in their order; those of endpoints that are disabled are passed over."""
+    return await _retry_many(call, ("dead",))
+
+
+@delivery_operations.add(
+    "POST", "/v1/deliveries/retry", body=WhichDeliveries, answer=Retried, status=202, problems=(400,)
+)
+async def retry_deliveries(call: Call[Query, WhichDeliveries]) -> Retried:
+    """Try many deliveries again, in their order, also those that had arrived."""
+    return await _retry_many(call, call.body.states)
+
+
+async def _listed(
+    call: Call[Any, NoBody], states: Sequence[DeliveryState] | None, most: int
+) -> tuple[Sequence[Delivery], str | None]:
+    """A page, and what the next one begins with."""
+    query, limit = call.query, min(call.query.limit, most)
+    which = DeliveryFilter(
+        tenant=call.tenant, endpoint_id=query.endpoint_id, states=states, topics=query.topic or None,
+        since=query.since, until=query.until,
+    )  # fmt: skip
+    found = await call.services.deliveries.list(which, before=_place(query.next), limit=limit)
+    return found, str(found[-1].delivery_id) if len(found) == limit else None
+
+
+def _place(text: str) -> int | None:
+    if not text:
+        return None
+    if len(text) > len(str(_LAST)) or not (text.isascii() and text.isdecimal()) or int(text) > _LAST:
+        raise Problem(400, "invalid_cursor", "next is what a page said, or left out")
+    return int(text)
+
+
+def _facts(delivery: Delivery) -> dict[str, Any]:
+    return {name: getattr(delivery, name) for name in DeliveryView.model_fields}
+
+
+def _with_data(delivery: Delivery, text: str | None) -> DeliveryWithData:
+    return DeliveryWithData(**_facts(delivery), data=None if text is None else kept(text))
+
+
+async def _retry_many(call: Call[Query, Any], states: Sequence[DeliveryState]) -> Retried:
+    body, loop = call.body, asyncio.get_running_loop()
+    which = DeliveryFilter(
+        tenant=call.tenant, endpoint_id=body.endpoint_id, states=states, topics=body.topics, since=body.since,
+        until=body.until,
+    )  # fmt: skip
+    ends = loop.time() + call.services.settings.bulk_time.total_seconds()
+    retried = 0
+    async for step in call.services.deliveries.retry_many(which):
+        retried = step.retried
+        if loop.time() > ends:
+            return Retried(retried=retried, complete=False)
+    return Retried(retried=retried, complete=True)

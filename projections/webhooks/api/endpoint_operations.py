@@ -1,0 +1,374 @@
+"""Operations on endpoints."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from pydantic import ConfigDict, Field
+
+from projections.webhooks.api.calls import Body, Call, Json, NoBody, Query, Tenant, View, Word
+from projections.webhooks.api.operations import Operations
+from projections.webhooks.api.problems import Problem
+from projections.webhooks.endpoints import Endpoint, EndpointSettings, EndpointState
+from projections.webhooks.filters import parse_filter
+from projections.webhooks.messages import send
+from projections.webhooks.retrying import RetryPolicy
+from projections.webhooks.signing import Secret, SigningKey, generate_secret
+from projections.webhooks.topics import TopicMatcher, parse_topics
+
+__all__ = ["EndpointView", "endpoint_operations", "view_of"]
+
+endpoint_operations = Operations("endpoints")
+_PATH = "/v1/endpoints/{endpoint_id}"
+
+_STATS = """
+SELECT
+    endpoint_id, state, pending, waiting, in_flight, dead, failures, failing_since, blocked_until, lag,
+    succeeded, failed, median, slowest_percent
+FROM projections.endpoint_stats_v1($1, $2)
+WHERE endpoint_id = $3 OR ($3::text IS NULL AND endpoint_id > $4) ORDER BY endpoint_id LIMIT $5
+"""
+
+
+class SecretView(View):
+    """What a secret can be told by; itself it is shown once, when it is made."""
+
+    signatures: Literal["v1", "v1a"]
+    fingerprint: str
+    public_key: str | None = None
+    """What receivers verify v1a signatures with."""
+
+
+class EndpointView(View):
+    """An endpoint. The values of its headers are not shown: they may be secret."""
+
+    endpoint_id: str
+    tenant: str
+    url: str
+    description: str
+    topics: tuple[str, ...]
+    filter: dict[str, Any] | None
+    header_names: tuple[str, ...]
+    policy: RetryPolicy
+    max_in_flight: int
+    rate_limit: float | None
+    ordering: Literal["none", "key", "endpoint"]
+    on_dead: Literal["skip", "block"]
+    when_disabled: Literal["keep", "discard"]
+    gzip: bool
+    state: EndpointState
+    reason: str | None
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class OneEndpoint(EndpointView):
+    """An endpoint, and what its secrets can be told by, the newest first."""
+
+    secrets: tuple[SecretView, ...]
+
+
+class NewSecret(View):
+    """A secret that was just made: it is shown this once."""
+
+    secret: str
+    """To verify with: whsec_... is shared with the sender, whpk_... is the public half of the sender's key."""
+    fingerprint: str
+
+
+class CreatedEndpoint(EndpointView):
+    """An endpoint that was just made; its secret is shown this once."""
+
+    secret: str
+
+
+class EndpointPage(View):
+    """Some endpoints, in the order of their ids."""
+
+    data: tuple[EndpointView, ...]
+    next: str | None
+    """For the query's next: what comes after them."""
+
+
+class EndpointStats(View):
+    """How an endpoint fares. Times in seconds."""
+
+    endpoint_id: str
+    state: EndpointState
+    pending: int
+    waiting: int
+    """Behind others, in an order."""
+    in_flight: int
+    dead: int
+    failures: int
+    """Attempts that failed, since the last that succeeded."""
+    failing_since: datetime | None
+    blocked_until: datetime | None
+    lag: float
+    """Age of the oldest delivery that is to be made."""
+    succeeded: int
+    failed: int
+    median: float | None
+    """Of the attempts' durations."""
+    slowest_percent: float | None
+    """So long took the slowest in a hundred attempts, at least."""
+
+
+class StatsPage(View):
+    """How some endpoints fare."""
+
+    data: tuple[EndpointStats, ...]
+    next: str | None
+
+
+class EndpointsQuery(Query):
+    """A page of endpoints."""
+
+    limit: Annotated[int, Field(ge=1)] = 100
+    """Up to 1,000; what is more counts as that."""
+    next: Annotated[str, Field(max_length=255)] = ""
+    """What a page said."""
+
+
+class StatsQuery(EndpointsQuery):
+    """Over which time attempts count."""
+
+    minutes: Annotated[int, Field(ge=1, le=10_080)] = 60
+
+
+class OneStatsQuery(Query):
+    """Over which time attempts count."""
+
+    minutes: Annotated[int, Field(ge=1, le=10_080)] = 60
+
+
+class NewEndpointBody(EndpointSettings):
+    """A new endpoint."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    tenant: Tenant | None = None
+    """Whose, for administrators."""
+    secret: Annotated[str, Field(max_length=200)] | None = None
+    """To sign with, whsec_... or whsk_...; by default one is made."""
+    signatures: Literal["v1", "v1a"] = "v1"
+    """What kind of secret is made."""
+
+
+class EndpointChanges(EndpointSettings):
+    """Settings to change; each is replaced as a whole, those left out stay."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    url: str = Field(default="", min_length=1)
+
+
+class StateBody(Body):
+    """Why."""
+
+    reason: Annotated[str, Field(max_length=500)] | None = None
+
+
+class RotateBody(Body):
+    """How to change to a new secret."""
+
+    secret: Annotated[str, Field(max_length=200)] | None = None
+    """The new one; by default one is made, of the kind of the old one."""
+    grace: Annotated[float, Field(ge=0, le=2_592_000)] = 86_400
+    """Seconds for which the old ones sign too."""
+
+
+class TestBody(Body):
+    """What to send."""
+
+    topic: Word | None = None
+    """By default one that the endpoint wants."""
+    data: Json = None
+
+
+class SentTest(View):
+    """A message that was sent to one endpoint."""
+
+    event_id: str
+    topic: str
+
+
+@endpoint_operations.add("POST", "/v1/endpoints", body=NewEndpointBody, answer=CreatedEndpoint, status=201)
+async def create_endpoint(call: Call[Query, NewEndpointBody]) -> CreatedEndpoint:
+    """Make an endpoint, for events from now on."""
+    body = call.body
+    settings = EndpointSettings.model_validate(body.model_dump(include=set(EndpointSettings.model_fields)))
+    chosen = generate_secret(body.signatures) if body.secret is None else body.secret
+    made = await call.services.endpoints.create(call.owner(body.tenant), settings, chosen)
+    return CreatedEndpoint(**_facts(made.endpoint), secret=_shown(made.secret))
+
+
+@endpoint_operations.add("GET", "/v1/endpoints", query=EndpointsQuery, answer=EndpointPage)
+async def list_endpoints(call: Call[EndpointsQuery, NoBody]) -> EndpointPage:
+    """List endpoints."""
+    limit = min(call.query.limit, 1000)
+    found = await call.services.endpoints.list(call.tenant, after=call.query.next, limit=limit + 1)
+    more = len(found) > limit
+    data = tuple(map(view_of, found[:limit]))
+    return EndpointPage(data=data, next=data[-1].endpoint_id if more else None)
+
+
+@endpoint_operations.add("GET", "/v1/endpoint-stats", query=StatsQuery, answer=StatsPage)
+async def list_endpoint_stats(call: Call[StatsQuery, NoBody]) -> StatsPage:
+    """Tell how endpoints fare, in the order of their ids."""
+    limit = min(call.query.limit, 1000)
+    data = await _stats(call, call.tenant, after=call.query.next, limit=limit + 1)
+    more = len(data) > limit
+    return StatsPage(data=data[:limit], next=data[limit - 1].endpoint_id if more else None)
+
+
+@endpoint_operations.add("GET", _PATH, answer=OneEndpoint, problems=(404,))
+async def get_endpoint(call: Call[Query, NoBody]) -> OneEndpoint:
+    """Show an endpoint."""
+    endpoint_id = call.place["endpoint_id"]
+    endpoint = await call.services.endpoints.get(call.tenant, endpoint_id)
+    secrets = await call.services.endpoints.secrets(call.tenant, endpoint_id)
+    return OneEndpoint(**_facts(endpoint), secrets=tuple(map(_secret_view, secrets)))
+
+
+@endpoint_operations.add("PATCH", _PATH, body=EndpointChanges, answer=EndpointView, problems=(404,))
+async def change_endpoint(call: Call[Query, EndpointChanges]) -> EndpointView:
+    """Change settings of an endpoint."""
+    changes = call.body.model_dump(include=call.body.model_fields_set)
+    endpoint_id = call.place["endpoint_id"]
+    if not changes:
+        return view_of(await call.services.endpoints.get(call.tenant, endpoint_id))
+    return view_of(await call.services.endpoints.change(call.tenant, endpoint_id, changes))
+
+
+@endpoint_operations.add("DELETE", _PATH, status=204, problems=(404,))
+async def delete_endpoint(call: Call[Query, NoBody]) -> None:
+    """Remove an endpoint and its deliveries; what was tried stays in the log."""
+    await call.services.endpoints.remove(call.tenant, call.place["endpoint_id"])
+
+
+@endpoint_operations.add("POST", f"{_PATH}/pause", body=StateBody, answer=EndpointView, problems=(404, 409))
+async def pause_endpoint(call: Call[Query, StateBody]) -> EndpointView:
+    """Send nothing to an endpoint until it is resumed; what is for it is kept."""
+    return await _set_state(call, "paused", unless="disabled")
+
+
+@endpoint_operations.add("POST", f"{_PATH}/resume", body=StateBody, answer=EndpointView, problems=(404, 409))
+async def resume_endpoint(call: Call[Query, StateBody]) -> EndpointView:
+    """Go on with a paused endpoint."""
+    return await _set_state(call, "active", unless="disabled")
+
+
+@endpoint_operations.add("POST", f"{_PATH}/disable", body=StateBody, answer=EndpointView, problems=(404,))
+async def disable_endpoint(call: Call[Query, StateBody]) -> EndpointView:
+    """Send nothing to an endpoint until it is enabled."""
+    return await _set_state(call, "disabled")
+
+
+@endpoint_operations.add("POST", f"{_PATH}/enable", body=StateBody, answer=EndpointView, problems=(404,))
+async def enable_endpoint(call: Call[Query, StateBody]) -> EndpointView:
+    """Go on with an endpoint, whoever or whatever had disabled or paused it."""
+    return await _set_state(call, "active")
+
+
+@endpoint_operations.add("POST", f"{_PATH}/rotate-secret", body=RotateBody, answer=NewSecret, problems=(404,))
+async def rotate_secret(call: Call[Query, RotateBody]) -> NewSecret:
+    """
+    Sign with a new secret, which is shown this once.
+
+    The old ones sign beside it for a while, so that the receiver can change in its time.
+    """
+    made = await call.services.endpoints.rotate_secret(
+        call.tenant, call.place["endpoint_id"], call.body.secret, grace=timedelta(seconds=call.body.grace)
+    )
+    return NewSecret(secret=_shown(made), fingerprint=made.fingerprint)
+
+
+@endpoint_operations.add("GET", f"{_PATH}/stats", query=OneStatsQuery, answer=EndpointStats, problems=(404,))
+async def get_endpoint_stats(call: Call[OneStatsQuery, NoBody]) -> EndpointStats:
+    """Tell how an endpoint fares."""
+    endpoint = await call.services.endpoints.get(call.tenant, call.place["endpoint_id"])
+    found = await _stats(call, endpoint.tenant, endpoint_id=endpoint.endpoint_id)
+    if not found:  # removed meanwhile
+        raise Problem(404, "unknown_endpoint", "there is no such endpoint")
+    return found[0]
+
+
+@endpoint_operations.add(
+    "POST", f"{_PATH}/test", body=TestBody, raw=("data",), answer=SentTest, status=202, problems=(400, 404)
+)
+async def send_test(call: Call[Query, TestBody]) -> SentTest:
+    """Send a message to this endpoint alone; its topics and its filter have to let it through."""
+    endpoint = await call.services.endpoints.get(call.tenant, call.place["endpoint_id"])
+    topic = call.body.topic or endpoint.topics[0].replace("*", "test")
+    data: Any = call.raw.get("data", {"test": True})
+    event_id = uuid4()
+    _check_wanted(endpoint, topic, str(event_id), call.body.data if "data" in call.raw else data)
+    async with call.services.database.transaction() as session:
+        sent = await send(
+            session, endpoint.tenant, topic, data, message_id=event_id, endpoint_id=endpoint.endpoint_id
+        )
+    return SentTest(event_id=str(sent.event_id), topic=topic)
+
+
+def view_of(endpoint: Endpoint) -> EndpointView:
+    """What is shown of an endpoint."""
+    return EndpointView(**_facts(endpoint))
+
+
+def _facts(endpoint: Endpoint) -> dict[str, Any]:
+    facts = {name: getattr(endpoint, name) for name in EndpointView.model_fields if name != "header_names"}
+    return facts | {"header_names": tuple(endpoint.headers)}
+
+
+def _shown(secret: Secret) -> str:
+    """What a receiver needs of it, which of a key pair is the public half."""
+    return (secret.public if isinstance(secret, SigningKey) else secret).reveal()
+
+
+def _secret_view(secret: Secret) -> SecretView:
+    public = {"public_key": secret.public.reveal()} if isinstance(secret, SigningKey) else {}
+    return SecretView(signatures=secret.version, fingerprint=secret.fingerprint, **public)
+
+
+async def _set_state(
+    call: Call[Query, StateBody], state: EndpointState, *, unless: EndpointState | None = None
+) -> EndpointView:
+    endpoints, endpoint_id = call.services.endpoints, call.place["endpoint_id"]
+    was = await endpoints.get(call.tenant, endpoint_id)
+    if was.state == unless:
+        raise Problem(409, f"endpoint_{unless}", f"the endpoint is {unless}: enable it")
+    await endpoints.set_state(call.tenant, endpoint_id, state, call.body.reason)
+    return view_of(await endpoints.get(call.tenant, endpoint_id))
+
+
+async def _stats(
+    call: Call[Any, Any],
+    tenant: str | None,
+    *,
+    endpoint_id: str | None = None,
+    after: str = "",
+    limit: int = 1,
+) -> tuple[EndpointStats, ...]:
+    window = timedelta(minutes=call.query.minutes)
+    async with call.services.database.session() as session:
+        rows = await session.fetch(_STATS, tenant, window, endpoint_id, after, limit)
+    return tuple(EndpointStats(**row) for row in rows)
+
+
+def _check_wanted(endpoint: Endpoint, topic: str, event_id: str, data: Any) -> None:
+    matcher: TopicMatcher = parse_topics(endpoint.topics)
+    if not matcher.matches(topic):
+        raise Problem(400, "not_wanted", "the endpoint's topics do not let this one through")
+    document = {
+        "id": event_id,
+        "topic": topic,
+        "time": datetime.now().astimezone().isoformat(),
+        "metadata": {},
+        "data": data,
+    }
+    if endpoint.filter is not None and not parse_filter(endpoint.filter).matches(document):
+        raise Problem(400, "not_wanted", "the endpoint's filter does not let this message through")

@@ -1,0 +1,86 @@
+"""What stands around every request: limits of its size, an id, and headers that keep browsers strict."""
+
+from __future__ import annotations
+
+import re
+from secrets import token_hex
+from typing import Any
+
+from projections.webhooks.api.problems import Problem, problem_response
+from projections.webhooks.api.settings import ApiSettings
+from projections.webhooks.extras import from_extra
+
+with from_extra():
+    from starlette.datastructures import MutableHeaders
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["Guard", "request_id_of"]
+
+_REQUEST_ID = "x-request-id"
+_SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_HEADERS = {
+    # Nothing of this is a page: a browser that is shown it anyway runs and frames nothing.
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Guard:
+    """
+    ASGI middleware: refuses what is too large, and adds headers.
+
+    Args:
+        app: What is guarded.
+        settings: What is too large.
+    """
+
+    def __init__(self, app: ASGIApp, settings: ApiSettings) -> None:
+        self._app = app
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        scope.setdefault("state", {})[_REQUEST_ID] = request_id
+
+        async def strict(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(_HEADERS)
+                headers[_REQUEST_ID] = request_id
+            await send(message)
+
+        problem = self._too_large(scope)
+        app = self._app if problem is None else problem_response(problem, request_id)
+        await app(scope, receive, strict)
+
+    def _too_large(self, scope: Scope) -> Problem | None:
+        url = scope.get("raw_path") or scope["path"].encode()
+        most = self._settings.max_url_bytes
+        if len(url) + len(scope["query_string"]) > most:
+            return Problem(414, "url_too_long", f"path and query have at most {most} bytes together")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > self._settings.max_header_bytes:
+            return Problem(
+                431,
+                "headers_too_large",
+                f"headers have at most {self._settings.max_header_bytes} bytes together",
+            )
+        return None
+
+
+def request_id_of(scope: Any) -> str:
+    """The id of a request that the guard has let through."""
+    return str(scope["state"][_REQUEST_ID])
+
+
+def _request_id(scope: Scope) -> str:
+    """The caller's own, if it can be one: it goes into logs and headers."""
+    given = [value.decode("latin-1") for name, value in scope["headers"] if name == _REQUEST_ID.encode()]
+    own: str | None = given[0] if len(given) == 1 and _SAFE_ID.fullmatch(given[0]) else None
+    return own or token_hex(16)

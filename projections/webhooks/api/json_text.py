@@ -1,0 +1,142 @@
+"""
+JSON text as the API reads and writes it: a payload stays as it was written, byte by byte.
+
+Parsing a payload and writing it again would lose the order of keys that are there twice, and the text of numbers: 1.0,
+1e2, and integers beyond 2**53 in most languages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel
+from pydantic_core import from_json, to_jsonable_python
+
+from journal import RawJson
+
+__all__ = ["Member", "kept", "read_members", "write_json"]
+
+_LONGEST_INTEGER: Final = 400
+"""Digits; a float has 309 at most. Python reads an integer in a time that grows with the square of its length."""
+
+
+class Member(NamedTuple):
+    """A field of an object."""
+
+    value: Any
+    """As Python sees it."""
+    text: RawJson
+    """As it was written."""
+
+
+def read_members(text: str) -> dict[str, Member]:
+    """
+    Read an object, and keep the text of each field.
+
+    Args:
+        text: JSON.
+
+    Raises:
+        ValueError: It is no JSON, no object, or has a field twice.
+    """
+    members: dict[str, Member] = {}
+    try:
+        for name, member in _members(text):
+            if name in members:
+                raise ValueError(f"field {name!r:.80} is there twice")
+            members[name] = member
+    except (IndexError, StopIteration):
+        raise ValueError("it ends too early") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return members
+
+
+def write_json(value: Any) -> str:
+    """
+    Write what an answer has: models, lists, dicts and plain values; :class:`journal.RawJson` goes in as it is.
+
+    Args:
+        value: Durations become seconds; times have their zone.
+    """
+    if isinstance(value, RawJson):
+        return str(value)
+    if isinstance(value, BaseModel):
+        value = {name: getattr(value, name) for name in _shown(value)}
+    if is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{json.dumps(str(k))}:{write_json(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(write_json, value)) + "]"
+    if isinstance(value, timedelta):
+        return json.dumps(value.total_seconds())
+    return json.dumps(value if value is None or isinstance(value, str) else to_jsonable_python(value))
+
+
+def kept(text: str) -> RawJson:
+    """A stored payload, to be written as it is; what is no JSON, as a string."""
+    try:
+        from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return RawJson(json.dumps(text))
+    return RawJson(text)
+
+
+def _shown(model: BaseModel) -> Iterator[str]:
+    """A field that has a default and is None was not asked for, and is left out, unless the model says otherwise."""
+    for name in type(model).model_fields:
+        if name in model.model_fields_set or getattr(model, name) is not None:
+            yield name
+
+
+def _members(text: str) -> Iterator[tuple[str, Member]]:
+    place = _expect(text, _blank(text, 0), "{")
+    place = _blank(text, place)
+    if text[place] == "}":
+        _expect_end(text, place + 1)
+        return
+    while True:
+        _expect(text, place, '"')
+        name, place = _DECODER.raw_decode(text, place)
+        start = _blank(text, _expect(text, _blank(text, place), ":"))
+        value, place = _DECODER.raw_decode(text, start)
+        yield name, Member(value, RawJson(text[start:place]))
+        place = _blank(text, place)
+        if text[place] == "}":
+            _expect_end(text, place + 1)
+            return
+        place = _blank(text, _expect(text, place, ","))
+
+
+def _blank(text: str, place: int) -> int:
+    found = _BLANK.match(text, place)
+    return place if found is None else found.end()
+
+
+def _expect(text: str, place: int, character: str) -> int:
+    if text[place] != character:
+        raise ValueError(f"{character} is expected at character {place}")
+    return place + 1
+
+
+def _expect_end(text: str, place: int) -> None:
+    if (end := _blank(text, place)) != len(text):
+        raise ValueError(f"nothing is expected after the object, at character {end}")
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _integer(text: str) -> int | float:
+    return int(text) if len(text) <= _LONGEST_INTEGER else float(text)
+
+
+_BLANK = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_int=_integer)

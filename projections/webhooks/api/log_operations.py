@@ -1,0 +1,251 @@
+"""Operations on the delivery log: events that were for endpoints, and the attempts to deliver them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainSerializer
+
+from projections.webhooks.api.calls import Call, Json, NoBody, Query, Time, View, Word
+from projections.webhooks.api.endpoint_operations import EndpointView, view_of
+from projections.webhooks.api.json_text import kept
+from projections.webhooks.api.operations import Operations
+from projections.webhooks.api.problems import Problem
+from projections.webhooks.errors import UnknownEndpoint
+from projections.webhooks.log import AttemptsRequest, AttemptWithEvent, EventsRequest, LoggedEvent
+
+__all__ = ["log_operations"]
+
+log_operations = Operations("log")
+_OF_ENDPOINT = "/v1/endpoints/{endpoint_id}/attempts"
+
+Words = Annotated[tuple[Word, ...], Field(max_length=100)]
+Seconds = Annotated[timedelta, PlainSerializer(lambda value: value.total_seconds(), return_type=float)]
+Included = Annotated[
+    tuple[Literal["event", "event.data", "response_data", "endpoint"], ...], Field(max_length=8)
+]
+
+
+class EventView(View):
+    """An event that was for at least one endpoint."""
+
+    event_id: str
+    tenant: str
+    topic: str
+    time: datetime
+    endpoint_ids: tuple[str, ...]
+    """The endpoints that it was for."""
+    eligible_for_retry: bool
+    metadata: dict[str, str]
+    data: Json = None
+    """Where it was asked for: byte by byte as it was sent."""
+
+
+class AttemptView(View):
+    """One try to deliver an event to an endpoint."""
+
+    attempt_id: str
+    tenant: str
+    event_id: str
+    event_time: datetime
+    topic: str
+    endpoint_id: str
+    endpoint_type: str
+    attempt_number: int
+    manual: bool
+    """Somebody asked for it."""
+    status: Literal["success", "failed"]
+    time: datetime
+    code: str | None
+    """The HTTP status, or a word for why there was none."""
+    took: Seconds | None
+    """Seconds."""
+    response_data: str | None = None
+    """Where it was asked for: what the endpoint answered."""
+    event: EventView | None = None
+    """Where it was asked for; null once it is no longer kept."""
+    endpoint: EndpointView | None = None
+    """Where it was asked for, and the endpoint still exists."""
+
+
+class EventPage(View):
+    """A page of events."""
+
+    data: tuple[EventView, ...]
+    next: str | None
+    """For the query's next: the page after it."""
+    prev: str | None
+
+
+class AttemptPage(View):
+    """A page of attempts."""
+
+    data: tuple[AttemptView, ...]
+    next: str | None
+    """For the query's next: the page after it."""
+    prev: str | None
+
+
+class LogQuery(Query):
+    """A page of the log, by time."""
+
+    endpoint_id: Words = ()
+    topic: Words = ()
+    gte: Time | None = None
+    """Not before."""
+    lte: Time | None = None
+    """Not after."""
+    gt: Time | None = None
+    """After."""
+    lt: Time | None = None
+    """Before."""
+    order_by: Literal["time"] = "time"
+    dir: Literal["asc", "desc"] = "desc"
+    limit: Annotated[int, Field(ge=1)] = 100
+    """Up to 1,000; what is more counts as that."""
+    next: str | None = None
+    """What a page said; all else but the limit must be as it was for that page."""
+    prev: str | None = None
+
+    def request(self, tenants: tuple[str, ...]) -> dict[str, Any]:
+        """What both lists of the log are asked for."""
+        return {
+            "tenants": tenants, "endpoint_ids": self.endpoint_id, "topics": self.topic, "gte": self.gte,
+            "lte": self.lte, "gt": self.gt, "lt": self.lt, "order": self.dir, "limit": min(self.limit, 1000),
+            "next": self.next, "prev": self.prev,
+        }  # fmt: skip
+
+
+class EventsQuery(LogQuery):
+    """A page of events, by when they were."""
+
+    event_id: Words = ()
+    include: Annotated[tuple[Literal["data"], ...], Field(max_length=2)] = ()
+
+
+class AttemptsOfEndpointQuery(LogQuery):
+    """A page of attempts, by when they were made."""
+
+    event_id: Words = ()
+    status: Literal["success", "failed"] | None = None
+    include: Included = ()
+
+
+class AttemptsQuery(AttemptsOfEndpointQuery):
+    """A page of attempts, by when they were made."""
+
+    endpoint_type: Words = ()
+
+
+class AttemptQuery(Query):
+    """What to show of an attempt."""
+
+    include: Included = ()
+
+
+@log_operations.add("GET", "/v1/events", query=EventsQuery, answer=EventPage, problems=(400,))
+async def list_events(call: Call[EventsQuery, NoBody]) -> EventPage:
+    """List events that were for endpoints."""
+    query = call.query
+    request = EventsRequest(event_ids=query.event_id, **query.request(call.tenants))
+    page = await call.services.log.list_events(request)
+    data = tuple(_event_view(event, data="data" in query.include) for event in page.data)
+    return EventPage(data=data, next=page.next, prev=page.prev)
+
+
+@log_operations.add("GET", "/v1/events/{event_id}", answer=EventView, problems=(404,))
+async def get_event(call: Call[Query, NoBody]) -> EventView:
+    """Show an event and its data."""
+    event = await call.services.log.retrieve_event(call.place["event_id"], call.tenant)
+    if event is None:
+        raise Problem(404, "unknown_event", "there is no such event in the log")
+    return _event_view(event, data=True)
+
+
+@log_operations.add("GET", "/v1/attempts", query=AttemptsQuery, answer=AttemptPage, problems=(400,))
+async def list_attempts(call: Call[AttemptsQuery, NoBody]) -> AttemptPage:
+    """List attempts to deliver events."""
+    return await _page(call, call.query.request(call.tenants) | {"endpoint_types": call.query.endpoint_type})
+
+
+@log_operations.add(
+    "GET", "/v1/attempts/{attempt_id}", query=AttemptQuery, answer=AttemptView, problems=(404,)
+)
+async def get_attempt(call: Call[AttemptQuery, NoBody]) -> AttemptView:
+    """Show an attempt."""
+    return await _one(call)
+
+
+@log_operations.add(
+    "GET", _OF_ENDPOINT, query=AttemptsOfEndpointQuery, answer=AttemptPage, problems=(400, 404)
+)
+async def list_endpoint_attempts(call: Call[AttemptsOfEndpointQuery, NoBody]) -> AttemptPage:
+    """List attempts at an endpoint."""
+    endpoint = await call.services.endpoints.get(call.tenant, call.place["endpoint_id"])
+    return await _page(call, call.query.request(call.tenants) | {"endpoint_ids": [endpoint.endpoint_id]})
+
+
+@log_operations.add(
+    "GET", f"{_OF_ENDPOINT}/{{attempt_id}}", query=AttemptQuery, answer=AttemptView, problems=(404,)
+)
+async def get_endpoint_attempt(call: Call[AttemptQuery, NoBody]) -> AttemptView:
+    """Show an attempt at an endpoint."""
+    return await _one(call)
+
+
+async def _page(call: Call[Any, NoBody], request: Mapping[str, Any]) -> AttemptPage:
+    query = call.query
+    page = await call.services.log.list_attempts(
+        AttemptsRequest(event_ids=query.event_id, status=query.status, **request)
+    )
+    endpoints = await _endpoints(call, {each.attempt.endpoint_id for each in page.data})
+    data = tuple(_attempt_view(each, query.include, endpoints) for each in page.data)
+    return AttemptPage(data=data, next=page.next, prev=page.prev)
+
+
+async def _one(call: Call[AttemptQuery, NoBody]) -> AttemptView:
+    """An attempt at another endpoint than the path's is not there."""
+    found = await call.services.log.retrieve_attempt(call.place["attempt_id"], call.tenant)
+    if found is None or found.attempt.endpoint_id != call.place.get("endpoint_id", found.attempt.endpoint_id):
+        raise Problem(404, "unknown_attempt", "there is no such attempt in the log")
+    endpoints = await _endpoints(call, {found.attempt.endpoint_id})
+    return _attempt_view(found, call.query.include, endpoints)
+
+
+async def _endpoints(call: Call[Any, NoBody], endpoint_ids: set[str]) -> dict[str, EndpointView]:
+    """Those that still exist."""
+    found: dict[str, EndpointView] = {}
+    if "endpoint" in call.query.include:
+        for endpoint_id in endpoint_ids:
+            try:
+                endpoint = await call.services.endpoints.get(call.caller.tenant, endpoint_id)
+            except UnknownEndpoint:
+                continue
+            found[endpoint_id] = view_of(endpoint)
+    return found
+
+
+def _event_view(event: LoggedEvent, *, data: bool) -> EventView:
+    facts = {name: getattr(event, name) for name in EventView.model_fields if name != "data"}
+    facts["metadata"] = {str(key): str(value) for key, value in event.metadata.items()}
+    return EventView(**facts, **({"data": kept(event.data)} if data else {}))
+
+
+def _attempt_view(
+    each: AttemptWithEvent, include: tuple[str, ...], endpoints: Mapping[str, EndpointView]
+) -> AttemptView:
+    attempt, event = each.attempt, each.event
+    parts: dict[str, Any] = {}
+    if "response_data" in include:
+        parts["response_data"] = attempt.response
+    if "event" in include or "event.data" in include:
+        parts["event"] = None if event is None else _event_view(event, data="event.data" in include)
+    if attempt.endpoint_id in endpoints:
+        parts["endpoint"] = endpoints[attempt.endpoint_id]
+    facts = {name: getattr(attempt, name) for name in AttemptView.model_fields if name not in _PARTS}
+    return AttemptView(**facts, **parts)
+
+
+_PARTS = {"response_data", "event", "endpoint"}

@@ -1,0 +1,104 @@
+"""Operations on messages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from journal import Appended, Session
+from projections.webhooks.api.calls import Body, Call, Json, Query, Tenant, Time, View, Word
+from projections.webhooks.api.operations import Operations
+from projections.webhooks.api.problems import Problem
+from projections.webhooks.json_values import storable
+from projections.webhooks.messages import send
+
+__all__ = ["message_operations"]
+
+message_operations = Operations("messages")
+
+_LONGEST_ID = 255
+# Its source is locked until this transaction ends: a row that another one wrote was there before.
+_IS_NEW = """
+SELECT e.xmin::text::bigint = (pg_current_xact_id()::text::bigint & 4294967295) FROM projections.events AS e
+WHERE e.source_id = $1 AND e.seq_nr = $2 AND e.db_timestamp = $3
+"""
+
+
+class NewMessage(Body):
+    """A message to send."""
+
+    topic: Annotated[str, Field(min_length=1, max_length=128)]
+    """What it is about: segments of letters, digits, _ and -, with dots between."""
+    data: Json
+    """What is sent, byte by byte as it stands here."""
+    tenant: Tenant | None = None
+    """Whose endpoints it is for, for administrators."""
+    id: Word | None = None
+    """Makes it idempotent: sent again with the same content, nothing happens. Also as the header idempotency-key."""
+    order_key: Word | None = None
+    """An endpoint that asks for an order gets messages with the same key one after the other."""
+    not_before: Time | None = None
+    """Not to be sent earlier."""
+    endpoint_id: Word | None = None
+    """For this endpoint alone, if its topics and filter let it through."""
+    eligible_for_retry: bool = True
+    """Whether it is tried again when it fails."""
+    metadata: Annotated[
+        dict[Annotated[str, Field(max_length=100)], Annotated[str, Field(max_length=1000)]],
+        Field(max_length=50),
+    ] = Field(default_factory=dict)
+    """Labels for filters and for the log; they are not sent."""
+
+
+class SentMessage(View):
+    """A message that will be sent."""
+
+    event_id: str
+    """The webhook-id that receivers see, and what the log lists it by."""
+    duplicate: bool
+    """It was sent before, and is not sent again."""
+
+
+@message_operations.add(
+    "POST",
+    "/v1/messages",
+    body=NewMessage,
+    raw=("data",),
+    answer=SentMessage,
+    status=202,
+    problems=(400, 404, 409),
+)
+async def send_message(call: Call[Query, NewMessage]) -> SentMessage:
+    """
+    Send a message to the endpoints of a tenant that want it.
+
+    With an id, or the header idempotency-key, it is sent once, however often this is asked for.
+    """
+    body, services = call.body, call.services
+    tenant, message_id = call.owner(body.tenant), _message_id(call)
+    if body.endpoint_id is not None:
+        await services.endpoints.get(tenant, body.endpoint_id)
+    options = {name: getattr(body, name) for name in _OPTIONS}
+    async with services.database.transaction() as session:
+        sent = await send(session, tenant, body.topic, call.raw["data"], message_id=message_id, **options)
+        duplicate = message_id is not None and not await _is_new(session, sent)
+    return SentMessage(event_id=str(sent.event_id), duplicate=duplicate)
+
+
+_OPTIONS = ("order_key", "not_before", "endpoint_id", "eligible_for_retry", "metadata")
+
+
+def _message_id(call: Call[Any, NewMessage]) -> str | None:
+    key = call.headers.get("idempotency-key")
+    if key is None:
+        return call.body.id
+    if not 1 <= len(key) <= _LONGEST_ID or not storable(key):
+        raise Problem(400, "invalid_idempotency_key", f"an idempotency-key has 1 to {_LONGEST_ID} characters")
+    if call.body.id not in {None, key}:
+        raise Problem(400, "invalid_idempotency_key", "the idempotency-key and the id of the message differ")
+    return key
+
+
+async def _is_new(session: Session, sent: Appended) -> bool:
+    return bool(await session.fetchval(_IS_NEW, sent.source_id, sent.seq_nr, sent.db_timestamp))

@@ -1,0 +1,121 @@
+"""Operations that measure the delivery log."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from projections.webhooks.api.calls import Call, NoBody, Query, Time, View, Word
+from projections.webhooks.api.operations import Operations
+from projections.webhooks.api.problems import Problem
+from projections.webhooks.log import Metrics, MetricsRequest
+
+__all__ = ["metrics_operations"]
+
+metrics_operations = Operations("metrics")
+
+Words = Annotated[tuple[Word, ...], Field(max_length=100)]
+
+
+class DataPointView(View):
+    """One row of an answer."""
+
+    time_bucket: datetime | None
+    """Where its bucket begins; null without a granularity."""
+    dimensions: dict[str, str]
+    measures: dict[str, float]
+
+
+class MetricsView(View):
+    """What was measured."""
+
+    data: tuple[DataPointView, ...]
+    granularity: str | None
+    row_count: int
+    row_limit: int
+    truncated: bool
+    """Rows are missing, because there were more than the limit."""
+
+
+class EventMetricsQuery(Query):
+    """What to measure, of which events."""
+
+    start: Time
+    """From this time on."""
+    end: Time
+    """Up to this time, without it."""
+    granularity: Annotated[str, Field(max_length=8)] | None = None
+    """By spans of time: 30s, 5m, 1h, 1d, 1w, 1M and the like; without it, all as one."""
+    measures: Words = ("count",)
+    dimensions: Words = ()
+    """By which; tenant is for administrators."""
+    topic: Words = ()
+    endpoint_id: Words = ()
+
+
+class AttemptMetricsQuery(EventMetricsQuery):
+    """What to measure, of which attempts."""
+
+    endpoint_type: Words = ()
+    status: Words = ()
+    code: Words = ()
+    manual: Annotated[tuple[bool, ...], Field(max_length=2)] = ()
+    attempt_number: Annotated[tuple[Annotated[int, Field(ge=1, lt=2**31)], ...], Field(max_length=100)] = ()
+
+
+@metrics_operations.add(
+    "GET", "/v1/metrics/events", query=EventMetricsQuery, answer=MetricsView, problems=(400,), unfit=400
+)
+async def measure_events(call: Call[EventMetricsQuery, NoBody]) -> MetricsView:
+    """Count events: count, rate (a second); by tenant, topic, endpoint_id."""
+    return _view(await call.services.log.event_metrics(_request(call)))
+
+
+@metrics_operations.add(
+    "GET", "/v1/metrics/attempts", query=AttemptMetricsQuery, answer=MetricsView, problems=(400,), unfit=400
+)
+async def measure_attempts(call: Call[AttemptMetricsQuery, NoBody]) -> MetricsView:
+    """
+    Count attempts, and how they ended.
+
+    Measures are count, successful_count, failed_count, error_rate, first_attempt_count, retry_count,
+    manual_retry_count, avg_attempt_number, rate, successful_rate and failed_rate; by tenant, topic, endpoint_id,
+    endpoint_type, status, code, manual, attempt_number.
+    """
+    return _view(await call.services.log.attempt_metrics(_request(call)))
+
+
+def _request(call: Call[Any, NoBody]) -> MetricsRequest:
+    query: EventMetricsQuery = call.query
+    if call.caller.tenant is not None and "tenant" in query.dimensions:
+        raise Problem(400, "invalid_query", "dimensions: tenant is for administrators")
+    return MetricsRequest(
+        start=query.start,
+        end=query.end,
+        measures=query.measures,
+        dimensions=query.dimensions,
+        granularity=query.granularity,
+        tenants=call.tenants,
+        filters={name: getattr(query, name) for name in _FILTERS if getattr(query, name, ())},
+    )
+
+
+_FILTERS = ("topic", "endpoint_id", "endpoint_type", "status", "code", "manual", "attempt_number")
+
+
+def _view(metrics: Metrics) -> MetricsView:
+    points = tuple(
+        DataPointView(
+            time_bucket=point.time_bucket, dimensions=dict(point.dimensions), measures=dict(point.measures)
+        )
+        for point in metrics.data
+    )
+    return MetricsView(
+        data=points,
+        granularity=metrics.granularity,
+        row_count=metrics.row_count,
+        row_limit=metrics.row_limit,
+        truncated=metrics.truncated,
+    )

@@ -1,0 +1,180 @@
+"""Errors over HTTP: application/problem+json (RFC 9457) with a code that stays, and nothing from inside."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from journal import DatabaseError, EventIdConflict, InvalidEvent, ProjectionsError
+from projections.webhooks.api.json_text import write_json
+from projections.webhooks.errors import (
+    DeliveryInFlight,
+    InvalidCursor,
+    InvalidEndpoint,
+    InvalidMessage,
+    InvalidQuery,
+    InvalidSchedule,
+    InvalidSecret,
+    NotRetriable,
+    UnknownDelivery,
+    UnknownEndpoint,
+    UnknownSchedule,
+)
+from projections.webhooks.extras import from_extra
+
+with from_extra():
+    from starlette.responses import Response
+
+__all__ = ["FieldProblem", "Problem", "ProblemBody", "problem_of", "problem_response", "unfit"]
+
+_LOG = logging.getLogger("projections.webhooks.api")
+
+_CANCELLED = "57014"
+_BAD_VALUE = "22"
+_MOST_FIELDS = 20
+_LONGEST_FIELD = 200
+
+
+class FieldProblem(BaseModel):
+    """What is wrong with one field."""
+
+    field: str
+    """Its name, with dots into what is nested."""
+    message: str
+
+
+class ProblemBody(BaseModel):
+    """Why a request was not followed."""
+
+    title: str
+    status: int
+    code: str
+    """For programs: it stays the same, whatever the words are."""
+    detail: str
+    """For people."""
+    request_id: str
+    """Also in the header x-request-id, and in the server's log."""
+    errors: tuple[FieldProblem, ...] = Field(default=(), max_length=_MOST_FIELDS)
+
+
+@dataclass(eq=False)
+class Problem(Exception):
+    """
+    A request that is not followed.
+
+    Args:
+        status: The HTTP status that says so.
+        code: What programs tell it by.
+        detail: For people.
+        errors: Which fields, if it is about some.
+        headers: Sent with it.
+    """
+
+    status: int
+    code: str
+    detail: str
+    errors: Sequence[FieldProblem] = ()
+    headers: Mapping[str, str] | None = None
+
+
+# Their messages are written for who asks. Of those that name a value, it is the value of the request.
+_OWN: Sequence[tuple[type[ProjectionsError], int, str]] = (
+    (InvalidEndpoint, 422, "invalid_endpoint"),
+    (InvalidSecret, 422, "invalid_secret"),
+    (InvalidMessage, 422, "invalid_message"),
+    (InvalidEvent, 422, "invalid_message"),
+    (InvalidSchedule, 422, "invalid_schedule"),
+    (InvalidCursor, 400, "invalid_cursor"),
+    (InvalidQuery, 400, "invalid_query"),
+    (NotRetriable, 400, "not_retriable"),
+    (DeliveryInFlight, 409, "delivery_in_flight"),
+    (UnknownEndpoint, 404, "unknown_endpoint"),
+    (UnknownDelivery, 404, "unknown_delivery"),
+    (UnknownSchedule, 404, "unknown_schedule"),
+)
+
+
+def problem_of(error: Exception) -> Problem:
+    """
+    What an error is over HTTP. What is the server's own fault is logged here, and the answer says no more than that.
+
+    Args:
+        error: What a handler raised.
+    """
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, EventIdConflict):
+        return Problem(409, "id_conflict", "a message with this id was sent before, with other content")
+    if isinstance(database := _database_error(error), DatabaseError):
+        return _of_database(database)
+    for kind, status, code in _OWN:
+        if isinstance(error, kind):
+            return Problem(status, code, _said(error))
+    _LOG.error("a request failed", exc_info=error)
+    return Problem(
+        500, "internal_error", "the request failed; the server's log says why, under this request id"
+    )
+
+
+def problem_response(problem: Problem, request_id: str) -> Response:
+    """The answer that tells a problem."""
+    body = ProblemBody(
+        title=HTTPStatus(problem.status).phrase,
+        status=problem.status,
+        code=problem.code,
+        detail=problem.detail,
+        request_id=request_id,
+        errors=tuple(problem.errors[:_MOST_FIELDS]),
+    )
+    return Response(write_json(body), problem.status, problem.headers, media_type="application/problem+json")
+
+
+def unfit(error: ValidationError, where: str, status: int = 422) -> Problem:
+    """The problem of a body or a query that does not fit its model; the values themselves are not in it."""
+    errors = [
+        FieldProblem(field=_path(each["loc"]), message=each["msg"][:_LONGEST_FIELD])
+        for each in error.errors(include_input=False, include_url=False, include_context=False)
+    ]
+    return Problem(status, f"invalid_{where}", f"the {where} can not be so: see errors", errors)
+
+
+def _path(location: Sequence[Any]) -> str:
+    return ".".join(map(str, location))[:_LONGEST_FIELD]
+
+
+def _database_error(error: Exception) -> DatabaseError | None:
+    """Also behind an error of our own: a metric that took too long says so with advice, but it is the database's."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, DatabaseError) and (cause is error or cause.sqlstate == _CANCELLED):
+            return cause
+        cause = cause.__cause__
+    return None
+
+
+def _of_database(error: DatabaseError) -> Problem:
+    if error.sqlstate == _CANCELLED:
+        return Problem(
+            503,
+            "too_slow",
+            "the database took too long: ask for less, or later",
+            headers={"retry-after": "5"},
+        )
+    if error.sqlstate is not None and error.sqlstate.startswith(_BAD_VALUE):
+        return Problem(400, "invalid_value", "a value can not be stored or compared by the database")
+    _LOG.error("the database failed a request", exc_info=error)
+    return Problem(
+        503, "database_unavailable", "the database does not answer; try again", headers={"retry-after": "5"}
+    )
+
+
+def _said(error: ProjectionsError) -> str:
+    """What the database's own checks say has names of tables in it."""
+    if isinstance(error, InvalidEndpoint | InvalidSchedule) and hasattr(error.__cause__, "sqlstate"):
+        return "a value can not be stored"
+    return str(error)

@@ -1,0 +1,172 @@
+"""Reading requests: who asks, and whether path, query and body can be; nothing else is done with them here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from journal import RawJson
+from projections.webhooks.api.authentication import Authenticate
+from projections.webhooks.api.calls import LONGEST_WORD, Call, Query, Services, check_tenants
+from projections.webhooks.api.json_text import Member, read_members
+from projections.webhooks.api.operations import Operation
+from projections.webhooks.api.problems import FieldProblem, Problem, unfit
+from projections.webhooks.extras import from_extra
+from projections.webhooks.json_values import storable
+
+with from_extra():
+    from starlette.requests import ClientDisconnect, Request
+
+__all__ = ["read_call"]
+
+_CHALLENGE = {"www-authenticate": "Bearer"}
+_DEEPEST = 50
+_UNSTORABLE = "has the character NUL, or half of a surrogate pair"
+
+
+async def read_call(
+    operation: Operation, request: Request, services: Services, authenticate: Authenticate
+) -> Call[Any, Any]:
+    """
+    Read a request for an operation.
+
+    Raises:
+        Problem: It can not be followed.
+    """
+    caller = await authenticate(request)
+    if caller is None:
+        raise Problem(401, "unauthorized", "a token is needed: Authorization: Bearer ...", headers=_CHALLENGE)
+    query = _query(operation, request)
+    check_tenants(caller, query.tenant)
+    body, raw = await _body(operation, request, services)
+    return Call(services, caller, _place(request), query, body, raw, request.headers)
+
+
+def _place(request: Request) -> Mapping[str, str]:
+    place: dict[str, str] = request.path_params
+    for value in place.values():
+        if len(value) > LONGEST_WORD or not storable(value):
+            raise Problem(404, "not_found", "there is nothing with this id")
+    return place
+
+
+def _query(operation: Operation, request: Request) -> Query:
+    given: dict[str, Any] = {}
+    several = _lists(operation.query)
+    for name, value in request.query_params.multi_items():
+        if not storable(name) or not storable(value):
+            raise _wrong_field("query", name, _UNSTORABLE, operation.unfit)
+        if name in several:
+            given.setdefault(name, []).append(value)
+        elif name in given:
+            raise _wrong_field("query", name, "is there twice", operation.unfit)
+        else:
+            given[name] = value
+    try:
+        return operation.query.model_validate(given)
+    except ValidationError as error:
+        raise unfit(error, "query", operation.unfit) from None
+
+
+@lru_cache
+def _lists(model: type[BaseModel]) -> frozenset[str]:
+    """Which fields may be there several times."""
+    return frozenset(
+        name for name, field in model.model_fields.items() if get_origin(field.annotation) is tuple
+    )
+
+
+async def _body(
+    operation: Operation, request: Request, services: Services
+) -> tuple[BaseModel, Mapping[str, RawJson]]:
+    if not operation.takes_body:
+        return operation.body(), {}
+    limit, timeout = services.settings.max_body_bytes, services.settings.body_timeout
+    try:
+        async with asyncio.timeout(timeout.total_seconds()):
+            content = await _content(request, limit)
+    except TimeoutError:
+        raise Problem(408, "body_too_slow", f"the body has not arrived within {timeout}") from None
+    except ClientDisconnect:
+        raise Problem(400, "body_cut_off", "the body ended too early") from None
+    if not content and not operation.needs_body:
+        return operation.body(), {}
+    _check_type(request)
+    members = _members(content)
+    _check_stored(members, operation.raw)
+    try:
+        model = operation.body.model_validate({name: each.value for name, each in members.items()})
+    except ValidationError as error:
+        raise unfit(error, "body") from None
+    return model, {name: members[name].text for name in operation.raw if name in members}
+
+
+async def _content(request: Request, limit: int) -> bytes:
+    too_large = Problem(413, "body_too_large", f"a body has at most {limit} bytes")
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and (len(length) > len(str(limit)) or int(length) > limit):
+        raise too_large
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > limit:
+            raise too_large
+    return bytes(content)
+
+
+def _check_type(request: Request) -> None:
+    kind, _, parameters = request.headers.get("content-type", "").lower().partition(";")
+    charset = parameters.replace(" ", "").replace('"', "")
+    if kind.strip() != "application/json" or charset not in {"", "charset=utf-8", "charset=utf8"}:
+        raise Problem(415, "not_json", "a body is application/json, in UTF-8")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Problem(415, "encoded_body", "a body is not compressed")
+
+
+def _members(content: bytes) -> dict[str, Member]:
+    try:
+        return read_members(content.decode())
+    except UnicodeDecodeError:
+        reason = "it is not UTF-8"
+    except ValueError as error:
+        reason = str(error)[:200]
+    raise Problem(400, "malformed_json", f"the body must be an object of JSON: {reason}")
+
+
+def _check_stored(members: Mapping[str, Member], raw: tuple[str, ...]) -> None:
+    for name, member in members.items():
+        if not storable(name):
+            raise _wrong_field("body", name, _UNSTORABLE)
+        if name not in raw:
+            _check_value(name, member.value)
+
+
+def _check_value(name: str, value: Any) -> None:
+    """Level by level, without recursion: JSON may be nested as deep as Python can read."""
+    level = [(name, value)]
+    for _ in range(_DEEPEST):
+        level = [inner for path, each in level for inner in _inside(path, each)]
+        if not level:
+            return
+    raise _wrong_field("body", name, f"is nested more than {_DEEPEST} levels deep")
+
+
+def _inside(path: str, value: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(value, dict):
+        if not all(map(storable, value)):
+            raise _wrong_field("body", path, _UNSTORABLE)
+        return ((f"{path}.{name}", each) for name, each in value.items())
+    if isinstance(value, list):
+        return ((f"{path}.{place}", each) for place, each in enumerate(value))
+    if isinstance(value, str) and not storable(value):
+        raise _wrong_field("body", path, _UNSTORABLE)
+    return ()
+
+
+def _wrong_field(where: str, name: str, message: str, status: int = 422) -> Problem:
+    wrong = FieldProblem(field=name[:200], message=message)
+    return Problem(status, f"invalid_{where}", f"the {where} can not be so: see errors", [wrong])

@@ -1,0 +1,172 @@
+"""Operations on schedules."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from projections.webhooks.api.calls import Body, Call, Json, NoBody, Query, Tenant, View, Word
+from projections.webhooks.api.json_text import kept
+from projections.webhooks.api.operations import Operations
+from projections.webhooks.cron import MissedTicks
+from projections.webhooks.schedules import Schedule
+
+__all__ = ["schedule_operations"]
+
+schedule_operations = Operations("schedules")
+_PATH = "/v1/schedules/{schedule_id}"
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Cron = Annotated[str, Field(min_length=1, max_length=200)]
+Zone = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class ScheduleView(View):
+    """A message that is sent at each tick of a cron line, and how far it has come."""
+
+    schedule_id: str
+    tenant: str
+    name: str
+    cron: str
+    timezone: str
+    topic: str
+    data: Json
+    """Byte by byte as it is sent."""
+    endpoint_id: str | None
+    missed: MissedTicks
+    paused: bool
+    next_at: datetime | None
+    """The tick to come; null: there is none any more."""
+    last_at: datetime | None
+    """The last tick that was sent."""
+    error: str | None
+    """Why the last tick was not sent."""
+    created_at: datetime
+
+
+class SchedulePage(View):
+    """Some schedules, in the order of their ids."""
+
+    data: tuple[ScheduleView, ...]
+    next: str | None
+    """For the query's next: what comes after them."""
+
+
+class SentNow(View):
+    """A message that will be sent."""
+
+    event_id: str
+
+
+class SchedulesQuery(Query):
+    """A page of schedules."""
+
+    limit: Annotated[int, Field(ge=1)] = 100
+    """Up to 1,000; what is more counts as that."""
+    next: Annotated[str, Field(max_length=255)] = ""
+    """What a page said."""
+
+
+class NewSchedule(Body):
+    """A new schedule."""
+
+    name: Name
+    """The tenant's own for it."""
+    cron: Cron
+    """When: minute, hour, day of the month, month, day of the week."""
+    topic: Annotated[str, Field(min_length=1, max_length=128)]
+    data: Json
+    """What is sent, byte by byte as it stands here."""
+    timezone: Zone = "UTC"
+    """In which the line is read, such as Europe/Paris."""
+    endpoint_id: Word | None = None
+    """For this endpoint alone."""
+    missed: MissedTicks = "one"
+    """Of ticks that nobody was there for: none is sent (skip), the last (one), or all."""
+    tenant: Tenant | None = None
+    """Whose, for administrators."""
+
+
+class ScheduleChanges(Body):
+    """What to change; what is left out stays."""
+
+    name: Name = ""
+    cron: Cron = ""
+    timezone: Zone = ""
+    topic: Annotated[str, Field(min_length=1, max_length=128)] = ""
+    data: Json = None
+    endpoint_id: Word | None = None
+    missed: MissedTicks = "one"
+    paused: bool = False
+
+
+@schedule_operations.add(
+    "POST", "/v1/schedules", body=NewSchedule, raw=("data",), answer=ScheduleView, status=201, problems=(404,)
+)
+async def create_schedule(call: Call[Query, NewSchedule]) -> ScheduleView:
+    """Make a schedule; its first message is sent at its first tick from now on."""
+    body = call.body
+    made = await call.services.schedules.create(
+        call.owner(body.tenant), body.name, body.cron, body.timezone, body.topic, call.raw["data"],
+        body.endpoint_id, body.missed,
+    )  # fmt: skip
+    return _view(made)
+
+
+@schedule_operations.add("GET", "/v1/schedules", query=SchedulesQuery, answer=SchedulePage)
+async def list_schedules(call: Call[SchedulesQuery, NoBody]) -> SchedulePage:
+    """List schedules."""
+    limit = min(call.query.limit, 1000)
+    found = await call.services.schedules.list(call.tenant, after=call.query.next, limit=limit + 1)
+    data = tuple(map(_view, found[:limit]))
+    return SchedulePage(data=data, next=data[-1].schedule_id if len(found) > limit else None)
+
+
+@schedule_operations.add("GET", _PATH, answer=ScheduleView, problems=(404,))
+async def get_schedule(call: Call[Query, NoBody]) -> ScheduleView:
+    """Show a schedule."""
+    return _view(await call.services.schedules.get(call.tenant, call.place["schedule_id"]))
+
+
+@schedule_operations.add(
+    "PATCH", _PATH, body=ScheduleChanges, raw=("data",), answer=ScheduleView, problems=(404,)
+)
+async def change_schedule(call: Call[Query, ScheduleChanges]) -> ScheduleView:
+    """Change a schedule. With another line or zone, its next tick is the first one from now on."""
+    changes: dict[str, Any] = call.body.model_dump(include=call.body.model_fields_set) | dict(call.raw)
+    schedules, schedule_id = call.services.schedules, call.place["schedule_id"]
+    if not changes:
+        return _view(await schedules.get(call.tenant, schedule_id))
+    return _view(await schedules.change(call.tenant, schedule_id, changes))
+
+
+@schedule_operations.add("DELETE", _PATH, status=204, problems=(404,))
+async def delete_schedule(call: Call[Query, NoBody]) -> None:
+    """Remove a schedule; what it has sent goes on."""
+    await call.services.schedules.remove(call.tenant, call.place["schedule_id"])
+
+
+@schedule_operations.add("POST", f"{_PATH}/pause", answer=ScheduleView, problems=(404,))
+async def pause_schedule(call: Call[Query, NoBody]) -> ScheduleView:
+    """Send nothing until it is resumed."""
+    return _view(await call.services.schedules.pause(call.tenant, call.place["schedule_id"]))
+
+
+@schedule_operations.add("POST", f"{_PATH}/resume", answer=ScheduleView, problems=(404,))
+async def resume_schedule(call: Call[Query, NoBody]) -> ScheduleView:
+    """Go on with the first tick from now on."""
+    return _view(await call.services.schedules.resume(call.tenant, call.place["schedule_id"]))
+
+
+@schedule_operations.add("POST", f"{_PATH}/send", answer=SentNow, status=202, problems=(404,))
+async def send_schedule(call: Call[Query, NoBody]) -> SentNow:
+    """Send its message now, beside its ticks."""
+    sent = await call.services.schedules.send_now(call.tenant, call.place["schedule_id"])
+    return SentNow(event_id=str(sent.event_id))
+
+
+def _view(schedule: Schedule) -> ScheduleView:
+    facts = {name: getattr(schedule, name) for name in ScheduleView.model_fields}
+    return ScheduleView(**facts | {"data": kept(schedule.data)})
