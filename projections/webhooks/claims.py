@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets as random_source
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
+from pydantic import ValidationError
+
 from journal import Database, OwnedSession, Row
 from projections.webhooks.retrying import RetryPolicy
+
+log = logging.getLogger("projections")
 
 _CLAIM = "SELECT * FROM projections.claim_deliveries_v1($1, $2, $3)"
 _FINISH = "SELECT projections.finish_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9) AS delivery_id"
@@ -93,7 +98,16 @@ async def reap(session: OwnedSession) -> int:
 
 @lru_cache(maxsize=1000)
 def _policy(text: str) -> RetryPolicy:
-    return RetryPolicy.model_validate_json(text)
+    """An endpoint's policy; what a newer version of this library knows of is passed over, what is amiss is as usual."""
+    known = {name: value for name, value in json.loads(text).items() if name in RetryPolicy.model_fields}
+    try:
+        return RetryPolicy.model_validate_json(json.dumps(known))
+    except ValidationError as error:
+        wrong = sorted({str(each["loc"][0]) for each in error.errors()})
+        log.warning("the retry policy of an endpoint has an odd %s", ", ".join(wrong))
+        return RetryPolicy.model_validate_json(
+            json.dumps({name: value for name, value in known.items() if name not in wrong})
+        )
 
 
 def _claimed(row: Row) -> Claimed:

@@ -12,7 +12,8 @@ import asyncio
 import json
 import logging
 import random
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from datetime import datetime, timedelta
 
 from journal import Database, DatabaseError, KeptSession, ProjectionsError
@@ -33,7 +34,7 @@ CHANNEL = "projections_webhooks"
 _FINISHED_TOGETHER = 200
 """Outcomes that are stored in one transaction."""
 _PATIENCE = 10
-"""Seconds that a claim may take. It takes milliseconds: a connection that says nothing for so long is dead."""
+"""Seconds that a call may take. It takes milliseconds: a connection that says nothing for so long is dead."""
 
 
 class DeliveryObserver:
@@ -95,8 +96,11 @@ class _Deliverer:
         self._observer = observer
         self._session = KeptSession(database.session)
         self._in_flight: dict[asyncio.Task[None], Claimed] = {}
-        self._outcomes = _Outcomes(database, settings, observer)
         self._woken = asyncio.Event()
+        self._room = asyncio.Event()
+        self._ending = asyncio.Event()
+        # What is finished makes room at its endpoint, and lets the next of its order go.
+        self._outcomes = _Outcomes(database, settings, observer, self._woken.set)
         self._failures = 0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -114,25 +118,24 @@ class _Deliverer:
             try:
                 await asyncio.wait({stopping, claiming, storing}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                await end(claiming)
-                await self._drain()
+                await self._end_claiming(claiming)
+                await self._drain(storing)
             for task in (claiming, storing):  # an error of this program ends all
                 if task.done() and not task.cancelled():
                     task.result()
 
     async def _keep_claiming(self) -> None:
         pause = shortest = self._settings.pacing.shortest.total_seconds()
-        while True:
+        while not self._ending.is_set():
             free = self._settings.max_in_flight - len(self._in_flight)
             if free == 0:
-                await asyncio.wait(self._in_flight, return_when=asyncio.FIRST_COMPLETED)
+                self._room.clear()
+                await self._room.wait()
                 continue
             self._woken.clear()
             found = await self._claim(min(free, self._settings.claim_size))
             for claimed in found:
-                task = asyncio.create_task(self._attempt(claimed))
-                self._in_flight[task] = claimed
-                task.add_done_callback(self._ended)
+                self._begin(claimed)
             if found:
                 pause = shortest
                 continue
@@ -142,6 +145,25 @@ class _Deliverer:
             except TimeoutError:
                 pause = min(pause * 2, self._settings.pacing.longest.total_seconds())
 
+    async def _end_claiming(self, claiming: asyncio.Task[None]) -> None:
+        """Let a claim that is being made end: those that it has taken would wait for the end of their leases."""
+        self._ending.set()
+        self._woken.set()
+        self._room.set()
+        await asyncio.wait([claiming], timeout=2 * _PATIENCE)
+        await end(claiming)
+
+    def _begin(self, claimed: Claimed) -> None:
+        if self._ending.is_set():
+            self._release(claimed)
+            return
+        task = asyncio.create_task(self._attempt(claimed))
+        self._in_flight[task] = claimed
+        task.add_done_callback(self._ended)
+
+    def _release(self, claimed: Claimed) -> None:
+        self._outcomes.add(claimed, Outcome(claimed.delivery_id, claimed.lease_token, "release"))
+
     async def _claim(self, limit: int) -> list[Claimed]:
         try:
             async with asyncio.timeout(_PATIENCE):
@@ -149,13 +171,14 @@ class _Deliverer:
         except (ProjectionsError, TimeoutError) as error:
             await self._session.close()
             self._failures += 1
-            self._observer.ready(ready=False)
-            log.warning("webhooks wait: %s", error, extra={"action": "webhooks_wait"})
-            await asyncio.sleep(self._settings.restart.delay(self._failures).total_seconds())
+            _tell(self._observer.ready, ready=False)
+            log.warning("webhooks wait: %s", error or "no answer", extra={"action": "webhooks_wait"})
+            with suppress(TimeoutError):
+                pause = self._settings.restart.delay(self._failures).total_seconds()
+                await asyncio.wait_for(self._ending.wait(), pause)
             return []
-        if self._failures or not self._outcomes.ready:
-            self._failures, self._outcomes.ready = 0, True
-        self._observer.ready(ready=True)
+        self._failures = 0
+        _tell(self._observer.ready, ready=True)
         return found
 
     async def _attempt(self, claimed: Claimed) -> None:
@@ -166,7 +189,7 @@ class _Deliverer:
             eligible_for_retry=claimed.eligible_for_retry and reply.code not in _HOPELESS,
             random=random.random, now=now,
         )  # fmt: skip
-        self._observer.attempted(claimed, reply, verdict.state)
+        _tell(self._observer.attempted, claimed, reply, verdict.state)
         outcome = Outcome(
             claimed.delivery_id, claimed.lease_token, verdict.state, verdict.delay, verdict.pause,
             verdict.disable, reply.code, reply.body, reply.took,
@@ -188,34 +211,42 @@ class _Deliverer:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         claimed = self._in_flight.pop(task)
+        self._room.set()
         if task.cancelled():
-            self._outcomes.add(claimed, Outcome(claimed.delivery_id, claimed.lease_token, "release"))
+            self._release(claimed)
         elif (error := task.exception()) is not None:
             log.error(
                 "an attempt at event %s ended in an error of this program", claimed.event_id,
                 exc_info=error, extra={"action": "attempt_failed"},
             )  # fmt: skip
 
-    async def _drain(self) -> None:
+    async def _drain(self, storing: asyncio.Task[None]) -> None:
         """Wait for requests on their way, give back those that take too long, and store what became of all."""
         if self._in_flight:
             await asyncio.wait(self._in_flight, timeout=self._settings.stop_timeout.total_seconds())
         await end(*self._in_flight)
-        await self._outcomes.flush()
+        await self._outcomes.flush(storing)
 
     async def _keep_reaping(self) -> None:
         while True:
             await asyncio.sleep(self._settings.reap_every.total_seconds())
             try:
-                async with self._database.session() as session:
+                async with asyncio.timeout(_PATIENCE), self._database.session() as session:
                     if lost := await reap(session):
                         log.warning(
                             "took back %d attempts whose process was lost",
                             lost,
                             extra={"action": "webhooks_reaped"},
                         )
-            except ProjectionsError as error:
-                log.warning("webhooks: %s", error, extra={"action": "webhooks_wait"})
+            except (ProjectionsError, TimeoutError) as error:
+                log.warning("webhooks: %s", error or "no answer", extra={"action": "webhooks_wait"})
+
+
+def _tell(told: Callable[..., None], *args: object, **options: object) -> None:
+    try:
+        told(*args, **options)
+    except Exception:
+        log.exception("an observer of deliveries failed", extra={"action": "observer_failed"})
 
 
 _HOPELESS = frozenset({"event_gone"})
@@ -228,28 +259,38 @@ def _not_sent(code: str, body: str) -> Reply:
 class _Outcomes:
     """Stores outcomes, those that come together in one transaction, until the database has them."""
 
-    def __init__(self, database: Database, settings: DeliverySettings, observer: DeliveryObserver) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: DeliverySettings,
+        observer: DeliveryObserver,
+        stored: Callable[[], None],
+    ) -> None:
         self._database = database
         self._settings = settings
         self._observer = observer
+        self._stored = stored
         self._waiting: list[tuple[Claimed, Outcome]] = []
         self._storing: list[tuple[Claimed, Outcome]] = []
         self._some = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
-        self.ready = True
 
     def add(self, claimed: Claimed, outcome: Outcome) -> None:
         self._waiting.append((claimed, outcome))
         self._empty.clear()
         self._some.set()
 
-    async def flush(self) -> None:
-        """Wait until all are stored, for as long as their leases may last."""
-        try:
-            async with asyncio.timeout(self._settings.stop_timeout.total_seconds()):
-                await self._empty.wait()
-        except TimeoutError:
+    async def flush(self, storing: asyncio.Task[None]) -> None:
+        """Wait until all are stored, for as long as their leases may last; not if nobody stores any more."""
+        empty = asyncio.create_task(self._empty.wait())
+        await asyncio.wait(
+            {empty, storing},
+            timeout=self._settings.stop_timeout.total_seconds(),
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        await end(empty)
+        if not self._empty.is_set():
             log.warning(
                 "%d outcomes of webhooks were not stored: their deliveries come back when their leases are over",
                 len(self._waiting) + len(self._storing), extra={"action": "outcomes_lost"},
@@ -264,30 +305,48 @@ class _Outcomes:
                 self._some.clear()
                 self._empty.set()
                 continue
-            await self._store()
+            held = await self._store([outcome for _, outcome in self._storing])
+            for claimed, _ in self._storing:
+                if claimed.delivery_id not in held:
+                    _tell(self._observer.lost, claimed)
+            self._storing = []
+            self._stored()
 
-    async def _store(self) -> None:
+    async def _store(self, outcomes: Sequence[Outcome]) -> set[int]:
         failures = 0
         loop = asyncio.get_running_loop()
         # Later, the leases are over: the deliveries have gone to others.
         until = loop.time() + self._settings.margin.total_seconds()
         while True:
             try:
-                held = await finish(self._database, [outcome for _, outcome in self._storing])
-                break
-            except DatabaseError as error:
-                self.ready = False
+                async with asyncio.timeout(_PATIENCE):
+                    return await finish(self._database, outcomes)
+            except (DatabaseError, TimeoutError) as error:
+                if _is_about_values(error):
+                    return await self._store_each(outcomes, error)
                 failures += 1
                 pause = self._settings.restart.delay(failures).total_seconds()
                 if loop.time() + pause > until:
-                    held = set()
-                    break
-                log.warning("outcomes of webhooks wait: %s", error, extra={"action": "webhooks_wait"})
+                    return set()
+                log.warning(
+                    "outcomes of webhooks wait: %s", error or "no answer", extra={"action": "webhooks_wait"}
+                )
                 await asyncio.sleep(pause)
-        for claimed, _ in self._storing:
-            if claimed.delivery_id not in held:
-                self._observer.lost(claimed)
-        self._storing = []
+
+    async def _store_each(self, outcomes: Sequence[Outcome], error: Exception) -> set[int]:
+        """One that can not be stored keeps none of the others from it; its delivery comes back."""
+        if len(outcomes) == 1:
+            log.error(
+                "the outcome of delivery %d can not be stored: %s", outcomes[0].delivery_id, error,
+                extra={"action": "outcome_refused"},
+            )  # fmt: skip
+            return set()
+        return {held for outcome in outcomes for held in await self._store([outcome])}
+
+
+def _is_about_values(error: Exception) -> bool:
+    """Whether the database refuses what it was given: class 22 of SQLSTATE, and the driver what it can not encode."""
+    return isinstance(error, DatabaseError) and (error.sqlstate or "").startswith("22")
 
 
 def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
