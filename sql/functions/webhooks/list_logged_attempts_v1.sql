@@ -1,4 +1,5 @@
 -- Attempts of the delivery log by time and id, as list_logged_events_v1 lists events. Attempts that are named are looked up.
+-- The condition on tenants is kept from the planner beside one on endpoints, as there: see its remark.
 CREATE OR REPLACE FUNCTION projections.list_logged_attempts_v1(
     p_tenants text[] DEFAULT NULL, p_event_ids text[] DEFAULT NULL, p_endpoint_ids text[] DEFAULT NULL,
     p_topics text[] DEFAULT NULL, p_gte timestamptz DEFAULT NULL, p_lte timestamptz DEFAULT NULL,
@@ -28,8 +29,11 @@ BEGIN
         'FROM %s AS a WHERE %s ORDER BY a.attempted_at %s, a.attempt_id %3$s LIMIT %4$s',
         CASE WHEN p_attempt_ids IS NULL THEN 'projections.webhook_attempts' ELSE _named END,
         concat_ws(
-            ' AND ', 'TRUE',
-            projections.log_any_of_v1('a.tenant', p_tenants),
+            ' AND ',
+            format(
+                CASE WHEN p_endpoint_ids IS NULL THEN '%s' ELSE 'coalesce(%s, FALSE)' END,
+                coalesce(projections.log_any_of_v1('a.tenant', p_tenants), 'TRUE')
+            ),
             projections.log_any_of_v1('a.event_id', p_event_ids),
             projections.log_any_of_v1('a.endpoint_id', p_endpoint_ids),
             projections.log_any_of_v1('a.endpoint_type', p_endpoint_types),
