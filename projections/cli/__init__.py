@@ -56,6 +56,9 @@ _COMMANDS = {
     ),
     "subscribe": LazyCommand("projections.cli.subscribe:subscribe", "Subscribe a group to events."),
     "publish": LazyCommand("projections.cli.publish:publish", "Publish a payload under a topic."),
+    "webhooks": LazyCommand(
+        "projections.cli.webhooks:webhooks", "Deliver events over HTTP to the endpoints of tenants."
+    ),
     "demo": LazyCommand("projections.cli.demo:demo", "Run real flights through it, and prove the result."),
     "capture": LazyCommand("projections.cli.capture:capture", "Have the changes of a table append events."),
     "maintain": LazyCommand(

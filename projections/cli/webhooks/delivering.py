@@ -1,0 +1,249 @@
+"""``projections webhooks deliver``: a process that delivers, until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from journal import NUMBER_OF_SLICES, ConnectionSettings, Database, ProjectionsError
+from journal.drivers import connect, hide_password
+from journal.embedded import database_dsn
+from journal.schema import check_version
+from projections.cli.durations import duration
+from projections.cli.logs import LogFormat, configure_logs
+from projections.cli.options import dsn_option
+from projections.cli.signals import stopped_by_signals
+from projections.cli.targets import load_projections
+from projections.cli.webhooks.observing import AttemptLog, Several
+from projections.cli.webhooks.options import address_options, rules_of
+from projections.monitoring.authentication import Address, parse_address, read_token, require_token
+from projections.observer import StatusObserver
+from projections.settings import RunSettings
+from projections.webhooks.addresses import AddressRules
+from projections.webhooks.ciphers import cipher_from_environment
+from projections.webhooks.deliverer import DeliveryObserver
+from projections.webhooks.deliverer import deliver as deliver_webhooks
+from projections.webhooks.running import run_webhooks
+from projections.webhooks.sender import HttpSender
+from projections.webhooks.settings import DeliverySettings
+
+__all__ = ["deliver"]
+
+log = logging.getLogger("projections")
+
+_INTERRUPTED = 130
+_ALSO = 6
+"""Connections beside those that ranges hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    definitions: Sequence[Any]
+    only_send: bool
+    ranges: int
+    rules: AddressRules
+    connections: ConnectionSettings
+    settings: DeliverySettings
+    address: Address | None
+    token: str | None
+
+
+@click.command()
+@click.argument("targets", nargs=-1, metavar="[MODULE:OBJECT...]")
+@dsn_option
+@click.option("--only-send", is_flag=True, help="Only send what is due: others make deliveries of events.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 10_000),
+    default=200,
+    show_default=True,
+    help="Requests on their way at a time, in this process.",
+)
+@address_options
+@click.option(
+    "--ranges",
+    type=click.IntRange(1, NUMBER_OF_SLICES),
+    default=1,
+    show_default=True,
+    help="Cut the slices of a fan-out that has never run into so many ranges, for as many processes.",
+)
+@click.option(
+    "--stop-timeout",
+    callback=duration,
+    default="20s",
+    show_default=True,
+    metavar="20s",
+    help="How long a stop waits for requests on their way; the others are sent again.",
+)
+@click.option("--driver", type=click.Choice(["asyncpg", "psycopg"]), default="asyncpg", show_default=True)
+@click.option(
+    "--max-connections",
+    type=click.IntRange(_ALSO + 1),
+    default=12,
+    show_default=True,
+    help=f"Size of the pool: the ranges that it holds, and {_ALSO} more.",
+)
+@click.option(
+    "--pgbouncer", is_flag=True, help="Behind PgBouncer in transaction mode: poll only, nothing prepared."
+)
+@click.option(
+    "--http",
+    metavar="HOST:PORT",
+    help="Serve /metrics, /livez, /readyz and /lagz. What other machines reach needs a token, save for the probes "
+    "/livez and /readyz.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    help="A file that holds the token. Default: PROJECTIONS_TOKEN, or the file that PROJECTIONS_TOKEN_FILE names.",
+)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="info has a line for each attempt that failed, debug for all.",
+)
+@click.pass_context
+def deliver(  # noqa: PLR0917 - click passes all by name
+    context: click.Context,
+    /,
+    targets: tuple[str, ...],
+    dsn: str | None,
+    only_send: bool,
+    concurrency: int,
+    ranges: int,
+    stop_timeout: timedelta,
+    driver: Literal["asyncpg", "psycopg"],
+    max_connections: int,
+    pgbouncer: bool,
+    http: str | None,
+    token_file: Path | None,
+    log_format: LogFormat,
+    log_level: str,
+    **addresses: Any,
+) -> None:
+    """
+    Deliver webhooks in this process, together with all that do on the same database.
+
+    It makes deliveries of the messages of `projections webhooks send` (and of webhooks.send), sends what is due,
+    signed, tries again what failed, sends what is scheduled, and cleans up. MODULE:OBJECT is a FanOut of yours, for
+    events of another entity type; the current directory is searched first. Run as many processes as you like.
+
+    \b
+      projections webhooks deliver
+      projections webhooks deliver app:flights --ranges 4 --http 127.0.0.1:9187
+      projections webhooks deliver --only-send --concurrency 500
+      projections webhooks deliver --allow-address 127.0.0.0/8      to a receiver on this machine
+
+    Only public addresses are reached, whatever endpoints say, beside those of --allow-address. Secrets are read with
+    the key in PROJECTIONS_WEBHOOK_KEYS, where there is one. Logs go to stderr.
+
+    SIGINT or SIGTERM stops: requests on their way are waited for, and what takes longer is given back. A second one
+    ends the process at once; what it had on its way is sent again when its lease is over, with the same `webhook-id`.
+
+    A database that goes away is waited for.
+
+    \b
+    Exit codes
+      0    stopped by SIGTERM
+      1    could not start; the reason is on stderr
+      2    the command line itself is wrong
+      130  stopped by SIGINT (Ctrl-C)
+    """  # noqa: D301 - click reads the escape
+    if only_send and targets:
+        raise click.UsageError("--only-send makes no deliveries of events: pass it without MODULE:OBJECT")
+    configure_logs(log_format, log_level)
+    address = None if http is None else parse_address(http)
+    token = read_token(file=token_file) if address else None
+    if address:
+        require_token(address, token)
+    try:
+        options = _Options(
+            load_projections(targets),
+            only_send,
+            ranges,
+            rules_of(**addresses),
+            ConnectionSettings(driver=driver, max_connections=max_connections, pgbouncer=pgbouncer),
+            DeliverySettings(max_in_flight=concurrency, listen=not pgbouncer, stop_timeout=stop_timeout),
+            address,
+            token,
+        )
+        with database_dsn(dsn) as database:
+            code = _runner().run(_run(database, options))
+    except KeyboardInterrupt:  # before it has started
+        code = _INTERRUPTED
+    except ProjectionsError as error:
+        if log_format == "text":
+            raise
+        log.critical(
+            "%s", hide_password(str(error)), extra={"action": "ended", "error": type(error).__name__}
+        )
+        code = 1
+    context.exit(code)
+
+
+def _runner() -> asyncio.Runner:
+    """With the faster event loop, where it is installed."""
+    with suppress(ModuleNotFoundError):
+        return asyncio.Runner(loop_factory=import_module("uvloop").new_event_loop)
+    return asyncio.Runner()
+
+
+async def _run(dsn: str, options: _Options) -> int:
+    stop, cipher = asyncio.Event(), cipher_from_environment()
+    async with connect(dsn, options.connections) as database, HttpSender(options.rules) as sender:
+        async with database.session() as session:
+            await check_version(session)
+        with stopped_by_signals(stop) as received:
+            async with _observed(database, options) as (observer, attempts):
+                if options.only_send:
+                    await deliver_webhooks(
+                        database,
+                        sender,
+                        cipher=cipher,
+                        settings=options.settings,
+                        observer=attempts,
+                        stop=stop,
+                    )
+                else:
+                    await run_webhooks(
+                        database, sender, *options.definitions, ranges=options.ranges, cipher=cipher,
+                        settings=options.settings, run_settings=RunSettings(listen=options.settings.listen),
+                        delivery_observer=attempts, observer=observer, stop=stop,
+                    )  # fmt: skip
+    return _INTERRUPTED if received.number is signal.SIGINT else 0
+
+
+@asynccontextmanager
+async def _observed(
+    database: Database, options: _Options
+) -> AsyncIterator[tuple[StatusObserver | None, DeliveryObserver]]:
+    """Who is to be told, serving what it is told for the length of the block."""
+    if options.address is None:
+        yield None, AttemptLog()
+        return
+    from projections.cli.webhooks.process_metrics import (  # noqa: PLC0415 - of an extra
+        DeliveryMetrics,
+        ProcessMetrics,
+    )
+    from projections.monitoring.serving import serving, worker_app  # noqa: PLC0415 - likewise
+
+    counted = DeliveryMetrics()
+    metrics = ProcessMetrics(counted, only_sends=options.only_send)
+    async with serving(options.address, worker_app(metrics, database), options.token) as address:
+        log.info(
+            "metrics are at http://%s/metrics", address, extra={"action": "serving", "address": str(address)}
+        )
+        yield metrics, Several([AttemptLog(), counted])

@@ -1,0 +1,169 @@
+"""``projections webhooks events`` and ``attempts``: the delivery log, page by page."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.webhooks.log_view import attempt_values, echo_attempts, echo_events, event_values
+from projections.cli.webhooks.options import ListsByDefault, past, together
+from projections.cli.webhooks.printing import at, echo_facts, seconds
+from projections.cli.webhooks.visiting import visit_database
+from projections.webhooks.errors import InvalidQuery
+from projections.webhooks.log import AttemptsRequest, EventsRequest, Page, PostgresLog
+
+__all__ = ["attempts", "events"]
+
+_filters = together(
+    click.option("--tenant", "tenants", multiple=True, metavar="TENANT", help="Only of this; may be repeated."),
+    click.option("--event", "event_ids", multiple=True, metavar="EVENT", help="Likewise."),
+    click.option("--endpoint", "endpoint_ids", multiple=True, metavar="ENDPOINT", help="Likewise."),
+    click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Likewise."),
+    click.option("--since", "gte", callback=past, metavar="2h|TIME", help="From then on: 2h ago, or that moment."),
+    click.option("--until", "lt", callback=past, metavar="2h|TIME", help="Before then."),
+)  # fmt: skip
+_paging = together(
+    click.option("--oldest-first", "order", flag_value="asc", help="Instead of the newest."),
+    click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True),
+    click.option(
+        "--next", "next", metavar="CURSOR",
+        help="The page after another, with the same filters: what that one said at its end. "
+        "Give --since and --until as times for it, not as how long ago.",
+    ),
+    click.option("--prev", "prev", metavar="CURSOR", help="Likewise, the page before another."),
+)  # fmt: skip
+
+
+@click.group(cls=ListsByDefault)
+def attempts() -> None:
+    """
+    Page through all attempts to deliver: when, to what endpoint, with what outcome.
+
+    \b
+      projections webhooks attempts --tenant acme --status failed --since 2h
+      projections webhooks attempts --endpoint ENDPOINT --limit 200 --next CURSOR
+      projections webhooks attempts show ATTEMPT
+
+    Without the name of a command it is `list`.
+    """  # noqa: D301 - click reads the escape
+
+
+@attempts.command(name="list")
+@_filters
+@click.option("--status", type=click.Choice(["success", "failed"]), help="Only those that ended so.")
+@_paging
+@dsn_option
+@json_option
+def list_attempts(dsn: str | None, as_json: bool, **options: Any) -> None:
+    """List attempts, the newest first."""
+    request = AttemptsRequest(**_chosen(options))
+    page = visit_database(dsn, lambda db: PostgresLog(db).list_attempts(request))
+    if as_json:
+        echo_json(attempts=[attempt_values(one.attempt) for one in page.data], next=page.next, prev=page.prev)
+    elif page.data:
+        echo_attempts(one.attempt for one in page.data)
+    else:
+        click.echo("there are no such attempts")
+    if not as_json:
+        _echo_cursors(page)
+
+
+@attempts.command(name="show")
+@click.argument("attempt_id", metavar="ATTEMPT")
+@dsn_option
+@json_option
+def show_attempt(attempt_id: str, dsn: str | None, as_json: bool) -> None:
+    """Show one attempt, with all that is kept of the answer."""
+    found = visit_database(dsn, lambda db: PostgresLog(db).retrieve_attempt(attempt_id))
+    if found is None:
+        raise InvalidQuery(f"the log has no attempt {attempt_id!r:.80}, or not any more")
+    one = found.attempt
+    if as_json:
+        event = None if found.event is None else event_values(found.event)
+        echo_json(**attempt_values(one), event=event)
+        return
+    echo_facts(
+        {
+            "attempt": f"{one.attempt_id} (number {one.attempt_number}{', by hand' if one.manual else ''})",
+            "at": at(one.time),
+            "event": one.event_id,
+            "topic": one.topic,
+            "tenant": one.tenant,
+            "endpoint": one.endpoint_id,
+            "ended": f"{one.status}, {one.code}",
+            "took": seconds(None if one.took is None else one.took.total_seconds()),
+            "payload": "no longer kept" if found.event is None else found.event.data,
+            "answer": one.response or None,
+        }
+    )
+
+
+@click.group(cls=ListsByDefault)
+def events() -> None:
+    """
+    Page through the events that were for at least one endpoint.
+
+    \b
+      projections webhooks events --tenant acme --topic flight.delayed --since 2h
+      projections webhooks events show EVENT
+
+    Without the name of a command it is `list`.
+    """  # noqa: D301 - click reads the escape
+
+
+@events.command(name="list")
+@_filters
+@_paging
+@dsn_option
+@json_option
+def list_events(dsn: str | None, as_json: bool, **options: Any) -> None:
+    """List events, the newest first."""
+    request = EventsRequest(**_chosen(options))
+    page = visit_database(dsn, lambda db: PostgresLog(db).list_events(request))
+    if as_json:
+        echo_json(events=[event_values(one) for one in page.data], next=page.next, prev=page.prev)
+    elif page.data:
+        echo_events(page.data)
+    else:
+        click.echo("there are no such events")
+    if not as_json:
+        _echo_cursors(page)
+
+
+@events.command(name="show")
+@click.argument("event_id", metavar="EVENT")
+@dsn_option
+@json_option
+def show_event(event_id: str, dsn: str | None, as_json: bool) -> None:
+    """Show one event, its payload, and which endpoints it was for."""
+    one = visit_database(dsn, lambda db: PostgresLog(db).retrieve_event(event_id))
+    if one is None:
+        raise InvalidQuery(f"the log has no event {event_id!r:.80}, or not any more")
+    if as_json:
+        echo_json(**event_values(one))
+        return
+    echo_facts(
+        {
+            "event": one.event_id,
+            "at": at(one.time),
+            "topic": one.topic,
+            "tenant": one.tenant,
+            "endpoints": ", ".join(one.endpoint_ids),
+            "labels": json.dumps(dict(one.metadata), ensure_ascii=False) if one.metadata else None,
+            "tried again": "when it fails" if one.eligible_for_retry else "never",
+            "payload": one.data,
+        }
+    )
+
+
+def _chosen(options: dict[str, Any]) -> dict[str, Any]:
+    return {**options, "order": options["order"] or "desc"}
+
+
+def _echo_cursors(page: Page[Any]) -> None:
+    for name, cursor in (("--next", page.next), ("--prev", page.prev)):
+        if cursor is not None:
+            click.echo(f"{name} {cursor}")

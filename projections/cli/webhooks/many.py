@@ -1,0 +1,38 @@
+"""Deciding about many deliveries at once, with how far it has come."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from journal import Database
+from projections.cli.options import echo_json
+from projections.cli.webhooks.visiting import visit_database
+from projections.webhooks.deliveries import Deliveries, DeliveryFilter
+
+__all__ = ["retry_many", "tell_progress"]
+
+
+def retry_many(dsn: str | None, which: DeliveryFilter, *, as_json: bool) -> None:
+    """Try all again that fit, and print how many they were."""
+
+    async def work(database: Database) -> int:
+        retried = 0
+        async for progress in Deliveries(database).retry_many(which):
+            retried = progress.retried
+            tell_progress(f"{retried:,} so far")
+        return retried
+
+    retried = visit_database(dsn, work)
+    tell_progress("")
+    if as_json:
+        echo_json(retried=retried)
+    else:
+        click.echo(f"deliveries that are tried again: {retried:,}")
+
+
+def tell_progress(text: str) -> None:
+    """Write over the line on the terminal; says nothing where there is none."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[K{text}", err=True, nl=False)

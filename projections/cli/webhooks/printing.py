@@ -1,0 +1,87 @@
+"""How commands of webhooks show what they have found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import click
+from rich.table import Column, Table
+
+from projections.cli.durations import written
+from projections.cli.output import print_table, printable
+
+__all__ = ["at", "cell", "echo_facts", "echo_table", "length", "seconds", "shortened", "table_of"]
+
+_SHORT = 60  # characters of somebody's text in a table
+
+
+def at(time: datetime | None, none: str = "-") -> str:
+    """A time to the second."""
+    return none if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def seconds(time: float | None) -> str:
+    """A time that was measured, in seconds, with the unit that suits it."""
+    if time is None:
+        return "-"
+    return f"{time * 1000:.0f} ms" if time < 1 else f"{time:.1f} s"
+
+
+def length(time: timedelta) -> str:
+    """A length of time as an option takes it."""
+    if not time:
+        return "0s"
+    whole = time.total_seconds().is_integer()
+    return written(time) if whole else f"{time / timedelta(milliseconds=1):g}ms"
+
+
+def shortened(text: str | None) -> str:
+    """A text of somebody's as one line, cut where it is long."""
+    line = " ".join((text or "").split())
+    return line if len(line) <= _SHORT else f"{line[: _SHORT - 1]}…"
+
+
+def cell(value: object) -> str:
+    """A value in a table. Texts are data: what looks like markup in them stays as it is."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case _:
+            return printable(str(value)).replace("[", r"\[")
+
+
+def table_of(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], numbers: Collection[str] = ()
+) -> Table:
+    """
+    A table.
+
+    Args:
+        columns: Their names.
+        rows: A value for each.
+        numbers: The columns that stand to the right.
+    """
+    table = Table(*(Column(one, justify="right" if one in numbers else "left") for one in columns))
+    for row in rows:
+        table.add_row(*map(cell, row))
+    return table
+
+
+def echo_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], numbers: Collection[str] = ()
+) -> None:
+    """Print a table; see :func:`table_of`."""
+    print_table(table_of(columns, rows, numbers))
+
+
+def echo_facts(facts: Mapping[str, object]) -> None:
+    """Print what is known of one thing, a line for each."""
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        shown = "-" if value is None else f"{value:,}" if type(value) is int else printable(str(value))
+        click.echo(f"{name:<{width}}  {shown}")

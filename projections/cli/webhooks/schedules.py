@@ -1,0 +1,193 @@
+"""``projections webhooks schedules``: messages that are sent by a cron line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from projections.cli.connection import confirm
+from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.output import printable
+from projections.cli.webhooks.options import ListsByDefault, tenant_option, text_of
+from projections.cli.webhooks.printing import at, echo_facts, echo_table
+from projections.cli.webhooks.visiting import visit_database
+from projections.webhooks.cron import MissedTicks
+from projections.webhooks.schedules import Schedule, Schedules
+
+__all__ = ["schedules"]
+
+_schedule = click.argument("schedule_id", metavar="SCHEDULE")
+
+
+@click.group(cls=ListsByDefault)
+def schedules() -> None:
+    """
+    Have messages sent again and again, at the ticks of a cron line.
+
+    \b
+      projections webhooks schedules add acme nightly '30 2 * * *' report.due '{"kind": "daily"}' \\
+          --timezone Europe/Paris --missed one
+      projections webhooks schedules                     all of them, with their next ticks
+      projections webhooks schedules run SCHEDULE        send one now, beside its ticks
+      projections webhooks schedules pause SCHEDULE
+
+    One of the processes that run `projections webhooks deliver` sends the ticks, each once. Without the name of a
+    command it is `list`.
+    """  # noqa: D301 - click reads the escape
+
+
+@schedules.command(name="list")
+@tenant_option
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
+@click.option("--after", metavar="SCHEDULE", default="", help="Go on after this one.")
+@dsn_option
+@json_option
+def list_(tenant: str | None, limit: int, after: str, dsn: str | None, as_json: bool) -> None:
+    """List schedules in the order of their ids."""
+    found = visit_database(dsn, lambda db: Schedules(db).list(tenant, after=after, limit=limit + 1))
+    page, last = found[:limit], found[limit - 1].schedule_id if len(found) > limit else None
+    if as_json:
+        echo_json(schedules=[_values(one) for one in page], next=last)
+        return
+    if not page:
+        click.echo("there is no schedule: `projections webhooks schedules add` makes one")
+        return
+    _echo_table(page)
+    for one in page:
+        if one.error is not None:
+            click.echo(f"{one.schedule_id} did not send its last tick: {printable(one.error)}")
+    if last is not None:
+        click.echo(f"there are more: --after {last}")
+
+
+@schedules.command()
+@click.argument("tenant")
+@click.argument("name")
+@click.argument("cron")
+@click.argument("topic")
+@click.argument("data", metavar="[JSON|-|@FILE]", default="{}")
+@click.option(
+    "--timezone", default="UTC", show_default=True, metavar="ZONE", help="Of the line: Europe/Paris."
+)
+@click.option("--endpoint", "endpoint_id", metavar="ENDPOINT", help="For this one alone.")
+@click.option(
+    "--missed", type=click.Choice(["skip", "one", "all"]), default="one", show_default=True,
+    help="Of ticks while nothing ran, send none, the last one, or all.",
+)  # fmt: skip
+@dsn_option
+@json_option
+def add(
+    tenant: str, *, data: str, missed: MissedTicks, dsn: str | None, as_json: bool, **values: Any
+) -> None:
+    """
+    Make a schedule of a tenant; NAME is the tenant's own for it.
+
+    CRON has five fields: minute, hour, day of the month, month, day of the week; such as '*/15 * * * *', or
+    '0 9 * * mon-fri'. It sends at its first tick from now on.
+    """
+    data = text_of(data)
+    made = visit_database(dsn, lambda db: Schedules(db).create(tenant, data=data, missed=missed, **values))
+    if as_json:
+        echo_json(**_values(made))
+    else:
+        click.echo(
+            f"schedule {made.schedule_id} of tenant {printable(tenant)!r} is made: next at {_next(made)}"
+        )
+
+
+@schedules.command()
+@_schedule
+@dsn_option
+@json_option
+def show(schedule_id: str, dsn: str | None, as_json: bool) -> None:
+    """Show all that is known of a schedule."""
+    one = visit_database(dsn, lambda db: Schedules(db).get(None, schedule_id))
+    if as_json:
+        echo_json(**_values(one))
+        return
+    echo_facts(
+        {
+            "schedule": one.schedule_id,
+            "tenant": one.tenant,
+            "name": one.name,
+            "cron": f"{one.cron} ({one.timezone})",
+            "topic": one.topic,
+            "endpoint": one.endpoint_id or "all that want the topic",
+            "missed ticks": one.missed,
+            "next at": _next(one),
+            "last at": at(one.last_at),
+            "error": one.error,
+            "created": at(one.created_at),
+            "payload": one.data,
+        }
+    )
+
+
+@schedules.command()
+@_schedule
+@dsn_option
+def pause(schedule_id: str, dsn: str | None) -> None:
+    """Send nothing until it is resumed."""
+    visit_database(dsn, lambda db: Schedules(db).pause(None, schedule_id))
+    click.echo(f"schedule {schedule_id} is paused")
+
+
+@schedules.command()
+@_schedule
+@dsn_option
+def resume(schedule_id: str, dsn: str | None) -> None:
+    """Go on with the first tick from now on; those in the pause are not sent."""
+    one = visit_database(dsn, lambda db: Schedules(db).resume(None, schedule_id))
+    click.echo(f"schedule {schedule_id} goes on: next at {_next(one)}")
+
+
+@schedules.command()
+@_schedule
+@dsn_option
+@json_option
+def run(schedule_id: str, dsn: str | None, as_json: bool) -> None:
+    """Send its message now, beside its ticks, also while it is paused."""
+    sent = visit_database(dsn, lambda db: Schedules(db).send_now(None, schedule_id))
+    if as_json:
+        echo_json(event_id=str(sent.event_id), db_timestamp=sent.db_timestamp.isoformat())
+    else:
+        click.echo(f"message {sent.event_id} is stored")
+
+
+@schedules.command()
+@_schedule
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@dsn_option
+def remove(schedule_id: str, yes: bool, dsn: str | None) -> None:
+    """Remove a schedule; what it has sent goes on."""
+    one = visit_database(dsn, lambda db: Schedules(db).get(None, schedule_id))
+    confirm(
+        f"Remove schedule {printable(one.name)!r} ({one.cron}) of tenant {printable(one.tenant)!r}?", yes=yes
+    )
+    visit_database(dsn, lambda db: Schedules(db).remove(None, schedule_id))
+    click.echo(f"schedule {schedule_id} is removed")
+
+
+def _echo_table(found: Iterable[Schedule]) -> None:
+    columns = ("schedule", "tenant", "name", "cron", "zone", "topic", "missed", "last at", "next at")
+    rows = (
+        (
+            one.schedule_id, one.tenant, one.name, one.cron, one.timezone, one.topic, one.missed,
+            at(one.last_at), _next(one),
+        )
+        for one in found
+    )  # fmt: skip
+    echo_table(columns, rows)
+
+
+def _next(one: Schedule) -> str:
+    return "paused" if one.paused else at(one.next_at, "never again")
+
+
+def _values(one: Schedule) -> dict[str, object]:
+    times = ("next_at", "last_at", "created_at")
+    values = asdict(one)
+    return values | {name: values[name] and values[name].isoformat() for name in times}
