@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from journal import Database, ProjectionsError
 from projections.monitoring.authentication import Address, ASGIApp, Authentication
@@ -36,11 +36,14 @@ from projections.monitoring.worker_metrics import WorkerMetrics
 
 with from_extra("monitor"):
     import uvicorn
-    from prometheus_client import Metric
+    from prometheus_client import Metric, ProcessCollector
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
+
+if TYPE_CHECKING:  # needs an extra that others than those who deliver may not have
+    from projections.monitoring.webhook_metrics import WebhookMetrics
 
 OPEN_PATHS = frozenset({"/livez", "/readyz"})
 """What probes ask without a token: they are told whether, and nothing more."""
@@ -146,13 +149,16 @@ class Probe:
         )
 
 
-def worker_app(metrics: WorkerMetrics, database: Database) -> Starlette:
+def worker_app(
+    metrics: WorkerMetrics, database: Database, webhooks: WebhookMetrics | None = None
+) -> Starlette:
     """
     What a worker serves: its own counts, and what the database tells of the ranges that it holds.
 
     Args:
-        metrics: What ``run(observer=...)`` counts with.
+        metrics: What ``run(observer=...)`` counts with, or ``run_webhooks(observer=...)``.
         database: What the worker runs on.
+        webhooks: What ``run_webhooks(delivery_observer=...)`` counts with.
     """
 
     def held(snapshot: Snapshot) -> Snapshot:
@@ -163,15 +169,37 @@ def worker_app(metrics: WorkerMetrics, database: Database) -> Starlette:
         return snapshot._replace(projections=mine)
 
     def collect(snapshot: Snapshot | None) -> Iterable[Metric]:
+        delivered = [] if webhooks is None else webhooks.collect()
         if snapshot is None:
-            return metrics.collect()
+            return [*metrics.collect(), *delivered]
         metrics.forget(snapshot)
         ranges = [(one.name, part) for one in held(snapshot).projections for part in one.ranges]
-        return [*metrics.collect(), *range_metrics(snapshot.at, ranges)]
+        return [*metrics.collect(), *delivered, *range_metrics(snapshot.at, ranges)]
+
+    def fault() -> str | None:
+        return metrics.fault or (None if webhooks is None else webhooks.fault)
 
     # Not of groups: each worker would count the same, and none of it is its own.
     snapshots = cached_snapshot(database, lambda: metrics.projections)
-    probe = Probe(database, snapshots, collect, lambda seen: lags_of(held(seen)), lambda: metrics.fault)
+    probe = Probe(database, snapshots, collect, lambda seen: lags_of(held(seen)), fault)
+    return Starlette(routes=probe.routes, lifespan=probe.lifespan)
+
+
+def delivering_app(webhooks: WebhookMetrics, database: Database) -> Starlette:
+    """
+    What a process serves that delivers webhooks and runs no projections.
+
+    Args:
+        webhooks: What ``deliver(observer=...)`` counts with.
+        database: What it delivers from.
+    """
+    system = ProcessCollector(registry=None)
+
+    def collect(_: Snapshot | None) -> Iterable[Metric]:
+        return [build_info(), *webhooks.collect(), *system.collect()]
+
+    snapshots = cached_snapshot(database, list)
+    probe = Probe(database, snapshots, collect, lambda _: {}, lambda: webhooks.fault)
     return Starlette(routes=probe.routes, lifespan=probe.lifespan)
 
 

@@ -49,20 +49,29 @@ class _Counts:
     restarts: int = 0
 
 
-@dataclass(slots=True)
-class _Durations:
-    """A histogram of seconds."""
+class Durations:
+    """
+    A histogram of seconds.
 
-    buckets: list[int] = field(default_factory=lambda: [0] * (len(_SECONDS) + 1))
-    total: float = 0.0
+    Args:
+        bounds: Upper bounds of its buckets, ascending; one without a bound is added.
+    """
+
+    def __init__(self, bounds: Sequence[float] = _SECONDS) -> None:
+        self._bounds = bounds
+        self._buckets = [0] * (len(bounds) + 1)
+        self.total = 0.0
+        """The sum of all."""
 
     def observe(self, seconds: float) -> None:
-        self.buckets[bisect_left(_SECONDS, seconds)] += 1
+        """Take one in."""
+        self._buckets[bisect_left(self._bounds, seconds)] += 1
         self.total += seconds
 
     def cumulated(self) -> Iterator[tuple[str, float]]:
+        """Each bound with how many are not above it, as Prometheus wants them."""
         count = 0
-        for bound, number in zip((*map(str, _SECONDS), "+Inf"), self.buckets, strict=True):
+        for bound, number in zip((*map(str, self._bounds), "+Inf"), self._buckets, strict=True):
             count += number
             yield bound, count
 
@@ -72,7 +81,7 @@ class _Projection:
     """What one projection has come to in this process."""
 
     take_overs: int = 0
-    durations: _Durations = field(default_factory=_Durations)
+    durations: Durations = field(default_factory=Durations)
     ranges: dict[SliceRange, _Counts] = field(default_factory=dict)
 
 
