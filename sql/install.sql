@@ -187,6 +187,7 @@
 \ir functions/webhooks/rotate_secret_v1.sql
 \ir functions/webhooks/fan_out_v1.sql
 \ir functions/webhooks/claim_deliveries_v1.sql
+\ir functions/webhooks/lock_deliveries_v1.sql
 \ir functions/webhooks/follow_on_v1.sql
 \ir functions/webhooks/judge_endpoint_v1.sql
 \ir functions/webhooks/finish_deliveries_v1.sql

@@ -66,6 +66,7 @@ BEGIN
         projections.fan_out_v1,
         projections.claim_deliveries_v1,
         projections.follow_on_v1,
+        projections.lock_deliveries_v1,
         projections.judge_endpoint_v1,
         projections.finish_deliveries_v1,
         projections.reap_deliveries_v1,

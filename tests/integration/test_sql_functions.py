@@ -198,6 +198,7 @@ CALLS = {
     "fan_out_v1": "SELECT projections.fan_out_v1('{e1,e2}', ARRAY[now() + interval '1 day', now() + interval '1 day'], "
     "'{acme,acme}', '{a,b}', '{k,k}', '{NULL,NULL}', '{t,t}', '{\"{}\",\"{}\"}', '{1,2}', '{1,2}', '{ep_1,ep_1}')",
     "claim_deliveries_v1": "SELECT projections.claim_deliveries_v1(10, 'ep_0')",
+    "lock_deliveries_v1": "SELECT projections.lock_deliveries_v1('{1}')",
     "follow_on_v1": "SELECT projections.follow_on_v1('{1}')",
     "judge_endpoint_v1": "SELECT projections.judge_endpoint_v1('ep_1', '{retry,done,dead}', '1 minute', TRUE)",
     "finish_deliveries_v1": "SELECT projections.finish_deliveries_v1("

@@ -25,6 +25,14 @@ BEGIN
         RAISE EXCEPTION 'there is no endpoint %', quote_literal(p_endpoint_id) USING ERRCODE = 'PJ091';
     END IF;
     _new := jsonb_populate_record(_old, p_changes);
+    -- What claims and outcomes reckon with.
+    IF jsonb_typeof(_new.policy -> 'schedule') IS DISTINCT FROM 'array' OR EXISTS (
+        SELECT FROM unnest(ARRAY['timeout', 'breaker_failures', 'breaker_pause,first', 'breaker_pause,longest', 'breaker_pause,jitter'])
+        AS n (path) WHERE jsonb_typeof(_new.policy #> string_to_array(n.path, ',')) IS DISTINCT FROM 'number'
+    ) THEN
+        RAISE EXCEPTION 'an endpoint can not have such a policy: %', _new.policy
+        USING ERRCODE = 'PJ090', HINT = 'Take that of another endpoint, and change it.';
+    END IF;
     UPDATE projections.webhook_endpoints AS e SET
         url = _new.url, description = _new.description, topics = _new.topics,
         filter = CASE WHEN json_typeof(_new.filter) <> 'null' THEN _new.filter END,

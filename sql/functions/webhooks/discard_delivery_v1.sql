@@ -8,9 +8,11 @@ AS $$
 DECLARE
     _delivery projections.webhook_deliveries;
 BEGIN
+    -- So that nobody finishes another of its order at once, and each leaves the next to the other.
+    PERFORM FROM projections.webhook_circuits AS c WHERE c.endpoint_id = p_endpoint_id FOR NO KEY UPDATE;
     SELECT d.* INTO _delivery FROM projections.webhook_deliveries AS d
     WHERE d.endpoint_id = p_endpoint_id AND d.event_id = p_event_id AND (p_tenant IS NULL OR d.tenant = p_tenant)
-    FOR NO KEY UPDATE;
+    FOR NO KEY UPDATE;  -- the next of its order is locked after it, as all do
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no delivery of event % to endpoint %', quote_literal(p_event_id), quote_literal(p_endpoint_id)
         USING ERRCODE = 'PJ092';

@@ -60,7 +60,10 @@ BEGIN
         )
     ), busy AS (
         SELECT k.endpoint_id, k.order_key, TRUE AS busy
-        FROM (SELECT DISTINCT k.endpoint_id, k.order_key, k.on_dead FROM keyed AS k WHERE k.order_key IS NOT NULL) AS k
+        FROM (
+            SELECT DISTINCT k.endpoint_id COLLATE "C" AS endpoint_id, k.order_key COLLATE "C" AS order_key, k.on_dead
+            FROM keyed AS k WHERE k.order_key IS NOT NULL ORDER BY 1, 2  -- in the order of lock_deliveries_v1
+        ) AS k
         CROSS JOIN LATERAL (
             SELECT FROM projections.webhook_deliveries AS d
             WHERE d.endpoint_id = k.endpoint_id AND d.order_key = k.order_key

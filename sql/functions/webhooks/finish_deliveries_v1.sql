@@ -23,14 +23,11 @@ DECLARE
     _held bigint[];
     _places integer[];
 BEGIN
-    -- In one order, as all who lock several do.
-    SELECT array_agg(h.delivery_id), array_agg(array_position(p_delivery_ids, h.delivery_id)) INTO _held, _places
-    FROM (
-        SELECT d.delivery_id FROM projections.webhook_deliveries AS d
-        INNER JOIN unnest(p_delivery_ids, p_tokens) AS p (delivery_id, token) ON d.delivery_id = p.delivery_id
-        WHERE d.state = 'leased' AND d.lease_token = p.token
-        ORDER BY d.delivery_id FOR NO KEY UPDATE OF d
-    ) AS h;
+    PERFORM projections.lock_deliveries_v1(p_delivery_ids);
+    SELECT array_agg(d.delivery_id), array_agg(p.place::integer) INTO _held, _places
+    FROM projections.webhook_deliveries AS d
+    INNER JOIN unnest(p_delivery_ids, p_tokens) WITH ORDINALITY AS p (delivery_id, token, place) ON d.delivery_id = p.delivery_id
+    WHERE d.state = 'leased' AND d.lease_token = p.token;
     IF _held IS NULL THEN
         RETURN;
     END IF;

@@ -10,11 +10,17 @@ DECLARE
     _now timestamptz := clock_timestamp();
     _lost bigint[];
 BEGIN
-    SELECT array_agg(d.delivery_id) INTO _lost FROM (
+    _lost := ARRAY(
         SELECT d.delivery_id FROM projections.webhook_deliveries AS d
-        WHERE d.state = 'leased' AND d.lease_until < _now
-        ORDER BY d.delivery_id LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED
-    ) AS d;
+        WHERE d.state = 'leased' AND d.lease_until < _now LIMIT p_limit
+    );
+    IF cardinality(_lost) = 0 THEN
+        RETURN 0;
+    END IF;
+    PERFORM projections.lock_deliveries_v1(_lost);
+    -- Of some the outcome may have come meanwhile.
+    SELECT array_agg(d.delivery_id) INTO _lost FROM projections.webhook_deliveries AS d
+    WHERE d.delivery_id = ANY (_lost) AND d.state = 'leased' AND d.lease_until < _now;
     IF _lost IS NULL THEN
         RETURN 0;
     END IF;

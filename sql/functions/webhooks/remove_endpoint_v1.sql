@@ -5,12 +5,15 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    -- With its circuit nobody finishes a delivery of it, with itself nobody makes one.
+    PERFORM FROM projections.webhook_circuits AS c WHERE c.endpoint_id = p_endpoint_id FOR UPDATE;
     PERFORM FROM projections.webhook_endpoints AS e
-    WHERE e.endpoint_id = p_endpoint_id AND (p_tenant IS NULL OR e.tenant = p_tenant);
+    WHERE e.endpoint_id = p_endpoint_id AND (p_tenant IS NULL OR e.tenant = p_tenant) FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no endpoint %', quote_literal(p_endpoint_id) USING ERRCODE = 'PJ091';
     END IF;
-    -- Deliveries, circuits, endpoints: in the order in which who delivers locks them.
+    PERFORM FROM projections.webhook_deliveries AS d
+    WHERE d.endpoint_id = p_endpoint_id ORDER BY d.order_key NULLS FIRST, d.delivery_id FOR UPDATE;
     DELETE FROM projections.webhook_deliveries AS d WHERE d.endpoint_id = p_endpoint_id;
     DELETE FROM projections.webhook_circuits AS c WHERE c.endpoint_id = p_endpoint_id;
     DELETE FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = p_endpoint_id;

@@ -24,20 +24,25 @@ BEGIN
         RAISE EXCEPTION 'many are tried again of those dead, done or discarded, not %', coalesce(p_states::text, 'NULL')
         USING ERRCODE = 'PJ096';
     END IF;
-    SELECT array_agg(d.delivery_id ORDER BY d.delivery_id) INTO _looked_at FROM (
+    SELECT array_agg(d.delivery_id ORDER BY d.delivery_id), max(d.delivery_id) INTO _looked_at, last_delivery_id FROM (
         SELECT d.delivery_id FROM projections.webhook_deliveries AS d
         WHERE d.delivery_id > p_after AND d.state = ANY (p_states)
         AND (p_tenant IS NULL OR d.tenant = p_tenant)
         AND (p_endpoint_id IS NULL OR d.endpoint_id = p_endpoint_id)
         AND (p_topics IS NULL OR d.topic = ANY (p_topics))
         AND (p_since IS NULL OR d.event_time >= p_since) AND (p_until IS NULL OR d.event_time < p_until)
-        ORDER BY d.delivery_id LIMIT p_limit FOR NO KEY UPDATE
+        ORDER BY d.delivery_id LIMIT p_limit
     ) AS d;
-    last_delivery_id := _looked_at[cardinality(_looked_at)];
+    -- In the order of lock_deliveries_v1.
+    PERFORM FROM projections.webhook_deliveries AS d
+    WHERE d.delivery_id = ANY (_looked_at)
+    ORDER BY d.order_key IS NOT NULL, CASE WHEN d.order_key IS NOT NULL THEN d.endpoint_id END, d.order_key, d.delivery_id
+    FOR NO KEY UPDATE;
     UPDATE projections.webhook_deliveries AS d
     SET state = 'pending', manual = TRUE, next_at = clock_timestamp(), finished_at = NULL
     FROM projections.webhook_endpoints AS e
-    WHERE d.delivery_id = ANY (_looked_at) AND e.endpoint_id = d.endpoint_id AND e.state <> 'disabled'
+    WHERE d.delivery_id = ANY (_looked_at) AND d.state = ANY (p_states)
+    AND e.endpoint_id = d.endpoint_id AND e.state <> 'disabled'
     AND (d.data IS NOT NULL OR EXISTS (
         SELECT FROM projections.webhook_events AS v WHERE v.event_time = d.event_time AND v.event_id = d.event_id
     ));

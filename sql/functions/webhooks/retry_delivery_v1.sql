@@ -12,6 +12,8 @@ DECLARE
     _delivery projections.webhook_deliveries;
     _state text;
 BEGIN
+    -- Circuits before deliveries, as all do.
+    PERFORM FROM projections.webhook_circuits AS c WHERE c.endpoint_id = p_endpoint_id FOR NO KEY UPDATE;
     SELECT d.* INTO _delivery FROM projections.webhook_deliveries AS d
     WHERE d.endpoint_id = p_endpoint_id AND d.event_id = p_event_id AND (p_tenant IS NULL OR d.tenant = p_tenant)
     FOR NO KEY UPDATE;

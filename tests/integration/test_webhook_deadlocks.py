@@ -1,0 +1,146 @@
+"""All who lock deliveries, circuits and endpoints do so in one order: nobody is the victim of a deadlock."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+from itertools import count
+
+from journal import ConnectionSettings, Database, connect
+from projections.webhooks.claims import reap
+from projections.webhooks.deliveries import Deliveries, DeliveryFilter
+from projections.webhooks.endpoints import Endpoints
+from projections.webhooks.errors import DeliveryInFlight, NotRetriable, UnknownDelivery, UnknownEndpoint
+from projections.webhooks.retrying import RetryPolicy
+from tests.fixtures.projections import execute, fetchval
+from tests.fixtures.webhooks import end_all, endpoint, take
+
+KEYS = [f"k{number}" for number in range(12)]
+NAMES = [f"ep_{number}" for number in range(4)]
+POLICY = RetryPolicy(
+    schedule=(timedelta(0),) * 2, breaker_failures=50, disable_after_failures=20, disable_after=None
+)
+NUMBERS = count(1)
+_FAN_OUT = "SELECT projections.fan_out_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_LATER = "SELECT now() + interval '1 hour' + n * interval '1 microsecond' AS at FROM generate_series(1, $1) AS n"
+_LOOK = "SELECT endpoint_id, event_id FROM projections.webhook_deliveries ORDER BY md5(delivery_id::text || $1) LIMIT 1"
+
+
+class Hammer:
+    """
+    Does one thing after the other, each at random.
+
+    Args:
+        database: Where.
+        seed: Of what is chosen.
+    """
+
+    def __init__(self, database: Database, seed: int) -> None:
+        self._database = database
+        self._random = random.Random(seed)
+        self._deliveries = Deliveries(database)
+        self._endpoints = Endpoints(database)
+
+    async def make(self, name: str) -> None:
+        choose = self._random.choice
+        await endpoint(
+            self._database, name, policy=POLICY, max_in_flight=1000,
+            ordering=choose(["none", "key", "key", "endpoint"]), on_dead=choose(["skip", "block"]),
+        )  # fmt: skip
+
+    async def fan_out(self) -> None:
+        number = self._random.randint(1, 20)
+        ids = [f"e{next(NUMBERS)}" for _ in range(number)]
+        keys = self._random.choices(KEYS, k=number)
+        pairs = [(place, name) for place in range(1, number + 1) for name in NAMES]
+        async with self._database.transaction() as session:
+            times = [row["at"] for row in await session.fetch(_LATER, number)]
+            await session.fetchval(
+                _FAN_OUT, ids, times, ["acme"] * number, ["t"] * number, keys, [None] * number, [True] * number,
+                ["{}"] * number, ["{}"] * number, [place for place, _ in pairs], [name for _, name in pairs],
+            )  # fmt: skip
+
+    async def finish(self) -> None:
+        claimed = await take(self._database, self._random.randint(1, 60))
+        self._random.shuffle(claimed)
+        for verdict in ("done", "retry", "dead"):
+            some = [
+                one
+                for place, one in enumerate(claimed)
+                if place % 3 == ("done", "retry", "dead").index(verdict)
+            ]
+            if some and self._random.random() < 0.9:
+                await end_all(self._database, some, verdict, delay=timedelta(0))
+
+    async def lose(self) -> None:
+        await execute(
+            self._database,
+            "UPDATE projections.webhook_deliveries SET lease_until = now() WHERE delivery_id IN ("
+            "SELECT delivery_id FROM projections.webhook_deliveries WHERE state = 'leased' FOR UPDATE SKIP LOCKED)",
+        )
+        async with self._database.session() as session:
+            await reap(session)
+
+    async def set_state(self) -> None:
+        state = self._random.choice(["active", "active", "paused", "disabled"])
+        await self._endpoints.set_state(None, self._random.choice(NAMES), state)  # type: ignore[arg-type]
+
+    async def change(self) -> None:
+        await self._endpoints.rotate_secret(None, self._random.choice(NAMES), "whsec_" + "A" * 32)
+
+    async def remove(self) -> None:
+        if self._random.random() < 0.3:
+            name = self._random.choice(NAMES)
+            await self._endpoints.remove(None, name)
+            await self.make(name)
+
+    async def again(self) -> None:
+        async for _ in self._deliveries.retry_many(DeliveryFilter(states=["dead", "done"]), step=50):
+            if self._random.random() < 0.5:
+                break
+
+    async def one(self) -> None:
+        async with self._database.session() as session:
+            row = await session.fetchrow(_LOOK, str(self._random.random()))
+        if row is not None:
+            do = self._random.choice([self._deliveries.retry, self._deliveries.discard])
+            await do(None, row["endpoint_id"], row["event_id"])
+
+    async def repeat(self, do: Callable[[], Awaitable[None]], until: float) -> None:
+        loop = asyncio.get_running_loop()
+        while loop.time() < until:
+            with suppress(UnknownEndpoint, UnknownDelivery, DeliveryInFlight, NotRetriable):
+                await do()
+
+
+_STUCK = """
+SELECT count(*) FROM projections.webhook_deliveries AS w
+INNER JOIN projections.webhook_endpoints AS e USING (endpoint_id)
+WHERE w.state = 'waiting' AND NOT EXISTS (
+    SELECT FROM projections.webhook_deliveries AS d
+    WHERE d.endpoint_id = w.endpoint_id AND d.order_key = w.order_key
+    AND (d.state IN ('pending', 'leased') OR (d.state = 'dead' AND e.on_dead = 'block'))
+)
+"""
+
+
+async def test_nobody_is_a_victim_of_a_deadlock_and_nothing_waits_for_nobody(dsn: str) -> None:
+    async with connect(dsn, ConnectionSettings(max_connections=24)) as database:
+        hammer = Hammer(database, 7)
+        for name in NAMES:
+            await hammer.make(name)
+        until = asyncio.get_running_loop().time() + 3
+        async with asyncio.TaskGroup() as group:
+            for do in (
+                *(hammer.fan_out,) * 4, *(hammer.finish,) * 5, *(hammer.lose,) * 2, hammer.set_state, hammer.change,
+                hammer.remove, *(hammer.again,) * 2, *(hammer.one,) * 3,
+            ):  # fmt: skip
+                group.create_task(hammer.repeat(do, until))
+        assert await fetchval(database, _STUCK) == 0
+        assert await fetchval(database, "SELECT count(*) > 50 FROM projections.webhook_attempts")
+        assert await fetchval(
+            database, "SELECT count(*) > 0 FROM projections.webhook_deliveries WHERE state = 'waiting'"
+        )
