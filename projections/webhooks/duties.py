@@ -155,8 +155,7 @@ class Duties:
         return 0
 
     async def _give_back(self) -> None:
-        if not self._on_duty:
-            return
+        """Also if it does not know that it has the lease: it may have been cancelled while it took it."""
         self._on_duty = False
         with suppress(ProjectionsError, TimeoutError):
             async with asyncio.timeout(_FAREWELL), self._database.session() as session:

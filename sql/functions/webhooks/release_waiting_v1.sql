@@ -1,7 +1,7 @@
--- Lets deliveries go that wait in an order behind nothing, as follow_on_v1 does for who finishes one: where two of an order
--- were finished at once, each saw the other unfinished; and an endpoint that no longer holds back behind dead letters has
--- some that wait for these. Looks at p_limit orders after one at most; go on with the last one looked at until it is NULL.
--- It waits for nobody: what others have locked is for the next time.
+-- Lets deliveries go that wait in an order behind nothing, as follow_on_v1 does for who finishes one: an endpoint that no longer
+-- holds back behind dead letters has some that wait for these, and so has one whose deliveries somebody has changed by hand.
+-- Looks at p_limit orders after one at most; go on with the last one looked at until it is NULL. It waits for nobody: what
+-- others have locked is for the next time.
 CREATE OR REPLACE FUNCTION projections.release_waiting_v1(
     p_after_endpoint_id text DEFAULT '',
     p_after_key text DEFAULT '',
