@@ -49,6 +49,9 @@ class Claimed(NamedTuple):
     claimed_at: datetime
     """The database's time, for the signature: clocks of processes may be wrong."""
 
+    def __repr__(self) -> str:
+        return f"<attempt {self.attempt} at event {self.event_id} for endpoint {self.endpoint_id}>"  # and no secret
+
 
 class Outcome(NamedTuple):
     """What became of an attempt."""

@@ -41,6 +41,7 @@ from tests.integration.webhook_delivery_support import (
     finished,
     hook,
     rows,
+    sent,
     states,
     until_rows,
 )
@@ -48,22 +49,6 @@ from tests.integration.webhook_delivery_support import (
 BLOCKED = (
     "SELECT extract(EPOCH FROM blocked_until - clock_timestamp())::float8 FROM projections.webhook_circuits"
 )
-
-
-async def sent(
-    database: Database, topic: str = "flight.landed", data: Any = None, number: int = 1, **options: Any
-) -> list[str]:
-    """Send messages and fan them out; returns their ids."""
-    async with database.transaction() as session:
-        made = [
-            await send(
-                session, options.get("tenant", TENANT), topic, {"n": n} if data is None else data,
-                **{k: v for k, v in options.items() if k != "tenant"},
-            )
-            for n in range(number)
-        ]  # fmt: skip
-    await fanned_out(database)
-    return [str(one.event_id) for one in made]
 
 
 def signed(request: Request) -> dict[str, str]:

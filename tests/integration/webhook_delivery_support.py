@@ -15,6 +15,7 @@ from projections.webhooks.claims import Claimed
 from projections.webhooks.deliverer import DeliveryObserver, deliver
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.fan_out import FanOut
+from projections.webhooks.messages import send
 from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.sender import HttpSender, Outgoing, Reply, Sender
 from projections.webhooks.settings import DeliverySettings
@@ -61,6 +62,22 @@ async def fanned_out(database: Database, *others: Any) -> None:
     """Make the deliveries of all that was sent."""
     async with asyncio.timeout(60):
         await run(database, FanOut(), *others, settings=run_settings(), until_caught_up=True)
+
+
+async def sent(
+    database: Database, topic: str = "flight.landed", data: Any = None, number: int = 1, **options: Any
+) -> list[str]:
+    """Send messages and fan them out; returns their ids."""
+    async with database.transaction() as session:
+        made = [
+            await send(
+                session, options.get("tenant", TENANT), topic, {"n": n} if data is None else data,
+                **{k: v for k, v in options.items() if k != "tenant"},
+            )
+            for n in range(number)
+        ]  # fmt: skip
+    await fanned_out(database)
+    return [str(one.event_id) for one in made]
 
 
 class Watch(DeliveryObserver):
