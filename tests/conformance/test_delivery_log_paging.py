@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
 from projections.webhooks.errors import InvalidCursor
-from projections.webhooks.log import AttemptsRequest, CursorVersionError, DeliveryLog, EventsRequest, Page
-from projections.webhooks.log.cursors import VERSION, Cursors, Place, _base62
-from projections.webhooks.log.paging import _filters
+from projections.webhooks.log import AttemptsRequest, DeliveryLog, EventsRequest, Page
 from tests.conformance.delivery_log_support import (
     BASE,
     MICRO,
@@ -297,113 +294,3 @@ async def _forget(log: Any, names: set[str]) -> None:
         await session.execute(
             "DELETE FROM projections.webhook_attempts WHERE event_id = ANY ($1)", list(names)
         )
-
-
-class TestCursors:
-    @pytest.fixture(autouse=True)
-    async def _ten(self, log: DeliveryLog) -> None:
-        await log.insert_many([entry(f"e{number}", time=BASE + number * SECOND) for number in range(10)])
-
-    async def test_next_and_prev_together_are_refused(self, log: DeliveryLog, rows: Lister) -> None:
-        cursor = (await log.list_events(EventsRequest(limit=3))).next
-
-        with pytest.raises(InvalidCursor, match="next or prev, not both"):
-            await log.list_events(EventsRequest(limit=3, next=cursor, prev=cursor))
-
-    @pytest.mark.parametrize(
-        "other",
-        [
-            {"order": "asc"}, {"tenants": ["tenant", "other"]}, {"topics": ["x"]}, {"endpoint_ids": ["x"]},
-            {"event_ids": ["x"]}, {"gte": BASE}, {"lte": BASE}, {"gt": BASE}, {"lt": BASE},
-            {"endpoint_types": ["x"]}, {"status": "failed"}, {"tenants": []},
-        ],
-        ids=str,
-    )  # fmt: skip
-    async def test_a_cursor_of_another_order_or_tenant_or_filter_is_refused(
-        self, log: DeliveryLog, other: dict[str, Any]
-    ) -> None:
-        asked: dict[str, Any] = {"tenants": ["tenant"], "limit": 3}
-        cursor = (await log.list_attempts(AttemptsRequest(**asked))).next
-        assert cursor is not None
-
-        with pytest.raises(InvalidCursor, match="another order, or of other filters"):
-            await log.list_attempts(AttemptsRequest(**asked | other, next=cursor))
-
-    async def test_the_same_filters_in_other_words_are_the_same(self, log: DeliveryLog) -> None:
-        asked = {"topics": ["order.created", "x"], "limit": 3}
-        first = await log.list_events(EventsRequest(**asked))  # type: ignore[arg-type]
-
-        again = {"topics": iter(["x", "order.created", "x"]), "limit": 4}
-
-        assert len((await log.list_events(EventsRequest(**again, next=first.next))).data) == 4  # type: ignore[arg-type]
-
-    async def test_a_cursor_of_the_other_list_is_refused(self, log: DeliveryLog) -> None:
-        cursor = (await log.list_events(EventsRequest(limit=3))).next
-
-        with pytest.raises(InvalidCursor, match="no cursor of this list"):
-            await log.list_attempts(AttemptsRequest(limit=3, next=cursor))
-
-    async def test_cursor_v1_is_refused_with_a_version_error(self, log: DeliveryLog) -> None:
-        with pytest.raises(CursorVersionError, match="version 1, expected version 2"):
-            await log.list_events(EventsRequest(next=_base62(b"evtv01:946684800000::e5")))
-
-    @pytest.mark.parametrize(
-        "place",
-        [
-            "", "e5", "946684800000000", "946684800000000:past:e5", "now:past::e5", ":past::e5", "1.5:past::e5",
-            "946684800000000:past::", "946684800000000:beside::e5", "999999999999999999:past::e5", "٣:past::e5",
-        ],
-    )  # fmt: skip
-    async def test_cursor_bad_position_is_error(self, log: DeliveryLog, place: str) -> None:
-        cursor = (await log.list_events(EventsRequest(limit=3))).next
-        assert cursor is not None
-        begin = (
-            f"evtv{VERSION:02}:{Cursors('evt', ascending=False, filters=_filters(EventsRequest()))._binding}:"
-        )
-
-        with pytest.raises(InvalidCursor):
-            await log.list_events(EventsRequest(next=_base62(f"{begin}{place}".encode())))
-
-    @pytest.mark.parametrize(
-        "cursor", ["0", "00000", " ", "a b", "ab\ncd", "é", "-1", "Z" * 512, _base62(b"evtv02"), _base62(b"\xff\xfe"),
-                   _base62(b"evtv02:\0"), "'; SELECT 1; --"]
-    )  # fmt: skip
-    async def test_garbage_is_refused(self, log: DeliveryLog, cursor: str) -> None:
-        with pytest.raises(InvalidCursor):
-            await log.list_events(EventsRequest(next=cursor))
-
-    async def test_cursor_huge_100kb_is_refused_fast(self, log: DeliveryLog) -> None:
-        began = time.process_time()
-
-        with pytest.raises(InvalidCursor, match="at most 512 characters, not 100000"):
-            await log.list_events(EventsRequest(next="a" * 100_000))
-
-        assert time.process_time() - began < 0.05
-
-    async def test_an_empty_cursor_is_none(self, log: DeliveryLog) -> None:
-        assert await log.list_events(EventsRequest(next="", prev="")) == await log.list_events(
-            EventsRequest()
-        )
-
-
-@pytest.mark.parametrize("id_", ["a", "a b", "a::b:c", "é\U0001f600", "x" * 255, "\U0001f600" * 63])
-def test_a_cursor_is_short_and_brings_back_its_place(id_: str) -> None:
-    cursors = Cursors("evt", ascending=True, filters="")
-    for inclusive in (False, True):
-        place = Place(BASE + MICRO, id_, inclusive)
-
-        cursor = cursors.encode(place)
-
-        assert cursors.decode(cursor) == place
-        assert len(cursor) <= 512
-        assert cursor.isalnum()
-        assert cursor.isascii()
-
-
-def test_a_cursor_is_the_same_today_and_tomorrow() -> None:
-    place = Place(BASE, "e")
-    fixed = "3qQkAxKek58k2nlgSw2fNF3bXaSAcYjzVJVgkJxhVfZjCPO3F0TsvjRleteQjmTijjGYt"
-
-    assert Cursors("evt", ascending=True, filters="[]").encode(place) == fixed
-    assert Cursors("att", ascending=True, filters="[]").encode(place) != fixed
-    assert Cursors("evt", ascending=False, filters="[]").encode(place) != fixed

@@ -18,9 +18,10 @@ SET datestyle = 'ISO'
 AS $$
 DECLARE
     _named CONSTANT text := format(
-        '(SELECT w.* FROM projections.webhook_log_ids AS i CROSS JOIN LATERAL ('
-        'SELECT w.* FROM projections.webhook_attempts AS w WHERE w.attempted_at = i.row_time AND w.attempt_id = i.id LIMIT 1'
-        ') AS w WHERE i.kind = ''attempt'' AND i.id = ANY (%L::text[]))', p_attempt_ids
+        '(SELECT w.* FROM (SELECT DISTINCT unnest(%L::text[])) AS n (id) CROSS JOIN LATERAL ('
+        'SELECT i.row_time FROM projections.webhook_log_ids AS i WHERE i.id = n.id AND i.kind = ''attempt'' LIMIT 1) AS i '
+        'CROSS JOIN LATERAL (SELECT w.* FROM projections.webhook_attempts AS w '
+        'WHERE w.attempted_at = i.row_time AND w.attempt_id = n.id LIMIT 1) AS w)', p_attempt_ids
     );
 BEGIN
     RETURN QUERY EXECUTE format(

@@ -21,9 +21,10 @@ SET datestyle = 'ISO'
 AS $$
 DECLARE
     _named CONSTANT text := format(
-        '(SELECT w.* FROM projections.webhook_log_ids AS i CROSS JOIN LATERAL ('
-        'SELECT w.* FROM projections.webhook_events AS w WHERE w.event_time = i.row_time AND w.event_id = i.id LIMIT 1'
-        ') AS w WHERE i.kind = ''event'' AND i.id = ANY (%L::text[]))', p_event_ids
+        '(SELECT w.* FROM (SELECT DISTINCT unnest(%L::text[])) AS n (id) CROSS JOIN LATERAL ('
+        'SELECT i.row_time FROM projections.webhook_log_ids AS i WHERE i.id = n.id AND i.kind = ''event'' LIMIT 1) AS i '
+        'CROSS JOIN LATERAL (SELECT w.* FROM projections.webhook_events AS w '
+        'WHERE w.event_time = i.row_time AND w.event_id = n.id LIMIT 1) AS w)', p_event_ids
     );
 BEGIN
     RETURN QUERY EXECUTE format(
