@@ -10,11 +10,10 @@ from journal import Database
 from projections.cli.connection import confirm
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.webhooks.delivery_options import (
-    echo_deliveries,
     filter_of,
     filter_options,
+    list_deliveries,
     page_options,
-    values_of,
 )
 from projections.cli.webhooks.many import retry_many, tell_progress
 from projections.cli.webhooks.options import ListsByDefault
@@ -48,19 +47,9 @@ def dead() -> None:
 @page_options
 @dsn_option
 @json_option
-def list_(limit: int, before: int | None, dsn: str | None, as_json: bool, **options: Any) -> None:
+def list_(dsn: str | None, as_json: bool, **options: Any) -> None:
     """List dead letters, the newest first."""
-    which = filter_of(options, ["dead"])
-    found = visit_database(dsn, lambda db: Deliveries(db).list(which, before=before, limit=limit))
-    more = found[-1].delivery_id if len(found) == limit else None
-    if as_json:
-        echo_json(dead=[values_of(one) for one in found], before=more)
-    elif found:
-        echo_deliveries(found, dead=True)
-        if more is not None:
-            click.echo(f"there may be more: --before {more}")
-    else:
-        click.echo("there are no such dead letters")
+    list_deliveries(dsn, options, ["dead"], "dead", as_json=as_json)
 
 
 @dead.command()
@@ -75,7 +64,8 @@ def retry(every: bool, dsn: str | None, as_json: bool, **options: Any) -> None:
     Each gets one attempt, and those that its schedule still has. Passed over are those whose endpoint is disabled.
     Ended early, the rest stays dead.
     """
-    retry_many(dsn, _which(options, every=every), as_json=as_json)
+    _check(options, every=every)
+    retry_many(dsn, options, ["dead"], as_json=as_json)
 
 
 @dead.command()
@@ -86,7 +76,8 @@ def retry(every: bool, dsn: str | None, as_json: bool, **options: Any) -> None:
 @json_option
 def discard(every: bool, yes: bool, dsn: str | None, as_json: bool, **options: Any) -> None:
     """Give up all dead letters that fit. They are forgotten in time; what was tried stays in the log."""
-    which = _which(options, every=every)
+    _check(options, every=every)
+    which = visit_database(dsn, lambda db: filter_of(db, options, ["dead"]))
     count = len(visit_database(dsn, lambda db: Deliveries(db).list(which, limit=_MOST)))
     if count:
         about = f"{count:,} or more" if count == _MOST else f"{count:,}"
@@ -98,10 +89,9 @@ def discard(every: bool, yes: bool, dsn: str | None, as_json: bool, **options: A
         click.echo(f"dead letters that are given up: {discarded:,}")
 
 
-def _which(options: dict[str, Any], *, every: bool) -> DeliveryFilter:
+def _check(options: dict[str, Any], *, every: bool) -> None:
     if any(value for value in options.values()) == every:
         raise click.UsageError("say which: pass --tenant, --endpoint, --topic, --since or --until; or --all")
-    return filter_of(options, ["dead"])
 
 
 async def _discard(database: Database, which: DeliveryFilter) -> int:

@@ -12,9 +12,8 @@ from projections.cli.connection import confirm
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import printable
 from projections.cli.webhooks.delivery_options import (
-    echo_deliveries,
-    filter_of,
     filter_options,
+    list_deliveries,
     page_options,
     values_of,
 )
@@ -22,7 +21,7 @@ from projections.cli.webhooks.log_view import attempt_values, echo_attempts
 from projections.cli.webhooks.many import retry_many
 from projections.cli.webhooks.options import ListsByDefault
 from projections.cli.webhooks.printing import at, echo_facts
-from projections.cli.webhooks.visiting import visit_database
+from projections.cli.webhooks.visiting import visit_database, visit_endpoint
 from projections.webhooks.deliveries import Deliveries, Delivery, DeliveryState
 from projections.webhooks.log import AttemptsRequest, LoggedAttempt, PostgresLog
 
@@ -59,26 +58,9 @@ def deliveries() -> None:
 @page_options
 @dsn_option
 @json_option
-def list_(
-    states: Sequence[DeliveryState],
-    limit: int,
-    before: int | None,
-    dsn: str | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def list_(states: Sequence[DeliveryState], dsn: str | None, as_json: bool, **options: Any) -> None:
     """List deliveries, the newest first."""
-    which = filter_of(options, states)
-    found = visit_database(dsn, lambda db: Deliveries(db).list(which, before=before, limit=limit))
-    more = found[-1].delivery_id if len(found) == limit else None
-    if as_json:
-        echo_json(deliveries=[values_of(one) for one in found], before=more)
-    elif found:
-        echo_deliveries(found)
-        if more is not None:
-            click.echo(f"there may be more: --before {more}")
-    else:
-        click.echo("there are no such deliveries")
+    list_deliveries(dsn, options, states, "deliveries", as_json=as_json)
 
 
 @deliveries.command()
@@ -89,19 +71,19 @@ def list_(
 def show(endpoint_id: str, event_id: str, dsn: str | None, as_json: bool) -> None:
     """Show a delivery with its payload, and every attempt at it with what came back."""
 
-    async def work(database: Database) -> tuple[Delivery, str | None, list[LoggedAttempt]]:
-        one, data = await Deliveries(database).get(None, endpoint_id, event_id)
-        request = AttemptsRequest(event_ids=[event_id], endpoint_ids=[endpoint_id], order="asc", limit=1000)
+    async def work(database: Database, whole: str) -> tuple[Delivery, str | None, list[LoggedAttempt]]:
+        one, data = await Deliveries(database).get(None, whole, event_id)
+        request = AttemptsRequest(event_ids=[event_id], endpoint_ids=[whole], order="asc", limit=1000)
         page = await PostgresLog(database).list_attempts(request)
         return one, data, [found.attempt for found in page.data]
 
-    one, data, attempts = visit_database(dsn, work)
+    one, data, attempts = visit_endpoint(dsn, endpoint_id, work)
     if as_json:
         echo_json(**values_of(one), data=data, attempts_made=[attempt_values(each) for each in attempts])
         return
     _echo(one, data)
     if attempts:
-        echo_attempts(attempts, alone=True)
+        echo_attempts(attempts, {"event", "endpoint", "tenant", "topic"})
 
 
 @deliveries.command()
@@ -115,7 +97,7 @@ def retry(endpoint_id: str, event_id: str, dsn: str | None) -> None:
     What has arrived is sent once more, with the same `webhook-id`, by which a receiver can tell. An endpoint that is
     held back is asked at once; one that is disabled has to be enabled first.
     """
-    visit_database(dsn, lambda db: Deliveries(db).retry(None, endpoint_id, event_id))
+    visit_endpoint(dsn, endpoint_id, lambda db, whole: Deliveries(db).retry(None, whole, event_id))
     click.echo(f"event {event_id} is sent to endpoint {endpoint_id} again")
 
 
@@ -140,9 +122,8 @@ def replay(
     Each goes with the `webhook-id` that it had. Passed over is what can not be: where the endpoint is disabled, or
     the log no longer has the payload. Ended early, it leaves the rest as it is.
     """  # noqa: D301 - click reads the escape
-    which = filter_of(options, states)
     confirm(f"Send all deliveries again that are {' or '.join(states)}, and fit?", yes=yes)
-    retry_many(dsn, which, as_json=as_json)
+    retry_many(dsn, options, states, as_json=as_json)
 
 
 @deliveries.command()
@@ -152,10 +133,10 @@ def replay(
 @dsn_option
 def discard(endpoint_id: str, event_id: str, yes: bool, dsn: str | None) -> None:
     """Give a delivery up: it is not tried again, and what waits for it in an order goes on."""
-    one, _ = visit_database(dsn, lambda db: Deliveries(db).get(None, endpoint_id, event_id))
-    what = f"event {event_id} ({printable(one.topic)}) to endpoint {endpoint_id}, which is {one.state}"
+    one, _ = visit_endpoint(dsn, endpoint_id, lambda db, whole: Deliveries(db).get(None, whole, event_id))
+    what = f"event {event_id} ({printable(one.topic)}) to endpoint {one.endpoint_id}, which is {one.state}"
     confirm(f"Give up the delivery of {what}?", yes=yes)
-    visit_database(dsn, lambda db: Deliveries(db).discard(None, endpoint_id, event_id))
+    visit_database(dsn, lambda db: Deliveries(db).discard(None, one.endpoint_id, event_id))
     click.echo(f"the delivery of event {event_id} to endpoint {endpoint_id} is discarded")
 
 

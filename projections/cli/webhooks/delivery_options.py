@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from journal import Database
+from projections.cli.lag import age
+from projections.cli.options import echo_json
 from projections.cli.webhooks.options import past, tenant_option, together
-from projections.cli.webhooks.printing import at, echo_table
-from projections.webhooks.deliveries import Delivery, DeliveryFilter, DeliveryState
+from projections.cli.webhooks.printing import at, echo_table, short_id
+from projections.cli.webhooks.visiting import visit_database, whole_endpoint_id
+from projections.webhooks.deliveries import Deliveries, Delivery, DeliveryFilter, DeliveryState
 
-__all__ = ["echo_deliveries", "filter_of", "filter_options", "page_options", "values_of"]
+__all__ = ["filter_of", "filter_options", "list_deliveries", "page_options", "values_of"]
 
 filter_options = together(
     tenant_option,
@@ -31,35 +36,46 @@ page_options = together(
 )
 
 
-def filter_of(options: Mapping[str, Any], states: Sequence[DeliveryState] | None) -> DeliveryFilter:
+async def filter_of(
+    database: Database, options: Mapping[str, Any], states: Sequence[DeliveryState]
+) -> DeliveryFilter:
     """The filter that options give."""
+    given = options["endpoint_id"]
     return DeliveryFilter(
-        tenant=options["tenant"], endpoint_id=options["endpoint_id"], states=states or None,
-        topics=options["topics"] or None, since=options["since"], until=options["until"],
+        tenant=options["tenant"],
+        endpoint_id=None if given is None else await whole_endpoint_id(database, given),
+        states=states or None, topics=options["topics"] or None, since=options["since"], until=options["until"],
     )  # fmt: skip
 
 
-def echo_deliveries(found: Iterable[Delivery], *, dead: bool = False) -> None:
-    """Print a table, a line for each."""
-    columns = (
-        "event",
-        "endpoint",
-        "tenant",
-        "topic",
-        "state",
-        "attempts",
-        "last code",
-        "event at",
-        "next at",
-    )
-    rows = (
-        (
-            one.event_id, one.endpoint_id, one.tenant, one.topic, one.state, one.attempts, one.last_code,
-            at(one.event_time), at(one.finished_at) if dead else _next(one),
-        )
-        for one in found
-    )  # fmt: skip
-    echo_table((*columns[:-1], "dead since") if dead else columns, rows, {"attempts"})
+def list_deliveries(
+    dsn: str | None, options: Mapping[str, Any], states: Sequence[DeliveryState], name: str, *, as_json: bool
+) -> None:
+    """
+    Print a page of deliveries, as a table or as JSON.
+
+    Args:
+        dsn: The database that was named, or None.
+        options: Those of the filter and the page.
+        states: Only in these; empty: in any.
+        name: What they are called.
+        as_json: One object.
+    """
+
+    async def work(database: Database) -> list[Delivery]:
+        which = await filter_of(database, options, states)
+        return await Deliveries(database).list(which, before=options["before"], limit=options["limit"])
+
+    found = visit_database(dsn, work)
+    more = found[-1].delivery_id if len(found) == options["limit"] else None
+    if as_json:
+        echo_json(**{name: [values_of(one) for one in found], "before": more})
+    elif found:
+        _echo(found, options)
+        if more is not None:
+            click.echo(f"there may be more: --before {more}")
+    else:
+        click.echo("there are no such deliveries")
 
 
 def values_of(one: Delivery) -> dict[str, object]:
@@ -69,5 +85,23 @@ def values_of(one: Delivery) -> dict[str, object]:
     return values | {name: values[name] and values[name].isoformat() for name in times}
 
 
+def _echo(found: Sequence[Delivery], options: Mapping[str, Any]) -> None:
+    columns = ("event", "event at", "endpoint", "tenant", "topic", "state", "tries", "code", "next")
+    rows = (
+        (
+            one.event_id, at(one.event_time), short_id(one.endpoint_id), one.tenant, one.topic, one.state,
+            one.attempts, one.last_code, _next(one),
+        )
+        for one in found
+    )  # fmt: skip
+    # What all of them have says nothing.
+    same = [name for name, given in (("endpoint", "endpoint_id"), ("tenant", "tenant")) if options[given]]
+    pending = any(one.state == "pending" for one in found)
+    echo_table(columns, rows, {"tries"}, {*same, *(() if pending else ("next",))})
+
+
 def _next(one: Delivery) -> str | None:
-    return at(one.next_at) if one.state == "pending" else None
+    if one.state != "pending":
+        return None
+    wait = (one.next_at - datetime.now(UTC)).total_seconds()
+    return f"in {age(wait)}" if wait > 0 else "now"

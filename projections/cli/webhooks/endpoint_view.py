@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import click
 
-from projections.cli.webhooks.printing import at, echo_facts, echo_table, length, shortened
+from projections.cli.webhooks.printing import at, echo_facts, echo_table, length, short_id, shortened
 from projections.webhooks.endpoints import Endpoint
 from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.signing import Secret, SigningKey
@@ -21,7 +21,7 @@ def echo_endpoints(found: Iterable[Endpoint]) -> None:
     columns = ("endpoint", "tenant", "state", "url", "topics", "filter", "retries", "description")
     rows = (
         (
-            one.endpoint_id, one.tenant, one.state, one.url, ", ".join(one.topics),
+            short_id(one.endpoint_id), one.tenant, one.state, one.url, ", ".join(one.topics),
             None if one.filter is None else shortened(json.dumps(one.filter)), one.policy.attempts - 1,
             one.description or None,
         )

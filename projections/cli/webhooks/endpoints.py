@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 from pydantic import ValidationError
@@ -23,7 +24,8 @@ from projections.cli.webhooks.options import (
     tenant_option,
 )
 from projections.cli.webhooks.testing import test
-from projections.cli.webhooks.visiting import visit_database
+from projections.cli.webhooks.visiting import visit_database, visit_endpoint
+from projections.webhooks.addresses import AddressRules
 from projections.webhooks.ciphers import cipher_from_environment
 from projections.webhooks.endpoints import Endpoint, Endpoints, EndpointSettings, EndpointState
 from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, NotRetriable
@@ -58,8 +60,9 @@ def endpoints() -> None:
       projections webhooks endpoints pause ENDPOINT                   keep events, send none; resume goes on
       projections webhooks endpoints rotate-secret ENDPOINT --grace 24h
 
-    Without the name of a command it is `list`. An endpoint disables itself after many failures (--disable-after,
-    --disable-after-failures) or when it answers 410 Gone; `enable` has it sent what was kept.
+    Without the name of a command it is `list`. Of an id the beginning is enough, such as ep_1f0c. An endpoint
+    disables itself after many failures (--disable-after, --disable-after-failures), or when it answers 410 Gone;
+    `enable` has it sent what was kept.
     """  # noqa: D301 - click reads the escape
 
 
@@ -136,15 +139,15 @@ def add(  # noqa: PLR0917 - click passes all by name
 def show(endpoint_id: str, dsn: str | None, as_json: bool) -> None:
     """Show all that is known of an endpoint; of its secrets the fingerprints."""
 
-    async def work(database: Database) -> tuple[Endpoint, list[Secret] | str]:
+    async def work(database: Database, whole: str) -> tuple[Endpoint, list[Secret] | str]:
         service = _endpoints(database)
-        one = await service.get(None, endpoint_id)
+        one = await service.get(None, whole)
         try:
-            return one, list(await service.secrets(None, endpoint_id))
+            return one, list(await service.secrets(None, whole))
         except InvalidSecret as error:
             return one, f"can not be read here: {error}"
 
-    one, secrets = visit_database(dsn, work)
+    one, secrets = visit_endpoint(dsn, endpoint_id, work)
     if as_json:
         readable = not isinstance(secrets, str)
         fingerprints = [s.fingerprint for s in secrets if isinstance(s, Secret)] if readable else None
@@ -170,14 +173,15 @@ def change(endpoint_id: str, dsn: str | None, as_json: bool, **options: Any) -> 
     """
     guard = _guard(options["url"], options)
 
-    async def work(database: Database) -> Endpoint:
-        service = _endpoints(database, guard)
-        changes = changes_of(options, (await service.get(None, endpoint_id)).policy)
+    async def work(database: Database, whole: str) -> Endpoint:
+        old = await _endpoints(database).get(None, whole)
+        changes = changes_of(options, old.policy)
         if not changes:
             raise click.UsageError("nothing to change: pass an option, such as --topic or --retry")
-        return await service.change(None, endpoint_id, changes)
+        judged = guard if "url" in changes else _as_it_is(old.url)
+        return await _endpoints(database, judged).change(None, whole, changes)
 
-    one = visit_database(dsn, work)
+    one = visit_endpoint(dsn, endpoint_id, work)
     if as_json:
         echo_json(**one.model_dump(mode="json"))
     else:
@@ -200,15 +204,15 @@ def pause(endpoint_id: str, reason: str | None, dsn: str | None) -> None:
 def resume(endpoint_id: str, dsn: str | None) -> None:
     """Let a paused endpoint go on with what was kept."""
 
-    async def work(database: Database) -> None:
+    async def work(database: Database, whole: str) -> None:
         service = _endpoints(database)
-        one = await service.get(None, endpoint_id)
+        one = await service.get(None, whole)
         if one.state == "disabled":
             why = f" ({one.reason})" if one.reason else ""
-            raise NotRetriable(f"endpoint {endpoint_id} is disabled{why}: `enable` it")
-        await service.set_state(None, endpoint_id, "active")
+            raise NotRetriable(f"endpoint {whole} is disabled{why}: `enable` it")
+        await service.set_state(None, whole, "active")
 
-    visit_database(dsn, work)
+    visit_endpoint(dsn, endpoint_id, work)
     click.echo(f"endpoint {endpoint_id} is active")
 
 
@@ -245,11 +249,11 @@ def remove(endpoint_id: str, yes: bool, dsn: str | None) -> None:
 
     What was tried stays in the log. To stop for a while, `pause` or `disable` it.
     """
-    one = visit_database(dsn, lambda db: _endpoints(db).get(None, endpoint_id))
+    one = visit_endpoint(dsn, endpoint_id, lambda db, whole: _endpoints(db).get(None, whole))
     where = f"{printable(one.url)} of tenant {printable(one.tenant)!r}"
-    confirm(f"Remove endpoint {endpoint_id} ({where}) and what is still to be sent to it?", yes=yes)
-    visit_database(dsn, lambda db: _endpoints(db).remove(None, endpoint_id))
-    click.echo(f"endpoint {endpoint_id} is removed")
+    confirm(f"Remove endpoint {one.endpoint_id} ({where}) and what is still to be sent to it?", yes=yes)
+    visit_database(dsn, lambda db: _endpoints(db).remove(None, one.endpoint_id))
+    click.echo(f"endpoint {one.endpoint_id} is removed")
 
 
 @endpoints.command(name="rotate-secret")
@@ -271,8 +275,8 @@ def rotate_secret(
     their time. After a leak pass --grace 0s.
     """
     given = _secret(secret_file, ed25519=False)
-    secret = visit_database(
-        dsn, lambda db: _endpoints(db).rotate_secret(None, endpoint_id, given, grace=grace)
+    secret = visit_endpoint(
+        dsn, endpoint_id, lambda db, whole: _endpoints(db).rotate_secret(None, whole, given, grace=grace)
     )
     if as_json:
         echo_json(
@@ -297,6 +301,13 @@ def _guard(url: str | None, options: dict[str, Any]) -> dict[str, Any]:
     return {"rules": rules, "allow_http": allow_http}
 
 
+def _as_it_is(url: str) -> dict[str, Any]:
+    """Let the URL stay that an endpoint was made with: it is not what is changed, and judged at each request."""
+    parts = urlsplit(url)
+    port = parts.port or (80 if parts.scheme == "http" else 443)
+    return {"rules": AddressRules(allow=(parts.hostname or "",), ports=(port,)), "allow_http": True}
+
+
 def _endpoints(database: Database, guard: dict[str, Any] | None = None) -> Endpoints:
     return Endpoints(database, cipher_from_environment(), **guard or {})
 
@@ -319,4 +330,4 @@ def _secret(file: str | None, *, ed25519: bool) -> Secret | None:
 
 
 def _set_state(dsn: str | None, endpoint_id: str, state: EndpointState, reason: str | None) -> None:
-    visit_database(dsn, lambda db: _endpoints(db).set_state(None, endpoint_id, state, reason))
+    visit_endpoint(dsn, endpoint_id, lambda db, whole: _endpoints(db).set_state(None, whole, state, reason))

@@ -7,13 +7,21 @@ from typing import Any
 
 import click
 
+from journal import Database
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.webhooks.log_view import attempt_values, echo_attempts, echo_events, event_values
 from projections.cli.webhooks.options import ListsByDefault, past, together
 from projections.cli.webhooks.printing import at, echo_facts, seconds
-from projections.cli.webhooks.visiting import visit_database
+from projections.cli.webhooks.visiting import visit_database, whole_endpoint_id
 from projections.webhooks.errors import InvalidQuery
-from projections.webhooks.log import AttemptsRequest, EventsRequest, Page, PostgresLog
+from projections.webhooks.log import (
+    AttemptsRequest,
+    AttemptWithEvent,
+    EventsRequest,
+    LoggedEvent,
+    Page,
+    PostgresLog,
+)
 
 __all__ = ["attempts", "events"]
 
@@ -45,7 +53,7 @@ def attempts() -> None:
     \b
       projections webhooks attempts --tenant acme --status failed --since 2h
       projections webhooks attempts --endpoint ENDPOINT --limit 200 --next CURSOR
-      projections webhooks attempts show ATTEMPT
+      projections webhooks attempts show ATTEMPT         by an id that --json, or `deliveries show`, has told
 
     Without the name of a command it is `list`.
     """  # noqa: D301 - click reads the escape
@@ -59,12 +67,17 @@ def attempts() -> None:
 @json_option
 def list_attempts(dsn: str | None, as_json: bool, **options: Any) -> None:
     """List attempts, the newest first."""
-    request = AttemptsRequest(**_chosen(options))
-    page = visit_database(dsn, lambda db: PostgresLog(db).list_attempts(request))
+
+    async def work(database: Database) -> Page[AttemptWithEvent]:
+        request = AttemptsRequest(**await _chosen(database, options))
+        return await PostgresLog(database).list_attempts(request)
+
+    page = visit_database(dsn, work)
     if as_json:
         echo_json(attempts=[attempt_values(one.attempt) for one in page.data], next=page.next, prev=page.prev)
     elif page.data:
-        echo_attempts(one.attempt for one in page.data)
+        # Ids of attempts are with --json, and with the delivery: there is hardly room for two long ones.
+        echo_attempts((one.attempt for one in page.data), {"id", "topic", *_same(options)})
     else:
         click.echo("there are no such attempts")
     if not as_json:
@@ -121,8 +134,12 @@ def events() -> None:
 @json_option
 def list_events(dsn: str | None, as_json: bool, **options: Any) -> None:
     """List events, the newest first."""
-    request = EventsRequest(**_chosen(options))
-    page = visit_database(dsn, lambda db: PostgresLog(db).list_events(request))
+
+    async def work(database: Database) -> Page[LoggedEvent]:
+        request = EventsRequest(**await _chosen(database, options))
+        return await PostgresLog(database).list_events(request)
+
+    page = visit_database(dsn, work)
     if as_json:
         echo_json(events=[event_values(one) for one in page.data], next=page.next, prev=page.prev)
     elif page.data:
@@ -159,8 +176,15 @@ def show_event(event_id: str, dsn: str | None, as_json: bool) -> None:
     )
 
 
-def _chosen(options: dict[str, Any]) -> dict[str, Any]:
-    return {**options, "order": options["order"] or "desc"}
+async def _chosen(database: Database, options: dict[str, Any]) -> dict[str, Any]:
+    endpoints = [await whole_endpoint_id(database, given) for given in options["endpoint_ids"]]
+    return {**options, "endpoint_ids": endpoints, "order": options["order"] or "desc"}
+
+
+def _same(options: dict[str, Any]) -> list[str]:
+    """Columns that say the same in each line."""
+    filters = (("event", "event_ids"), ("endpoint", "endpoint_ids"), ("tenant", "tenants"))
+    return [name for name, given in filters if len(options[given]) == 1]
 
 
 def _echo_cursors(page: Page[Any]) -> None:

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 
-from projections.cli.webhooks.printing import at, echo_table, seconds, shortened
+from projections.cli.webhooks.printing import at, echo_table, seconds, short_id, shortened
 from projections.webhooks.log import LoggedAttempt, LoggedEvent
 
 __all__ = ["attempt_values", "echo_attempts", "echo_events", "event_values"]
 
 
-def echo_attempts(found: Iterable[LoggedAttempt], *, alone: bool = False) -> None:
+def echo_attempts(found: Iterable[LoggedAttempt], without: Collection[str]) -> None:
     """
     Print a table, a line for each.
 
     Args:
         found: Attempts.
-        alone: They are of one delivery, which was named before.
+        without: Columns that are left out.
     """
-    of = ("event", "endpoint", "tenant", "topic")
-    columns = ("at", "id", *(() if alone else of), "number", "code", "took", "answer")
+    columns = ("at", "id", "event", "endpoint", "tenant", "topic", "number", "code", "took", "answer")
     rows = (
         (
-            at(one.time), one.attempt_id,
-            *(() if alone else (one.event_id, one.endpoint_id, one.tenant, one.topic)),
+            at(one.time), one.attempt_id, one.event_id, short_id(one.endpoint_id), one.tenant, one.topic,
             f"{one.attempt_number}{' by hand' if one.manual else ''}", one.code, _took(one),
             shortened(one.response) or None,
         )
         for one in found
     )  # fmt: skip
-    echo_table(columns, rows, {"took"})
+    echo_table(columns, rows, {"took"}, without)
 
 
 def echo_events(found: Iterable[LoggedEvent]) -> None:

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
 from journal import Database
 from projections.cli.options import echo_json
+from projections.cli.webhooks.delivery_options import filter_of
 from projections.cli.webhooks.visiting import visit_database
-from projections.webhooks.deliveries import Deliveries, DeliveryFilter
+from projections.webhooks.deliveries import Deliveries, DeliveryState
 
 __all__ = ["retry_many", "tell_progress"]
 
 
-def retry_many(dsn: str | None, which: DeliveryFilter, *, as_json: bool) -> None:
-    """Try all again that fit, and print how many they were."""
+def retry_many(
+    dsn: str | None, options: Mapping[str, Any], states: Sequence[DeliveryState], *, as_json: bool
+) -> None:
+    """
+    Try all again that fit, and print how many they were.
+
+    Args:
+        dsn: The database that was named, or None.
+        options: Those of the filter.
+        states: What they are.
+        as_json: One object.
+    """
 
     async def work(database: Database) -> int:
-        retried = 0
+        which, retried = await filter_of(database, options, states), 0
         async for progress in Deliveries(database).retry_many(which):
             retried = progress.retried
             tell_progress(f"{retried:,} so far")

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 
 import click
 
+from journal import Database
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.webhooks.options import past
-from projections.cli.webhooks.printing import at, echo_table
-from projections.cli.webhooks.visiting import visit_database
+from projections.cli.webhooks.printing import at, echo_table, short_id
+from projections.cli.webhooks.visiting import visit_database, whole_endpoint_id
 from projections.webhooks.log import DataPoint, Metrics, MetricsRequest, PostgresLog
 from projections.webhooks.log.metrics import ATTEMPT_DIMENSIONS, ATTEMPT_MEASURES
 
@@ -18,6 +19,7 @@ __all__ = ["metrics"]
 
 _SHORT = {"endpoint": "endpoint_id"}
 _DIMENSIONS = tuple("endpoint" if one == "endpoint_id" else one for one in ATTEMPT_DIMENSIONS)
+_ENDPOINT = frozenset(_SHORT.values())
 _OF_ATTEMPTS = ("count", "successful_count", "failed_count", "error_rate", "avg_attempt_number")
 _OF_EVENTS = ("count", "rate")
 
@@ -73,14 +75,19 @@ def metrics(  # noqa: PLR0917 - click passes all by name
     Rates are per second, of the whole span that a line stands for; error_rate is the share that failed, 0 to 1. An
     event that is for several endpoints counts for each, --by endpoint.
     """  # noqa: D301 - click reads the escape
-    request = MetricsRequest(
-        start=since, end=until or datetime.now(UTC), granularity=every, tenants=tenants,
-        measures=measures or (_OF_EVENTS if of_events else _OF_ATTEMPTS),
-        dimensions=[_SHORT.get(one, one) for one in dimensions],
-        filters={"endpoint_id": endpoint_ids, "topic": topics},
-    )  # fmt: skip
     log = PostgresLog.event_metrics if of_events else PostgresLog.attempt_metrics
-    found = visit_database(dsn, lambda db: log(PostgresLog(db), request))
+
+    async def work(database: Database) -> Metrics:
+        endpoints = [await whole_endpoint_id(database, given) for given in endpoint_ids]
+        request = MetricsRequest(
+            start=since, end=until or datetime.now(UTC), granularity=every, tenants=tenants,
+            measures=measures or (_OF_EVENTS if of_events else _OF_ATTEMPTS),
+            dimensions=[_SHORT.get(one, one) for one in dimensions],
+            filters={"endpoint_id": endpoints, "topic": topics},
+        )  # fmt: skip
+        return await log(PostgresLog(database), request)
+
+    found = visit_database(dsn, work)
     if as_json:
         echo_json(
             data=[_values(one) for one in found.data], granularity=found.granularity,
@@ -97,7 +104,8 @@ def _echo(found: Metrics) -> None:
     when = ("from",) if found.granularity else ()
     rows = (
         (
-            *(at(one.time_bucket) for _ in when), *one.dimensions.values(),
+            *(at(one.time_bucket) for _ in when),
+            *(short_id(value) if name in _ENDPOINT else value for name, value in one.dimensions.items()),
             *(_number(name, value) for name, value in one.measures.items()),
         )
         for one in found.data

@@ -11,9 +11,12 @@ from rich.table import Column, Table
 from projections.cli.durations import written
 from projections.cli.output import print_table, printable
 
-__all__ = ["at", "cell", "echo_facts", "echo_table", "length", "seconds", "shortened", "table_of"]
+__all__ = ["at", "cell", "echo_facts", "echo_table", "length", "seconds", "short_id", "shortened", "table_of"]
 
 _SHORT = 60  # characters of somebody's text in a table
+_SHORT_ID = 8  # characters of an id after its prefix: endpoints and schedules are found by them
+_WHOLE = frozenset({"event", "id", "endpoint", "schedule"})
+"""Columns that are the last to be cut: they are for the next command line."""
 
 
 def at(time: datetime | None, none: str = "-") -> str:
@@ -36,6 +39,12 @@ def length(time: timedelta) -> str:
     return written(time) if whole else f"{time / timedelta(milliseconds=1):g}ms"
 
 
+def short_id(whole: str) -> str:
+    """The beginning of an id, which commands take for it."""
+    prefix, _, rest = whole.partition("_")
+    return f"{prefix}_{rest[:_SHORT_ID]}"
+
+
 def shortened(text: str | None) -> str:
     """A text of somebody's as one line, cut where it is long."""
     line = " ".join((text or "").split())
@@ -56,7 +65,10 @@ def cell(value: object) -> str:
 
 
 def table_of(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], numbers: Collection[str] = ()
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    numbers: Collection[str] = (),
+    without: Collection[str] = (),
 ) -> Table:
     """
     A table.
@@ -65,18 +77,23 @@ def table_of(
         columns: Their names.
         rows: A value for each.
         numbers: The columns that stand to the right.
+        without: Columns that are left out.
     """
-    table = Table(*(Column(one, justify="right" if one in numbers else "left") for one in columns))
+    table = Table(*(_column(one, number=one in numbers) for one in columns if one not in without))
     for row in rows:
-        table.add_row(*map(cell, row))
+        shown = (value for name, value in zip(columns, row, strict=True) if name not in without)
+        table.add_row(*map(cell, shown))
     return table
 
 
 def echo_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], numbers: Collection[str] = ()
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    numbers: Collection[str] = (),
+    without: Collection[str] = (),
 ) -> None:
     """Print a table; see :func:`table_of`."""
-    print_table(table_of(columns, rows, numbers))
+    print_table(table_of(columns, rows, numbers, without))
 
 
 def echo_facts(facts: Mapping[str, object]) -> None:
@@ -85,3 +102,7 @@ def echo_facts(facts: Mapping[str, object]) -> None:
     for name, value in facts.items():
         shown = "-" if value is None else f"{value:,}" if type(value) is int else printable(str(value))
         click.echo(f"{name:<{width}}  {shown}")
+
+
+def _column(name: str, *, number: bool) -> Column:
+    return Column(name, justify="right" if number else "left", no_wrap=name in _WHOLE, overflow="fold")

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
+from journal import Database
 from projections.cli.connection import confirm
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import printable
 from projections.cli.webhooks.options import ListsByDefault, tenant_option, text_of
-from projections.cli.webhooks.printing import at, echo_facts, echo_table
-from projections.cli.webhooks.visiting import visit_database
+from projections.cli.webhooks.printing import at, echo_facts, echo_table, short_id
+from projections.cli.webhooks.visiting import visit_database, whole_endpoint_id, whole_schedule_id
 from projections.webhooks.cron import MissedTicks
 from projections.webhooks.schedules import Schedule, Schedules
 
 __all__ = ["schedules"]
+
+T = TypeVar("T")
 
 _schedule = click.argument("schedule_id", metavar="SCHEDULE")
 
@@ -35,7 +38,7 @@ def schedules() -> None:
       projections webhooks schedules pause SCHEDULE
 
     One of the processes that run `projections webhooks deliver` sends the ticks, each once. Without the name of a
-    command it is `list`.
+    command it is `list`; the beginning of an id is enough.
     """  # noqa: D301 - click reads the escape
 
 
@@ -80,7 +83,14 @@ def list_(tenant: str | None, limit: int, after: str, dsn: str | None, as_json: 
 @dsn_option
 @json_option
 def add(
-    tenant: str, *, data: str, missed: MissedTicks, dsn: str | None, as_json: bool, **values: Any
+    tenant: str,
+    *,
+    data: str,
+    endpoint_id: str | None,
+    missed: MissedTicks,
+    dsn: str | None,
+    as_json: bool,
+    **values: Any,
 ) -> None:
     """
     Make a schedule of a tenant; NAME is the tenant's own for it.
@@ -89,7 +99,12 @@ def add(
     '0 9 * * mon-fri'. It sends at its first tick from now on.
     """
     data = text_of(data)
-    made = visit_database(dsn, lambda db: Schedules(db).create(tenant, data=data, missed=missed, **values))
+
+    async def work(database: Database) -> Schedule:
+        alone = None if endpoint_id is None else await whole_endpoint_id(database, endpoint_id)
+        return await Schedules(database).create(tenant, data=data, endpoint_id=alone, missed=missed, **values)
+
+    made = visit_database(dsn, work)
     if as_json:
         echo_json(**_values(made))
     else:
@@ -104,7 +119,7 @@ def add(
 @json_option
 def show(schedule_id: str, dsn: str | None, as_json: bool) -> None:
     """Show all that is known of a schedule."""
-    one = visit_database(dsn, lambda db: Schedules(db).get(None, schedule_id))
+    one = _visit(dsn, schedule_id, Schedules.get)
     if as_json:
         echo_json(**_values(one))
         return
@@ -131,7 +146,7 @@ def show(schedule_id: str, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 def pause(schedule_id: str, dsn: str | None) -> None:
     """Send nothing until it is resumed."""
-    visit_database(dsn, lambda db: Schedules(db).pause(None, schedule_id))
+    _visit(dsn, schedule_id, Schedules.pause)
     click.echo(f"schedule {schedule_id} is paused")
 
 
@@ -140,7 +155,7 @@ def pause(schedule_id: str, dsn: str | None) -> None:
 @dsn_option
 def resume(schedule_id: str, dsn: str | None) -> None:
     """Go on with the first tick from now on; those in the pause are not sent."""
-    one = visit_database(dsn, lambda db: Schedules(db).resume(None, schedule_id))
+    one = _visit(dsn, schedule_id, Schedules.resume)
     click.echo(f"schedule {schedule_id} goes on: next at {_next(one)}")
 
 
@@ -150,7 +165,7 @@ def resume(schedule_id: str, dsn: str | None) -> None:
 @json_option
 def run(schedule_id: str, dsn: str | None, as_json: bool) -> None:
     """Send its message now, beside its ticks, also while it is paused."""
-    sent = visit_database(dsn, lambda db: Schedules(db).send_now(None, schedule_id))
+    sent = _visit(dsn, schedule_id, Schedules.send_now)
     if as_json:
         echo_json(event_id=str(sent.event_id), db_timestamp=sent.db_timestamp.isoformat())
     else:
@@ -163,19 +178,26 @@ def run(schedule_id: str, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 def remove(schedule_id: str, yes: bool, dsn: str | None) -> None:
     """Remove a schedule; what it has sent goes on."""
-    one = visit_database(dsn, lambda db: Schedules(db).get(None, schedule_id))
+    one = _visit(dsn, schedule_id, Schedules.get)
     confirm(
         f"Remove schedule {printable(one.name)!r} ({one.cron}) of tenant {printable(one.tenant)!r}?", yes=yes
     )
-    visit_database(dsn, lambda db: Schedules(db).remove(None, schedule_id))
-    click.echo(f"schedule {schedule_id} is removed")
+    _visit(dsn, one.schedule_id, Schedules.remove)
+    click.echo(f"schedule {one.schedule_id} is removed")
+
+
+def _visit(dsn: str | None, given: str, method: Callable[[Schedules, None, str], Awaitable[T]]) -> T:
+    async def work(database: Database) -> T:
+        return await method(Schedules(database), None, await whole_schedule_id(database, given))
+
+    return visit_database(dsn, work)
 
 
 def _echo_table(found: Iterable[Schedule]) -> None:
     columns = ("schedule", "tenant", "name", "cron", "zone", "topic", "missed", "last at", "next at")
     rows = (
         (
-            one.schedule_id, one.tenant, one.name, one.cron, one.timezone, one.topic, one.missed,
+            short_id(one.schedule_id), one.tenant, one.name, one.cron, one.timezone, one.topic, one.missed,
             at(one.last_at), _next(one),
         )
         for one in found

@@ -13,7 +13,7 @@ from projections.cli.options import dsn_option, echo_json, iso_time, json_option
 from projections.cli.output import printable
 from projections.cli.webhooks.options import text_of
 from projections.cli.webhooks.printing import at
-from projections.cli.webhooks.visiting import visit_database
+from projections.cli.webhooks.visiting import visit_database, whole_endpoint_id
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.messages import send as send_message
 
@@ -86,10 +86,11 @@ def send(  # noqa: PLR0917 - click passes all by name
     """  # noqa: D301 - click reads the escape
 
     async def work(database: Database) -> tuple[Appended, bool]:
+        alone = None if endpoint_id is None else await whole_endpoint_id(database, endpoint_id)
         async with database.transaction() as session:
             sent = await send_message(
                 session, tenant, topic, RawJson(data), message_id=message_id, order_key=order_key,
-                not_before=not_before, endpoint_id=endpoint_id, eligible_for_retry=not once, metadata=labels,
+                not_before=not_before, endpoint_id=alone, eligible_for_retry=not once, metadata=labels,
             )  # fmt: skip
         return sent, bool(await Endpoints(database).list(tenant, limit=1))
 

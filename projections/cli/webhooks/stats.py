@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 from rich.table import Table
@@ -16,13 +17,13 @@ from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import print_table
 from projections.cli.watching import watch
 from projections.cli.webhooks.options import tenant_option
-from projections.cli.webhooks.printing import at, length, seconds, table_of
+from projections.cli.webhooks.printing import length, seconds, short_id, table_of
 from projections.cli.webhooks.visiting import visit_database
 
 __all__ = ["stats"]
 
 _STATS = "SELECT s.*, clock_timestamp() AS at FROM projections.endpoint_stats_v1($1, $2) AS s"
-_NUMBERS = {"pending", "waiting", "in flight", "dead", "lag", "attempts", "success", "median", "p99"}
+_NUMBERS = {"to send", "dead", "lag", "attempts", "success", "median", "p99"}
 
 
 @click.command()
@@ -39,12 +40,11 @@ def stats(tenant: str | None, window: timedelta, watches: bool, dsn: str | None,
     Show how endpoints fare, a line for each.
 
     \b
-      pending    to be sent, now or at their next attempt
-      waiting    behind others, in the order that the endpoint asks for
+      to send    now, at their next attempt, or once those before them in an order have arrived
       dead       attempts used up: `projections webhooks dead`
       lag        age of the oldest that has not arrived and is not dead
       attempts   within --window; success: the share of them that was answered 2xx; median and p99: how long they took
-      failing    since the first of its failures in a row
+      failing    for how long, and how many failures in a row
 
     An endpoint is active, paused or disabled; held, where it has asked for a pause, or its circuit is open; failing,
     where its last attempts have failed.
@@ -72,14 +72,15 @@ def stats(tenant: str | None, window: timedelta, watches: bool, dsn: str | None,
 
 def _table(found: list[Row], window: timedelta) -> Table:
     columns = (
-        "endpoint", "tenant", "url", "state", "pending", "waiting", "in flight", "dead", "lag",
-        "attempts", "success", "median", "p99", "failing since",
+        "endpoint", "tenant", "host", "state", "to send", "dead", "lag", "attempts", "success", "median", "p99",
+        "failing",
     )  # fmt: skip
     rows = (
         (
-            one["endpoint_id"], one["tenant"], one["url"], _state(one), one["pending"], one["waiting"],
-            one["in_flight"], one["dead"], age(one["lag"]), one["succeeded"] + one["failed"], _rate(one),
-            seconds(one["median"]), seconds(one["slowest_percent"]), at(one["failing_since"]),
+            short_id(one["endpoint_id"]), one["tenant"], urlsplit(one["url"]).netloc, _state(one),
+            one["pending"] + one["waiting"] + one["in_flight"], one["dead"], age(one["lag"]),
+            one["succeeded"] + one["failed"], _rate(one), seconds(one["median"]), seconds(one["slowest_percent"]),
+            _failing(one),
         )
         for one in found
     )  # fmt: skip
@@ -100,6 +101,12 @@ def _state(one: Row) -> str:
 def _held(one: Row) -> bool:
     until: datetime | None = one["blocked_until"]
     return until is not None and until > one["at"]
+
+
+def _failing(one: Row) -> str | None:
+    if one["failing_since"] is None:
+        return None
+    return f"{age((one['at'] - one['failing_since']).total_seconds())}, {one['failures']:,}"
 
 
 def _rate(one: Row) -> str | None:

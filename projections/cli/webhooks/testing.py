@@ -12,7 +12,7 @@ from journal import Database
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.webhooks.options import address_options, rules_of, text_of
 from projections.cli.webhooks.printing import seconds, shortened
-from projections.cli.webhooks.visiting import visit_database
+from projections.cli.webhooks.visiting import visit_endpoint
 from projections.webhooks.ciphers import cipher_from_environment
 from projections.webhooks.claims import Claimed
 from projections.webhooks.deliverer import outgoing_of
@@ -56,14 +56,14 @@ def test(  # noqa: PLR0917 - click passes all by name
     allowed = rules_of(**rules)
     cipher, body = cipher_from_environment(), text_of(data)
 
-    async def work(database: Database) -> Reply:
-        one = await Endpoints(database, cipher).get(None, endpoint_id)
-        secrets = await Endpoints(database, cipher).secrets(None, endpoint_id)
+    async def work(database: Database, whole: str) -> Reply:
+        one = await Endpoints(database, cipher).get(None, whole)
+        secrets = await Endpoints(database, cipher).secrets(None, whole)
         stored = [cipher.encrypt(secret.reveal()) for secret in secrets]
         async with HttpSender(allowed) as sender:
             return await sender.send(outgoing_of(_attempt(one, stored, topic, body), cipher))
 
-    reply = visit_database(dsn, work)
+    reply = visit_endpoint(dsn, endpoint_id, work)
     success = reply.code.startswith("2")
     if as_json:
         echo_json(
