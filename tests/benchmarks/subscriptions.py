@@ -102,6 +102,16 @@ def _by_conditions_on_payload(count: int) -> list[Asked]:
     ]
 
 
+def _one_on_both(_: int) -> list[Asked]:
+    return [("(e.payload ->> 'id')::bigint >= (s.params ->> 'number')::bigint", {"number": 0}, None)]
+
+
+def _by_conditions_on_both(count: int) -> list[Asked]:
+    """What the payload is compared with is in the params: asked for each event and subscription."""
+    both = "(e.payload ->> 'id')::bigint >= (s.params ->> 'number')::bigint - {}"
+    return [(both.format(count + n % _CONDITIONS), {"number": n}, [_topic(n)]) for n in range(count)]
+
+
 class _Journal:
     """A database in which a number of events was published after somebody had subscribed."""
 
@@ -219,6 +229,8 @@ async def measure_subscriptions(server: Server, sizes: Sizes) -> list[Line]:
         "by topic": _by_topic,
         "on types": _by_conditions_on_topics,
         "on the payload": _by_conditions_on_payload,
+        "one on both": _one_on_both,
+        "on both": _by_conditions_on_both,
     }
     with ExitStack() as stack:
         journals = {kind: _Journal(stack.enter_context(server.database()), sizes.matched) for kind in kinds}
@@ -239,5 +251,8 @@ async def measure_subscriptions(server: Server, sizes: Sizes) -> list[Line]:
         matched.line(f"match, {many}, 100 conditions on types", "events/s", "on types", "one subscription", _HALVED),
         matched.line(
             f"match, {many}, 100 conditions on payloads", "events/s", "on the payload", "one on the payload", _HALVED
+        ),
+        matched.line(
+            f"match, {many}, 100 conditions on payloads and params", "events/s", "on both", "one on both", _HALVED
         ),
     ]  # fmt: skip
