@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, get_origin
@@ -164,6 +165,8 @@ def _inside(path: str, value: Any) -> Iterable[tuple[str, Any]]:
         return ((f"{path}.{place}", each) for place, each in enumerate(value))
     if isinstance(value, str) and not storable(value):
         raise _wrong_field("body", path, _UNSTORABLE)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _wrong_field("body", path, "is a number beyond what can be compared")
     return ()
 
 

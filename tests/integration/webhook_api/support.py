@@ -147,8 +147,8 @@ async def rows_of(database: Database, tenant: str, payload: str = '{"b":1.0,"a":
             endpoint_id,
             event_id,
             rows.attempt_id if state == "dead" else f"att-{event_id}",
-            place,
-            payload,
+            place=place,
+            payload=payload,
         )
         for place, (event_id, state) in enumerate(states.items())
     ]
@@ -166,7 +166,7 @@ async def rows_of(database: Database, tenant: str, payload: str = '{"b":1.0,"a":
 
 
 def entry(
-    tenant: str, endpoint_id: str, event_id: str, attempt_id: str, place: int = 0, payload: str = "{}"
+    tenant: str, endpoint_id: str, event_id: str, attempt_id: str, *, place: int = 0, payload: str = "{}"
 ) -> AttemptWithEvent:
     """A failed attempt and its event."""
     time = FIRST + timedelta(minutes=place)

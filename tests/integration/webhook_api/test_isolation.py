@@ -35,9 +35,11 @@ QUERIES: dict[str, Any] = {
 }
 STATE = """
 SELECT json_build_object(
-    'endpoints', (SELECT json_agg(e ORDER BY e.endpoint_id) FROM projections.webhook_endpoints AS e WHERE e.tenant = $1),
-    'deliveries', (SELECT json_agg(d ORDER BY d.delivery_id) FROM projections.webhook_deliveries AS d WHERE d.tenant = $1),
-    'schedules', (SELECT json_agg(s ORDER BY s.schedule_id) FROM projections.webhook_schedules AS s WHERE s.tenant = $1),
+    'endpoints', (SELECT json_agg(e) FROM projections.webhook_endpoints AS e WHERE e.tenant = $1),
+    'deliveries', (
+        SELECT json_agg(d ORDER BY d.delivery_id) FROM projections.webhook_deliveries AS d WHERE d.tenant = $1
+    ),
+    'schedules', (SELECT json_agg(s) FROM projections.webhook_schedules AS s WHERE s.tenant = $1),
     'secrets', (SELECT count(*) FROM projections.webhook_secrets),
     'messages', (SELECT count(*) FROM projections.events AS e WHERE e.metadata ->> 'tenant' = $1)
 )::text
