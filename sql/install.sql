@@ -205,7 +205,9 @@
 \ir functions/webhooks/due_schedules_v1.sql
 \ir functions/webhooks/take_schedule_v1.sql
 \ir functions/webhooks/advance_schedule_v1.sql
+\ir functions/monitoring/endpoint_backlog_v1.sql
 \ir functions/monitoring/endpoint_stats_v1.sql
+\ir functions/monitoring/webhook_totals_v1.sql
 \ir versions.sql
 \ir privileges/public.sql
 \ir privileges/projections_reader.sql

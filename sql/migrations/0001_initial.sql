@@ -428,6 +428,8 @@ CREATE INDEX webhook_deliveries_order_idx ON projections.webhook_deliveries (end
 WHERE order_key IS NOT NULL AND state IN ('waiting', 'pending', 'leased', 'dead');
 CREATE INDEX webhook_deliveries_dead_idx ON projections.webhook_deliveries (tenant, delivery_id)
 WHERE state = 'dead';
+CREATE INDEX webhook_deliveries_held_idx ON projections.webhook_deliveries (endpoint_id, state, delivery_id)
+WHERE state IN ('waiting', 'dead');
 CREATE INDEX webhook_deliveries_time_idx ON projections.webhook_deliveries (event_time, delivery_id);
 CREATE SEQUENCE projections.webhook_lease_tokens;
 

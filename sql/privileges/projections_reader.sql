@@ -28,7 +28,9 @@ BEGIN
         projections.webhook_forgotten
     TO projections_reader;
     GRANT EXECUTE ON FUNCTION
+        projections.endpoint_backlog_v1,
         projections.endpoint_stats_v1,
+        projections.webhook_totals_v1,
         projections.slice_of_v1,
         projections.uuid7_time_v1,
         projections.read_events_by_slices_v1,

@@ -43,6 +43,11 @@ BEGIN
         CREATE INDEX webhook_deliveries_dead_idx ON projections.webhook_deliveries (tenant, delivery_id)
         WHERE state = 'dead';
     END IF;
+    -- Counted by endpoint, and the newest of one listed.
+    IF to_regclass('projections.webhook_deliveries_held_idx') IS NULL THEN
+        CREATE INDEX webhook_deliveries_held_idx ON projections.webhook_deliveries (endpoint_id, state, delivery_id)
+        WHERE state IN ('waiting', 'dead');
+    END IF;
     IF to_regclass('projections.webhook_deliveries_time_idx') IS NULL THEN
         CREATE INDEX webhook_deliveries_time_idx ON projections.webhook_deliveries (event_time, delivery_id);
     END IF;

@@ -1,6 +1,10 @@
 -- How endpoints fare: what waits, what is dead, and what their attempts of the last p_window came to. Times in seconds.
--- A tenant of NULL is any.
-CREATE OR REPLACE FUNCTION projections.endpoint_stats_v1(p_tenant text DEFAULT NULL, p_window interval DEFAULT '1 hour')
+-- A tenant of NULL is any. p_attempts: of each endpoint, look at its newest ones alone, at most so many; p_endpoints: of those
+-- that there are, only so many, those with troubles first. A monitor gives both, so that a look costs the same however much
+-- has been delivered.
+CREATE OR REPLACE FUNCTION projections.endpoint_stats_v1(
+    p_tenant text DEFAULT NULL, p_window interval DEFAULT '1 hour', p_attempts integer DEFAULT NULL, p_endpoints integer DEFAULT NULL
+)
 RETURNS TABLE (
     endpoint_id text, tenant text, url text, state text, reason text, pending bigint, waiting bigint, in_flight bigint, dead bigint,
     failures integer, failing_since timestamptz, blocked_until timestamptz, lag double precision,
@@ -11,30 +15,30 @@ STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT
-        e.endpoint_id, e.tenant, e.url, e.state, e.reason, coalesce(d.pending, 0), coalesce(d.waiting, 0), coalesce(d.in_flight, 0),
-        coalesce(d.dead, 0), c.failures, c.failing_since, nullif(c.blocked_until, '1970-01-01T00:00:00Z'),
-        coalesce(extract(EPOCH FROM clock_timestamp() - d.oldest)::double precision, 0),
-        coalesce(a.succeeded, 0), coalesce(a.failed, 0), a.median, a.slowest_percent
-    FROM projections.webhook_endpoints AS e
-    INNER JOIN projections.webhook_circuits AS c ON e.endpoint_id = c.endpoint_id
-    LEFT JOIN (
+        e.endpoint_id, e.tenant, e.url, e.state, e.reason, e.pending, e.waiting, e.in_flight, e.dead, e.failures, e.failing_since,
+        nullif(e.blocked_until, '1970-01-01T00:00:00Z'), e.lag, a.succeeded, a.failed, a.percentiles[1], a.percentiles[2]
+    FROM (
         SELECT
-            d.endpoint_id, count(*) FILTER (WHERE d.state = 'pending') AS pending, count(*) FILTER (WHERE d.state = 'waiting') AS waiting,
-            count(*) FILTER (WHERE d.state = 'leased') AS in_flight, count(*) FILTER (WHERE d.state = 'dead') AS dead,
-            min(d.created_at) FILTER (WHERE d.state IN ('waiting', 'pending', 'leased')) AS oldest
-        FROM projections.webhook_deliveries AS d
-        WHERE d.state IN ('waiting', 'pending', 'leased', 'dead') AND (p_tenant IS NULL OR d.tenant = p_tenant)
-        GROUP BY d.endpoint_id
-    ) AS d ON e.endpoint_id = d.endpoint_id
-    LEFT JOIN (
+            e.endpoint_id, e.tenant, e.url, e.state, e.reason, c.failures, c.failing_since, c.blocked_until,
+            b.pending, b.waiting, b.in_flight, b.dead, b.lag
+        FROM projections.endpoint_backlog_v1(p_tenant) AS b
+        INNER JOIN projections.webhook_endpoints AS e ON b.endpoint_id = e.endpoint_id
+        INNER JOIN projections.webhook_circuits AS c ON b.endpoint_id = c.endpoint_id
+        ORDER BY
+            (b.dead > 0)::integer + (c.failures > 0)::integer + (e.state <> 'active')::integer DESC,
+            b.dead + b.pending + b.waiting + b.in_flight DESC, e.endpoint_id
+        LIMIT p_endpoints
+    ) AS e
+    CROSS JOIN LATERAL (
         SELECT
-            a.endpoint_id, count(*) FILTER (WHERE a.status = 'success') AS succeeded, count(*) FILTER (WHERE a.status = 'failed') AS failed,
-            percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(EPOCH FROM a.took)::double precision) AS median,
-            percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(EPOCH FROM a.took)::double precision) AS slowest_percent
-        FROM projections.webhook_attempts AS a
-        WHERE a.attempted_at > clock_timestamp() - p_window AND (p_tenant IS NULL OR a.tenant = p_tenant)
-        GROUP BY a.endpoint_id
-    ) AS a ON e.endpoint_id = a.endpoint_id
-    WHERE p_tenant IS NULL OR e.tenant = p_tenant
+            count(*) FILTER (WHERE a.status = 'success') AS succeeded, count(*) FILTER (WHERE a.status = 'failed') AS failed,
+            percentile_cont(ARRAY[0.5, 0.99]) WITHIN GROUP (ORDER BY extract(EPOCH FROM a.took)::double precision) AS percentiles
+        FROM (
+            -- The start of the statement, for it does not change: older partitions are left out before they are opened.
+            SELECT a.status, a.took FROM projections.webhook_attempts AS a
+            WHERE a.endpoint_id = e.endpoint_id AND a.attempted_at > statement_timestamp() - p_window
+            ORDER BY a.attempted_at DESC LIMIT p_attempts
+        ) AS a
+    ) AS a
     ORDER BY e.tenant, e.endpoint_id
 $$;
