@@ -24,7 +24,7 @@ __all__ = ["Duties"]
 log = logging.getLogger("projections")
 
 _NAME = "webhooks"
-_LOOKS_IN_A_LEASE = 5
+_LOOKS_IN_A_LEASE = 3
 _SOON = timedelta(seconds=1)
 """How often schedules are looked at; a tick that comes sooner is waited for."""
 _FORGOTTEN_AT_ONCE = 5000
