@@ -217,8 +217,8 @@ CALLS = {
     "take_webhook_duty_v1": "SELECT projections.take_webhook_duty_v1('cron', 'me', '10 seconds')",
     "release_waiting_v1": "SELECT projections.release_waiting_v1()",
     "check_schedule_endpoint_v1": "SELECT projections.check_schedule_endpoint_v1('acme', 'ep_1')",
-    "create_schedule_v1": "SELECT projections.create_schedule_v1('sch_1', 'acme', 'nightly', '@daily', 'UTC', 'report', '1', "
-    "'ep_1', 'one', '2020-01-01Z')",
+    "create_schedule_v1": "SELECT projections.create_schedule_v1('sch_1', 'acme', 'nightly', '@daily', 'UTC', "
+    "'report', '1', 'ep_1', 'one', '2020-01-01Z')",
     "change_schedule_v1": "SELECT projections.change_schedule_v1('acme', 'sch_1', '{\"missed\": \"all\"}')",
     "due_schedules_v1": "SELECT projections.due_schedules_v1()",
     "take_schedule_v1": "SELECT projections.take_schedule_v1('sch_1')",

@@ -40,7 +40,8 @@ async def old_delivery(database: Database, event_id: str = "e1", at: datetime = 
     await execute(
         database,
         "SELECT projections.fan_out_v1("
-        "ARRAY[$1], ARRAY[$2::timestamptz], '{acme}', '{t}', '{k}', '{NULL}', '{t}', '{\"{}\"}', '{7}', '{1}', '{ep_1}')",
+        "ARRAY[$1], ARRAY[$2::timestamptz], '{acme}', '{t}', '{k}', '{NULL}', '{t}', '{\"{}\"}', '{7}', "
+        "'{1}', '{ep_1}')",
         event_id,
         at,
     )
