@@ -1,0 +1,295 @@
+"""`projections webhooks deliver`, `listen` and `serve` as a user runs them: processes, their output, and signals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from journal import Database, Event, append
+from projections.webhooks.addresses import AddressRules
+from projections.webhooks.endpoints import Endpoints, EndpointSettings
+from projections.webhooks.fan_out import FanOut
+from projections.webhooks.messages import send
+from projections.webhooks.signing import Secret, generate_secret
+from tests.fixtures.commands import COMMAND, Running, called, environment
+from tests.fixtures.projections import caught_up, until
+from tests.fixtures.raw_server import Exchange, RawServer, respond
+
+ALLOWED = ("--allow-address", "127.0.0.0/8")
+LOCAL = AddressRules(allow=("127.0.0.0/8",))
+IN_STATE = "SELECT count(*) = $1 FROM projections.webhook_deliveries WHERE state = $2"
+SIGNALS = {signal.SIGTERM: 0, signal.SIGINT: 130}
+APP = """
+from projections.webhooks import FanOut, Message
+
+landed = FanOut("plane", lambda envelope: Message("acme", "flight.landed"))
+"""
+
+
+@contextmanager
+def running(command: str, *arguments: str, cwd: Path | None = None, **variables: str) -> Iterator[Running]:
+    """A command with its log as JSON, for the length of the block, killed at its end if need be."""
+    with subprocess.Popen(
+        [*COMMAND, "webhooks", command, *arguments, "--log-format", "json"], cwd=cwd, stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL, text=True, env=environment(**variables),
+    ) as process:  # fmt: skip
+        try:
+            yield Running(process)
+        finally:
+            process.kill()
+
+
+class Listening:
+    """`listen`, with its lines as JSON."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.url = self.next()["listening"]
+
+    def next(self) -> Any:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def rest(self) -> list[Any]:
+        assert self.process.stdout is not None
+        return [json.loads(line) for line in self.process.stdout]
+
+
+@contextmanager
+def listening(*arguments: str) -> Iterator[Listening]:
+    command = [*COMMAND, "webhooks", "listen", "--port", "0", "--json", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as process:
+        try:
+            yield Listening(process)
+        finally:
+            process.kill()
+
+
+async def endpoint(database: Database, url: str, secret: Secret | None = None, **settings: Any) -> str:
+    service = Endpoints(database, rules=LOCAL, allow_http=True)
+    made = await service.create("acme", EndpointSettings(url=url, **settings), secret)
+    return made.endpoint.endpoint_id
+
+
+async def message(database: Database, topic: str = "a.b") -> str:
+    async with database.transaction() as session:
+        return str((await send(session, "acme", topic, {"n": 1})).event_id)
+
+
+def get(url: str, token: str | None = None) -> tuple[int, str]:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    try:
+        with urlopen(Request(url, headers=headers), timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+async def test_what_is_sent_arrives_signed_over_failures(
+    database: Database, dsn: str, tmp_path: Path
+) -> None:
+    secret = generate_secret()
+    (tmp_path / "secret").write_text(secret.reveal())
+    (tmp_path / "app.py").write_text(APP)
+    options = ("--secret-file", str(tmp_path / "secret"), "--fail-rate", "0.5", "--seed", "1", "--count", "5")
+    with listening(*options) as receiver:
+        add = (
+            "endpoints",
+            "add",
+            "acme",
+            receiver.url,
+            "--retry",
+            "10ms," * 19 + "10ms",
+            "--allow-http",
+            *ALLOWED,
+        )
+        policy = ("--policy", '{"breaker_failures": 1000}', "--secret-file", str(tmp_path / "secret"))
+        assert called("webhooks", *add, *policy, "--dsn", dsn).returncode == 0
+        with running("deliver", "app:landed", *ALLOWED, "--dsn", dsn, cwd=tmp_path) as deliver:
+            deliver.until("delivering")
+            messages = {await message(database) for _ in range(4)}
+            async with database.transaction() as session:
+                (landed,) = await append(session, [Event("N1", {}, "plane", "Landed")])
+            lines = await asyncio.to_thread(receiver.rest)
+            code = receiver.process.wait(30)
+            await until(database, IN_STATE, 5, "done")
+            deliver.signal(signal.SIGTERM)
+            ended = deliver.end()
+
+    totals = lines.pop()["totals"]
+    accepted = [line["message_id"] for line in lines if line["status"] == 204]
+    assert (code, ended) == (0, 0)
+    assert {line["verification"] for line in lines} == {"verified"}
+    assert sorted(accepted) == sorted(messages | {str(landed.event_id)})
+    assert totals == {
+        "requests": len(lines), "messages": 5, "duplicates": 0, "failed": len(lines) - 5, "refused": 0
+    }  # fmt: skip
+    assert totals["failed"] > 0
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS.items())
+async def test_a_signal_waits_for_the_requests_on_their_way(
+    database: Database, dsn: str, number: signal.Signals, code: int
+) -> None:
+    gate = asyncio.Event()
+
+    async def held(exchange: Exchange) -> None:
+        await gate.wait()
+        await respond(204)(exchange)
+
+    async with RawServer(held) as server:
+        await endpoint(database, server.url)
+        event = await message(database)
+        with running("deliver", *ALLOWED, "--dsn", dsn) as deliver:
+            await server.received(1)
+            deliver.signal(number)
+            await asyncio.to_thread(deliver.until, "stopping")
+            gate.set()
+            ended = await asyncio.to_thread(deliver.end)
+        (one,) = await _deliveries(dsn)
+
+    assert ended == code
+    assert (one["event_id"], one["state"], one["attempts"]) == (event, "done", 1)
+
+
+async def test_a_second_signal_ends_at_once_and_the_lease_brings_the_delivery_back(
+    database: Database, dsn: str
+) -> None:
+    async def held(exchange: Exchange) -> None:
+        await exchange.until_gone()
+
+    async with RawServer(held) as server:
+        await endpoint(database, server.url)
+        await message(database)
+        with running("deliver", *ALLOWED, "--dsn", dsn) as deliver:
+            await server.received(1)
+            deliver.signal(signal.SIGTERM)
+            await asyncio.to_thread(deliver.until, "stopping")
+            deliver.signal(signal.SIGTERM)
+            ended = await asyncio.to_thread(deliver.end)
+        (one,) = await _deliveries(dsn)
+
+    assert ended == -signal.SIGTERM
+    assert one["state"] == "leased"
+
+
+async def test_a_process_that_only_sends_tells_its_attempts_in_log_and_metrics(
+    database: Database, dsn: str
+) -> None:
+    async with RawServer(respond(500), respond(204)) as server:
+        name = await endpoint(database, server.url, policy={"schedule": [0]})
+        event = await message(database)
+        await caught_up(database, FanOut(), ranges=1)
+        options = ("--only-send", "--http", "127.0.0.1:0", "--log-level", "debug", "--driver", "psycopg")
+        with running("deliver", *options, *ALLOWED, "--dsn", dsn) as deliver:
+            address = (await asyncio.to_thread(deliver.until, "serving"))["address"]
+            attempts = await asyncio.to_thread(deliver.until_all, "webhook_attempt", 2)
+            ready = await asyncio.to_thread(get, f"http://{address}/readyz")
+            metrics = await asyncio.to_thread(get, f"http://{address}/metrics")
+            deliver.signal(signal.SIGTERM)
+            ended = await asyncio.to_thread(deliver.end)
+
+    told = [(one["event_id"], one["endpoint"], one["code"], one["verdict"]) for one in attempts]
+    assert told == [(event, name, "500", "retry"), (event, name, "204", "done")]
+    assert (ended, ready[0]) == (0, 200)
+    for verdict in ("done", "retry"):
+        assert f'projections_webhook_attempts_total{{verdict="{verdict}"}} 1.0' in metrics[1]
+    assert "projections_webhook_attempt_duration_seconds_count 2.0" in metrics[1]
+    assert server.url not in json.dumps(deliver.log)
+
+
+async def test_an_address_that_is_not_allowed_is_never_asked(database: Database, dsn: str) -> None:
+    async with RawServer(respond(204)) as server:
+        await endpoint(database, server.url)
+        await message(database)
+        with running("deliver", "--dsn", dsn) as deliver:
+            told = await asyncio.to_thread(deliver.until, "webhook_attempt")
+            deliver.signal(signal.SIGTERM)
+            await asyncio.to_thread(deliver.end)
+
+    assert (told["code"], server.requests) == ("blocked_address", [])
+
+
+async def test_a_wrong_signature_is_shown_and_told_by_the_exit_code(database: Database, dsn: str) -> None:
+    secret = generate_secret().reveal()
+    command = [*COMMAND, "webhooks", "listen", "--port", "0", "--secret", secret]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as receiver:
+        assert receiver.stdout is not None
+        url = receiver.stdout.readline().split()[2].rstrip(",")
+        name = await endpoint(database, url)
+        tested = await asyncio.to_thread(
+            called, "webhooks", "endpoints", "test", name, *ALLOWED, "--dsn", dsn
+        )
+        line = receiver.stdout.readline()
+        receiver.send_signal(signal.SIGINT)
+        rest = receiver.stdout.read()
+        code = receiver.wait(30)
+
+    assert "401  webhooks.test" in line
+    assert "NOT VERIFIED, no signature of this webhook is by a known secret" in line
+    assert secret not in line + rest
+    assert rest == "1 requests: 0 messages accepted, 0 duplicates, 0 failed by chance, 1 not verified\n"
+    assert (tested.returncode, code) == (1, 1)
+
+
+async def test_the_api_is_served_to_who_has_the_token(database: Database, dsn: str) -> None:
+    name = await endpoint(database, "http://127.0.0.1:9000/")
+    token = "a token of thirty characters.."
+    with running("serve", "--http", "127.0.0.1:0", "--dsn", dsn, PROJECTIONS_TOKEN=token) as serve:
+        address = (await asyncio.to_thread(serve.until, "serving"))["address"]
+        url = f"http://{address}/v1/endpoints"
+        without, with_it, document = [
+            await asyncio.to_thread(get, *asked)
+            for asked in ((url,), (url, token), (f"http://{address}/openapi.json",))
+        ]
+        serve.signal(signal.SIGTERM)
+        ended = await asyncio.to_thread(serve.end)
+
+    assert (without[0], with_it[0], document[0], ended) == (401, 200, 200, 0)
+    assert name in with_it[1]
+    assert json.loads(document[1])["openapi"].startswith("3.")
+
+
+@pytest.mark.parametrize("command", ["deliver", "serve"])
+def test_what_others_reach_needs_a_token(dsn: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PROJECTIONS_TOKEN", raising=False)
+    result = called("webhooks", command, "--http", "0.0.0.0:0", "--dsn", dsn)
+
+    assert result.returncode == 1
+    assert "0.0.0.0:0 can be reached from other machines: set PROJECTIONS_TOKEN" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("deliver", "--only-send", "a:b"), 2, "--only-send"),
+        (("deliver", "no_such_module:x"), 2, "no_such_module"),
+        (("deliver", "--allow-address", "10.0.0.0/99"), 1, "10.0.0.0/99"),
+        (("listen", "--secret", "guess"), 1, "whsec_"),
+        (("listen", "--fail-rate", "nan"), 2, "nan"),
+        (("listen", "--fail-rate", "1.5"), 2, "1.5"),
+        (("serve", "--http", "nowhere"), 1, "'nowhere' is no address"),
+    ],
+)
+def test_what_can_not_start_says_why(arguments: tuple[str, ...], code: int, said: str) -> None:
+    result = called("webhooks", *arguments)
+
+    assert (result.returncode, result.stdout) == (code, "")
+    assert said in result.stderr
+
+
+async def _deliveries(dsn: str) -> list[Any]:
+    result = await asyncio.to_thread(called, "webhooks", "deliveries", "--json", "--dsn", dsn)
+    found: list[Any] = json.loads(result.stdout)["deliveries"]
+    return found
