@@ -107,7 +107,7 @@ class _Deliverer:
         async with AsyncExitStack() as stack:
             if self._settings.listen:
                 await stack.enter_async_context(self._database.listen(CHANNEL, self._woken.set))
-            stack.push_async_callback(self._session.close)
+            stack.push_async_callback(self._give_session_back)
             storing = asyncio.create_task(self._outcomes.keep_storing(), name="webhook outcomes")
             stack.push_async_callback(end, storing)
             reaping = asyncio.create_task(self._keep_reaping(), name="webhook leases")
@@ -123,6 +123,11 @@ class _Deliverer:
             for task in (claiming, storing):  # an error of this program ends all
                 if task.done() and not task.cancelled():
                     task.result()
+
+    async def _give_session_back(self) -> None:
+        with suppress(TimeoutError):  # it may be cut from the server, and nobody says so
+            async with asyncio.timeout(_PATIENCE):
+                await self._session.close()
 
     async def _keep_claiming(self) -> None:
         pause = shortest = self._settings.pacing.shortest.total_seconds()

@@ -25,7 +25,9 @@ POLICY = RetryPolicy(
 )
 NUMBERS = count(1)
 _FAN_OUT = "SELECT projections.fan_out_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-_LATER = "SELECT now() + interval '1 hour' + n * interval '1 microsecond' AS at FROM generate_series(1, $1) AS n"
+_LATER = (
+    "SELECT now() + interval '1 hour' + n * interval '1 microsecond' AS at FROM generate_series(1, $1) AS n"
+)
 _LOOK = "SELECT endpoint_id, event_id FROM projections.webhook_deliveries ORDER BY md5(delivery_id::text || $1) LIMIT 1"
 
 

@@ -300,9 +300,8 @@ async def test_secrets_are_in_no_log_error_or_repr(
             await until_rows(database, "state = 'done'")
             await until_rows(database, "last_code = 'connection_refused'")
         found = await endpoints(database).list(TENANT)
-        one = await Deliveries(database).get(
-            None, made[0][0], (await Deliveries(database).list(DeliveryFilter()))[0].event_id
-        )
+        listed = await Deliveries(database).list(DeliveryFilter())
+        one = await Deliveries(database).get(None, listed[0].endpoint_id, listed[0].event_id)
 
     text = "\n".join([caplog.text, *shown, repr(found), repr(listed), repr(one), repr(made)])
     assert "an observer that fails" in text
