@@ -387,6 +387,15 @@ class TestOrder:
         (added,) = await adding
         assert [one.event_id for one in await take(database)] == [added]
 
+    async def test_two_who_add_to_an_order_at_once_add_one_after_the_other(self, database: Database) -> None:
+        ep = await endpoint(database, "ep_1", ordering="endpoint")
+        async with database.transaction() as first:
+            (before,) = await fan_out(first, ep)
+            second = asyncio.create_task(deliver_events(database, ep))
+            await _until_waiting(database)
+        await second
+        assert [one.event_id for one in await take(database)] == [before]
+
 
 async def _until_waiting(database: Database) -> None:
 

@@ -2,8 +2,8 @@
 -- Arrays of events run in parallel; p_places and p_for say which event, counted from 1, is for which endpoint. What is there
 -- already stays as it is, so that events may be read again; what is older than all that is kept is passed over.
 --
--- Of deliveries to an endpoint with the same key, all but one are 'waiting'. The last unfinished one is locked until this
--- commits: whoever finishes it does so before this looks, or sees what was added here.
+-- Of deliveries to an endpoint with the same key, all but one are 'waiting'. Who adds to an order holds the circuit of its
+-- endpoint until it commits, as does who finishes one: each sees what the other has done.
 CREATE OR REPLACE FUNCTION projections.fan_out_v1(
     p_event_ids text[],
     p_times timestamptz[],
@@ -26,6 +26,10 @@ DECLARE
     _places integer[];
     _made integer;
 BEGIN
+    PERFORM FROM projections.webhook_circuits AS c
+    INNER JOIN projections.webhook_endpoints AS e ON c.endpoint_id = e.endpoint_id
+    WHERE c.endpoint_id = ANY (p_for) AND e.ordering <> 'none'
+    ORDER BY c.endpoint_id FOR NO KEY UPDATE OF c;
     -- Endpoints that are gone, or were made after the event, get none; the others stay until this commits.
     WITH kept AS (
         SELECT e.endpoint_id, e.created_at FROM projections.webhook_endpoints AS e
@@ -60,16 +64,13 @@ BEGIN
         )
     ), busy AS (
         SELECT k.endpoint_id, k.order_key, TRUE AS busy
-        FROM (
-            SELECT DISTINCT k.endpoint_id COLLATE "C" AS endpoint_id, k.order_key COLLATE "C" AS order_key, k.on_dead
-            FROM keyed AS k WHERE k.order_key IS NOT NULL ORDER BY 1, 2  -- in the order of lock_deliveries_v1
-        ) AS k
+        FROM (SELECT DISTINCT k.endpoint_id, k.order_key, k.on_dead FROM keyed AS k WHERE k.order_key IS NOT NULL) AS k
         CROSS JOIN LATERAL (
             SELECT FROM projections.webhook_deliveries AS d
             WHERE d.endpoint_id = k.endpoint_id AND d.order_key = k.order_key
             AND d.order_key IS NOT NULL AND d.state IN ('waiting', 'pending', 'leased', 'dead')
             AND (d.state <> 'dead' OR k.on_dead = 'block')
-            ORDER BY d.delivery_id DESC LIMIT 1 FOR SHARE
+            LIMIT 1
         ) AS d
     ), made AS (
         INSERT INTO projections.webhook_deliveries (

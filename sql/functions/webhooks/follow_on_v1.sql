@@ -1,5 +1,5 @@
--- Lets the next of an order go when the one before it is finished; which were finished, the caller says, and holds their locks
--- and those of the next (lock_deliveries_v1).
+-- Lets the next of an order go when the one before it is finished; which were finished, the caller says, and holds the
+-- circuits of their endpoints.
 CREATE OR REPLACE FUNCTION projections.follow_on_v1(p_delivery_ids bigint[])
 RETURNS void
 LANGUAGE sql

@@ -13,7 +13,7 @@ BEGIN
         RAISE EXCEPTION 'there is no endpoint %', quote_literal(p_endpoint_id) USING ERRCODE = 'PJ091';
     END IF;
     PERFORM FROM projections.webhook_deliveries AS d
-    WHERE d.endpoint_id = p_endpoint_id ORDER BY d.order_key NULLS FIRST, d.delivery_id FOR UPDATE;
+    WHERE d.endpoint_id = p_endpoint_id ORDER BY d.delivery_id FOR UPDATE;
     DELETE FROM projections.webhook_deliveries AS d WHERE d.endpoint_id = p_endpoint_id;
     DELETE FROM projections.webhook_circuits AS c WHERE c.endpoint_id = p_endpoint_id;
     DELETE FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = p_endpoint_id;

@@ -33,11 +33,7 @@ BEGIN
         AND (p_since IS NULL OR d.event_time >= p_since) AND (p_until IS NULL OR d.event_time < p_until)
         ORDER BY d.delivery_id LIMIT p_limit
     ) AS d;
-    -- In the order of lock_deliveries_v1.
-    PERFORM FROM projections.webhook_deliveries AS d
-    WHERE d.delivery_id = ANY (_looked_at)
-    ORDER BY d.order_key IS NOT NULL, CASE WHEN d.order_key IS NOT NULL THEN d.endpoint_id END, d.order_key, d.delivery_id
-    FOR NO KEY UPDATE;
+    PERFORM projections.lock_deliveries_v1(_looked_at);
     UPDATE projections.webhook_deliveries AS d
     SET state = 'pending', manual = TRUE, next_at = clock_timestamp(), finished_at = NULL
     FROM projections.webhook_endpoints AS e
