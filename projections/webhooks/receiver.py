@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -187,7 +188,7 @@ class Receiver:
         except OSError as error:
             await self._runner.cleanup()
             raise NotListening(
-                f"nothing can listen at {host}:{port}: {error.strerror or error}; choose another port"
+                f"nothing can listen at {host}:{port}: {os.strerror(error.errno or 0)}; choose another port"
             ) from error
         port = self._runner.addresses[0][1]
         self._url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

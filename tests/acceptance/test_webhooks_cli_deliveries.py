@@ -213,6 +213,12 @@ def test_attempts_are_paged_by_cursors_both_ways(sent: Sent) -> None:
     assert f"--next {one['next']}" in done("attempts", "--limit", "1", "--dsn", sent.dsn)
 
 
+def test_what_a_page_says_at_its_end_leads_on_also_from_how_long_ago(sent: Sent) -> None:
+    end = done("attempts", "--limit", "1", "--since", "2h", "--dsn", sent.dsn).splitlines()[-1]
+
+    assert rows(done("attempts", *end.split(), "--dsn", sent.dsn))[0][1] == sent.done
+
+
 def test_attempts_are_filtered_and_ordered(sent: Sent) -> None:
     failed = rows(done("attempts", "--status", "failed", "--dsn", sent.dsn))
     oldest = values("attempts", "--oldest-first", "--endpoint", "ep_", "--dsn", sent.dsn)["attempts"]

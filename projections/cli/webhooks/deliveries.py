@@ -63,7 +63,7 @@ def list_(states: Sequence[DeliveryState], dsn: str | None, as_json: bool, **opt
     list_deliveries(dsn, options, states, "deliveries", as_json=as_json)
 
 
-@deliveries.command()
+@deliveries.command(short_help="Show one with its payload and its attempts.")
 @_endpoint
 @_event
 @dsn_option
@@ -86,7 +86,7 @@ def show(endpoint_id: str, event_id: str, dsn: str | None, as_json: bool) -> Non
         echo_attempts(attempts, {"event", "endpoint", "tenant", "topic"})
 
 
-@deliveries.command()
+@deliveries.command(short_help="Try one again now.")
 @_endpoint
 @_event
 @dsn_option
@@ -101,7 +101,7 @@ def retry(endpoint_id: str, event_id: str, dsn: str | None) -> None:
     click.echo(f"event {event_id} is sent to endpoint {endpoint_id} again")
 
 
-@deliveries.command()
+@deliveries.command(short_help="Send all again that fit.")
 @filter_options
 @click.option(
     "--state", "states", multiple=True, required=True, type=click.Choice(_AGAIN),
@@ -126,7 +126,7 @@ def replay(
     retry_many(dsn, options, states, as_json=as_json)
 
 
-@deliveries.command()
+@deliveries.command(short_help="Give one up.")
 @_endpoint
 @_event
 @click.option("--yes", is_flag=True, help="Do not ask.")

@@ -88,7 +88,7 @@ def list_(tenant: str | None, limit: int, after: str, dsn: str | None, as_json: 
         click.echo("there is no endpoint: `projections webhooks endpoints add TENANT URL` makes one")
 
 
-@endpoints.command(short_help="Make an endpoint; prints its secret, once.")
+@endpoints.command(short_help="Make one; prints its secret, once.")
 @click.argument("tenant")
 @click.argument("url")
 @settings_options
@@ -132,7 +132,7 @@ def add(  # noqa: PLR0917 - click passes all by name
     echo_secret(made.secret)
 
 
-@endpoints.command()
+@endpoints.command(short_help="Show all that is known of one.")
 @_endpoint
 @dsn_option
 @json_option
@@ -156,7 +156,7 @@ def show(endpoint_id: str, dsn: str | None, as_json: bool) -> None:
         echo_endpoint(one, secrets)
 
 
-@endpoints.command()
+@endpoints.command(short_help="Change some of its settings.")
 @_endpoint
 @click.option("--url", metavar="URL", help="Where it goes from now on.")
 @settings_options
@@ -188,7 +188,7 @@ def change(endpoint_id: str, dsn: str | None, as_json: bool, **options: Any) -> 
         click.echo(f"endpoint {one.endpoint_id} is changed (version {one.version})")
 
 
-@endpoints.command()
+@endpoints.command(short_help="Send nothing for a while; events are kept.")
 @_endpoint
 @_reason_option
 @dsn_option
@@ -198,7 +198,7 @@ def pause(endpoint_id: str, reason: str | None, dsn: str | None) -> None:
     click.echo(f"endpoint {endpoint_id} is paused: its events are kept until `resume`")
 
 
-@endpoints.command()
+@endpoints.command(short_help="Let a paused one go on.")
 @_endpoint
 @dsn_option
 def resume(endpoint_id: str, dsn: str | None) -> None:
@@ -216,7 +216,7 @@ def resume(endpoint_id: str, dsn: str | None) -> None:
     click.echo(f"endpoint {endpoint_id} is active")
 
 
-@endpoints.command()
+@endpoints.command(short_help="Let one go on that was disabled.")
 @_endpoint
 @dsn_option
 def enable(endpoint_id: str, dsn: str | None) -> None:
@@ -225,7 +225,7 @@ def enable(endpoint_id: str, dsn: str | None) -> None:
     click.echo(f"endpoint {endpoint_id} is active")
 
 
-@endpoints.command()
+@endpoints.command(short_help="Send nothing until it is enabled.")
 @_endpoint
 @_reason_option
 @dsn_option
@@ -239,7 +239,7 @@ def disable(endpoint_id: str, reason: str | None, dsn: str | None) -> None:
     click.echo(f"endpoint {endpoint_id} is disabled")
 
 
-@endpoints.command()
+@endpoints.command(short_help="Remove it with what is to be sent to it.")
 @_endpoint
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @dsn_option
@@ -256,7 +256,7 @@ def remove(endpoint_id: str, yes: bool, dsn: str | None) -> None:
     click.echo(f"endpoint {one.endpoint_id} is removed")
 
 
-@endpoints.command(name="rotate-secret")
+@endpoints.command(name="rotate-secret", short_help="Sign with a new secret; prints it, once.")
 @_endpoint
 @click.option(
     "--grace", callback=duration, default="24h", show_default=True, metavar="30m|24h|7d",

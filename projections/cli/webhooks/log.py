@@ -38,8 +38,7 @@ _paging = together(
     click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True),
     click.option(
         "--next", "next", metavar="CURSOR",
-        help="The page after another, with the same filters: what that one said at its end. "
-        "Give --since and --until as times for it, not as how long ago.",
+        help="The page after another, with the same filters: what that one said at its end.",
     ),
     click.option("--prev", "prev", metavar="CURSOR", help="Likewise, the page before another."),
 )  # fmt: skip
@@ -81,7 +80,7 @@ def list_attempts(dsn: str | None, as_json: bool, **options: Any) -> None:
     else:
         click.echo("there are no such attempts")
     if not as_json:
-        _echo_cursors(page)
+        _echo_cursors(page, options)
 
 
 @attempts.command(name="show")
@@ -147,7 +146,7 @@ def list_events(dsn: str | None, as_json: bool, **options: Any) -> None:
     else:
         click.echo("there are no such events")
     if not as_json:
-        _echo_cursors(page)
+        _echo_cursors(page, options)
 
 
 @events.command(name="show")
@@ -187,7 +186,10 @@ def _same(options: dict[str, Any]) -> list[str]:
     return [name for name, given in filters if len(options[given]) == 1]
 
 
-def _echo_cursors(page: Page[Any]) -> None:
+def _echo_cursors(page: Page[Any], options: dict[str, Any]) -> None:
+    """With the times as they were: those of a cursor may not move, as how long ago does."""
+    bounds = (("--since", options["gte"]), ("--until", options["lt"]))
+    times = "".join(f" {name} {time.isoformat()}" for name, time in bounds if time is not None)
     for name, cursor in (("--next", page.next), ("--prev", page.prev)):
         if cursor is not None:
-            click.echo(f"{name} {cursor}")
+            click.echo(f"{name} {cursor}{times}")

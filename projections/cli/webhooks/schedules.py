@@ -66,7 +66,7 @@ def list_(tenant: str | None, limit: int, after: str, dsn: str | None, as_json: 
         click.echo(f"there are more: --after {last}")
 
 
-@schedules.command()
+@schedules.command(short_help="Make one.")
 @click.argument("tenant")
 @click.argument("name")
 @click.argument("cron")
@@ -150,7 +150,7 @@ def pause(schedule_id: str, dsn: str | None) -> None:
     click.echo(f"schedule {schedule_id} is paused")
 
 
-@schedules.command()
+@schedules.command(short_help="Go on with the first tick from now on.")
 @_schedule
 @dsn_option
 def resume(schedule_id: str, dsn: str | None) -> None:
@@ -159,7 +159,7 @@ def resume(schedule_id: str, dsn: str | None) -> None:
     click.echo(f"schedule {schedule_id} goes on: next at {_next(one)}")
 
 
-@schedules.command()
+@schedules.command(short_help="Send its message now, beside its ticks.")
 @_schedule
 @dsn_option
 @json_option

@@ -24,7 +24,7 @@ __all__ = ["test"]
 _TOPIC = "webhooks.test"
 
 
-@click.command(short_help="Send one request to an endpoint now, and show the answer.")
+@click.command(short_help="Send one request to it now, and show the answer.")
 @click.argument("endpoint_id", metavar="ENDPOINT")
 @click.option("--topic", default=_TOPIC, show_default=True)
 @click.option("--data", metavar="JSON|-|@FILE", default='{"test": true}', show_default=True)
