@@ -17,8 +17,18 @@ from projections.monitoring.lag import (
     projection_lag,
 )
 from projections.monitoring.snapshot import OpenWriter, Snapshot, snapshot
+from projections.monitoring.webhooks import (
+    DeadDelivery,
+    EndpointHealth,
+    WebhookTotals,
+    dead_deliveries,
+    endpoint_health,
+    webhook_totals,
+)
 
 __all__ = [
+    "DeadDelivery",
+    "EndpointHealth",
     "GroupLag",
     "GroupRangeLag",
     "GroupState",
@@ -29,9 +39,13 @@ __all__ = [
     "SliceLag",
     "Snapshot",
     "State",
+    "WebhookTotals",
+    "dead_deliveries",
+    "endpoint_health",
     "group_lag",
     "projection_lag",
     "quarantined_conditions",
     "snapshot",
     "unmatched_entity_types",
+    "webhook_totals",
 ]

@@ -85,6 +85,7 @@ def cached_snapshot(
     names: Callable[[], list[str] | None] = lambda: None,
     *,
     groups: bool = False,
+    webhooks: bool = False,
     keep: timedelta = KEEP,
 ) -> Cache[Snapshot]:
     """
@@ -94,6 +95,7 @@ def cached_snapshot(
         database: Lends one connection while a look is under way.
         names: Which projections, asked before each look; None for all.
         groups: Whether to look at groups of consumers, too.
+        webhooks: Whether to look at webhooks, too.
         keep: How long a look is kept.
     """
 
@@ -102,7 +104,7 @@ def cached_snapshot(
             known, wanted = await offsets.names(session), names()
             # Without those that have been deleted meanwhile: they must not hide the others.
             found = known if wanted is None else [n for n in known if n in set(wanted)]
-            return await snapshot(session, found, groups=groups)
+            return await snapshot(session, found, groups=groups, webhooks=webhooks)
 
     return Cache(look, keep=keep)
 

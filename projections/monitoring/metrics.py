@@ -1,8 +1,8 @@
 """
 Metrics for Prometheus: what the database tells of all projections, and how metrics are written.
 
-Invariant: labels are projections, their ranges and states, and groups, never sources, workers, subscriptions or texts:
-their number is bounded.
+Invariant: labels are projections, their ranges, groups and states, never sources, workers, subscriptions, endpoints or
+texts: their number is bounded.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from journal import BEGINNING
 from projections.monitoring.extras import from_extra
 from projections.monitoring.lag import ProjectionLag, RangeLag, State
 from projections.monitoring.snapshot import Snapshot
+from projections.monitoring.webhooks import WebhookTotals
 
 with from_extra("monitor"):
     from prometheus_client import Metric
@@ -26,6 +27,7 @@ with from_extra("monitor"):
 RANGE_LABELS = ("projection", "range")
 _PROJECTION_LABEL = ("projection",)
 _GROUP_LABEL = ("group",)
+_STATE_LABEL = ("state",)
 
 
 def write_metrics(metrics: Iterable[Metric], accept: str = "") -> tuple[bytes, str]:
@@ -67,6 +69,7 @@ def snapshot_metrics(snapshot: Snapshot) -> Iterable[Metric]:
         *_of_projections(snapshot),
         *_of_writers(snapshot),
         *_of_groups(snapshot),
+        *([] if snapshot.webhooks is None else _of_webhooks(snapshot.webhooks)),
     ]
 
 
@@ -166,6 +169,45 @@ def _of_groups(snapshot: Snapshot) -> Iterator[Metric]:
         "projections_quarantined_conditions",
         "Conditions of subscriptions that failed, or took too long, and are asked no more.",
         float(len(snapshot.quarantined)),
+    )
+
+
+def _of_webhooks(totals: WebhookTotals) -> Iterator[Metric]:
+    endpoints = _gauge("projections_webhook_endpoints", "Endpoints of webhooks, by state.", _STATE_LABEL)
+    for state in ("active", "paused", "disabled"):
+        endpoints.add_metric([state], getattr(totals, state))
+    deliveries = _gauge(
+        "projections_webhook_deliveries",
+        "Deliveries that have not arrived: those in flight, those to come, those behind others, and dead letters.",
+        _STATE_LABEL,
+    )
+    for state in ("in_flight", "pending", "waiting", "dead"):
+        deliveries.add_metric([state], getattr(totals, state))
+    yield from (endpoints, deliveries)
+    for name, documentation, value in _webhook_gauges(totals):
+        yield GaugeMetricFamily(f"projections_webhook_{name}", documentation, float(value))
+
+
+def _webhook_gauges(totals: WebhookTotals) -> Iterator[tuple[str, str, float]]:
+    yield (
+        "failing_endpoints",
+        "Active endpoints with something to send whose last attempts failed.",
+        totals.failing,
+    )
+    yield (
+        "failing_seconds",
+        "For how long the attempts at one of these have failed; 0 when there is none.",
+        totals.failing_for,
+    )
+    yield (
+        "lag_seconds",
+        "Age of the oldest delivery of an active endpoint that has not arrived and is not dead.",
+        totals.lag,
+    )
+    yield (
+        "overdue_seconds",
+        "How long a delivery has been due that nothing holds back; 0 when there is none.",
+        totals.overdue,
     )
 
 

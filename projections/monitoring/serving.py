@@ -205,7 +205,7 @@ def delivering_app(webhooks: WebhookMetrics, database: Database) -> Starlette:
 
 def monitor_probe(database: Database) -> Probe:
     """
-    What a monitor serves beside its page: what the database tells of all projections and groups.
+    What a monitor serves beside its page: what the database tells of all projections, groups and webhooks.
 
     Args:
         database: Where they run.
@@ -214,7 +214,9 @@ def monitor_probe(database: Database) -> Probe:
     def collect(snapshot: Snapshot | None) -> Iterable[Metric]:
         return [build_info(), *(snapshot_metrics(snapshot) if snapshot else ())]
 
-    return Probe(database, cached_snapshot(database, groups=True), collect, lags_of, lambda: None)
+    return Probe(
+        database, cached_snapshot(database, groups=True, webhooks=True), collect, lags_of, lambda: None
+    )
 
 
 @asynccontextmanager

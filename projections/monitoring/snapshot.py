@@ -16,6 +16,7 @@ from projections.monitoring.groups import (
     unmatched_entity_types,
 )
 from projections.monitoring.lag import ProjectionLag, projection_lag
+from projections.monitoring.webhooks import WebhookTotals, webhook_totals
 
 _NOW = "SELECT clock_timestamp()"
 _WRITERS = "SELECT pid, application_name, started_at, age FROM projections.writers_in_flight_v1()"
@@ -47,9 +48,12 @@ class Snapshot(NamedTuple):
     """Conditions of subscriptions that are asked no more."""
     unmatched: Sequence[str] = ()
     """Entity types whose events nobody has ever matched."""
+    webhooks: WebhookTotals | None = None
 
 
-async def snapshot(session: Session, names: Sequence[str] | None = None, *, groups: bool = False) -> Snapshot:
+async def snapshot(
+    session: Session, names: Sequence[str] | None = None, *, groups: bool = False, webhooks: bool = False
+) -> Snapshot:
     """
     How projections are doing, and who runs them.
 
@@ -57,6 +61,7 @@ async def snapshot(session: Session, names: Sequence[str] | None = None, *, grou
         session: Where; inside or outside of a transaction.
         names: Which projections; None for all that have run on this database.
         groups: Whether to look at groups of consumers, too.
+        webhooks: Whether to look at webhooks, too.
 
     Raises:
         UnknownProjection: One of them has not run.
@@ -71,6 +76,7 @@ async def snapshot(session: Session, names: Sequence[str] | None = None, *, grou
         await group_lag(session) if groups else (),
         await quarantined_conditions(session) if groups else (),
         await unmatched_entity_types(session) if groups else (),
+        await webhook_totals(session) if webhooks else None,
     )
 
 

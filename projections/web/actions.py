@@ -19,8 +19,11 @@ from journal import (
     hide_password,
 )
 from projections.monitoring.dead_letters import Decision, NoDeadLetter, decide_dead
+from projections.monitoring.webhooks import EndpointChanged, State, change_endpoint_state, retry_dead
 from projections.subscriptions import UnknownGroup, rescale_group
 from projections.web.guards import CrossSite, Refused
+from projections.webhooks.deliveries import Deliveries, DeliveryFilter
+from projections.webhooks.errors import DeliveryInFlight, NotRetriable, UnknownEndpoint, own_errors
 
 __all__ = ["Actions"]
 
@@ -30,6 +33,10 @@ _STATUSES: Mapping[type[ProjectionsError], int] = {
     offsets.UnknownProjection: 404,
     UnknownGroup: 404,
     NoDeadLetter: 409,
+    UnknownEndpoint: 404,
+    EndpointChanged: 409,
+    DeliveryInFlight: 409,
+    NotRetriable: 409,
     MissingPrivilege: 403,
 }
 _CHANGED_MEANWHILE = "40001"  # serialization_failure
@@ -68,6 +75,14 @@ class _DeadLetter(_Form):
 
 class _Condition(_Form):
     condition_id: Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+
+class _Endpoint(_Form):
+    endpoint: _Text
+
+
+class _DeadDelivery(_Endpoint):
+    delivery_id: Annotated[int, Field(ge=1, le=_MOST)]
 
 
 class _Decide(_Body):
@@ -152,6 +167,38 @@ async def _release(database: Database, body: _Condition) -> str:
     return f"condition {body.condition_id} is asked again"
 
 
+def _from(before: State, after: State, reason: str | None, said: str) -> _Done:
+    """A change of an endpoint's state, from that which was shown."""
+
+    async def change(database: Database, body: _Endpoint) -> str:
+        async with database.transaction() as session:
+            with own_errors():
+                await change_endpoint_state(session, body.endpoint, before, after, reason)
+        return f"{body.endpoint} {said}"
+
+    return change
+
+
+async def _retry_delivery(database: Database, body: _DeadDelivery) -> str:
+    async with database.transaction() as session:
+        with own_errors():
+            event_id = await retry_dead(session, body.endpoint, body.delivery_id)
+    return f"{event_id} is sent again"
+
+
+async def _retry_endpoint(database: Database, body: _Endpoint) -> str:
+    retried = 0
+    async for step in Deliveries(database).retry_many(DeliveryFilter(endpoint_id=body.endpoint)):
+        retried = step.retried
+    if not retried:
+        raise Refused(
+            409,
+            f"none is sent again: {body.endpoint} has no dead letter whose payload is kept, or is disabled",
+        )
+    what = "1 delivery is" if retried == 1 else f"{retried} deliveries are"
+    return f"{what} sent again to {body.endpoint}"
+
+
 _ACTIONS: Mapping[str, tuple[type[_Form], _Done]] = {
     "pause": (_Body, _pause),
     "resume": (_Body, _resume),
@@ -162,6 +209,11 @@ _ACTIONS: Mapping[str, tuple[type[_Form], _Done]] = {
     "replay": (_DeadLetter, _replay),
     "forget": (_DeadLetter, _forget),
     "release": (_Condition, _release),
+    "pause-endpoint": (_Endpoint, _from("active", "paused", "paused at the monitor", "is paused")),
+    "resume-endpoint": (_Endpoint, _from("paused", "active", None, "goes on")),
+    "enable-endpoint": (_Endpoint, _from("disabled", "active", None, "is enabled")),
+    "retry-delivery": (_DeadDelivery, _retry_delivery),
+    "retry-endpoint": (_Endpoint, _retry_endpoint),
 }
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import offsets
 from projections.monitoring import (
+    DeadDelivery,
+    EndpointHealth,
     GroupLag,
     GroupRangeLag,
     OpenWriter,
@@ -21,13 +23,13 @@ from projections.monitoring import (
 from projections.subscriptions.retrying import FailedBatch
 from projections.web.history import History, Point
 
-__all__ = ["DEAD_LISTED", "failure", "history", "live"]
+__all__ = ["DEAD_LISTED", "LISTED", "failure", "history", "live"]
 
 DEAD_LISTED = 20
-"""Dead letters that the page lists of a group; the others are counted."""
+"""Dead letters that the page lists of a group or an endpoint; the others are counted."""
 
-_LISTED = 100
-"""Parked sources that the page lists of a projection; the others are counted."""
+LISTED = 100
+"""Parked sources that the page lists of a projection, endpoints, and their dead letters; the others are counted."""
 _TEXT = 2000
 """Characters of an error that are shown."""
 
@@ -38,6 +40,9 @@ def live(
     parked: Mapping[str, Sequence[offsets.ParkedSource]],
     dead: Mapping[str, Sequence[FailedBatch]],
     every: float,
+    *,
+    endpoints: Sequence[EndpointHealth] = (),
+    dead_deliveries: Sequence[DeadDelivery] = (),
 ) -> bytes:
     """
     What is sent each time.
@@ -48,6 +53,8 @@ def live(
         parked: The sources that wait, by projection.
         dead: Dead letters, by group.
         every: Seconds to the next one.
+        endpoints: Endpoints of webhooks that are listed.
+        dead_deliveries: Dead letters of these that are listed.
     """
     return _encoded(
         at=_seconds(snapshot.at),
@@ -59,9 +66,12 @@ def live(
         workers=[_worker(worker) for worker in snapshot.workers],
         writers=[_writer(writer) for writer in snapshot.writers],
         groups=[_group(found, dead.get(found.name, ())) for found in snapshot.groups],
-        quarantined=[_quarantined(one) for one in snapshot.quarantined[:_LISTED]],
+        quarantined=[_quarantined(one) for one in snapshot.quarantined[:LISTED]],
         quarantined_total=len(snapshot.quarantined),
-        unmatched=snapshot.unmatched[:_LISTED],
+        unmatched=snapshot.unmatched[:LISTED],
+        webhooks=snapshot.webhooks and snapshot.webhooks._asdict(),
+        endpoints=[_endpoint(one) for one in endpoints],
+        dead_deliveries=[_dead_delivery(one) for one in dead_deliveries],
     )
 
 
@@ -94,7 +104,7 @@ def _projection(
             "state": _runs(one.state for one in found.slices),
             "parked": _runs(one.parked for one in found.slices),
         },
-        "parked": [_parked(one) for one in parked[:_LISTED]],
+        "parked": [_parked(one) for one in parked[:LISTED]],
         "parked_total": len(parked),
     }
 
@@ -187,7 +197,41 @@ def _quarantined(one: QuarantinedCondition) -> dict[str, Any]:
         "error": one.error[:_TEXT],
         "since": _seconds(one.since),
         "subscriptions": one.subscriptions,
-        "groups": one.groups[:_LISTED],
+        "groups": one.groups[:LISTED],
+    }
+
+
+def _endpoint(one: EndpointHealth) -> dict[str, Any]:
+    return {
+        "id": one.endpoint_id,
+        "tenant": one.tenant,
+        "host": one.host,
+        "state": one.state,
+        "reason": one.reason and one.reason[:_TEXT],
+        "success": one.success,
+        "attempts": one.succeeded + one.failed,
+        "median": one.median,
+        "slowest_percent": one.slowest_percent,
+        "pending": one.pending,
+        "waiting": one.waiting,
+        "in_flight": one.in_flight,
+        "dead": one.dead,
+        "lag": _rounded(one.lag),
+        "failures": one.failures,
+        "failing_since": _seconds(one.failing_since),
+        "blocked_until": _seconds(one.blocked_until),
+    }
+
+
+def _dead_delivery(one: DeadDelivery) -> dict[str, Any]:
+    return {
+        "id": one.delivery_id,
+        "endpoint": one.endpoint_id,
+        "event": one.event_id,
+        "topic": one.topic,
+        "attempts": one.attempts,
+        "code": one.code,
+        "died_at": _seconds(one.died_at),
     }
 
 

@@ -10,8 +10,15 @@ from datetime import timedelta
 from typing import NamedTuple
 
 import offsets
-from journal import Database
-from projections.monitoring import Snapshot, snapshot
+from journal import Database, Session
+from projections.monitoring import (
+    DeadDelivery,
+    EndpointHealth,
+    Snapshot,
+    dead_deliveries,
+    endpoint_health,
+    snapshot,
+)
 from projections.monitoring.cache import PATIENCE, Cache, LookFailed, closing
 from projections.subscriptions.retrying import FailedBatch, dead_letters
 from projections.web import document
@@ -24,10 +31,16 @@ log = logging.getLogger("projections")
 _IDLE = timedelta(seconds=10)
 
 
+class _Endpoints(NamedTuple):
+    healths: Sequence[EndpointHealth] = ()
+    dead: Sequence[DeadDelivery] = ()
+
+
 class _Seen(NamedTuple):
     snapshot: Snapshot
     parked: Mapping[str, Sequence[offsets.ParkedSource]]
     dead: Mapping[str, Sequence[FailedBatch]]
+    endpoints: _Endpoints
 
 
 class Feed:
@@ -111,7 +124,10 @@ class Feed:
         try:
             seen = await self._look.get()
             self._history.add(seen.snapshot)
-            return document.live(seen.snapshot, self._history, seen.parked, seen.dead, self._every)
+            return document.live(
+                seen.snapshot, self._history, seen.parked, seen.dead, self._every,
+                endpoints=seen.endpoints.healths, dead_deliveries=seen.endpoints.dead,
+            )  # fmt: skip
         except LookFailed as error:
             log.warning("%s", error, extra={"action": "look_failed"})
             return document.failure(str(error))
@@ -121,13 +137,14 @@ class Feed:
 
     async def _read(self) -> _Seen:
         async with self._database.session() as session:
-            seen = await snapshot(session, groups=True)
+            seen = await snapshot(session, groups=True, webhooks=True)
             waiting = [found.name for found in seen.projections if found.parked]
             given_up = [found.name for found in seen.groups if found.dead]
             return _Seen(
                 seen,
                 {name: await offsets.parked(session, name) for name in waiting},
                 {name: await dead_letters(session, name, limit=document.DEAD_LISTED) for name in given_up},
+                await _endpoints(session) if seen.webhooks and seen.webhooks.endpoints else _Endpoints(),
             )
 
     def _publish(self, data: bytes) -> None:
@@ -147,3 +164,11 @@ class Feed:
         self._wanted.clear()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._wanted.wait(), self._idle - self._every)
+
+
+async def _endpoints(session: Session) -> _Endpoints:
+    healths = await endpoint_health(session, document.LISTED)
+    given_up = [one.endpoint_id for one in healths if one.dead]
+    return _Endpoints(
+        healths, await dead_deliveries(session, given_up, document.DEAD_LISTED, document.LISTED)
+    )

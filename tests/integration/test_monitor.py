@@ -137,8 +137,8 @@ async def test_page_brings_all_that_it_needs_and_allows_nothing_else(database: D
         found = [await client.get(link) for link in linked]
 
     assert page.headers["content-security-policy"].startswith("default-src 'self';")
-    assert linked == ["static/icon.svg", "static/monitor.css", "static/monitor.js"]
-    assert [one.status_code for one in found] == [200, 200, 200]
+    assert linked == ["static/icon.svg", "static/monitor.css", "static/webhooks.css", "static/monitor.js"]
+    assert [one.status_code for one in found] == [200] * 4
 
 
 @pytest.mark.parametrize("path", sorted(STATIC.iterdir()), ids=lambda path: path.name)

@@ -5,6 +5,7 @@ import { $, act, answer, beside } from "./actions.js";
 import { Groups } from "./groups.js";
 import { Chart, ofDurations, ofRates, smooth } from "./chart.js";
 import { HeatMap, level, slices } from "./heat_map.js";
+import { Webhooks } from "./webhooks.js";
 
 const SECONDS_KEPT = 600;
 const COLOURS = 8;
@@ -17,6 +18,7 @@ const histories = new Map();
 const letters = new Map();
 const cards = new Map();
 const groups = new Groups();
+const webhooks = new Webhooks();
 let shown = null;
 
 /* ---- the connection ---- */
@@ -102,6 +104,7 @@ function show(seen) {
   showTotals(seen);
   showJump(seen.projections);
   groups.show(seen);
+  webhooks.show(seen);
   showWorkers(seen);
   showWriters(seen.writers);
 }
@@ -134,7 +137,7 @@ function showEmpty(seen) {
   else if (!empty) $("projections").append(make("p", { class: "card empty" }, "No projection has run on this database yet."));
 }
 
-function showTotals({ projections, workers, groups: known, quarantined_total: setApart }) {
+function showTotals({ projections, workers, groups: known, quarantined_total: setApart, webhooks: sent }) {
   const sum = (name) => projections.reduce((total, found) => total + found[name], 0);
   const alive = workers.filter((worker) => worker.alive).length;
   const dead = known.reduce((total, found) => total + found.dead_total, 0);
@@ -146,6 +149,7 @@ function showTotals({ projections, workers, groups: known, quarantined_total: se
     ["Parked", number(sum("parked_total")), sum("parked_total") ? "bad" : null],
     ...(dead ? [["Dead letters", number(dead), "bad"]] : []),
     ...(setApart ? [["Conditions set apart", number(setApart), "bad"]] : []),
+    ...(sent?.dead ? [["Dead webhooks", number(sent.dead), "bad"]] : []),
   ]);
 }
 

@@ -1,0 +1,218 @@
+"""
+How endpoints of webhooks fare: what waits for them, what is dead, and what their last attempts came to.
+
+Computed by the database from what it has stored. Of a URL only the host is told: the rest of it may be a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from journal import ProjectionsError, Row, Session
+
+_TOTALS = "SELECT * FROM projections.webhook_totals_v1()"
+_STATS = "SELECT * FROM projections.endpoint_stats_v1(NULL, '1 hour', $1, $2)"
+_DEAD = """
+SELECT d.* FROM unnest($1::text[]) AS e (endpoint_id)
+CROSS JOIN LATERAL (
+    SELECT d.delivery_id, d.endpoint_id, d.event_id, d.topic, d.attempts, d.last_code, d.finished_at
+    FROM projections.webhook_deliveries AS d
+    WHERE d.endpoint_id = e.endpoint_id AND d.state = 'dead' ORDER BY d.delivery_id DESC LIMIT $2
+) AS d
+ORDER BY d.delivery_id DESC LIMIT $3
+"""
+# Circuits before endpoints and deliveries, as all who lock several.
+_LOCK = "SELECT FROM projections.webhook_circuits AS c WHERE c.endpoint_id = $1 FOR NO KEY UPDATE"
+_STATE = "SELECT e.state FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = $1"
+_SET_STATE = "SELECT projections.set_endpoint_state_v1(NULL, $1, $2, $3)"
+_DELIVERY = """
+SELECT d.event_id, d.state FROM projections.webhook_deliveries AS d
+WHERE d.delivery_id = $1 AND d.endpoint_id = $2 FOR NO KEY UPDATE
+"""
+_RETRY = "SELECT projections.retry_delivery_v1(NULL, $1, $2)"
+
+SAMPLE = 200
+"""Attempts of each endpoint whose success and times are told: the newest ones of the last hour."""
+
+State = Literal["active", "paused", "disabled"]
+
+
+class EndpointChanged(ProjectionsError):
+    """An endpoint, or a delivery, is not any more what it was when somebody decided about it."""
+
+
+class WebhookTotals(NamedTuple):
+    """How all endpoints fare together; times in seconds."""
+
+    active: int
+    paused: int
+    disabled: int
+    failing: int
+    """Endpoints that are active, have something to send, and whose last attempts have failed."""
+    pending: int
+    """Deliveries to be made, now or at their next attempt."""
+    waiting: int
+    """Deliveries behind others, in the order that their endpoint asks for."""
+    in_flight: int
+    dead: int
+    lag: float
+    """Age of the oldest delivery of an active endpoint that has not arrived and is not dead."""
+    overdue: float
+    """How long a delivery has been due that nothing holds back."""
+    failing_for: float
+    """For how long the attempts of an endpoint have failed; 0 when none does."""
+
+    @property
+    def endpoints(self) -> int:
+        """How many there are."""
+        return self.active + self.paused + self.disabled
+
+
+class EndpointHealth(NamedTuple):
+    """How one endpoint fares; times in seconds."""
+
+    endpoint_id: str
+    tenant: str
+    host: str
+    """Of its URL, with the port where there is one."""
+    state: State
+    reason: str | None
+    """Why it is not active."""
+    pending: int
+    waiting: int
+    in_flight: int
+    dead: int
+    failures: int
+    """Attempts that have failed since the last success."""
+    failing_since: datetime | None
+    blocked_until: datetime | None
+    """It is sent nothing before: its circuit is open, or it has asked for a pause."""
+    lag: float
+    """Age of the oldest delivery that has not arrived and is not dead."""
+    succeeded: int
+    """Of the newest :data:`SAMPLE` attempts of the last hour."""
+    failed: int
+    median: float | None
+    slowest_percent: float | None
+    """99 of 100 attempts took less."""
+
+    @property
+    def success(self) -> float | None:
+        """The share of attempts that succeeded, 0 to 1; None without any."""
+        attempts = self.succeeded + self.failed
+        return self.succeeded / attempts if attempts else None
+
+
+class DeadDelivery(NamedTuple):
+    """A delivery whose attempts are used up."""
+
+    delivery_id: int
+    endpoint_id: str
+    event_id: str
+    topic: str
+    attempts: int
+    code: str | None
+    """Of the last attempt: an HTTP status, or what went wrong."""
+    died_at: datetime | None
+
+
+async def webhook_totals(session: Session) -> WebhookTotals:
+    """How all endpoints fare together. Costs about as much as counting what is not delivered."""
+    row = await session.fetchrow(_TOTALS)
+    assert row is not None  # noqa: S101 - the function returns one row
+    return WebhookTotals(*row.values())
+
+
+async def endpoint_health(
+    session: Session, limit: int | None = None, sample: int | None = SAMPLE
+) -> list[EndpointHealth]:
+    """
+    How endpoints fare, by tenant and id.
+
+    Args:
+        session: Where; inside or outside of a transaction.
+        limit: At most so many, those with troubles rather than others; None for all.
+        sample: Of each, look at so many attempts at most, the newest ones; None for all of the last hour.
+    """
+    return [_health(row) for row in await session.fetch(_STATS, sample, limit)]
+
+
+async def dead_deliveries(
+    session: Session, endpoint_ids: Sequence[str], each: int, limit: int
+) -> list[DeadDelivery]:
+    """
+    Dead letters of endpoints, the newest first.
+
+    Args:
+        session: Where; inside or outside of a transaction.
+        endpoint_ids: Of which.
+        each: At most so many of each of them.
+        limit: At most so many in all.
+    """
+    rows = await session.fetch(_DEAD, list(endpoint_ids), each, limit)
+    return [DeadDelivery(*row.values()) for row in rows]
+
+
+async def change_endpoint_state(
+    session: Session, endpoint_id: str, before: State, after: State, reason: str | None = None
+) -> None:
+    """
+    Pause, resume or enable an endpoint that is as somebody saw it.
+
+    Args:
+        session: In a transaction. Its role needs projections_writer too: the journal is told.
+        endpoint_id: Which.
+        before: What it was seen as.
+        after: What it is to be.
+        reason: Why, for those who look at it.
+
+    Raises:
+        EndpointChanged: It is something else by now, or is gone.
+    """
+    await session.fetch(_LOCK, endpoint_id)
+    found = await session.fetchval(_STATE, endpoint_id)
+    if found != before:
+        raise EndpointChanged(f"endpoint {endpoint_id!r:.80} is not {before} any more")
+    await session.fetchval(_SET_STATE, endpoint_id, after, reason)
+
+
+async def retry_dead(session: Session, endpoint_id: str, delivery_id: int) -> str:
+    """
+    Have a dead letter tried again, now.
+
+    Args:
+        session: In a transaction.
+        endpoint_id: Its endpoint.
+        delivery_id: Which.
+
+    Returns:
+        The id of its event.
+
+    Raises:
+        EndpointChanged: It is not dead any more, or is gone.
+        DatabaseError: With ``PJ094``: its endpoint is disabled, or its payload gone.
+    """
+    await session.fetch(_LOCK, endpoint_id)
+    found = await session.fetchrow(_DELIVERY, delivery_id, endpoint_id)
+    if found is None or found["state"] != "dead":
+        raise EndpointChanged(f"delivery {delivery_id} is not dead any more")
+    await session.fetchval(_RETRY, endpoint_id, found["event_id"])
+    event_id: str = found["event_id"]
+    return event_id
+
+
+def _health(row: Row) -> EndpointHealth:
+    values = dict(row)
+    values["host"] = _host(values.pop("url"))
+    return EndpointHealth(**values)
+
+
+def _host(url: str) -> str:
+    """Without what may be a secret: the path, the query, and whatever stands before an ``@``."""
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2]
+    except ValueError:
+        return "?"

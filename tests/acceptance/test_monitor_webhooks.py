@@ -1,0 +1,175 @@
+"""Endpoints on the monitor's page in a real browser: what a user sees and clicks, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from journal import Database
+from projections.monitoring.authentication import Address
+from projections.monitoring.serving import serving
+from projections.web import Feed, monitor_app
+from tests.fixtures.chromium import EXECUTABLE, Page, opened_page
+from tests.fixtures.projections import execute, fetchval
+from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
+
+pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on PATH")
+
+NASTY = "<img src=x onerror=alert(1)>"
+QUICK = timedelta(milliseconds=100)
+STATE = "SELECT state FROM projections.webhook_endpoints WHERE endpoint_id = $1"
+DISABLE = "SELECT projections.set_endpoint_state_v1(NULL, $1, 'disabled', $2)"
+
+
+@pytest.fixture
+async def hooks(database: Database) -> Database:
+    """Endpoint a with one that arrived and two dead letters; one of a nasty tenant that is disabled, with one."""
+    await endpoint(database, "a", url="https://hooks.example.com/T000/secret")
+    await endpoint(database, "ep-nasty", tenant=NASTY)
+    await deliver_events(database, "a", ids=["arrived"])
+    await end_all(database, await take(database), "done", took=timedelta(milliseconds=120))
+    await deliver_events(database, "a", ids=["first", "second"])
+    await deliver_events(database, "ep-nasty", ids=[NASTY], tenant=NASTY)
+    await end_all(database, await take(database), "dead", code=NASTY, took=timedelta(milliseconds=120))
+    await execute(database, DISABLE, "ep-nasty", NASTY)
+    return database
+
+
+@asynccontextmanager
+async def opened(chromium: str, database: Database) -> AsyncIterator[Page]:
+    """The page, live."""
+    feed = Feed(database, QUICK)
+    async with (
+        asyncio.timeout(60),
+        serving(Address("127.0.0.1", 0), monitor_app(database, feed)) as address,
+        opened_page(chromium) as page,
+    ):
+        await page.view(1400, 1000)
+        await page.open(f"http://{address}/")
+        await page.until("document.querySelector('#connection')?.dataset.state === 'live'")
+        yield page
+        feed.close()
+
+
+def table(name: str) -> str:
+    """The texts of a table's cells, in JavaScript."""
+    rows = f"[...document.querySelectorAll('#{name} tbody tr')]"
+    return f"{rows}.map(row => [...row.cells].map(cell => cell.innerText))"
+
+
+async def test_endpoints_are_shown_with_how_they_fare(chromium: str, hooks: Database) -> None:
+    async with opened(chromium, hooks) as page:
+        _, found = sorted(await page.value(table("endpoints-table")))
+
+    assert found[0] == "hooks.example.com\na"
+    assert found[1] == "acme"
+    assert found[2].startswith("failing for ")
+    assert found[2].endswith(", 2 attempts")
+    assert found[3:10] == ["33.3% of 3", "0.12 s", "0.12 s", "0", "0", "0", "2"]
+    assert page.errors == []
+
+
+async def test_what_tenants_events_and_codes_say_stays_text(chromium: str, hooks: Database) -> None:
+    async with opened(chromium, hooks) as page:
+        told, dead = (
+            await page.value(table("endpoints-table")),
+            await page.value(table("dead-deliveries-table")),
+        )
+        images = await page.value("document.querySelectorAll('img').length")
+
+    (nasty,) = [row for row in told if row[0].endswith("ep-nasty")]
+    assert nasty[1:3] == [NASTY, f"disabled: {NASTY}"]
+    assert [row[:4] for row in dead if NASTY in row[0]] == [[f"example.com · {NASTY}", NASTY, "t", NASTY]]
+    assert (images, page.errors) == (0, [])
+
+
+async def test_dead_letters_are_counted_at_the_top(chromium: str, hooks: Database) -> None:
+    async with opened(chromium, hooks) as page:
+        totals = " ".join((await page.text("#totals")).split())
+
+    assert "Dead webhooks 3" in totals
+
+
+async def test_a_dead_letter_is_sent_again_by_a_click(chromium: str, hooks: Database) -> None:
+    async with opened(chromium, hooks) as page:
+        await page.click("[aria-label='Retry event first of a']")
+        said = await page.until("document.querySelector('#toast').innerText")
+        await page.until("document.querySelectorAll('#dead-deliveries-table tbody tr').length === 2")
+
+    assert said == "first is sent again"
+    assert await states(hooks, "a") == ["done", "pending", "dead"]
+
+
+async def test_all_dead_letters_of_an_endpoint_are_sent_again_only_after_a_confirmation(
+    chromium: str, hooks: Database
+) -> None:
+    async with opened(chromium, hooks) as page:
+        await page.click("[aria-label='Retry all dead letters of a']")
+        question = await page.until("document.querySelector('dialog[open]')?.innerText")
+        await page.press("Escape")
+        await page.until("!document.querySelector('dialog[open]')")
+        kept = await states(hooks, "a")
+        await page.click("[aria-label='Retry all dead letters of a']")
+        await page.until("document.querySelector('dialog[open]')")
+        await page.click("dialog button[value=retry]")
+        await page.until("document.querySelectorAll('#dead-deliveries-table tbody tr').length === 1")
+
+    assert "2 dead letters of hooks.example.com (acme) are sent again" in question
+    assert kept == ["done", "dead", "dead"]
+    assert await states(hooks, "a") == ["done", "pending", "pending"]
+
+
+async def test_an_endpoint_is_paused_and_resumed_from_the_keyboard(chromium: str, hooks: Database) -> None:
+    async with opened(chromium, hooks) as page:
+        await page.value("document.querySelector(\"[aria-label='Pause a']\").focus()")
+        await page.press("Enter")
+        await page.until("document.querySelector(\"[aria-label='Resume a']\")?.disabled === false")
+        paused = await fetchval(hooks, STATE, "a")
+        await page.press("Enter")
+        await page.until("document.querySelector(\"[aria-label='Pause a']\")")
+
+    assert (paused, await fetchval(hooks, STATE, "a")) == ("paused", "active")
+
+
+async def test_dead_letters_of_a_disabled_endpoint_can_be_sent_once_it_is_enabled(
+    chromium: str, hooks: Database
+) -> None:
+    retry = "document.querySelector(\"[aria-label='Retry all dead letters of ep-nasty']\")"
+    async with opened(chromium, hooks) as page:
+        before = await page.value(f"[{retry}.disabled, {retry}.title]")
+        await page.click("[aria-label='Enable ep-nasty']")
+        await page.until(f"!{retry}.disabled")
+
+    assert before == [True, "Enable the endpoint first"]
+    assert await fetchval(hooks, STATE, "ep-nasty") == "active"
+
+
+async def test_without_endpoints_nothing_is_shown_of_them(chromium: str, database: Database) -> None:
+    async with opened(chromium, database) as page:
+        hidden = await page.value("document.querySelector('#endpoints').hidden")
+
+    assert hidden
+
+
+async def test_endpoints_fit_the_width_of_a_phone(chromium: str, hooks: Database) -> None:
+    async with opened(chromium, hooks) as page:
+        await page.view(360, 740, phone=True)
+        await page.until("innerWidth === 360")
+
+        assert await page.value("document.documentElement.scrollWidth") == 360
+
+
+async def test_every_table_of_endpoints_has_headers_for_its_cells(chromium: str, hooks: Database) -> None:
+    async with opened(chromium, hooks) as page:
+        found = await page.value(
+            "[...document.querySelectorAll('#endpoints table')].map(table => ["
+            "[...table.tHead.rows[0].cells].map(cell => cell.textContent), "
+            "[...table.tBodies[0].rows[0].cells].map(cell => cell.dataset.label)])"
+        )
+
+    assert len(found) == 2
+    assert [headers for headers, _ in found] == [labels for _, labels in found]
