@@ -187,8 +187,10 @@ class Receiver:
             await web.TCPSite(self._runner, host, port, backlog=1024).start()
         except OSError as error:
             await self._runner.cleanup()
+            number = error.errno or 0
+            reason = os.strerror(number) if number > 0 else error.strerror  # of names they are below
             raise NotListening(
-                f"nothing can listen at {host}:{port}: {os.strerror(error.errno or 0)}; choose another port"
+                f"nothing can listen at {host}:{port}: {reason}; choose another place"
             ) from error
         port = self._runner.addresses[0][1]
         self._url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

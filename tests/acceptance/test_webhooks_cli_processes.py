@@ -28,6 +28,7 @@ from tests.fixtures.raw_server import Exchange, RawServer, respond
 ALLOWED = ("--allow-address", "127.0.0.0/8")
 LOCAL = AddressRules(allow=("127.0.0.0/8",))
 IN_STATE = "SELECT count(*) = $1 FROM projections.webhook_deliveries WHERE state = $2"
+PARTITIONED = "SELECT count(*) > 0 FROM projections.partitions WHERE NOT is_default"
 SIGNALS = {signal.SIGTERM: 0, signal.SIGINT: 130}
 APP = """
 from projections.webhooks import FanOut, Message
@@ -184,17 +185,19 @@ async def test_a_second_signal_ends_at_once_and_the_lease_brings_the_delivery_ba
     assert one["state"] == "leased"
 
 
-async def test_a_process_that_only_sends_tells_its_attempts_in_log_and_metrics(
+async def test_a_process_that_only_sends_maintains_and_tells_its_attempts_in_log_and_metrics(
     database: Database, dsn: str
 ) -> None:
     async with RawServer(respond(500), respond(204)) as server:
         name = await endpoint(database, server.url, policy={"schedule": [0]})
         event = await message(database)
         await caught_up(database, FanOut(), ranges=1)
-        options = ("--only-send", "--http", "127.0.0.1:0", "--log-level", "debug", "--driver", "psycopg")
+        quick = ("--maintain-every", "50ms", "--driver", "psycopg")
+        options = ("--only-send", "--http", "127.0.0.1:0", "--log-level", "debug", *quick)
         with running("deliver", *options, *ALLOWED, "--dsn", dsn) as deliver:
             address = (await asyncio.to_thread(deliver.until, "serving"))["address"]
             attempts = await asyncio.to_thread(deliver.until_all, "webhook_attempt", 2)
+            await until(database, PARTITIONED)
             ready = await asyncio.to_thread(get, f"http://{address}/readyz")
             metrics = await asyncio.to_thread(get, f"http://{address}/metrics")
             deliver.signal(signal.SIGTERM)

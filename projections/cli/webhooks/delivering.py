@@ -26,6 +26,7 @@ from projections.cli.signals import stopped_by_signals
 from projections.cli.targets import load_projections
 from projections.cli.webhooks.observing import AttemptLog, Several
 from projections.cli.webhooks.options import address_options, rules_of
+from projections.maintenance import maintaining
 from projections.monitoring.authentication import Address, parse_address, read_token, require_token
 from projections.observer import StatusObserver
 from projections.settings import RunSettings
@@ -42,7 +43,7 @@ __all__ = ["deliver"]
 log = logging.getLogger("projections")
 
 _INTERRUPTED = 130
-_ALSO = 6
+_ALSO = 7
 """Connections beside those that ranges hold."""
 
 
@@ -54,6 +55,7 @@ class _Options:
     rules: AddressRules
     connections: ConnectionSettings
     settings: DeliverySettings
+    maintain_every: timedelta | None
     address: Address | None
     token: str | None
 
@@ -97,6 +99,14 @@ class _Options:
     "--pgbouncer", is_flag=True, help="Behind PgBouncer in transaction mode: poll only, nothing prepared."
 )
 @click.option(
+    "--maintain-every",
+    callback=duration,
+    default="10m",
+    show_default=True,
+    metavar="10m|1h",
+    help="One of all workers makes and drops time partitions, as `projections maintain` does; 0s: not this one.",
+)
+@click.option(
     "--http",
     metavar="HOST:PORT",
     help="Serve /metrics, /livez, /readyz and /lagz. What other machines reach needs a token, save for the probes "
@@ -128,6 +138,7 @@ def deliver(  # noqa: PLR0917 - click passes all by name
     driver: Literal["asyncpg", "psycopg"],
     max_connections: int,
     pgbouncer: bool,
+    maintain_every: timedelta,
     http: str | None,
     token_file: Path | None,
     log_format: LogFormat,
@@ -177,6 +188,7 @@ def deliver(  # noqa: PLR0917 - click passes all by name
             rules_of(**addresses),
             ConnectionSettings(driver=driver, max_connections=max_connections, pgbouncer=pgbouncer),
             DeliverySettings(max_in_flight=concurrency, listen=not pgbouncer, stop_timeout=stop_timeout),
+            maintain_every or None,
             address,
             token,
         )
@@ -207,7 +219,10 @@ async def _run(dsn: str, options: _Options) -> int:
         async with database.session() as session:
             await check_version(session)
         with stopped_by_signals(stop) as received:
-            async with _observed(database, options) as (observer, attempts):
+            async with (
+                _observed(database, options) as (observer, attempts),
+                maintaining(database, options.maintain_every),
+            ):
                 if options.only_send:
                     await deliver_webhooks(
                         database,
