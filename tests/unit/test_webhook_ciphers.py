@@ -64,7 +64,9 @@ def test_a_damaged_token_is_an_invalid_secret(token: str) -> None:
         FernetCipher([NEW]).decrypt(f"fernet:{token}")
 
 
-@pytest.mark.parametrize("key", ["tooshort", NEW[:-5], "é" * 44, "!" * 44])
+@pytest.mark.parametrize(
+    "key", ["tooshort", NEW[:-5], "é" * 44, "!" * 44], ids=["tiny", "cut", "accents", "marks"]
+)
 def test_a_malformed_key_is_named_by_its_place_and_not_shown(key: str) -> None:
     with pytest.raises(InvalidSecret, match=r"key 2 of the cipher.*generate_key") as refused:
         FernetCipher([NEW, key])
