@@ -133,12 +133,24 @@ def test_options_become_the_settings_of_the_endpoint(add: Callable[..., Any]) ->
 
     assert one.items() >= {
         "tenant": "acme", "url": URL, "topics": ["flight.*", "order.paid"], "description": "delays",
-        "filter": {"data": {"minutes": {"$gte": 30}}}, "headers": {"X-Env": "dev", "X-Key": "a:b"},
+        "filter": {"data": {"minutes": {"$gte": 30}}}, "header_names": ["X-Env", "X-Key"],
         "max_in_flight": 3, "rate_limit": 2.5, "ordering": "key", "on_dead": "block", "when_disabled": "discard",
         "gzip": True, "state": "active",
     }.items()  # fmt: skip
     assert (policy["schedule"], policy["timeout"], policy["jitter"]) == ([0.5, 300], 20, 0)
     assert (policy["disable_after_failures"], policy["disable_after"]) == (7, None)
+
+
+async def test_what_headers_hold_is_sent_and_not_shown(
+    dsn: str, database: Database, add: Callable[..., Any]
+) -> None:
+    one = add("--header", "Authorization: Bearer a:b")
+    shown = done("endpoints", "--dsn", dsn) + done("endpoints", "show", one["endpoint_id"], "--dsn", dsn)
+    stored = await Endpoints(database).get(None, one["endpoint_id"])
+
+    assert stored.headers == {"Authorization": "Bearer a:b"}
+    assert "Authorization" in shown
+    assert "a:b" not in shown + json.dumps(one) + json.dumps(values("endpoints", "--dsn", dsn))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +204,7 @@ def test_only_what_is_given_changes_and_none_clears(dsn: str, add: Callable[...,
     options = ("--filter", "none", "--rate-limit", "none", "--header", "none", "--timeout", "9s")
     changed = values("endpoints", "change", one["endpoint_id"], *options, "--dsn", dsn)
 
-    assert (changed["filter"], changed["rate_limit"], changed["headers"]) == (None, None, {})
+    assert (changed["filter"], changed["rate_limit"], changed["header_names"]) == (None, None, [])
     assert (changed["topics"], changed["policy"]["schedule"], changed["policy"]["timeout"]) == (
         ["a.*"],
         [1],

@@ -13,7 +13,7 @@ from projections.webhooks.endpoints import Endpoint
 from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.signing import Secret, SigningKey
 
-__all__ = ["echo_endpoint", "echo_endpoints", "echo_secret", "public_key", "retries"]
+__all__ = ["echo_endpoint", "echo_endpoints", "echo_secret", "endpoint_values", "public_key", "retries"]
 
 
 def echo_endpoints(found: Iterable[Endpoint]) -> None:
@@ -47,7 +47,7 @@ def echo_endpoint(one: Endpoint, secrets: Sequence[Secret] | str) -> None:
         "description": one.description or None,
         "topics": ", ".join(one.topics),
         "filter": None if one.filter is None else json.dumps(one.filter),
-        "headers": ", ".join(f"{name}: {value}" for name, value in one.headers.items()) or None,
+        "headers": f"{', '.join(one.headers)} (what they hold is not shown)" if one.headers else None,
         "retries after": retries(policy),
         "timeout": length(policy.timeout),
         "disabled after": _disabled(policy),
@@ -65,6 +65,12 @@ def echo_endpoint(one: Endpoint, secrets: Sequence[Secret] | str) -> None:
         "changed": f"{at(one.updated_at)} (version {one.version})",
     }
     echo_facts(facts)
+
+
+def endpoint_values(one: Endpoint) -> dict[str, object]:
+    """An endpoint as JSON has it. What its headers hold is not shown: it may be a password."""
+    values = one.model_dump(mode="json", exclude={"headers"})
+    return values | {"header_names": list(one.headers)}
 
 
 def retries(policy: RetryPolicy) -> str:

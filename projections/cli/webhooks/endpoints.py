@@ -15,7 +15,13 @@ from projections.cli.durations import duration
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import printable
 from projections.cli.webhooks.endpoint_options import changes_of, settings_options
-from projections.cli.webhooks.endpoint_view import echo_endpoint, echo_endpoints, echo_secret, public_key
+from projections.cli.webhooks.endpoint_view import (
+    echo_endpoint,
+    echo_endpoints,
+    echo_secret,
+    endpoint_values,
+    public_key,
+)
 from projections.cli.webhooks.options import (
     ListsByDefault,
     address_options,
@@ -79,7 +85,7 @@ def list_(tenant: str | None, limit: int, after: str, dsn: str | None, as_json: 
     )
     page, last = found[:limit], found[limit - 1].endpoint_id if len(found) > limit else None
     if as_json:
-        echo_json(endpoints=[one.model_dump(mode="json") for one in page], next=last)
+        echo_json(endpoints=[endpoint_values(one) for one in page], next=last)
     elif page:
         echo_endpoints(page)
         if last is not None:
@@ -123,7 +129,7 @@ def add(  # noqa: PLR0917 - click passes all by name
     made = visit_database(dsn, lambda db: _endpoints(db, guard).create(tenant, settings, secret))
     if as_json:
         echo_json(
-            **made.endpoint.model_dump(mode="json"),
+            **endpoint_values(made.endpoint),
             secret=made.secret.reveal(),
             public_key=public_key(made.secret),
         )
@@ -151,7 +157,7 @@ def show(endpoint_id: str, dsn: str | None, as_json: bool) -> None:
     if as_json:
         readable = not isinstance(secrets, str)
         fingerprints = [s.fingerprint for s in secrets if isinstance(s, Secret)] if readable else None
-        echo_json(**one.model_dump(mode="json"), secrets=fingerprints)
+        echo_json(**endpoint_values(one), secrets=fingerprints)
     else:
         echo_endpoint(one, secrets)
 
@@ -183,7 +189,7 @@ def change(endpoint_id: str, dsn: str | None, as_json: bool, **options: Any) -> 
 
     one = visit_endpoint(dsn, endpoint_id, work)
     if as_json:
-        echo_json(**one.model_dump(mode="json"))
+        echo_json(**endpoint_values(one))
     else:
         click.echo(f"endpoint {one.endpoint_id} is changed (version {one.version})")
 
