@@ -22,6 +22,24 @@ TOKENS = {"acme": "the-token-of-acme-alone", "globex": "the-token-of-globex-alon
 AUTH = TokenAuth(admin_token=ADMIN, tenant_tokens=TOKENS)
 FIRST = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
+# What a request of each operation needs beside the path.
+BODIES: dict[str, Any] = {
+    "create_endpoint": {"url": "https://example.com/hook"},
+    "change_endpoint": {"description": "taken over"},
+    "send_test": {"data": {}},
+    "send_message": {"topic": "a.b", "data": {}},
+    "create_schedule": {"name": "n", "cron": "0 1 * * *", "topic": "a.b", "data": {}},
+    "change_schedule": {"name": "taken over"},
+    "retry_deliveries": {"states": ["dead", "done", "discarded"]},
+}
+SPAN = {"start": "2025-12-01T00:00:00Z", "end": "2026-02-01T00:00:00Z"}
+QUERIES: dict[str, Any] = {
+    "measure_events": SPAN | {"dimensions": ["topic", "endpoint_id"]},
+    "measure_attempts": SPAN | {"dimensions": ["topic", "endpoint_id"]},
+    "list_attempts": {"include": ["event.data", "response_data", "endpoint"]},
+    "list_events": {"include": "data"},
+}
+
 _DELIVERY = """
 INSERT INTO projections.webhook_deliveries
 (endpoint_id, event_id, event_time, tenant, topic, state, attempts, next_at, last_code, finished_at, data)

@@ -14,25 +14,17 @@ import pytest
 from journal import Database
 from projections.webhooks.api.app import OPERATIONS
 from projections.webhooks.api.operations import Operation
-from tests.integration.webhook_api.support import TOKENS, Api, Rows, application, filled
+from tests.integration.webhook_api.support import (
+    BODIES,
+    QUERIES,
+    SPAN,
+    TOKENS,
+    Api,
+    Rows,
+    application,
+    filled,
+)
 
-# What a request of each operation needs beside the path.
-BODIES: dict[str, Any] = {
-    "create_endpoint": {"url": "https://example.com/hook"},
-    "change_endpoint": {"description": "taken over"},
-    "send_test": {"data": {}},
-    "send_message": {"topic": "a.b", "data": {}},
-    "create_schedule": {"name": "n", "cron": "0 1 * * *", "topic": "a.b", "data": {}},
-    "change_schedule": {"name": "taken over"},
-    "retry_deliveries": {"states": ["dead", "done", "discarded"]},
-}
-SPAN = {"start": "2025-12-01T00:00:00Z", "end": "2026-02-01T00:00:00Z"}
-QUERIES: dict[str, Any] = {
-    "measure_events": SPAN | {"dimensions": ["topic", "endpoint_id"]},
-    "measure_attempts": SPAN | {"dimensions": ["topic", "endpoint_id"]},
-    "list_attempts": {"include": ["event.data", "response_data", "endpoint"]},
-    "list_events": {"include": "data"},
-}
 STATE = """
 SELECT json_build_object(
     'endpoints', (SELECT json_agg(e) FROM projections.webhook_endpoints AS e WHERE e.tenant = $1),

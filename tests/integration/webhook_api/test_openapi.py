@@ -27,7 +27,7 @@ from journal import Database, connect
 from projections.webhooks.api.app import OPERATIONS
 from projections.webhooks.api.openapi import openapi_document
 from projections.webhooks.api.operations import Operation
-from tests.integration.webhook_api.support import ADMIN, Api, application, rows_of
+from tests.integration.webhook_api.support import ADMIN, BODIES, QUERIES, Api, Rows, application, rows_of
 
 T = TypeVar("T")
 
@@ -102,11 +102,20 @@ def _ask(operation: Operation, served: Served, much: settings) -> None:
     @given(case=st.one_of(modes), there=st.booleans())
     def ask(case: schemathesis.Case, *, there: bool) -> None:
         if there:
-            case.path_parameters = {name: rows.place[name] for name in operation.parameters}
+            _make_fit(case, operation, rows)
         response = served.run(_sent(served.client, case))
         case.validate_response(response, checks=CHECKS)
 
     ask()
+
+
+def _make_fit(case: schemathesis.Case, operation: Operation, rows: Rows) -> None:
+    """Give it what has to be there and what documents can not say, such as which URLs an endpoint may have."""
+    case.path_parameters = {name: rows.place[name] for name in operation.parameters}
+    if isinstance(case.body, dict) and operation.name in BODIES:
+        case.body = case.body | BODIES[operation.name]
+        case.body |= {"tenant": rows.tenant} if "tenant" in operation.body.model_fields else {}
+    case.query = (case.query or {}) | QUERIES.get(operation.name, {})
 
 
 async def _sent(client: httpx.AsyncClient, case: schemathesis.Case) -> httpx.Response:
