@@ -116,7 +116,8 @@ def _follower(
             call = await read_call(operation, request, services, auth)
             answer = await operation.handler(call)
         except Exception as error:  # noqa: BLE001 - each becomes an answer, and what is not foreseen is logged
-            return problem_response(problem_of(error), request_id_of(request.scope))
+            request_id = request_id_of(request.scope)
+            return problem_response(problem_of(error, request_id), request_id)
         if answer is None:
             return Response(status_code=operation.status)
         return _json(answer, operation.status)

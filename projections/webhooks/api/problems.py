@@ -10,7 +10,15 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from journal import DatabaseError, EventIdConflict, InvalidEvent, ProjectionsError
+from journal import (
+    DatabaseError,
+    DatabaseUnavailable,
+    EventIdConflict,
+    InvalidEvent,
+    OutOfResources,
+    ProjectionsError,
+    ReadOnlyDatabase,
+)
 from projections.webhooks.api.json_text import write_json
 from projections.webhooks.errors import (
     DeliveryInFlight,
@@ -36,6 +44,9 @@ _LOG = logging.getLogger("projections.webhooks.api")
 
 _CANCELLED = "57014"
 _BAD_VALUE = "22"
+_AGAIN = ("40", "55P03")  # a deadlock or the like, or a lock that was not had in time
+_PASSING = (DatabaseUnavailable, OutOfResources, ReadOnlyDatabase)
+_INTERNAL = "the request failed; the server's log says why, under its id"
 _MOST_FIELDS = 20
 _LONGEST_FIELD = 200
 
@@ -99,23 +110,24 @@ _OWN: Sequence[tuple[type[ProjectionsError], int, str]] = (
 )
 
 
-def problem_of(error: Exception) -> Problem:
+def problem_of(error: Exception, request_id: str) -> Problem:
     """
     What an error is over HTTP. What is the server's own fault is logged here, and the answer says no more than that.
 
     Args:
         error: What a handler raised.
+        request_id: What the log calls the request.
     """
     if isinstance(error, Problem):
         return error
     if isinstance(error, EventIdConflict):
         return Problem(409, "id_conflict", "a message with this id was sent before, with other content")
     if isinstance(database := _database_error(error), DatabaseError):
-        return _of_database(database)
+        return _of_database(database, request_id)
     for kind, status, code in _OWN:
         if isinstance(error, kind):
             return Problem(status, code, _said(error))
-    _LOG.error("a request failed", exc_info=error)
+    _LOG.error("request %s failed", request_id, exc_info=error)
     return Problem(
         500, "internal_error", "the request failed; the server's log says why, under this request id"
     )
@@ -157,20 +169,20 @@ def _database_error(error: Exception) -> DatabaseError | None:
     return None
 
 
-def _of_database(error: DatabaseError) -> Problem:
-    if error.sqlstate == _CANCELLED:
-        return Problem(
-            503,
-            "too_slow",
-            "the database took too long: ask for less, or later",
-            headers={"retry-after": "5"},
-        )
-    if error.sqlstate is not None and error.sqlstate.startswith(_BAD_VALUE):
+def _of_database(error: DatabaseError, request_id: str) -> Problem:
+    state = error.sqlstate or ""
+    if state == _CANCELLED:
+        return _try_later("too_slow", "the database took too long: ask for less, or later")
+    if state.startswith(_BAD_VALUE):
         return Problem(400, "invalid_value", "a value can not be stored or compared by the database")
-    _LOG.error("the database failed a request", exc_info=error)
-    return Problem(
-        503, "database_unavailable", "the database does not answer; try again", headers={"retry-after": "5"}
-    )
+    _LOG.error("the database failed request %s", request_id, exc_info=error)
+    if isinstance(error, _PASSING) or state.startswith(_AGAIN):
+        return _try_later("database_unavailable", "the database does not answer; try again")
+    return Problem(500, "internal_error", _INTERNAL)
+
+
+def _try_later(code: str, detail: str) -> Problem:
+    return Problem(503, code, detail, headers={"retry-after": "5"})
 
 
 def _said(error: ProjectionsError) -> str:

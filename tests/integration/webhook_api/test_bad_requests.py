@@ -91,6 +91,7 @@ async def test_a_body_that_can_not_be_is_refused(body: bytes, status: int, code:
         {"url": None},
         {"state": "active"},
         {"secret": "whsec_short"},
+        {"secret": "whpk_" + "QUJD" * 10 + "QUI="},
         {"tenant": "x" * 201},
         {"gzip": 2},
     ],
@@ -401,3 +402,4 @@ async def test_an_error_of_the_applications_own_function_is_logged_and_not_shown
     assert code_of(response) == "internal_error"
     assert "10.0.0.7" not in response.text
     assert "10.0.0.7" in caplog.text
+    assert f"request {response.json()['request_id']} failed" in caplog.text
