@@ -177,7 +177,7 @@ class _Deliverer:
             await self._session.close()
             self._failures += 1
             _tell(self._observer.ready, ready=False)
-            log.warning("webhooks wait: %s", error or "no answer", extra={"action": "webhooks_wait"})
+            log.warning("webhooks wait: %s", str(error) or "no answer", extra={"action": "webhooks_wait"})
             with suppress(TimeoutError):
                 pause = self._settings.restart.delay(self._failures).total_seconds()
                 await asyncio.wait_for(self._ending.wait(), pause)
@@ -244,7 +244,7 @@ class _Deliverer:
                             extra={"action": "webhooks_reaped"},
                         )
             except (ProjectionsError, TimeoutError) as error:
-                log.warning("webhooks: %s", error or "no answer", extra={"action": "webhooks_wait"})
+                log.warning("webhooks: %s", str(error) or "no answer", extra={"action": "webhooks_wait"})
 
 
 def _tell(told: Callable[..., None], *args: object, **options: object) -> None:
@@ -334,7 +334,9 @@ class _Outcomes:
                 if loop.time() + pause > until:
                     return set()
                 log.warning(
-                    "outcomes of webhooks wait: %s", error or "no answer", extra={"action": "webhooks_wait"}
+                    "outcomes of webhooks wait: %s",
+                    str(error) or "no answer",
+                    extra={"action": "webhooks_wait"},
                 )
                 await asyncio.sleep(pause)
 

@@ -24,6 +24,7 @@ from tests.fixtures.projections import execute, fetchval, until
 from tests.fixtures.proxy import proxy_to
 from tests.fixtures.raw_server import RawServer, hang, respond
 from tests.integration.webhook_delivery_support import (
+    LATER,
     LOCAL,
     TENANT,
     Gate,
@@ -252,21 +253,25 @@ class TestDatabase:
         self, dsn: str, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(deliverer, "_PATIENCE", 0.5)
+        options = settings(reap_every=LATER)  # so that outcomes have the connection that they had before
         async with RawServer(respond(204)) as server, HttpSender(LOCAL) as sender, proxy_to(dsn) as proxy:
-            gate = Gate(sender, after=True)
+            gate = Gate(sender)
             await hook(database, server.url)
-            await sent(database, number=3)
+            await sent(database)
             async with (
                 connect(proxy.dsn, ConnectionSettings(max_connections=5)) as other,
-                delivering(other, gate),
+                delivering(other, gate, settings=options),
             ):
+                await finished(database)
+                gate.after.clear()
+                await sent(database, number=3)
                 for _ in range(3):
                     await gate.reached.get()
                 proxy.forget_connections()
                 gate.after.set()
-                await finished(database, 3)
-                await sent(database)
                 await finished(database, 4)
+                await sent(database)
+                await finished(database, 5)
 
         assert set(arrivals(server).values()) == {1}
 
