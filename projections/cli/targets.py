@@ -53,7 +53,7 @@ def _load(target: str) -> list[Any]:
     if not colon:
         if not (projections := _projections_in(module)):
             raise click.BadParameter(f"module {module_name!r} holds no projection")
-        return projections
+        return list(projections.values())
     try:
         definition = reduce(getattr, path.split("."), module)
     except AttributeError:
@@ -93,14 +93,15 @@ def _broken(name: str, error: Exception) -> str:
     return f"module {name!r} can not be imported: {type(error).__name__}: {error}{where}"
 
 
-def _projections_in(module: ModuleType) -> list[Any]:
-    return [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and "__projection__" in vars(value)
-    ]
+def _projections_in(module: ModuleType) -> dict[str, Any]:
+    """Decorated classes, and objects that are projections by themselves, by their names."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if "__projection__" in getattr(value, "__dict__", ())
+    }
 
 
 def _known(module: ModuleType) -> str:
-    names = ", ".join(found.__name__ for found in _projections_in(module)) or "none"
+    names = ", ".join(_projections_in(module)) or "none"
     return f"projections in {module.__name__!r}: {names}"

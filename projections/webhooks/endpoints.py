@@ -195,8 +195,8 @@ class Endpoints:
             settings = EndpointSettings.model_validate(old | dict(changes))
         except ValidationError as error:
             raise InvalidEndpoint(_explained(error)) from None
-        checked = self._checked(settings.model_dump(mode="json"))
-        stored = json.dumps({name: checked[name] for name in changes})
+        # What stays as it is was checked by whoever has set it, by their rules.
+        stored = json.dumps(self._checked(settings.model_dump(mode="json", include=set(changes))))
         async with self._database.session() as session:
             with own_errors():
                 await session.fetchval(_CHANGE, tenant, endpoint_id, stored)
@@ -277,13 +277,16 @@ class Endpoints:
         return [parse_secret(self._cipher.decrypt(row["secret"])) for row in rows]
 
     def _checked(self, settings: dict[str, Any]) -> dict[str, Any]:
-        if settings["filter"] is not None:
+        checked = dict(settings)
+        if "url" in settings:
+            checked["url"] = checked_url(settings["url"], allow_http=self._allow_http, rules=self._rules)
+        if "headers" in settings:
+            checked["headers"] = checked_headers(settings["headers"])
+        if "topics" in settings:
+            checked["topics"] = list(parse_topics(settings["topics"]).patterns)
+        if settings.get("filter") is not None:
             parse_filter(settings["filter"])
-        return settings | {
-            "topics": list(parse_topics(settings["topics"]).patterns),
-            "url": checked_url(settings["url"], allow_http=self._allow_http, rules=self._rules),
-            "headers": checked_headers(settings["headers"]),
-        }
+        return checked
 
 
 def _signing(secret: Secret | str) -> Secret:

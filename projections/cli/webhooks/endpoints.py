@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 from pydantic import ValidationError
@@ -31,7 +30,6 @@ from projections.cli.webhooks.options import (
 )
 from projections.cli.webhooks.testing import test
 from projections.cli.webhooks.visiting import visit_database, visit_endpoint
-from projections.webhooks.addresses import AddressRules
 from projections.webhooks.ciphers import cipher_from_environment
 from projections.webhooks.endpoints import Endpoint, Endpoints, EndpointSettings, EndpointState
 from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, NotRetriable
@@ -184,8 +182,7 @@ def change(endpoint_id: str, dsn: str | None, as_json: bool, **options: Any) -> 
         changes = changes_of(options, old.policy)
         if not changes:
             raise click.UsageError("nothing to change: pass an option, such as --topic or --retry")
-        judged = guard if "url" in changes else _as_it_is(old.url)
-        return await _endpoints(database, judged).change(None, whole, changes)
+        return await _endpoints(database, guard).change(None, whole, changes)
 
     one = visit_endpoint(dsn, endpoint_id, work)
     if as_json:
@@ -305,13 +302,6 @@ def _guard(url: str | None, options: dict[str, Any]) -> dict[str, Any]:
     if url is not None and url.lower().startswith("http://") and not allow_http:
         raise InvalidEndpoint("the URL is without TLS: write https://, or pass --allow-http for development")
     return {"rules": rules, "allow_http": allow_http}
-
-
-def _as_it_is(url: str) -> dict[str, Any]:
-    """Let the URL stay that an endpoint was made with: it is not what is changed, and judged at each request."""
-    parts = urlsplit(url)
-    port = parts.port or (80 if parts.scheme == "http" else 443)
-    return {"rules": AddressRules(allow=(parts.hostname or "",), ports=(port,)), "allow_http": True}
 
 
 def _endpoints(database: Database, guard: dict[str, Any] | None = None) -> Endpoints:
