@@ -25,9 +25,11 @@ from projections.monitoring import snapshot
 from projections.monitoring.cache import Cache, LookFailed
 from projections.monitoring.metrics import database_up, snapshot_metrics, write_metrics
 from projections.monitoring.serving import monitor_probe, worker_app
+from projections.monitoring.webhook_metrics import WebhookMetrics
 from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.subscriptions import create_group
 from projections.testing import run_until_caught_up
+from tests.fixtures.attempts import claimed, reply
 from tests.fixtures.http import Series, asking, counting, parse, pulse, scrape, series
 from tests.fixtures.projections import (
     EFFECTS,
@@ -331,6 +333,13 @@ async def test_a_look_that_does_not_end_is_given_up_and_not_repeated_at_once() -
     assert looks == 1
 
 
+def delivering() -> WebhookMetrics:
+    """What a process that has delivered once counts."""
+    metrics = WebhookMetrics()
+    metrics.attempted(claimed(), reply("204"), "done")
+    return metrics
+
+
 async def everything(database: Database) -> list[Metric]:
     """All metrics that there are, with samples in each."""
     await run_until_caught_up(database, recording())
@@ -339,9 +348,9 @@ async def everything(database: Database) -> list[Metric]:
     metrics.started("p", SliceRange(0, 1023))
     async with database.session() as session:
         await create_group(session, "g")
-        seen = await snapshot(session, groups=True)
+        seen = await snapshot(session, groups=True, webhooks=True)
     own = {metric.name: metric for metric in metrics.collect()}
-    return [*own.values(), database_up(up=True), *snapshot_metrics(seen)]
+    return [*own.values(), *delivering().collect(), database_up(up=True), *snapshot_metrics(seen)]
 
 
 async def test_names_and_labels_follow_the_rules(journal: Database) -> None:
@@ -352,7 +361,7 @@ async def test_names_and_labels_follow_the_rules(journal: Database) -> None:
         assert metric.documentation.endswith(".")
         assert metric.samples, metric.name
         for sample in metric.samples:
-            allowed = {"projection", "range", "state", "le", "version", "python", "group"}
+            allowed = {"projection", "range", "state", "le", "version", "python", "group", "code", "verdict"}
             assert set(sample.labels) <= allowed, metric.name
 
 
