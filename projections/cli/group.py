@@ -32,7 +32,7 @@ class LazyCommand(NamedTuple):
         Raises:
             MissingExtra: What it needs is not installed.
         """
-        from projections.monitoring.extras import from_extra  # noqa: PLC0415 - for few commands
+        from projections.extras import from_extra  # noqa: PLC0415 - for few commands
 
         module, attribute = self.path.split(":")
         with from_extra(self.extra) if self.extra else nullcontext():

@@ -26,9 +26,9 @@ from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import printable
 from projections.cli.partitions import partition_values, span
 from projections.cli.signals import stopped_by_signals
+from projections.extras import from_extra
 from projections.maintenance import Archive, DroppedPartition, Maintained, schedule
 from projections.maintenance import maintain as maintain_database
-from projections.monitoring.extras import from_extra
 
 __all__ = ["maintain"]
 

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from platform import python_version
 
 from journal import BEGINNING
-from projections.monitoring.extras import from_extra
+from projections.extras import from_extra
 from projections.monitoring.lag import ProjectionLag, RangeLag, State
 from projections.monitoring.snapshot import Snapshot
 from projections.monitoring.webhooks import WebhookTotals

@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from journal import Database, ProjectionsError
+from projections.extras import from_extra
 from projections.monitoring.authentication import Address, ASGIApp, Authentication
 from projections.monitoring.cache import Cache, LookFailed, cached_snapshot, closing
-from projections.monitoring.extras import from_extra
 from projections.monitoring.health import (
     SLOW_TURN,
     InvalidDuration,

@@ -11,7 +11,7 @@ from contextvars import Token
 from typing import NamedTuple
 
 from journal import EventEnvelope, SliceRange
-from projections.monitoring.extras import from_extra
+from projections.extras import from_extra
 from projections.observer import StatusObserver
 
 with from_extra("otel"):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 
-from projections.monitoring.extras import from_extra
+from projections.extras import from_extra
 from projections.monitoring.worker_metrics import Durations
 from projections.webhooks.claims import Claimed
 from projections.webhooks.deliverer import DeliveryObserver

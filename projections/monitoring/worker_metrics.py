@@ -16,7 +16,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from journal import EventEnvelope, SliceRange
-from projections.monitoring.extras import from_extra
+from projections.extras import from_extra
 from projections.monitoring.lag import RangeLag
 from projections.monitoring.metrics import RANGE_LABELS, build_info
 from projections.monitoring.snapshot import Snapshot

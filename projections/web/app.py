@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from journal import Database
-from projections.monitoring.extras import from_extra
+from projections.extras import from_extra
 from projections.monitoring.serving import monitor_probe
 from projections.web.actions import Actions
 from projections.web.feed import Feed

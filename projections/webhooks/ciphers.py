@@ -11,8 +11,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from projections.extras import from_extra
 from projections.webhooks.errors import InvalidSecret
-from projections.webhooks.extras import from_extra
 
 KEYS_VARIABLE = "PROJECTIONS_WEBHOOK_KEYS"
 
@@ -63,11 +63,11 @@ class FernetCipher:
 
     Raises:
         InvalidSecret: There is no key, or one is malformed; the message says which, by its place.
-        MissingPackage: The package cryptography is not installed.
+        MissingExtra: The package cryptography is not installed.
     """
 
     def __init__(self, keys: Iterable[str]) -> None:
-        with from_extra():
+        with from_extra("webhooks"):
             from cryptography.fernet import Fernet, MultiFernet  # noqa: PLC0415
 
         fernets = []
@@ -113,7 +113,7 @@ def cipher_from_environment(environment: Mapping[str, str] = os.environ) -> Ciph
 
     Raises:
         InvalidSecret: A key is malformed.
-        MissingPackage: There are keys, and the package cryptography is not installed.
+        MissingExtra: There are keys, and the package cryptography is not installed.
     """
     keys = [key for text in environment.get(KEYS_VARIABLE, "").split(",") if (key := text.strip())]
     return FernetCipher(keys) if keys else PlainCipher()

@@ -19,8 +19,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
+from projections.extras import from_extra
 from projections.webhooks.errors import InvalidSchedule
-from projections.webhooks.extras import from_extra
 
 MissedTicks = Literal["skip", "one", "all"]
 
@@ -57,7 +57,7 @@ class CronLine:
 
     Raises:
         InvalidSchedule: The line or the zone can not be, or the line has no tick, such as 30 February.
-        MissingPackage: The package cronsim is not installed.
+        MissingExtra: The package cronsim is not installed.
     """
 
     text: str
@@ -137,7 +137,7 @@ class CronLine:
         return latest.astimezone(UTC)
 
     def _check(self) -> None:
-        with from_extra():
+        with from_extra("webhooks"):
             from cronsim import CronSimError  # noqa: PLC0415
 
         if len(self.text) > _LONGEST_LINE:

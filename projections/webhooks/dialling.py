@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from projections.extras import from_extra
 from projections.webhooks.addresses import AddressRules
-from projections.webhooks.extras import from_extra
 
-with from_extra():
+with from_extra("webhooks"):
     from aiohttp import TCPConnector
     from aiohttp.abc import AbstractResolver, ResolveResult
 

@@ -7,10 +7,10 @@ import logging
 import ssl
 from collections.abc import Iterator
 
+from projections.extras import from_extra
 from projections.webhooks.dialling import Dial
-from projections.webhooks.extras import from_extra
 
-with from_extra():
+with from_extra("webhooks"):
     import aiohttp
     from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from projections.extras import from_extra
 from projections.webhooks.errors import InvalidSecret
-from projections.webhooks.extras import from_extra
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -109,7 +109,7 @@ class PublicKey(Secret):
 
     @cached_property
     def _ed25519(self) -> Ed25519PublicKey:
-        with from_extra():
+        with from_extra("webhooks"):
             from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
                 Ed25519PublicKey,
             )
@@ -146,7 +146,7 @@ class SigningKey(Secret):
 
     @cached_property
     def _ed25519(self) -> Ed25519PrivateKey:
-        with from_extra():
+        with from_extra("webhooks"):
             from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
                 Ed25519PrivateKey,
             )
@@ -181,7 +181,7 @@ def parse_secret(text: str) -> Secret:
 
     Raises:
         InvalidSecret: No such prefix, no base64, or not the length that the kind has. The message never holds the text.
-        MissingPackage: `whsk_` needs the package cryptography.
+        MissingExtra: `whsk_` needs the package cryptography.
     """
     for kind in _KINDS:
         if text.startswith(kind.prefix):

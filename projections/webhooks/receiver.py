@@ -23,12 +23,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self, TypeAlias
 
 from journal import ProjectionsError
+from projections.extras import from_extra
 from projections.webhooks.errors import VerificationFailed
-from projections.webhooks.extras import from_extra
 from projections.webhooks.keys import Secret, parse_secret
 from projections.webhooks.signing import ID_HEADER, verify
 
-with from_extra():
+with from_extra("webhooks"):
     from aiohttp import web
 
 __all__ = ["Received", "Receiver", "Totals", "Verification"]

@@ -7,9 +7,9 @@ import zlib
 from datetime import timedelta
 from typing import NamedTuple
 
-from projections.webhooks.extras import from_extra
+from projections.extras import from_extra
 
-with from_extra():
+with from_extra("webhooks"):
     from aiohttp import ClientResponse
 
 _LONGEST_HEADER = 200

@@ -16,6 +16,7 @@ from datetime import timedelta
 from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol, Self
 
+from projections.extras import from_extra
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.dialling import (
     Connector,
@@ -26,11 +27,10 @@ from projections.webhooks.dialling import (
     dialling,
     guarded_sockets,
 )
-from projections.webhooks.extras import from_extra
 from projections.webhooks.failures import CODES, FAILURES, code_of
 from projections.webhooks.replies import Answer, Reply, is_success
 
-with from_extra():
+with from_extra("webhooks"):
     import aiohttp
     from multidict import CIMultiDict
     from yarl import URL

@@ -109,7 +109,7 @@ def verify(
     Raises:
         VerificationFailed: Answer with an error, and do nothing.
         InvalidSecret: A secret of the receiver is malformed, or there is none.
-        MissingPackage: `whpk_` and `whsk_` need the package cryptography.
+        MissingExtra: `whpk_` and `whsk_` need the package cryptography.
     """
     known = _parsed(secrets)
     message_id, timestamp, signatures = _signed_headers(headers)

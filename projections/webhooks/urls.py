@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
+from projections.extras import from_extra
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.errors import InvalidEndpoint
-from projections.webhooks.extras import from_extra
 
-with from_extra():
+with from_extra("webhooks"):
     from yarl import URL
 
 LONGEST_URL = 2048

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 
-from projections.monitoring.extras import from_extra
+from projections.extras import from_extra
 from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.webhooks.claims import Claimed
 from projections.webhooks.deliverer import DeliveryObserver

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from journal import Database
+from projections.extras import from_extra
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.api.authentication import Authenticate
 from projections.webhooks.api.calls import Services
@@ -26,11 +27,10 @@ from projections.webhooks.api.settings import ApiSettings
 from projections.webhooks.ciphers import Cipher
 from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints
-from projections.webhooks.extras import from_extra
 from projections.webhooks.log import PostgresLog
 from projections.webhooks.schedules import Schedules
 
-with from_extra():
+with from_extra("webhooks"):
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware

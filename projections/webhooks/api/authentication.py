@@ -18,9 +18,9 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from journal import ProjectionsError
-from projections.webhooks.extras import from_extra
+from projections.extras import from_extra
 
-with from_extra():
+with from_extra("webhooks"):
     from starlette.requests import Request
 
 __all__ = ["Authenticate", "Caller", "InvalidToken", "TokenAuth", "issue_tenant_token"]

@@ -23,6 +23,9 @@ __all__ = ["EndpointView", "endpoint_operations", "view_of"]
 endpoint_operations = Operations("endpoints")
 _PATH = "/v1/endpoints/{endpoint_id}"
 
+# A public key signs nothing.
+OwnSecret = Annotated[str, Field(max_length=200, pattern="^(whsec|whsk)_")]
+
 _STATS = """
 SELECT
     endpoint_id, state, pending, waiting, in_flight, dead, failures, failing_since, blocked_until, lag,
@@ -152,7 +155,7 @@ class NewEndpointBody(EndpointSettings):
 
     tenant: Tenant | None = None
     """Whose, for administrators."""
-    secret: Annotated[str, Field(max_length=200)] | None = None
+    secret: OwnSecret | None = None
     """To sign with, whsec_... or whsk_...; by default one is made."""
     signatures: Literal["v1", "v1a"] = "v1"
     """What kind of secret is made."""
@@ -175,7 +178,7 @@ class StateBody(Body):
 class RotateBody(Body):
     """How to change to a new secret."""
 
-    secret: Annotated[str, Field(max_length=200)] | None = None
+    secret: OwnSecret | None = None
     """The new one; by default one is made, of the kind of the old one."""
     grace: Annotated[float, Field(ge=0, le=2_592_000)] = 86_400
     """Seconds for which the old ones sign too."""

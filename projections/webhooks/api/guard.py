@@ -6,11 +6,11 @@ import re
 from secrets import token_hex
 from typing import Any
 
+from projections.extras import from_extra
 from projections.webhooks.api.problems import Problem, problem_response
 from projections.webhooks.api.settings import ApiSettings
-from projections.webhooks.extras import from_extra
 
-with from_extra():
+with from_extra("webhooks"):
     from starlette.datastructures import MutableHeaders
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 

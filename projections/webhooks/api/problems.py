@@ -19,6 +19,7 @@ from journal import (
     ProjectionsError,
     ReadOnlyDatabase,
 )
+from projections.extras import from_extra
 from projections.webhooks.api.json_text import write_json
 from projections.webhooks.errors import (
     DeliveryInFlight,
@@ -33,9 +34,8 @@ from projections.webhooks.errors import (
     UnknownEndpoint,
     UnknownSchedule,
 )
-from projections.webhooks.extras import from_extra
 
-with from_extra():
+with from_extra("webhooks"):
     from starlette.responses import Response
 
 __all__ = ["FieldProblem", "Problem", "ProblemBody", "problem_of", "problem_response", "unfit"]

@@ -11,15 +11,15 @@ from typing import Any, get_origin
 from pydantic import BaseModel, ValidationError
 
 from journal import RawJson
+from projections.extras import from_extra
 from projections.webhooks.api.authentication import Authenticate
 from projections.webhooks.api.calls import LONGEST_WORD, Call, Query, Services, check_tenants
 from projections.webhooks.api.json_text import Member, read_members
 from projections.webhooks.api.operations import Operation
 from projections.webhooks.api.problems import FieldProblem, Problem, unfit
-from projections.webhooks.extras import from_extra
 from projections.webhooks.json_values import storable
 
-with from_extra():
+with from_extra("webhooks"):
     from starlette.requests import ClientDisconnect, Request
 
 __all__ = ["read_call"]

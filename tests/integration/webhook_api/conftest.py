@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,14 @@ from tests.integration.webhook_api.support import ADMIN, TOKENS, Api, Rows, appl
 @pytest.fixture
 def app(database: Database) -> Any:
     return application(database)
+
+
+@pytest.fixture
+async def unasked() -> AsyncIterator[Api]:
+    """A tenant that asks an application without a database: what that refuses, it refuses before it looks there."""
+    api = Api(application(cast("Database", None)), TOKENS["globex"])
+    async with api.client:
+        yield api
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from journal import ConnectionSettings, Database, connect
 from projections.webhooks.api import ApiSettings, Caller
 from projections.webhooks.api.app import OPERATIONS
 from projections.webhooks.api.operations import Operation
-from tests.integration.webhook_api.support import TOKENS, Api, Rows, application
+from tests.integration.webhook_api.support import BODIES, TOKENS, Api, Rows, application
 
 JSON = {"content-type": "application/json"}
 MESSAGE = {"topic": "a.b", "data": {}}
@@ -62,14 +62,12 @@ def code_of(response: Any) -> str:
         (b'{"topic":"a.b","data":1,"not_before":"0001-01-01T00:00:00+14:00"}', 422, "invalid_body"),
         (b'{"topic":"a.b","data":1,"not_before":"9999-12-31T23:59:59-14:00"}', 422, "invalid_body"),
         (b'{"topic":"a.b","data":1,"not_before":1e400}', 422, "invalid_body"),
-        (b'{"topic":"a b","data":1}', 422, "invalid_message"),
         (b'{"topic":"a.b","data":1,"id":"' + b"x" * 256 + b'"}', 422, "invalid_body"),
-        (b'{"topic":"a.b","data":1,"endpoint_id":"no"}', 404, "unknown_endpoint"),
     ],
     ids=lambda value: repr(value)[:60] if isinstance(value, bytes) else "",
 )
-async def test_a_body_that_can_not_be_is_refused(body: bytes, status: int, code: str, acme: Api) -> None:
-    response = await acme("POST", "/v1/messages", status=status, content=body, headers=JSON)
+async def test_a_body_that_can_not_be_is_refused(body: bytes, status: int, code: str, unasked: Api) -> None:
+    response = await unasked("POST", "/v1/messages", status=status, content=body, headers=JSON)
     assert code_of(response) == code
 
 
@@ -97,28 +95,28 @@ async def test_a_body_that_can_not_be_is_refused(body: bytes, status: int, code:
     ],
     ids=lambda value: repr(value)[:50],
 )
-async def test_settings_that_can_not_be_are_refused(settings: Any, acme: Api) -> None:
+async def test_settings_that_can_not_be_are_refused(settings: Any, unasked: Api) -> None:
     body = json.dumps({"url": "https://example.com"} | settings)
-    await acme("POST", "/v1/endpoints", status=422, content=body, headers=JSON)
+    await unasked("POST", "/v1/endpoints", status=422, content=body, headers=JSON)
 
 
-async def test_a_filter_that_is_a_bomb_of_levels_is_refused(acme: Api) -> None:
+async def test_a_filter_that_is_a_bomb_of_levels_is_refused(unasked: Api) -> None:
     for depth in (51, 500, 100_000):
         body = '{"url":"https://example.com","filter":' + '{"$not":' * depth + "1" + "}" * depth + "}"
-        response = await acme("POST", "/v1/endpoints", content=body, headers=JSON)
+        response = await unasked("POST", "/v1/endpoints", content=body, headers=JSON)
         assert response.status_code in {400, 422}
 
 
-async def test_validation_names_the_field_and_not_the_value(acme: Api) -> None:
+async def test_validation_names_the_field_and_not_the_value(unasked: Api) -> None:
     body = {"url": "https://example.com", "policy": {"jitter": "a-secret-value"}, "rate_limit": -1}
-    response = await acme("POST", "/v1/endpoints", body, status=422)
+    response = await unasked("POST", "/v1/endpoints", body, status=422)
     assert sorted(each["field"] for each in response.json()["errors"]) == ["policy.jitter", "rate_limit"]
     assert "a-secret-value" not in response.text
 
 
-async def test_a_malformed_secret_is_not_said_again(acme: Api) -> None:
+async def test_a_malformed_secret_is_not_said_again(unasked: Api) -> None:
     body = {"url": "https://example.com", "secret": "whsec_my-secret-of-old"}
-    assert "my-secret" not in (await acme("POST", "/v1/endpoints", body, status=422)).text
+    assert "my-secret" not in (await unasked("POST", "/v1/endpoints", body, status=422)).text
 
 
 @pytest.mark.parametrize(
@@ -132,8 +130,8 @@ async def test_a_malformed_secret_is_not_said_again(acme: Api) -> None:
     ],
     ids=str,
 )
-async def test_a_body_of_another_type_is_refused(headers: dict[str, str], acme: Api) -> None:
-    await acme("POST", "/v1/messages", status=415, content=json.dumps(MESSAGE), headers=headers)
+async def test_a_body_of_another_type_is_refused(headers: dict[str, str], unasked: Api) -> None:
+    await unasked("POST", "/v1/messages", status=415, content=json.dumps(MESSAGE), headers=headers)
 
 
 @pytest.mark.parametrize("charset", ["", ";charset=utf-8", '; charset="UTF-8"'])
@@ -150,7 +148,7 @@ async def test_a_body_up_to_the_limit_is_taken_and_a_larger_one_refused(acme: Ap
     assert code_of(response) == "body_too_large"
 
 
-async def test_a_body_without_a_length_is_not_read_beyond_the_limit(acme: Api) -> None:
+async def test_a_body_without_a_length_is_not_read_beyond_the_limit(unasked: Api) -> None:
     read = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -159,7 +157,7 @@ async def test_a_body_without_a_length_is_not_read_beyond_the_limit(acme: Api) -
             read += 65_536
             yield b" " * 65_536
 
-    await acme("POST", "/v1/messages", status=413, content=endless(), headers=JSON)
+    await unasked("POST", "/v1/messages", status=413, content=endless(), headers=JSON)
     assert read < 2_000_000
 
 
@@ -197,13 +195,10 @@ async def test_a_parameter_that_is_not_known_is_refused(operation: Operation) ->
 
 
 @pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.parameters], ids=named)
-@pytest.mark.parametrize(
-    "value", ["a%00b", "x" * 256, "%F0%9F%92%A9", "..%2F..", "%27%20OR%201=1--"], ids=lambda v: v[:9]
-)
-async def test_an_id_that_can_not_be_is_not_found(operation: Operation, value: str, admin: Api) -> None:
-    path = operation.path.format(**dict.fromkeys(operation.parameters, value))
-    bodies = {"change_endpoint": {"description": "a"}, "change_schedule": {"name": "a"}}
-    await admin(operation.method, path, bodies.get(operation.name), status=404)
+async def test_an_id_that_can_not_be_is_not_found(operation: Operation, admin: Api) -> None:
+    for value in ("a%00b", "x" * 256, "%F0%9F%92%A9", "..%2F..", "%27%20OR%201=1--"):
+        path = operation.path.format(**dict.fromkeys(operation.parameters, value))
+        await admin(operation.method, path, BODIES.get(operation.name), status=404)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +207,6 @@ async def test_an_id_that_can_not_be_is_not_found(operation: Operation, value: s
         ("/v1/attempts?limit=0", 422),
         ("/v1/attempts?limit=-1", 422),
         ("/v1/attempts?limit=1.5", 422),
-        ("/v1/attempts?limit=" + "9" * 30, 200),
         ("/v1/attempts?limit=" + "9" * 5000, 422),
         ("/v1/attempts?limit=1&limit=2", 422),
         ("/v1/attempts?dir=sideways", 422),
@@ -225,7 +219,6 @@ async def test_an_id_that_can_not_be_is_not_found(operation: Operation, value: s
         ("/v1/attempts?gte=99999999999999999999", 422),
         ("/v1/attempts?topic=a%00b", 422),
         ("/v1/attempts?a%00b=1", 422),
-        ("/v1/attempts?topic=%FF%FE", 200),
         ("/v1/attempts?topic=", 422),
         ("/v1/attempts?include=everything", 422),
         ("/v1/attempts?" + "&".join(["topic=a"] * 101), 422),
@@ -240,13 +233,23 @@ async def test_an_id_that_can_not_be_is_not_found(operation: Operation, value: s
         ("/v1/deliveries?state=lost", 422),
         ("/v1/endpoints?limit=0", 422),
         ("/v1/endpoints?tenant=" + "x" * 201, 422),
-        ("/v1/endpoints?tenant=a&tenant=b", 400),
         ("/v1/endpoint-stats?minutes=999999999999", 422),
     ],
     ids=lambda value: str(value)[:60],
 )
-async def test_a_query_that_can_not_be_is_refused(path: str, status: int, admin: Api) -> None:
-    await admin("GET", path, status=status)
+async def test_a_query_that_can_not_be_is_refused(path: str, status: int, unasked: Api) -> None:
+    await unasked("GET", path, status=status)
+
+
+async def test_a_query_that_is_odd_is_followed(admin: Api) -> None:
+    for query in ("limit=" + "9" * 30, "topic=%FF%FE", "tenant=a&tenant=b", "next="):
+        await admin("GET", f"/v1/attempts?{query}", status=200)
+    await admin("GET", "/v1/endpoints?tenant=a&tenant=b", status=400)
+
+
+@pytest.mark.parametrize("body", [{"topic": "a b", "data": 1}, {"topic": "*", "data": 1}], ids=str)
+async def test_a_topic_that_can_not_be_is_refused(body: Any, acme: Api) -> None:
+    assert code_of(await acme("POST", "/v1/messages", body, status=422)) == "invalid_message"
 
 
 @pytest.mark.parametrize("kind", ["events", "attempts"])
@@ -271,11 +274,11 @@ async def test_a_query_that_can_not_be_is_refused(path: str, status: int, admin:
     ids=str,
 )
 async def test_metrics_that_can_not_be_are_a_bad_request(
-    kind: str, wrong: dict[str, Any], admin: Api
+    kind: str, wrong: dict[str, Any], unasked: Api
 ) -> None:
     query = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"} | wrong
     params = {name: value for name, value in query.items() if value is not None}
-    await admin("GET", f"/v1/metrics/{kind}", status=400, params=params)
+    await unasked("GET", f"/v1/metrics/{kind}", status=400, params=params)
 
 
 INJECTIONS = [
@@ -327,22 +330,22 @@ async def test_a_huge_cursor_is_refused_at_once_and_before_anything_is_asked(ope
     assert (told[0]["status"], time.perf_counter() - began < 1) == (414, True)
 
 
-async def test_headers_that_are_too_long_are_refused(admin: Api) -> None:
-    response = await admin("GET", "/v1/attempts", status=431, headers={"x-much": "x" * 16_384})
+async def test_headers_that_are_too_long_are_refused(unasked: Api) -> None:
+    response = await unasked("GET", "/v1/attempts", status=431, headers={"x-much": "x" * 16_384})
     assert code_of(response) == "headers_too_large"
 
 
 @pytest.mark.parametrize(
     "path", ["/v2/endpoints", "/v1/endpoints/", "/v1", "/v1/endpoints/a/b/c", "//v1/endpoints"]
 )
-async def test_a_path_that_is_none_is_not_found(path: str, admin: Api) -> None:
-    assert code_of(await admin("GET", path, status=404)) == "not_found"
+async def test_a_path_that_is_none_is_not_found(path: str, unasked: Api) -> None:
+    assert code_of(await unasked("GET", path, status=404)) == "not_found"
 
 
-async def test_a_method_that_a_path_has_not_is_told_which_it_has(admin: Api) -> None:
-    response = await admin("PUT", "/v1/endpoints", status=405)
+async def test_a_method_that_a_path_has_not_is_told_which_it_has(unasked: Api) -> None:
+    response = await unasked("PUT", "/v1/endpoints", status=405)
     assert {*response.headers["allow"].split(", ")} == {"GET", "HEAD", "POST"}
-    await admin("OPTIONS", "/v1/endpoints", status=405, headers={"origin": "https://evil.example"})
+    await unasked("OPTIONS", "/v1/endpoints", status=405, headers={"origin": "https://evil.example"})
 
 
 async def test_head_is_answered_as_get_is(admin: Api) -> None:

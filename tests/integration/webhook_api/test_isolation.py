@@ -6,8 +6,7 @@ The tests are made of the operations of the application: a new one fails them un
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,10 +17,8 @@ from tests.integration.webhook_api.support import (
     BODIES,
     QUERIES,
     SPAN,
-    TOKENS,
     Api,
     Rows,
-    application,
     filled,
 )
 
@@ -97,14 +94,6 @@ async def test_lists_show_a_tenant_what_is_its_own(
 ) -> None:
     response = await globex(operation.method, operation.path, status=200, **asked(operation))
     assert globexes.endpoint_id in response.text or globexes.schedule_id in response.text
-
-
-@pytest.fixture
-async def unasked() -> AsyncIterator[Api]:
-    """A tenant that asks an application without a database: what it refuses, it refuses before it looks there."""
-    api = Api(application(cast("Database", None)), TOKENS["globex"])
-    async with api.client:
-        yield api
 
 
 @pytest.mark.parametrize("tenants", ["acme", ["globex", "acme"]], ids=["another", "several"])

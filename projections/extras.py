@@ -1,4 +1,4 @@
-"""What is said where a package of the extra ``webhooks`` is missing."""
+"""What is said where a package of an extra is missing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from journal import ProjectionsError
 
 
 class MissingExtra(ProjectionsError, ImportError):
-    """A package that only the extra ``webhooks`` installs is missing; the message names the extra."""
+    """A package that only an extra installs is missing; the message names the extra."""
 
 
 @contextmanager
-def from_extra() -> Iterator[None]:
+def from_extra(extra: str) -> Iterator[None]:
     """
     Around imports: say which extra brings what is not there.
+
+    Args:
+        extra: Its name.
 
     Raises:
         MissingExtra: An import failed.
@@ -24,5 +27,5 @@ def from_extra() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise MissingExtra(
-            f"{error.name!r} is not installed; it comes with: pip install 'slice-projections[webhooks]'"
+            f"{error.name!r} is not installed; it comes with: pip install 'slice-projections[{extra}]'"
         ) from error
