@@ -1,6 +1,7 @@
 """
-A span for each batch, through the API package of OpenTelemetry alone: where spans go is the application's business.
+A span for each batch, and for each request of a webhook.
 
+Through the API package of OpenTelemetry alone: where spans go is the application's business.
 Without that package nothing is made, and nothing is paid.
 """
 
@@ -8,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import Token
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from journal import EventEnvelope, SliceRange
 from projections.extras import from_extra
@@ -19,6 +21,9 @@ with from_extra("otel"):
     from opentelemetry.context import Context
     from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, TracerProvider
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+if TYPE_CHECKING:  # needs an extra that others than those who deliver may not have
+    from projections.webhooks.sender import Outgoing, Reply, Sender
 
 _MOST_LINKS = 128
 """As many as OpenTelemetry keeps by default."""
@@ -73,6 +78,62 @@ class Tracing(StatusObserver):
         for (projection, slices), (span, _) in self._open.items():
             if projection == name and envelope.slice in slices:
                 span.record_exception(error, {"projections.attempt": attempt})
+
+
+class TracedSender:
+    """
+    Makes a span of each request of a sender of webhooks.
+
+    It tells the host and the event's id; neither the rest of the URL nor the headers, which may be secret.
+
+    Args:
+        sender: What makes them; closing this one closes it.
+        inject: Send ``traceparent`` along, so that what receivers trace is below. It tells them the ids of spans.
+        provider: Of tracers; None for the global one.
+    """
+
+    def __init__(
+        self, sender: Sender, *, inject: bool = False, provider: TracerProvider | None = None
+    ) -> None:
+        self._sender = sender
+        self._inject = inject
+        self._tracer = trace.get_tracer("projections", tracer_provider=provider)
+
+    async def send(self, outgoing: Outgoing) -> Reply:
+        """Send one in a span of its own."""
+        attributes = _attributes_of_request(outgoing)
+        with self._tracer.start_as_current_span(
+            "deliver webhook", context=Context(), kind=SpanKind.CLIENT, attributes=attributes
+        ) as span:
+            reply = await self._sender.send(_with_traceparent(outgoing) if self._inject else outgoing)
+            if reply.status is not None:
+                span.set_attribute("http.response.status_code", reply.status)
+            if not reply.code.startswith("2"):
+                span.set_attribute("error.type", reply.code)
+                span.set_status(Status(StatusCode.ERROR, reply.code))
+        return reply
+
+    async def aclose(self) -> None:
+        """Close the sender."""
+        await self._sender.aclose()
+
+
+def _attributes_of_request(outgoing: Outgoing) -> dict[str, str]:
+    event_id = next((value for name, value in outgoing.headers if name == "webhook-id"), "")
+    return {
+        "http.request.method": "POST",
+        "server.address": urlsplit(outgoing.url).hostname or "",
+        "projections.event_id": event_id,
+    }
+
+
+def _with_traceparent(outgoing: Outgoing) -> Outgoing:
+    """With the current span, where the endpoint's own headers name none."""
+    if any(name.lower() in _FIELDS for name, _ in outgoing.headers):
+        return outgoing
+    added: dict[str, str] = {}
+    _PROPAGATOR.inject(added)
+    return outgoing._replace(headers=(*outgoing.headers, *added.items()))
 
 
 def _attributes(name: str, slices: SliceRange, envelopes: Sequence[EventEnvelope]) -> dict[str, str | int]:
