@@ -115,12 +115,13 @@ class _Deliverer:
             stopping = asyncio.create_task(stop.wait())
             stack.push_async_callback(end, stopping)
             claiming = asyncio.create_task(self._keep_claiming(), name="webhook claims")
+            working = (claiming, storing, reaping)
             try:
-                await asyncio.wait({stopping, claiming, storing}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({stopping, *working}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 await self._end_claiming(claiming)
                 await self._drain(storing)
-            for task in (claiming, storing):  # an error of this program ends all
+            for task in working:  # an error of this program ends all
                 if task.done() and not task.cancelled():
                     task.result()
 

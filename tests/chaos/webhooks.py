@@ -43,7 +43,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "by key": {"ordering": "key", "gzip": True},
     "one by one": {"ordering": "endpoint", "topics": ("even",)},
     "some": {"filter": {"data": {"n": {"$gte": MANY}}}, "max_in_flight": 3},
-    "slowly": {"rate_limit": 20, "topics": ("odd",)},
+    "slowly": {"rate_limit": 100, "topics": ("odd",)},
 }
 """Endpoints: what they ask for."""
 
@@ -157,7 +157,7 @@ class WebhookChaos(Chaos):
                 await self._send(choices.choice(["even", "odd"]), choices.choice(keys), choices)
             except (ProjectionsError, OSError):
                 await asyncio.sleep(0.05)
-            await asyncio.sleep(choices.uniform(0, 0.03))
+            await asyncio.sleep(choices.uniform(0, 0.08))
 
     async def _send(self, topic: str, key: str, choices: random.Random) -> None:
         """One transaction; some are rolled back."""
