@@ -20,10 +20,10 @@ from projections.cli.signals import stopped_by_signals
 from projections.demo.database import demo_database
 from projections.demo.demo import DEFAULT_EVENTS, Demo, Options, Result
 from projections.demo.errors import DemoError, DemoInterrupted
-from projections.demo.event_loop import event_loop
 from projections.demo.flights import data_file
 from projections.demo.progress import Reporter, reporting
 from projections.demo.rebuilding import Batch, Rebuild
+from projections.event_loop import loop_runner
 
 if TYPE_CHECKING:  # of an extra
     from projections.demo.webhooks import Arrivals
@@ -174,7 +174,7 @@ def _run(dsn: str | None, options: Options, *, spark: bool) -> Result | int:
     batching = _batching() if spark else nullcontext()
     with reporting() as report:
         report.step("starting the database and Spark" if spark else "starting the database")
-        with demo_database(dsn) as database, batching as batch, event_loop() as runner:
+        with demo_database(dsn) as database, batching as batch, loop_runner() as runner:
             return runner.run(_until_stopped(database, options, report, batch))
 
 

@@ -7,11 +7,10 @@ import logging
 import math
 import signal
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +25,7 @@ from projections.cli.options import dsn_option
 from projections.cli.signals import stopped_by_signals
 from projections.cli.supervisor import Asked, heard_from_supervisor, supervise, tagged_logs
 from projections.cli.targets import load_projections
+from projections.event_loop import loop_runner
 from projections.maintenance import maintaining
 from projections.monitoring.authentication import Address, parse_address, read_token, require_token
 from projections.observer import CombinedObserver, StatusObserver
@@ -235,7 +235,7 @@ def worker(  # noqa: PLR0917 - click passes all by name
             if chosen.processes > 1:
                 code = asyncio.run(_supervise(database, context, chosen))
             else:
-                code = _runner().run(_run(database, definitions, chosen))
+                code = loop_runner().run(_run(database, definitions, chosen))
     except KeyboardInterrupt:  # before the projections have started
         code = _INTERRUPTED
     except ProjectionsError as error:
@@ -247,13 +247,6 @@ def worker(  # noqa: PLR0917 - click passes all by name
         )
         code = 1
     context.exit(code)
-
-
-def _runner() -> asyncio.Runner:
-    """With the faster event loop, where it is installed."""
-    with suppress(ModuleNotFoundError):
-        return asyncio.Runner(loop_factory=import_module("uvloop").new_event_loop)
-    return asyncio.Runner()
 
 
 def _handed_down(context: click.Context, address: Address | None, number: int) -> list[str]:

@@ -21,9 +21,9 @@ from typing import Any
 
 from journal import ConnectionSettings, Database, Notifier, ProjectionsError, append, connect, hide_password
 from projections.demo.database import fence
-from projections.demo.event_loop import event_loop
 from projections.demo.events import event_of
 from projections.demo.flights import Flight, data_file, moment, read_flights, timeline
+from projections.event_loop import loop_runner
 
 BATCH = 500
 PACE = 0.01
@@ -126,7 +126,7 @@ if __name__ == "__main__":
     queue: SimpleQueue[str] = SimpleQueue()
     threading.Thread(target=_listen, args=(queue,), daemon=True).start()
     try:
-        with event_loop() as loop:
+        with loop_runner() as loop:
             loop.run(main(queue))
     except ProjectionsError as error:
         tell(error=hide_password(str(error)))

@@ -20,9 +20,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from journal import ConnectionSettings, EventEnvelope, ProjectionsError, SliceRange, connect, hide_password
-from projections.demo.event_loop import event_loop
 from projections.demo.running import CLASSES
 from projections.demo.watch import with_effect
+from projections.event_loop import loop_runner
 from projections.observer import StatusObserver
 from projections.runner import run
 from projections.settings import RunSettings
@@ -86,7 +86,7 @@ if __name__ == "__main__":
     queue: SimpleQueue[str] = SimpleQueue()
     threading.Thread(target=_listen, args=(queue,), name="listening", daemon=True).start()
     try:
-        with event_loop() as runner:
+        with loop_runner() as runner:
             runner.run(main(queue))
     except ProjectionsError as error:
         tell(error=hide_password(str(error)))

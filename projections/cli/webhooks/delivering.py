@@ -6,10 +6,9 @@ import asyncio
 import logging
 import signal
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +25,7 @@ from projections.cli.signals import stopped_by_signals
 from projections.cli.targets import load_projections
 from projections.cli.webhooks.observing import AttemptLog, Several
 from projections.cli.webhooks.options import address_options, rules_of
+from projections.event_loop import loop_runner
 from projections.maintenance import maintaining
 from projections.monitoring.authentication import Address, parse_address, read_token, require_token
 from projections.observer import StatusObserver
@@ -193,7 +193,7 @@ def deliver(  # noqa: PLR0917 - click passes all by name
             token,
         )
         with database_dsn(dsn) as database:
-            code = _runner().run(_run(database, options))
+            code = loop_runner().run(_run(database, options))
     except KeyboardInterrupt:  # before it has started
         code = _INTERRUPTED
     except ProjectionsError as error:
@@ -204,13 +204,6 @@ def deliver(  # noqa: PLR0917 - click passes all by name
         )
         code = 1
     context.exit(code)
-
-
-def _runner() -> asyncio.Runner:
-    """With the faster event loop, where it is installed."""
-    with suppress(ModuleNotFoundError):
-        return asyncio.Runner(loop_factory=import_module("uvloop").new_event_loop)
-    return asyncio.Runner()
 
 
 async def _run(dsn: str, options: _Options) -> int:
