@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -294,3 +296,18 @@ async def test_actions_of_endpoints_come_from_the_page_alone(hooks: Database) ->
 
     assert [one.status_code for one in answered] == [403] * 5
     assert await fetchval(hooks, STATE, "a") == "active"
+
+
+def test_the_monitor_needs_none_of_what_delivering_needs() -> None:
+    program = """
+import sys
+for name in ("aiohttp", "yarl", "multidict", "cryptography", "cronsim"):
+    sys.modules[name] = None
+import projections.web, projections.monitoring.serving, projections.monitoring.tracing
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
