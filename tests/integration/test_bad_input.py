@@ -31,7 +31,7 @@ from tests.fixtures.projections import (
     running,
     until_effects,
 )
-from tests.integration import bad_databases, bad_subscriptions  # noqa: F401 - they register their cases
+from tests.integration import bad_databases, bad_subscriptions, bad_webhooks  # noqa: F401 - they register their cases
 from tests.integration.bad_input import CASES, Bench
 
 SECRET = "hunter2secret"
