@@ -468,3 +468,21 @@ async def test_a_message_that_is_sent_twice_arrives_once(database: Database) -> 
 
     assert first == again
     assert len(server.requests) == 2
+
+
+async def test_a_fan_out_that_reads_everything_again_delivers_nothing_again(database: Database) -> None:
+    async with RawServer(respond(204)) as server:
+        await hook(database, server.url)
+        await sent(database, number=5)
+        async with delivering(database):
+            await finished(database, 5)
+            await execute(database, "DELETE FROM projections.source_offsets")
+            await execute(
+                database, "UPDATE projections.projection_ranges SET horizon = '1970-01-01T00:00:00Z'"
+            )
+            (event_id,) = await sent(database)  # reads everything anew
+            await finished(database, 6)
+
+    assert await fetchval(database, "SELECT count(*) FROM projections.source_offsets") > 0
+    assert len(server.requests) == 6
+    assert server.requests[-1].header("webhook-id") == event_id

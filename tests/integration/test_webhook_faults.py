@@ -37,7 +37,6 @@ from tests.integration.webhook_delivery_support import (
     sent,
     settings,
     states,
-    until_rows,
 )
 
 ROOT = Path(__file__).parents[2]
