@@ -206,8 +206,8 @@ async def test_a_process_that_only_sends_maintains_and_tells_its_attempts_in_log
     told = [(one["event_id"], one["endpoint"], one["code"], one["verdict"]) for one in attempts]
     assert told == [(event, name, "500", "retry"), (event, name, "204", "done")]
     assert (ended, ready[0]) == (0, 200)
-    for verdict in ("done", "retry"):
-        assert f'projections_webhook_attempts_total{{verdict="{verdict}"}} 1.0' in metrics[1]
+    for code, verdict in (("2xx", "done"), ("5xx", "retry")):
+        assert f'projections_webhook_attempts_total{{code="{code}",verdict="{verdict}"}} 1.0' in metrics[1]
     assert "projections_webhook_attempt_duration_seconds_count 2.0" in metrics[1]
     assert server.url not in json.dumps(deliver.log)
 

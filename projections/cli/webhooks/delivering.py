@@ -35,7 +35,7 @@ from projections.webhooks.ciphers import cipher_from_environment
 from projections.webhooks.deliverer import DeliveryObserver
 from projections.webhooks.deliverer import deliver as deliver_webhooks
 from projections.webhooks.running import run_webhooks
-from projections.webhooks.sender import HttpSender
+from projections.webhooks.sender import HttpSender, Sender
 from projections.webhooks.settings import DeliverySettings
 
 __all__ = ["deliver"]
@@ -213,21 +213,16 @@ async def _run(dsn: str, options: _Options) -> int:
             await check_version(session)
         with stopped_by_signals(stop) as received:
             async with (
-                _observed(database, options) as (observer, attempts),
+                _observed(database, sender, options) as (observer, attempts, counted),
                 maintaining(database, options.maintain_every),
             ):
                 if options.only_send:
                     await deliver_webhooks(
-                        database,
-                        sender,
-                        cipher=cipher,
-                        settings=options.settings,
-                        observer=attempts,
-                        stop=stop,
-                    )
+                        database, counted, cipher=cipher, settings=options.settings, observer=attempts, stop=stop
+                    )  # fmt: skip
                 else:
                     await run_webhooks(
-                        database, sender, *options.definitions, ranges=options.ranges, cipher=cipher,
+                        database, counted, *options.definitions, ranges=options.ranges, cipher=cipher,
                         settings=options.settings, run_settings=RunSettings(listen=options.settings.listen),
                         delivery_observer=attempts, observer=observer, stop=stop,
                     )  # fmt: skip
@@ -236,22 +231,20 @@ async def _run(dsn: str, options: _Options) -> int:
 
 @asynccontextmanager
 async def _observed(
-    database: Database, options: _Options
-) -> AsyncIterator[tuple[StatusObserver | None, DeliveryObserver]]:
-    """Who is to be told, serving what it is told for the length of the block."""
+    database: Database, sender: Sender, options: _Options
+) -> AsyncIterator[tuple[StatusObserver | None, DeliveryObserver, Sender]]:
+    """Who is to be told, and through what to send, serving what is counted for the length of the block."""
     if options.address is None:
-        yield None, AttemptLog()
+        yield None, AttemptLog(), sender
         return
-    from projections.cli.webhooks.process_metrics import (  # noqa: PLC0415 - of an extra
-        DeliveryMetrics,
-        ProcessMetrics,
-    )
-    from projections.monitoring.serving import serving, worker_app  # noqa: PLC0415 - likewise
+    from projections.monitoring.serving import delivering_app, serving, worker_app  # noqa: PLC0415 - of an extra
+    from projections.monitoring.webhook_metrics import WebhookMetrics  # noqa: PLC0415 - likewise
+    from projections.monitoring.worker_metrics import WorkerMetrics  # noqa: PLC0415 - likewise
 
-    counted = DeliveryMetrics()
-    metrics = ProcessMetrics(counted, only_sends=options.only_send)
-    async with serving(options.address, worker_app(metrics, database), options.token) as address:
+    metrics, counted = WorkerMetrics(), WebhookMetrics()
+    app = delivering_app(counted, database) if options.only_send else worker_app(metrics, database, counted)
+    async with serving(options.address, app, options.token) as address:
         log.info(
             "metrics are at http://%s/metrics", address, extra={"action": "serving", "address": str(address)}
         )
-        yield metrics, Several([AttemptLog(), counted])
+        yield metrics, Several([AttemptLog(), counted]), counted.watching(sender)
