@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from standardwebhooks.webhooks import Webhook
 
+import offsets
 from journal import Database
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.messages import MESSAGE, send
@@ -476,13 +477,12 @@ async def test_a_fan_out_that_reads_everything_again_delivers_nothing_again(data
         await sent(database, number=5)
         async with delivering(database):
             await finished(database, 5)
-            await execute(database, "DELETE FROM projections.source_offsets")
-            await execute(
-                database, "UPDATE projections.projection_ranges SET horizon = '1970-01-01T00:00:00Z'"
-            )
+            async with database.transaction() as session:
+                await offsets.clear_offset(session, "webhooks/webhook-message")
             (event_id,) = await sent(database)  # reads everything anew
             await finished(database, 6)
 
-    assert await fetchval(database, "SELECT count(*) FROM projections.source_offsets") > 0
+    all_read = "SELECT (SELECT sum(seq_nr) FROM projections.source_offsets) = (SELECT count(*) FROM projections.events)"
+    assert await fetchval(database, all_read)
     assert len(server.requests) == 6
     assert server.requests[-1].header("webhook-id") == event_id
