@@ -13,7 +13,7 @@ from datetime import timedelta
 from projections.extras import from_extra
 from projections.monitoring.worker_metrics import Durations
 from projections.webhooks.claims import Claimed
-from projections.webhooks.deliverer import DeliveryObserver
+from projections.webhooks.delivery_observer import DeliveryObserver
 from projections.webhooks.sender import FAILURES, Outgoing, Reply, Sender
 
 with from_extra("monitor"):

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from projections.webhooks.addresses import AddressRules
     from projections.webhooks.ciphers import Cipher, FernetCipher, PlainCipher, cipher_from_environment
     from projections.webhooks.claims import Claimed
-    from projections.webhooks.deliverer import DeliveryObserver, deliver
+    from projections.webhooks.deliverer import deliver
     from projections.webhooks.deliveries import Deliveries, Delivery, DeliveryFilter, Replayed
+    from projections.webhooks.delivery_observer import DeliveryObserver
     from projections.webhooks.endpoints import Endpoint, Endpoints, EndpointSettings, NewEndpoint
     from projections.webhooks.errors import (
         DeliveryInFlight,
@@ -55,7 +56,7 @@ _HOMES = {
     "DeliveryFilter": "deliveries",
     "DeliveryInFlight": "errors",
     "DeliveryLog": "log",
-    "DeliveryObserver": "deliverer",
+    "DeliveryObserver": "delivery_observer",
     "DeliverySettings": "settings",
     "Endpoint": "endpoints",
     "EndpointSettings": "endpoints",

@@ -9,45 +9,30 @@ again: receivers tell by the ``webhook-id``.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import random
-from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from journal import Database, DatabaseError, KeptSession, ProjectionsError
+from journal import Database, KeptSession, ProjectionsError
 from journal.tasks import end
 from projections.webhooks.ciphers import Cipher, PlainCipher
-from projections.webhooks.claims import Claimed, Outcome, claim, finish, reap
+from projections.webhooks.claims import Claimed, Outcome, claim, reap
+from projections.webhooks.delivery_observer import DeliveryObserver, tell
 from projections.webhooks.errors import InvalidSecret
+from projections.webhooks.outcomes import Outcomes
+from projections.webhooks.outgoing import outgoing_of
 from projections.webhooks.retrying import answered_at, judge
-from projections.webhooks.sender import Outgoing, Reply, Sender, gzip_body
+from projections.webhooks.sender import Reply, Sender
 from projections.webhooks.settings import DeliverySettings
-from projections.webhooks.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, parse_secret, sign
 
 __all__ = ["CHANNEL", "DeliveryObserver", "deliver"]
 
 log = logging.getLogger("projections")
 
 CHANNEL = "projections_webhooks"
-_FINISHED_TOGETHER = 200
-"""Outcomes that are stored in one transaction."""
 _PATIENCE = 10
 """Seconds that a call may take. It takes milliseconds: a connection that says nothing for so long is dead."""
-
-
-class DeliveryObserver:
-    """Does nothing; override what you want to see. An exception raised here is logged and otherwise ignored."""
-
-    def ready(self, *, ready: bool) -> None:
-        """The database answers, or does no longer."""
-
-    def attempted(self, claimed: Claimed, reply: Reply, verdict: str) -> None:
-        """An attempt has been made: ``done``, ``retry`` or ``dead``."""
-
-    def lost(self, claimed: Claimed) -> None:
-        """The outcome of an attempt was not stored: its lease was over, or its endpoint is gone."""
 
 
 async def deliver(
@@ -100,7 +85,7 @@ class _Deliverer:
         self._room = asyncio.Event()
         self._ending = asyncio.Event()
         # What is finished makes room at its endpoint, and lets the next of its order go.
-        self._outcomes = _Outcomes(database, settings, observer, self._woken.set)
+        self._outcomes = Outcomes(database, settings, observer, patience=_PATIENCE, stored=self._woken.set)
         self._failures = 0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -177,14 +162,14 @@ class _Deliverer:
         except (ProjectionsError, TimeoutError) as error:
             await self._session.close()
             self._failures += 1
-            _tell(self._observer.ready, ready=False)
+            tell(self._observer.ready, ready=False)
             log.warning("webhooks wait: %s", str(error) or "no answer", extra={"action": "webhooks_wait"})
             with suppress(TimeoutError):
                 pause = self._settings.restart.delay(self._failures).total_seconds()
                 await asyncio.wait_for(self._ending.wait(), pause)
             return []
         self._failures = 0
-        _tell(self._observer.ready, ready=True)
+        tell(self._observer.ready, ready=True)
         return found
 
     async def _attempt(self, claimed: Claimed) -> None:
@@ -195,7 +180,7 @@ class _Deliverer:
             eligible_for_retry=claimed.eligible_for_retry and reply.code not in _HOPELESS,
             random=random.random, now=now,
         )  # fmt: skip
-        _tell(self._observer.attempted, claimed, reply, verdict.state)
+        tell(self._observer.attempted, claimed, reply, verdict.state)
         outcome = Outcome(
             claimed.delivery_id, claimed.lease_token, verdict.state, verdict.delay, verdict.pause,
             verdict.disable, reply.code, reply.body, reply.took,
@@ -248,139 +233,8 @@ class _Deliverer:
                 log.warning("webhooks: %s", str(error) or "no answer", extra={"action": "webhooks_wait"})
 
 
-def _tell(told: Callable[..., None], *args: object, **options: object) -> None:
-    try:
-        told(*args, **options)
-    except Exception:
-        log.exception("an observer of deliveries failed", extra={"action": "observer_failed"})
-
-
 _HOPELESS = frozenset({"event_gone"})
 
 
 def _not_sent(code: str, body: str) -> Reply:
     return Reply(code, None, None, None, body, truncated=False, took=timedelta(0))
-
-
-class _Outcomes:
-    """Stores outcomes, those that come together in one transaction, until the database has them."""
-
-    def __init__(
-        self,
-        database: Database,
-        settings: DeliverySettings,
-        observer: DeliveryObserver,
-        stored: Callable[[], None],
-    ) -> None:
-        self._database = database
-        self._settings = settings
-        self._observer = observer
-        self._stored = stored
-        self._waiting: list[tuple[Claimed, Outcome]] = []
-        self._storing: list[tuple[Claimed, Outcome]] = []
-        self._some = asyncio.Event()
-        self._empty = asyncio.Event()
-        self._empty.set()
-
-    def add(self, claimed: Claimed, outcome: Outcome) -> None:
-        self._waiting.append((claimed, outcome))
-        self._empty.clear()
-        self._some.set()
-
-    async def flush(self, storing: asyncio.Task[None]) -> None:
-        """Wait until all are stored, for as long as their leases may last; not if nobody stores any more."""
-        empty = asyncio.create_task(self._empty.wait())
-        await asyncio.wait(
-            {empty, storing},
-            timeout=self._settings.stop_timeout.total_seconds(),
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        await end(empty)
-        if not self._empty.is_set():
-            log.warning(
-                "%d outcomes of webhooks were not stored: their deliveries come back when their leases are over",
-                len(self._waiting) + len(self._storing), extra={"action": "outcomes_lost"},
-            )  # fmt: skip
-
-    async def keep_storing(self) -> None:
-        while True:
-            await self._some.wait()
-            self._storing = self._waiting[:_FINISHED_TOGETHER]
-            del self._waiting[:_FINISHED_TOGETHER]
-            if not self._storing:
-                self._some.clear()
-                self._empty.set()
-                continue
-            held = await self._store([outcome for _, outcome in self._storing])
-            for claimed, _ in self._storing:
-                if claimed.delivery_id not in held:
-                    _tell(self._observer.lost, claimed)
-            self._storing = []
-            self._stored()
-
-    async def _store(self, outcomes: Sequence[Outcome]) -> set[int]:
-        failures = 0
-        loop = asyncio.get_running_loop()
-        # Later, the leases are over: the deliveries have gone to others.
-        until = loop.time() + self._settings.margin.total_seconds()
-        while True:
-            try:
-                async with asyncio.timeout(_PATIENCE):
-                    return await finish(self._database, outcomes)
-            except (DatabaseError, TimeoutError) as error:
-                if _is_about_values(error):
-                    return await self._store_each(outcomes, error)
-                failures += 1
-                pause = self._settings.restart.delay(failures).total_seconds()
-                if loop.time() + pause > until:
-                    return set()
-                log.warning(
-                    "outcomes of webhooks wait: %s",
-                    str(error) or "no answer",
-                    extra={"action": "webhooks_wait"},
-                )
-                await asyncio.sleep(pause)
-
-    async def _store_each(self, outcomes: Sequence[Outcome], error: Exception) -> set[int]:
-        """One that can not be stored keeps none of the others from it; its delivery comes back."""
-        if len(outcomes) == 1:
-            log.error(
-                "the outcome of delivery %d can not be stored: %s", outcomes[0].delivery_id, error,
-                extra={"action": "outcome_refused"},
-            )  # fmt: skip
-            return set()
-        return {held for outcome in outcomes for held in await self._store([outcome])}
-
-
-def _is_about_values(error: Exception) -> bool:
-    """Whether the database refuses what it was given: class 22 of SQLSTATE, and the driver what it can not encode."""
-    return isinstance(error, DatabaseError) and (error.sqlstate or "").startswith("22")
-
-
-def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
-    """
-    The request of an attempt: its body, signed with all secrets of the endpoint.
-
-    Raises:
-        InvalidSecret: The cipher is not the one that secrets were kept with.
-    """
-    body = body_of(claimed.topic, claimed.event_time, claimed.data or "null")
-    signed_at = int(claimed.claimed_at.timestamp())
-    keys = [parse_secret(cipher.decrypt(stored)) for stored in claimed.secrets]
-    headers = {
-        **claimed.headers,
-        "content-type": "application/json",
-        ID_HEADER: claimed.event_id,
-        TIMESTAMP_HEADER: str(signed_at),
-        SIGNATURE_HEADER: sign(keys, claimed.event_id, signed_at, body),
-    }
-    if claimed.gzip:
-        headers["content-encoding"] = "gzip"
-        body = gzip_body(body)
-    return Outgoing(claimed.url, tuple(headers.items()), body, claimed.policy.timeout)
-
-
-def body_of(topic: str, event_time: datetime, data: str) -> bytes:
-    """What is sent: the same bytes on every attempt, with the data as it was written."""
-    kind, at = json.dumps(topic), json.dumps(event_time.isoformat())
-    return f'{{"type":{kind},"timestamp":{at},"data":{data}}}'.encode()

@@ -10,7 +10,8 @@ from projections.observer import StatusObserver
 from projections.runner import run
 from projections.settings import RunSettings
 from projections.webhooks.ciphers import Cipher
-from projections.webhooks.deliverer import DeliveryObserver, deliver
+from projections.webhooks.deliverer import deliver
+from projections.webhooks.delivery_observer import DeliveryObserver
 from projections.webhooks.duties import Duties
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.sender import Sender

@@ -7,7 +7,6 @@ What the other side does is never an error here: it is a code. No redirects, coo
 from __future__ import annotations
 
 import asyncio
-import gzip
 import io
 import ssl
 import time
@@ -35,7 +34,7 @@ with from_extra("webhooks"):
     from multidict import CIMultiDict
     from yarl import URL
 
-__all__ = ["CODES", "FAILURES", "HttpSender", "Outgoing", "Reply", "Sender", "gzip_body", "is_success"]
+__all__ = ["CODES", "FAILURES", "HttpSender", "Outgoing", "Reply", "Sender", "is_success"]
 
 KEEP_BODY = 65536
 USER_AGENT = f"slice-projections/{version('slice-projections')}"
@@ -212,15 +211,6 @@ class _Origins:
         self._used[origin] = now
         self._used.move_to_end(origin)
         return True
-
-
-def gzip_body(body: bytes) -> bytes:
-    """
-    Compress a body that is already signed; send it with ``content-encoding: gzip``.
-
-    The same bytes give the same bytes: there is no time in them.
-    """
-    return gzip.compress(body, mtime=0)
 
 
 async def _post(session: aiohttp.ClientSession, url: URL, outgoing: Outgoing) -> aiohttp.ClientResponse:

@@ -18,10 +18,12 @@ from projections import run
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.ciphers import PlainCipher
 from projections.webhooks.claims import Claimed, claim
-from projections.webhooks.deliverer import DeliveryObserver, deliver, outgoing_of
+from projections.webhooks.deliverer import deliver
+from projections.webhooks.delivery_observer import DeliveryObserver
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.messages import send
+from projections.webhooks.outgoing import outgoing_of
 from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.running import run_webhooks
 from projections.webhooks.sender import HttpSender, Reply

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from projections.webhooks.addresses import AddressRules
+from projections.webhooks.outgoing import gzip_body
 from projections.webhooks.receiver import NotListening, Receiver
-from projections.webhooks.sender import HttpSender, Outgoing, Reply, gzip_body
+from projections.webhooks.sender import HttpSender, Outgoing, Reply
 from projections.webhooks.signing import generate_secret, sign
 
 SECRET = generate_secret()

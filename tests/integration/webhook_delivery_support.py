@@ -12,7 +12,8 @@ from journal import Database, PollPacing, Row
 from projections import run
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.claims import Claimed
-from projections.webhooks.deliverer import DeliveryObserver, deliver
+from projections.webhooks.deliverer import deliver
+from projections.webhooks.delivery_observer import DeliveryObserver
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.messages import send

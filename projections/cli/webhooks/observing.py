@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from projections.webhooks.claims import Claimed
-from projections.webhooks.deliverer import DeliveryObserver
+from projections.webhooks.delivery_observer import DeliveryObserver
 from projections.webhooks.sender import Reply
 
 __all__ = ["AttemptLog", "Several"]

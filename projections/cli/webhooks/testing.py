@@ -15,8 +15,8 @@ from projections.cli.webhooks.printing import seconds, shortened
 from projections.cli.webhooks.visiting import visit_endpoint
 from projections.webhooks.ciphers import cipher_from_environment
 from projections.webhooks.claims import Claimed
-from projections.webhooks.deliverer import outgoing_of
 from projections.webhooks.endpoints import Endpoint, Endpoints
+from projections.webhooks.outgoing import outgoing_of
 from projections.webhooks.sender import HttpSender, Reply
 
 __all__ = ["test"]
