@@ -13,11 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from journal import Database, Row
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.ciphers import Cipher, PlainCipher
-from projections.webhooks.errors import InvalidEndpoint, UnknownEndpoint, own_errors
+from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, UnknownEndpoint, own_errors
 from projections.webhooks.filters import parse_filter
 from projections.webhooks.headers import checked_headers
 from projections.webhooks.retrying import RetryPolicy
-from projections.webhooks.signing import Secret, SigningKey, generate_secret, parse_secret
+from projections.webhooks.signing import PublicKey, Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.topics import parse_topics
 from projections.webhooks.urls import checked_url
 
@@ -49,12 +49,16 @@ INNER JOIN projections.webhook_endpoints AS e ON s.endpoint_id = e.endpoint_id
 WHERE s.endpoint_id = $1 AND ($2::text IS NULL OR e.tenant = $2) AND (s.expires_at IS NULL OR s.expires_at > now())
 ORDER BY s.secret_id DESC
 """
+_STORED = "SELECT secret_id, secret FROM projections.webhook_secrets ORDER BY secret_id FOR UPDATE"
+_STORE = "UPDATE projections.webhook_secrets SET secret = $2 WHERE secret_id = $1"
 
 
 class EndpointSettings(BaseModel):
     """What the owner of an endpoint says about it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_timedelta="float")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", ser_json_timedelta="float", ser_json_inf_nan="constants"
+    )
 
     url: str
     """Where to POST. https, unless :class:`Endpoints` allows http."""
@@ -76,7 +80,7 @@ class EndpointSettings(BaseModel):
     max_in_flight: int = Field(default=10, ge=1, le=1000)
     """Requests on their way at a time, over all processes."""
 
-    rate_limit: float | None = Field(default=None, gt=0, le=100_000)
+    rate_limit: float | None = Field(default=None, ge=0.000_001, le=100_000)
     """Requests in a second, over all processes; None: as many as there are."""
 
     ordering: Ordering = "none"
@@ -247,7 +251,7 @@ class Endpoints:
             The new secret: shown this once.
 
         Raises:
-            InvalidSecret: The secret is malformed.
+            InvalidSecret: The secret is malformed, or a public key.
             UnknownEndpoint: The tenant has none of this id.
         """
         if secret is None:
@@ -276,6 +280,23 @@ class Endpoints:
             raise UnknownEndpoint(f"there is no endpoint {endpoint_id!r:.80}")
         return [parse_secret(self._cipher.decrypt(row["secret"])) for row in rows]
 
+    async def renew_secrets(self) -> int:
+        """
+        Store all secrets anew, with the newest key of the cipher, so that older keys can be dropped.
+
+        Returns:
+            How many there are.
+
+        Raises:
+            InvalidSecret: One can not be read with this cipher; none is changed.
+        """
+        async with self._database.transaction() as session:
+            rows = await session.fetch(_STORED)
+            for row in rows:
+                renewed = self._cipher.encrypt(self._cipher.decrypt(row["secret"]))
+                await session.execute(_STORE, row["secret_id"], renewed)
+        return len(rows)
+
     def _checked(self, settings: dict[str, Any]) -> dict[str, Any]:
         checked = dict(settings)
         if "url" in settings:
@@ -290,7 +311,10 @@ class Endpoints:
 
 
 def _signing(secret: Secret | str) -> Secret:
-    return parse_secret(secret) if isinstance(secret, str) else secret
+    parsed = parse_secret(secret) if isinstance(secret, str) else secret
+    if isinstance(parsed, PublicKey):
+        raise InvalidSecret("a public key (whpk_) signs nothing: give the private one (whsk_)")
+    return parsed
 
 
 def _explained(error: ValidationError) -> str:

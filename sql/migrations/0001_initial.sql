@@ -372,7 +372,7 @@ CREATE TABLE projections.webhook_endpoints (
     CONSTRAINT url_has_1_to_2048_characters CHECK (char_length(url) BETWEEN 1 AND 2048),
     CONSTRAINT state_is_known CHECK (state IN ('active', 'paused', 'disabled')),
     CONSTRAINT max_in_flight_is_1_to_1000 CHECK (max_in_flight BETWEEN 1 AND 1000),
-    CONSTRAINT rate_limit_is_positive CHECK (rate_limit > 0 AND rate_limit <= 100000),
+    CONSTRAINT rate_limit_is_positive CHECK (rate_limit BETWEEN 0.000001 AND 100000),
     CONSTRAINT ordering_is_known CHECK (ordering IN ('none', 'key', 'endpoint')),
     CONSTRAINT on_dead_is_known CHECK (on_dead IN ('skip', 'block')),
     CONSTRAINT when_disabled_is_known CHECK (when_disabled IN ('keep', 'discard'))

@@ -51,10 +51,10 @@ BEGIN
             WHERE d.endpoint_id = _head.endpoint_id AND d.state = 'leased'
         );
         IF _circuit.rate_limit IS NOT NULL THEN
-            -- The bucket holds what a second lets through, and one at least.
+            -- The bucket holds what a second lets through, and one at least. A clock that was set back takes nothing out.
             _circuit.tokens := least(
                 greatest(_circuit.rate_limit, 1),
-                _circuit.tokens + _circuit.rate_limit * extract(EPOCH FROM _now - _circuit.refilled_at)
+                _circuit.tokens + _circuit.rate_limit * greatest(extract(EPOCH FROM _now - _circuit.refilled_at), 0)
             );
             _room := least(_room, floor(_circuit.tokens)::integer);
         END IF;
@@ -93,7 +93,7 @@ BEGIN
         RETURNING d.*, e.url, e.headers, e.policy, e.gzip
     ), paid AS (
         UPDATE projections.webhook_circuits AS c
-        SET tokens = least(greatest(e.rate_limit, 1), c.tokens + e.rate_limit * extract(EPOCH FROM _now - c.refilled_at)) - l.taken,
+        SET tokens = least(greatest(e.rate_limit, 1), c.tokens + e.rate_limit * greatest(extract(EPOCH FROM _now - c.refilled_at), 0)) - l.taken,
             refilled_at = _now
         FROM projections.webhook_endpoints AS e
         INNER JOIN (SELECT l.endpoint_id, count(*) AS taken FROM leased AS l GROUP BY l.endpoint_id) AS l

@@ -11,7 +11,7 @@ DECLARE
     _circuit projections.webhook_circuits;
     _success integer := (SELECT max(v.place) FROM unnest(p_verdicts) WITH ORDINALITY AS v (verdict, place) WHERE v.verdict = 'done');
     _before integer;
-    _most integer;
+    _most numeric;  -- it may be as large as it likes
     _longest interval;
     _percent integer;
     _pause jsonb;
@@ -25,15 +25,17 @@ BEGIN
     IF _success IS NOT NULL THEN
         _circuit.failures := 0;
         _circuit.failing_since := NULL;
-        _circuit.opened := 0;
-        _circuit.blocked_until := least(_circuit.blocked_until, _now);
+        IF _circuit.opened > 0 THEN
+            _circuit.opened := 0;
+            _circuit.blocked_until := least(_circuit.blocked_until, _now);
+        END IF;  -- else it has asked for a pause, whatever was on its way then has come to
     END IF;
     _before := _circuit.failures;
     _circuit.failures := _before + cardinality(p_verdicts) - coalesce(_success, 0);
     IF _circuit.failures > 0 THEN
         _circuit.failing_since := coalesce(_circuit.failing_since, _now);
     END IF;
-    IF _circuit.failures > _before AND _circuit.failures >= (_endpoint.policy ->> 'breaker_failures')::integer
+    IF _circuit.failures > _before AND _circuit.failures >= (_endpoint.policy ->> 'breaker_failures')::numeric
         AND _circuit.blocked_until <= _now
     THEN
         _circuit.blocked_until := _now + least(
@@ -51,7 +53,7 @@ BEGIN
     IF 'dead' = ANY (p_verdicts) AND _circuit.dead_told_at < _now - interval '1 hour' THEN
         PERFORM projections.tell_of_endpoint_v1(p_endpoint_id, _endpoint.tenant, 'WebhookDeliveryDead', '{}');
     END IF;
-    _most := (_endpoint.policy ->> 'disable_after_failures')::integer;
+    _most := (_endpoint.policy ->> 'disable_after_failures')::numeric;
     _longest := make_interval(secs => (_endpoint.policy ->> 'disable_after')::double precision);
     SELECT max(t.percent) INTO _percent FROM (VALUES (50), (70), (90), (100)) AS t (percent)
     WHERE _before * 100 < _most * t.percent AND _circuit.failures * 100 >= _most * t.percent;

@@ -1,0 +1,93 @@
+"""What once broke webhooks: limits of any size, a clock set back, pauses forgotten, endpoints blamed for nothing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from journal import Database, DatabaseError
+from projections.webhooks.retrying import RetryPolicy
+from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
+
+HOUR = timedelta(hours=1)
+
+
+async def circuit(database: Database, endpoint_id: str, what: str) -> Any:
+    async with database.session() as session:
+        return await session.fetchval(
+            f"SELECT {what} FROM projections.webhook_circuits WHERE endpoint_id = $1", endpoint_id
+        )
+
+
+async def set_clock_back(database: Database, endpoint_id: str, hours: int) -> None:
+    """As if its rate limit had last been looked at by a clock that was ahead."""
+    async with database.session() as session:
+        await session.fetchval(
+            "UPDATE projections.webhook_circuits SET tokens = 1, refilled_at = now() + make_interval(hours => $2) "
+            "WHERE endpoint_id = $1 RETURNING 1",
+            endpoint_id, hours,
+        )  # fmt: skip
+
+
+class TestLimitsOfAnySize:
+    @pytest.mark.parametrize("most", [30_000_000, 2**31, 10**18])
+    async def test_outcomes_are_stored_however_many_failures_may_be(
+        self, database: Database, most: int
+    ) -> None:
+        policy = RetryPolicy(disable_after_failures=most, breaker_failures=most)
+        here = await endpoint(database, "here", policy=policy)
+        await deliver_events(database, here, 2)
+        one, other = await take(database)
+        assert await end_all(database, [one], "dead") == {one.delivery_id}
+        assert await end_all(database, [other], "done") == {other.delivery_id}
+        assert sorted(await states(database, here)) == ["dead", "done"]
+
+    async def test_a_rate_limit_that_can_not_be_reckoned_with_is_refused(self, database: Database) -> None:
+        with pytest.raises(DatabaseError, match="rate_limit_is_positive"):
+            await endpoint(database, "here", rate_limit=5e-324)
+
+
+class TestClock:
+    async def test_set_back_it_keeps_no_endpoint_waiting(self, database: Database) -> None:
+        here = await endpoint(database, "here", rate_limit=1)
+        await deliver_events(database, here)
+        await set_clock_back(database, here, hours=1)
+        assert len(await take(database)) == 1
+
+    async def test_set_back_far_it_stops_no_other_endpoint(self, database: Database) -> None:
+        fast = await endpoint(database, "fast", rate_limit=100_000)
+        other = await endpoint(database, "other")
+        await deliver_events(database, fast)
+        await deliver_events(database, other)
+        await set_clock_back(database, fast, hours=24)
+        assert {each.endpoint_id for each in await take(database)} == {fast, other}
+
+
+class TestPause:
+    async def test_a_success_of_what_was_on_its_way_does_not_end_what_retry_after_asked_for(
+        self, database: Database
+    ) -> None:
+        here = await endpoint(database, "here")
+        await deliver_events(database, here, 2)
+        one, other = await take(database)
+        await end_all(database, [one], "retry", code="429", delay=HOUR, pause=HOUR)
+        await end_all(database, [other], "done")
+        assert await circuit(database, here, "blocked_until > now() + interval '59 minutes'")
+
+
+class TestBlame:
+    @pytest.mark.parametrize(("code", "verdict"), [("unsendable", "retry"), ("event_gone", "dead")])
+    async def test_an_endpoint_is_not_disabled_for_what_was_never_sent(
+        self, database: Database, code: str, verdict: str
+    ) -> None:
+        here = await endpoint(
+            database, "here", policy=RetryPolicy(disable_after_failures=1, breaker_failures=1)
+        )
+        await deliver_events(database, here)
+        await end_all(database, await take(database), verdict, code=code, delay=HOUR)
+        assert await circuit(database, here, "failures") == 0
+        async with database.session() as session:
+            state = await session.fetchval("SELECT state FROM projections.webhook_endpoints")
+        assert state == "active"
