@@ -8,12 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from journal import ConnectionSettings, Database, connect
+from journal import ConnectionSettings, Database, DatabaseError, connect
 from projections.recovery import Backoff
 from projections.webhooks.claims import Claimed
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.errors import DeliveryInFlight, NotRetriable, UnknownDelivery
 from projections.webhooks.sender import HttpSender, Reply
+from tests.fixtures.projections import fetchval
 from tests.fixtures.raw_server import Exchange, RawServer, hang, respond, unused_port
 from tests.integration.webhook_delivery_support import (
     LOCAL,
@@ -308,6 +309,13 @@ async def test_secrets_are_in_no_log_error_or_repr(
     for _, secret in made:
         assert secret.reveal() not in text
         assert secret.reveal().partition("_")[2] not in text
+
+
+@pytest.mark.parametrize("policy", ["{}", '{"timeout": "soon"}', "[]", '"x"'])
+async def test_a_policy_that_claims_can_not_reckon_with_is_refused(database: Database, policy: str) -> None:
+    asked = f'{{"url": "https://example.com/", "policy": {policy}}}'
+    with pytest.raises(DatabaseError, match="policy"):
+        await fetchval(database, "SELECT projections.create_endpoint_v1('ep', 'acme', $1, 's')", asked)
 
 
 async def test_a_failing_observer_changes_nothing(database: Database) -> None:

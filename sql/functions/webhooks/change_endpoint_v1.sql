@@ -30,8 +30,8 @@ BEGIN
         SELECT FROM unnest(ARRAY['timeout', 'breaker_failures', 'breaker_pause,first', 'breaker_pause,longest', 'breaker_pause,jitter'])
         AS n (path) WHERE jsonb_typeof(_new.policy #> string_to_array(n.path, ',')) IS DISTINCT FROM 'number'
     ) THEN
-        RAISE EXCEPTION 'an endpoint can not have such a policy: %', _new.policy
-        USING ERRCODE = 'PJ090', HINT = 'Take that of another endpoint, and change it.';
+        RAISE EXCEPTION 'an endpoint can not have such a policy; take that of another endpoint, and change it: %', _new.policy
+        USING ERRCODE = 'PJ090';
     END IF;
     UPDATE projections.webhook_endpoints AS e SET
         url = _new.url, description = _new.description, topics = _new.topics,
