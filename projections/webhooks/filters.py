@@ -28,12 +28,14 @@ operators and fields are refused, and that operators beside fields, and `$not` w
 from __future__ import annotations
 
 import json
+import logging
 import operator
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from projections.webhooks.errors import InvalidEndpoint
 from projections.webhooks.json_values import MISSING, holds, is_list, is_scalar, number, same, storable
@@ -41,10 +43,21 @@ from projections.webhooks.json_values import MISSING, holds, is_list, is_scalar,
 DEEPEST = 10
 MOST_OPERATORS = 100
 LARGEST_BYTES = 16_384
+MOST_STEPS = 200_000
+"""Comparisons of a filter with an event, a fraction of a second: in a filter and an event, each within its limits, long
+lists against long lists come to hours, in which whoever reads events would do nothing else."""
 FIELDS = ("id", "topic", "time", "metadata", "data")
 
 _Predicate = Callable[[Any], bool]
 _Compile = Callable[[Any, str], _Predicate]
+_Walked = TypeVar("_Walked", list[Any], tuple[Any, ...], list[_Predicate], Mapping[str, Any])
+
+log = logging.getLogger("projections")
+_STEPS_LEFT: ContextVar[list[int]] = ContextVar("projections.webhooks.filter_steps_left")
+
+
+class _TooManyStepsError(Exception):
+    """A filter and an event take too long together."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +76,25 @@ class Filter:
         """
         Tell whether the endpoint wants an event. Never raises.
 
+        One that takes more than :data:`MOST_STEPS` comparisons is not wanted, and the log says so.
+
         Args:
             document: `id`, `topic`, `time` (RFC 3339), `metadata` and `data`, as JSON is read. Numbers with a point
                 stay exact if they were read by `json_values.read_json`.
         """
+        token = _STEPS_LEFT.set([MOST_STEPS])
         try:
             return self._predicate(document)
         except RecursionError:  # lists nested a thousand deep, which no filter means
             return False
+        except _TooManyStepsError:
+            log.warning(
+                "event %s is not delivered where its filter takes more than %d comparisons with it",
+                document.get("id"), MOST_STEPS, extra={"action": "filter_too_costly"},
+            )  # fmt: skip
+            return False
+        finally:
+            _STEPS_LEFT.reset(token)
 
 
 def parse_filter(definition: Mapping[str, Any]) -> Filter:
@@ -184,7 +208,8 @@ class _Language:
     def equal(self, value: Any, path: str) -> _Predicate:
         """Compile `$eq`."""
         operand, read = self._operand(value, path), self._read
-        return lambda found: same(read(found), operand)
+        weight = _weight(operand)
+        return lambda found: _paid(weight) and same(read(found), operand)
 
     def different(self, value: Any, path: str) -> _Predicate:
         """Compile `$neq`."""
@@ -207,14 +232,14 @@ class _Language:
         if not all(map(is_scalar, value)):
             raise _wrong(path, "must be a list of strings, numbers, booleans and nulls")
         equal = [self.equal(each, f"{path}[{place}]") for place, each in enumerate(value)]
-        return lambda found: is_scalar(found) and any(each(found) for each in equal) is wanted
+        return lambda found: is_scalar(found) and any(each(found) for each in _walked(equal)) is wanted
 
     def affix(self, value: Any, path: str, *, test: Callable[[str, tuple[str, ...]], bool]) -> _Predicate:
         """Compile `$startsWith` and `$endsWith`."""
         affixes = tuple(value) if is_list(value) else (value,)
         if not all(isinstance(each, str) for each in affixes):
             raise _wrong(path, f"must be a string or a list of strings, not {value!r:.100}")
-        return lambda found: isinstance(found, str) and test(found, affixes)
+        return lambda found: isinstance(found, str) and test(found, _walked(affixes))
 
     def exists(self, value: Any, path: str) -> _Predicate:
         """Compile `$exist`."""
@@ -223,29 +248,50 @@ class _Language:
         return lambda found: (found is not MISSING) is value
 
 
+def _walked(several: _Walked) -> _Walked:
+    """Give what is walked through, once it is paid for; all of it, also where the walk ends early."""
+    _paid(len(several))
+    return several
+
+
+def _paid(steps: int) -> bool:
+    left = _STEPS_LEFT.get()
+    left[0] -= steps
+    if left[0] < 0:
+        raise _TooManyStepsError
+    return True
+
+
+def _weight(value: object) -> int:
+    """Count the values in a value."""
+    if isinstance(value, Mapping):
+        return 1 + sum(map(_weight, value.values()))
+    return 1 + sum(map(_weight, value)) if isinstance(value, list | tuple) else 1
+
+
 def _has(part: Any, wanted: bool, found: Any) -> bool:  # noqa: FBT001 - bound by partial
     """Tell whether a string or a list contains something; nothing else contains or lacks anything."""
     if isinstance(found, str) and isinstance(part, str):
         return (part in found) is wanted
-    return is_list(found) and any(same(each, part) for each in found) is wanted
+    return is_list(found) and any(same(each, part) for each in _walked(found)) is wanted
 
 
 def _contained(equal: _Predicate) -> _Predicate:
     def predicate(found: Any) -> bool:
-        return equal(found) or (is_list(found) and any(map(predicate, found)))
+        return equal(found) or (is_list(found) and any(map(predicate, _walked(found))))
 
     return predicate
 
 
 def _each_in_list(items: list[_Predicate]) -> _Predicate:
-    return lambda found: is_list(found) and all(any(map(item, found)) for item in items)
+    return lambda found: is_list(found) and all(any(map(item, _walked(found))) for item in items)
 
 
 def _fields(conditions: Mapping[str, _Predicate]) -> _Predicate:
     def predicate(found: Any) -> bool:
         if isinstance(found, Mapping):
-            return all(condition(found.get(name, MISSING)) for name, condition in conditions.items())
-        return is_list(found) and any(map(predicate, found))
+            return all(condition(found.get(name, MISSING)) for name, condition in _walked(conditions).items())
+        return is_list(found) and any(map(predicate, _walked(found)))
 
     return predicate
 
@@ -253,7 +299,7 @@ def _fields(conditions: Mapping[str, _Predicate]) -> _Predicate:
 def _every(predicates: list[_Predicate]) -> _Predicate:
     if len(predicates) == 1:
         return predicates[0]
-    return lambda found: all(predicate(found) for predicate in predicates)
+    return lambda found: all(predicate(found) for predicate in _walked(predicates))
 
 
 def _joined(name: str, value: Mapping[str, Any], path: str, compiled: _Compile) -> _Predicate:
@@ -266,7 +312,7 @@ def _joined(name: str, value: Mapping[str, Any], path: str, compiled: _Compile) 
         raise _wrong(path, f"must be a list of conditions, not {under!r:.100}")
     conditions = [compiled(each, f"{path}[{place}]") for place, each in enumerate(under)]
     join = any if name == "$or" else all
-    return lambda found: join(condition(found) for condition in conditions)
+    return lambda found: join(condition(found) for condition in _walked(conditions))
 
 
 def _time(value: Any) -> Any:

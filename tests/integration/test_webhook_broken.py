@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from time import perf_counter
 from typing import Any
 
 import pytest
 
 from journal import Database, DatabaseError
+from projections.webhooks.filters import parse_filter
 from projections.webhooks.retrying import RetryPolicy
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
 
@@ -91,3 +93,30 @@ class TestBlame:
         async with database.session() as session:
             state = await session.fetchval("SELECT state FROM projections.webhook_endpoints")
         assert state == "active"
+
+
+class TestFilters:
+    @pytest.mark.parametrize(
+        ("condition", "data"),
+        [
+            ([7] * 5000, [1] * 100_000 + [7]),
+            ({"$or": list(range(2, 2500))}, [1] * 100_000),
+            ({"x": {"$in": list(range(2, 2500))}}, [{"x": 1}] * 50_000),
+            ([{"$or": [{"$exist": False}] * 90}], [1] * 100_000),
+            ([{"$eq": [1] * 4000}, 2], [[1] * 4000] * 100),
+        ],
+        ids=["list", "or", "in", "operators", "equal"],
+    )
+    def test_one_that_takes_too_long_is_given_up_and_told(
+        self, condition: Any, data: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        began = perf_counter()
+        assert not parse_filter({"data": condition}).matches({"id": "e1", "data": data})
+        assert perf_counter() - began < 10  # not to hold for this machine, but for hours that it took
+        assert "event e1 is not delivered" in caplog.text
+
+    def test_one_on_a_large_event_is_followed(self) -> None:
+        wanted = parse_filter({"data": {"items": {"sku": {"$in": ["a", "b", "c"]}}, "tags": ["x", "y"]}})
+        items = [{"sku": f"s{n}"} for n in range(10_000)]
+        assert wanted.matches({"data": {"items": [*items, {"sku": "c"}], "tags": ["y", "z", "x"]}})
+        assert not wanted.matches({"data": {"items": items, "tags": ["y", "x"]}})
