@@ -26,11 +26,11 @@ from projections.webhooks.retrying import answered_at, judge
 from projections.webhooks.sender import Reply, Sender
 from projections.webhooks.settings import DeliverySettings
 
-__all__ = ["CHANNEL", "DeliveryObserver", "deliver"]
+__all__ = ["deliver"]
 
 log = logging.getLogger("projections")
 
-CHANNEL = "projections_webhooks"
+_CHANNEL = "projections_webhooks"
 _PATIENCE = 10
 """Seconds that a call may take. It takes milliseconds: a connection that says nothing for so long is dead."""
 
@@ -91,7 +91,7 @@ class _Deliverer:
     async def run(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
             if self._settings.listen:
-                await stack.enter_async_context(self._database.listen(CHANNEL, self._woken.set))
+                await stack.enter_async_context(self._database.listen(_CHANNEL, self._woken.set))
             stack.push_async_callback(self._give_session_back)
             storing = asyncio.create_task(self._outcomes.keep_storing(), name="webhook outcomes")
             stack.push_async_callback(end, storing)

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from journal import Database, Row
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.ciphers import Cipher, PlainCipher
-from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, UnknownEndpoint, own_errors
+from projections.webhooks.errors import InvalidSecret, UnknownEndpoint, fields_of, own_errors
 from projections.webhooks.filters import parse_filter
 from projections.webhooks.headers import checked_headers
 from projections.webhooks.retrying import RetryPolicy
@@ -179,12 +179,12 @@ class Endpoints:
             row = await session.fetchrow(_GET, endpoint_id, tenant)
         if row is None:
             raise UnknownEndpoint(f"there is no endpoint {endpoint_id!r:.80}")
-        return endpoint_of(row)
+        return _endpoint(row)
 
     async def list(self, tenant: str | None, *, after: str = "", limit: int = 100) -> Sequence[Endpoint]:
         """Endpoints in the order of their ids, after one, up to a number."""
         async with self._database.session() as session:
-            return [endpoint_of(row) for row in await session.fetch(_LIST, tenant, after, limit)]
+            return [_endpoint(row) for row in await session.fetch(_LIST, tenant, after, limit)]
 
     async def change(self, tenant: str | None, endpoint_id: str, changes: Mapping[str, Any]) -> Endpoint:
         """
@@ -195,10 +195,8 @@ class Endpoints:
             UnknownEndpoint: The tenant has none of this id.
         """
         old = (await self.get(tenant, endpoint_id)).model_dump(include=set(EndpointSettings.model_fields))
-        try:
+        with fields_of("an endpoint"):
             settings = EndpointSettings.model_validate(old | dict(changes))
-        except ValidationError as error:
-            raise InvalidEndpoint(_explained(error)) from None
         # What stays as it is was checked by whoever has set it, by their rules.
         stored = json.dumps(self._checked(settings.model_dump(mode="json", include=set(changes))))
         async with self._database.session() as session:
@@ -317,14 +315,7 @@ def _signing(secret: Secret | str) -> Secret:
     return parsed
 
 
-def _explained(error: ValidationError) -> str:
-    return "; ".join(
-        f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}"
-        for one in error.errors(include_input=False)
-    )
-
-
-def endpoint_of(row: Row) -> Endpoint:
+def _endpoint(row: Row) -> Endpoint:
     """An endpoint from its row, whose JSON is text."""
     values = {name: row[name] for name in Endpoint.model_fields}
     for name in ("filter", "headers", "policy"):

@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pydantic import ValidationError
+
 from journal import DatabaseError, ProjectionsError
 
 
@@ -93,3 +95,23 @@ def own_errors() -> Iterator[None]:
         if kind is None:
             raise
         raise kind(str(error)) from error.__cause__
+
+
+@contextmanager
+def fields_of(what: str) -> Iterator[None]:
+    """
+    Raise what pydantic finds wrong with an endpoint as the error of this module.
+
+    Args:
+        what: What the fields are of. Their names are told, never their values, which may be secret.
+
+    Raises:
+        InvalidEndpoint: A field is unknown, or can not be as it is; the message names every one.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        wrong = (
+            f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)
+        )
+        raise InvalidEndpoint(f"{what} can not be so: {'; '.join(wrong)}") from None

@@ -19,10 +19,10 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from projections.recovery import Backoff
-from projections.webhooks.errors import InvalidEndpoint
+from projections.webhooks.errors import fields_of
 
 THROTTLED = frozenset({"429", "502", "503", "504"})
 GONE = "410"
@@ -100,18 +100,15 @@ class RetryPolicy(BaseModel):
         return len(self.schedule) + 1
 
 
-def parse_policy(stored: Mapping[str, Any]) -> RetryPolicy:
+def parse_policy(written: Mapping[str, Any]) -> RetryPolicy:
     """
-    Read a policy from JSON, of the database or a request.
+    Read a policy from JSON, as somebody has written it.
 
     Raises:
         InvalidEndpoint: A field is unknown or can not be as it is; the message names every one.
     """
-    try:
-        return RetryPolicy.model_validate(stored)
-    except ValidationError as error:
-        wrong = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise InvalidEndpoint(f"the retry policy can not be used: {'; '.join(wrong)}") from None
+    with fields_of("a retry policy"):
+        return RetryPolicy.model_validate(written)
 
 
 class Verdict(NamedTuple):

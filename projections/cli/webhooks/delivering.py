@@ -32,8 +32,8 @@ from projections.observer import StatusObserver
 from projections.settings import RunSettings
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.ciphers import cipher_from_environment
-from projections.webhooks.deliverer import DeliveryObserver
 from projections.webhooks.deliverer import deliver as deliver_webhooks
+from projections.webhooks.delivery_observer import DeliveryObserver
 from projections.webhooks.running import run_webhooks
 from projections.webhooks.sender import HttpSender, Sender
 from projections.webhooks.settings import DeliverySettings
