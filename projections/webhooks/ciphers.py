@@ -56,7 +56,8 @@ class FernetCipher:
     """
     Encrypts secrets with Fernet (AES-128-CBC and HMAC-SHA256), and reads plain ones too.
 
-    To change keys, put the new one in front, store every secret again (`encrypt(decrypt(stored))`), then drop the old.
+    To change keys, put the new one behind the old one for all processes, then in front of it, have every secret stored
+    again (:meth:`Endpoints.renew_secrets`), then drop the old.
 
     Args:
         keys: 32 bytes in URL-safe base64 each; the first encrypts, all decrypt.

@@ -56,17 +56,18 @@ def message_of(envelope: EventEnvelope) -> Message | None:
     What an event becomes when nobody says otherwise.
 
     Its metadata says whose it is (``tenant``), and may hold what else a :class:`Message` has. An event without a tenant
-    becomes none. The topic is the event's type.
+    becomes none. The topic is the event's type. A message of :func:`send` without an ``order_key`` is in no order.
     """
     metadata = envelope.metadata
     if not isinstance(metadata, dict) or not isinstance(tenant := metadata.get("tenant"), str):
         return None
     later = metadata.get("not_before")
     labels = metadata.get("labels")
+    sent = envelope.entity_type == MESSAGE  # its source says nothing: messages of a tenant share a few
     return Message(
         tenant,
         envelope.event_type,
-        order_key=metadata.get("order_key"),
+        order_key=metadata.get("order_key", str(envelope.event_id) if sent else None),
         not_before=None if later is None else datetime.fromisoformat(later),
         endpoint_id=metadata.get("endpoint_id"),
         eligible_for_retry=metadata.get("eligible_for_retry", True) is not False,

@@ -87,6 +87,7 @@ BEGIN
         projections.endpoint_stats_v1,
         projections.webhook_totals_v1,
         projections.slice_of_v1,
+        projections.uuid7_v1,
         projections.uuid7_time_v1,
         projections.read_events_by_slices_v1,
         projections.read_keys_by_slices_v1,

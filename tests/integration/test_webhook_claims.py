@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from journal import Database
+from journal import Database, connect
 from projections.recovery import Backoff
 from projections.webhooks.claims import reap
 from projections.webhooks.retrying import RetryPolicy
@@ -426,3 +427,14 @@ class TestAgain:
         )
         await deliver_events(database, ep)
         assert await states(database, ep) == []
+
+
+async def test_a_worker_s_role_delivers_and_tells_the_journal(database: Database, login: Any) -> None:
+    ep = await endpoint(database, "ep_1")
+    await deliver_events(database, ep, 2)
+    async with connect(login("projections_worker")) as as_worker:
+        await end_all(as_worker, await take(as_worker, 1), "dead", disable=True, code="410")
+    assert [event_type for event_type, _ in await told(database, ep)] == [
+        "WebhookDeliveryDead",
+        "WebhookEndpointDisabled",
+    ]

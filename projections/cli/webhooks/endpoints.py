@@ -191,6 +191,27 @@ def change(endpoint_id: str, dsn: str | None, as_json: bool, **options: Any) -> 
         click.echo(f"endpoint {one.endpoint_id} is changed (version {one.version})")
 
 
+@endpoints.command("renew-secrets", short_help="Store all secrets anew, with the newest key.")
+@dsn_option
+def renew_secrets(dsn: str | None) -> None:
+    """
+    Store the secrets of all endpoints anew, with the first key in PROJECTIONS_WEBHOOK_KEYS.
+
+    \b
+    To change the key of the cipher
+      1. put the new key behind the old one, for all processes, and restart them: now all can read what it stores
+      2. put it in front of the old one, and restart them: now it is what stores
+      3. projections webhooks endpoints renew-secrets
+      4. drop the old key
+    Where there was none, secrets were stored as they are; they are encrypted then.
+    """  # noqa: D301 - click reads the escape
+
+    async def work(database: Database) -> int:
+        return await _endpoints(database).renew_secrets()
+
+    click.echo(f"{visit_database(dsn, work)} secrets are stored anew")
+
+
 @endpoints.command(short_help="Send nothing for a while; events are kept.")
 @_endpoint
 @_reason_option

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -202,7 +203,9 @@ class SentTest(View):
 @endpoint_operations.add("POST", "/v1/endpoints", body=NewEndpointBody, answer=CreatedEndpoint, status=201)
 async def create_endpoint(call: Call[Query, NewEndpointBody]) -> CreatedEndpoint:
     """Make an endpoint, for events from now on."""
-    body = call.body
+    body, limit = call.body, call.services.settings.endpoints_per_tenant
+    _check_limits(call, body, EndpointSettings.model_fields)
+    call.check_room(len(await call.services.endpoints.list(call.tenant, limit=limit)), limit, "endpoints")
     settings = EndpointSettings.model_validate(body.model_dump(include=set(EndpointSettings.model_fields)))
     chosen = generate_secret(body.signatures) if body.secret is None else body.secret
     made = await call.services.endpoints.create(call.owner(body.tenant), settings, chosen)
@@ -240,6 +243,7 @@ async def get_endpoint(call: Call[Query, NoBody]) -> OneEndpoint:
 @endpoint_operations.add("PATCH", _PATH, body=EndpointChanges, answer=EndpointView, problems=(404,))
 async def change_endpoint(call: Call[Query, EndpointChanges]) -> EndpointView:
     """Change settings of an endpoint."""
+    _check_limits(call, call.body, call.body.model_fields_set)
     changes = call.body.model_dump(include=call.body.model_fields_set)
     endpoint_id = call.place["endpoint_id"]
     if not changes:
@@ -315,6 +319,19 @@ async def send_test(call: Call[Query, TestBody]) -> SentTest:
             session, endpoint.tenant, topic, data, message_id=event_id, endpoint_id=endpoint.endpoint_id
         )
     return SentTest(event_id=str(sent.event_id), topic=topic)
+
+
+def _check_limits(call: Call[Any, Any], wanted: EndpointSettings, names: Collection[str]) -> None:
+    """Check that a tenant asks, by settings of these names, for no more of what all share than it may."""
+    limits = call.services.settings
+    if call.caller.tenant is None:
+        return
+    if "max_in_flight" in names and wanted.max_in_flight > limits.tenant_max_in_flight:
+        raise Problem(422, "too_much", f"max_in_flight can be up to {limits.tenant_max_in_flight}")
+    if "policy" in names and wanted.policy.timeout > limits.tenant_timeout:
+        raise Problem(
+            422, "too_much", f"policy.timeout can be up to {limits.tenant_timeout.total_seconds():g} s"
+        )
 
 
 def view_of(endpoint: Endpoint) -> EndpointView:

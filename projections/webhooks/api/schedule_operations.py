@@ -107,7 +107,8 @@ class ScheduleChanges(Body):
 )
 async def create_schedule(call: Call[Query, NewSchedule]) -> ScheduleView:
     """Make a schedule; its first message is sent at its first tick from now on."""
-    body = call.body
+    body, limit = call.body, call.services.settings.schedules_per_tenant
+    call.check_room(len(await call.services.schedules.list(call.tenant, limit=limit)), limit, "schedules")
     made = await call.services.schedules.create(
         call.owner(body.tenant), body.name, body.cron, body.timezone, body.topic, call.raw["data"],
         body.endpoint_id, body.missed,

@@ -34,3 +34,15 @@ class ApiSettings(BaseModel):
 
     bulk_time: timedelta = Field(default=timedelta(seconds=5), gt=_NONE)
     """A request to try many deliveries again begins no new step after it, and says that there are more."""
+
+    endpoints_per_tenant: int = Field(default=100, ge=1)
+    """How many a tenant can make by itself; administrators make more. Beyond it: 422, as for what follows."""
+
+    schedules_per_tenant: int = Field(default=100, ge=1)
+    """Likewise of schedules."""
+
+    tenant_max_in_flight: int = Field(default=50, ge=1, le=1000)
+    """What a tenant can set ``max_in_flight`` to. All endpoints share the places of the processes that deliver."""
+
+    tenant_timeout: timedelta = Field(default=timedelta(seconds=30), ge=timedelta(seconds=1))
+    """What a tenant can set the policy's ``timeout`` to: so long a slow endpoint holds a place."""

@@ -17,8 +17,8 @@ BEGIN
         RAISE EXCEPTION 'there is no delivery of event % to endpoint %', quote_literal(p_event_id), quote_literal(p_endpoint_id)
         USING ERRCODE = 'PJ092';
     ELSIF _delivery.state = 'leased' THEN
-        RAISE EXCEPTION 'event % is on its way to endpoint %', quote_literal(p_event_id), quote_literal(p_endpoint_id)
-        USING ERRCODE = 'PJ093', HINT = 'Wait for its outcome.';
+        RAISE EXCEPTION 'event % is on its way to endpoint %: wait for its outcome',
+            quote_literal(p_event_id), quote_literal(p_endpoint_id) USING ERRCODE = 'PJ093';
     ELSIF _delivery.state = 'done' THEN
         RAISE EXCEPTION 'event % has arrived at endpoint %', quote_literal(p_event_id), quote_literal(p_endpoint_id)
         USING ERRCODE = 'PJ094';

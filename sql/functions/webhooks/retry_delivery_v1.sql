@@ -23,10 +23,10 @@ BEGIN
     END IF;
     SELECT e.state INTO _state FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = p_endpoint_id;
     IF _delivery.state = 'leased' THEN
-        RAISE EXCEPTION 'event % is on its way to endpoint %', quote_literal(p_event_id), quote_literal(p_endpoint_id)
-        USING ERRCODE = 'PJ093', HINT = 'Wait for its outcome.';
+        RAISE EXCEPTION 'event % is on its way to endpoint %: wait for its outcome',
+            quote_literal(p_event_id), quote_literal(p_endpoint_id) USING ERRCODE = 'PJ093';
     ELSIF _state = 'disabled' THEN
-        RAISE EXCEPTION 'endpoint % is disabled', quote_literal(p_endpoint_id) USING ERRCODE = 'PJ094', HINT = 'Enable it first.';
+        RAISE EXCEPTION 'endpoint % is disabled: enable it first', quote_literal(p_endpoint_id) USING ERRCODE = 'PJ094';
     ELSIF _delivery.state = 'waiting' THEN
         RAISE EXCEPTION 'event % waits for those before it, in the order that endpoint % asks for',
             quote_literal(p_event_id), quote_literal(p_endpoint_id) USING ERRCODE = 'PJ094';

@@ -1,7 +1,9 @@
--- Says in the journal what became of an endpoint: an event of the source 'webhook-endpoint/ID'.
+-- Says in the journal what became of an endpoint: an event of the source 'webhook-endpoint/ID'. With the rights of the schema's
+-- owner: who delivers appends nothing else.
 CREATE OR REPLACE FUNCTION projections.tell_of_endpoint_v1(p_endpoint_id text, p_tenant text, p_event_type text, p_facts json)
 RETURNS void
 LANGUAGE sql
+SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT FROM projections.append_event_v1(

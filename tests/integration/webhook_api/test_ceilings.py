@@ -1,0 +1,73 @@
+"""What a tenant can not take of what all share; administrators can."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from journal import Database
+from projections.webhooks.api import ApiSettings
+from tests.integration.webhook_api.support import ADMIN, TOKENS, Api, application
+
+SETTINGS = ApiSettings(
+    endpoints_per_tenant=2,
+    schedules_per_tenant=1,
+    tenant_max_in_flight=20,
+    tenant_timeout=timedelta(seconds=15),
+)
+ENDPOINT = {"url": "https://example.com/hook"}
+SLOW = ENDPOINT | {"policy": {"timeout": 16}}
+WIDE = ENDPOINT | {"max_in_flight": 21}
+
+
+@pytest.fixture
+async def acme(database: Database) -> AsyncIterator[Api]:
+    api = Api(application(database, settings=SETTINGS), TOKENS["acme"])
+    async with api.client:
+        yield api
+
+
+@pytest.fixture
+async def admin(database: Database) -> AsyncIterator[Api]:
+    api = Api(application(database, settings=SETTINGS), ADMIN)
+    async with api.client:
+        yield api
+
+
+def schedule(name: str) -> dict[str, Any]:
+    return {"name": name, "cron": "0 1 * * *", "topic": "a.b", "data": {}}
+
+
+async def test_a_tenant_makes_so_many_endpoints(acme: Api, admin: Api) -> None:
+    for _ in range(2):
+        await acme("POST", "/v1/endpoints", ENDPOINT, 201)
+
+    refused = await acme("POST", "/v1/endpoints", ENDPOINT, 422)
+
+    assert refused.json()["code"] == "too_many"
+    await admin("POST", "/v1/endpoints", ENDPOINT | {"tenant": "acme"}, 201)
+
+
+async def test_a_tenant_makes_so_many_schedules(acme: Api, admin: Api) -> None:
+    await acme("POST", "/v1/schedules", schedule("one"), 201)
+
+    refused = await acme("POST", "/v1/schedules", schedule("two"), 422)
+
+    assert refused.json()["code"] == "too_many"
+    await admin("POST", "/v1/schedules", schedule("two") | {"tenant": "acme"}, 201)
+
+
+@pytest.mark.parametrize("wanted", [SLOW, WIDE], ids=["timeout", "max_in_flight"])
+async def test_a_tenant_holds_so_many_places_for_so_long(
+    acme: Api, admin: Api, wanted: dict[str, Any]
+) -> None:
+    made = (await acme("POST", "/v1/endpoints", ENDPOINT, 201)).json()
+
+    assert (await acme("POST", "/v1/endpoints", wanted, 422)).json()["code"] == "too_much"
+    assert (await acme("PATCH", f"/v1/endpoints/{made['endpoint_id']}", wanted, 422)).json()[
+        "code"
+    ] == "too_much"
+    await admin("PATCH", f"/v1/endpoints/{made['endpoint_id']}", wanted, 200)
