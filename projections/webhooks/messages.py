@@ -22,6 +22,8 @@ _NAMESPACE = UUID("6f1c0d0e-6f0a-5c0b-9b0a-3f2a1d5f7c11")
 _SOURCES = 64
 """Sources of a tenant's messages: so many transactions can send for it at a time, and no more rows are kept for it."""
 _MAX_TENANT_LENGTH = 200
+_MAX_KEY_BYTES = 1000
+"""Of an order key, in UTF-8: deliveries are found by it in an index, whose entries are short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ async def send(
         data: A pydantic model, or anything that pydantic can turn into JSON; :class:`journal.RawJson` as it is.
         message_id: Makes it idempotent: a UUID, or any text that is the tenant's own for it. Sent again with the same
             content, nothing happens.
-        order_key: An endpoint that asks for an order gets messages with the same key one after the other.
+        order_key: An endpoint that asks for an order gets messages with the same key one after the other; up to 1,000 bytes.
         not_before: Aware; not to be sent earlier.
         endpoint_id: For this endpoint alone, if its topics and filter let it through.
         eligible_for_retry: Whether it is tried again when it fails.
@@ -108,11 +110,11 @@ async def send(
         Where it is in the journal; its ``event_id`` is the ``webhook-id`` that receivers see.
 
     Raises:
-        InvalidMessage: The tenant, the topic or the time can not be so.
+        InvalidMessage: The tenant, the topic, the order key or the time can not be so.
         InvalidEvent: The data can not be stored.
         EventIdConflict: The ``message_id`` was used for other content.
     """
-    _check(tenant, topic, not_before)
+    _check(tenant, topic, not_before, order_key)
     facts: dict[str, Any] = {"tenant": tenant}
     optional = {
         "order_key": order_key,
@@ -130,12 +132,18 @@ async def send(
 
 
 def _event_id(tenant: str, message_id: UUID | str | None) -> UUID | None:
-    return uuid5(_NAMESPACE, f"{tenant}\n{message_id}") if isinstance(message_id, str) else message_id
+    return (
+        uuid5(_NAMESPACE, f"{len(tenant)} {tenant}\n{message_id}")
+        if isinstance(message_id, str)
+        else message_id
+    )
 
 
-def _check(tenant: object, topic: str, not_before: datetime | None) -> None:
+def _check(tenant: object, topic: str, not_before: datetime | None, order_key: str | None) -> None:
     if not isinstance(tenant, str) or not 1 <= len(tenant) <= _MAX_TENANT_LENGTH:
         raise InvalidMessage(f"a tenant has 1 to {_MAX_TENANT_LENGTH} characters, not {tenant!r:.80}")
     check_topic(topic)
     if not_before is not None and not_before.tzinfo is None:
         raise InvalidMessage(f"not_before has no zone: {not_before.isoformat()}")
+    if order_key is not None and not 1 <= len(order_key.encode(errors="replace")) <= _MAX_KEY_BYTES:
+        raise InvalidMessage(f"an order_key has 1 to {_MAX_KEY_BYTES} bytes, not {order_key!r:.80}")

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from journal import Database, DatabaseError
+from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.filters import parse_filter
+from projections.webhooks.messages import send
 from projections.webhooks.retrying import RetryPolicy
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
 
@@ -45,6 +47,18 @@ class TestLimitsOfAnySize:
         assert await end_all(database, [one], "dead") == {one.delivery_id}
         assert await end_all(database, [other], "done") == {other.delivery_id}
         assert sorted(await states(database, here)) == ["dead", "done"]
+
+    async def test_outcomes_are_stored_however_long_it_may_fail(self, database: Database) -> None:
+        here = await endpoint(database, "here", policy=RetryPolicy(disable_after=timedelta.max))
+        await deliver_events(database, here)
+        claimed = await take(database)
+        assert await end_all(database, claimed, "dead") == {claimed[0].delivery_id}
+
+    async def test_a_message_whose_order_key_no_index_can_hold_is_refused(self, database: Database) -> None:
+        async with database.transaction() as session:
+            with pytest.raises(InvalidMessage, match="order_key has 1 to 1000 bytes"):
+                await send(session, "acme", "t", 1, order_key="é" * 501)
+            await send(session, "acme", "t", 1, order_key="é" * 500)
 
     async def test_a_rate_limit_that_can_not_be_reckoned_with_is_refused(self, database: Database) -> None:
         with pytest.raises(DatabaseError, match="rate_limit_is_positive"):
@@ -93,6 +107,14 @@ class TestBlame:
         async with database.session() as session:
             state = await session.fetchval("SELECT state FROM projections.webhook_endpoints")
         assert state == "active"
+
+
+class TestTenants:
+    async def test_ids_of_one_are_not_those_of_another_whatever_is_in_them(self, database: Database) -> None:
+        async with database.transaction() as session:
+            one = await send(session, "a\nb", "t", 1, message_id="c")
+            other = await send(session, "a", "t", 1, message_id="b\nc")
+        assert one.event_id != other.event_id
 
 
 class TestFilters:

@@ -12,7 +12,7 @@ DECLARE
     _success integer := (SELECT max(v.place) FROM unnest(p_verdicts) WITH ORDINALITY AS v (verdict, place) WHERE v.verdict = 'done');
     _before integer;
     _most numeric;  -- it may be as large as it likes
-    _longest interval;
+    _longest numeric;  -- seconds
     _percent integer;
     _pause jsonb;
 BEGIN
@@ -54,7 +54,7 @@ BEGIN
         PERFORM projections.tell_of_endpoint_v1(p_endpoint_id, _endpoint.tenant, 'WebhookDeliveryDead', '{}');
     END IF;
     _most := (_endpoint.policy ->> 'disable_after_failures')::numeric;
-    _longest := make_interval(secs => (_endpoint.policy ->> 'disable_after')::double precision);
+    _longest := (_endpoint.policy ->> 'disable_after')::numeric;
     SELECT max(t.percent) INTO _percent FROM (VALUES (50), (70), (90), (100)) AS t (percent)
     WHERE _before * 100 < _most * t.percent AND _circuit.failures * 100 >= _most * t.percent;
     IF _percent IS NOT NULL THEN
@@ -63,7 +63,7 @@ BEGIN
             json_build_object('percent', _percent, 'failures', _circuit.failures, 'failing_since', _circuit.failing_since)
         );
     END IF;
-    IF _endpoint.state <> 'disabled' AND (p_disable OR _circuit.failures >= _most OR _circuit.failing_since <= _now - _longest) THEN
+    IF _endpoint.state <> 'disabled' AND (p_disable OR _circuit.failures >= _most OR extract(EPOCH FROM _now - _circuit.failing_since) >= _longest) THEN
         PERFORM projections.set_endpoint_state_v1(
             NULL, p_endpoint_id, 'disabled',
             CASE
