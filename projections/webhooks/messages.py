@@ -100,7 +100,8 @@ async def send(
         data: A pydantic model, or anything that pydantic can turn into JSON; :class:`journal.RawJson` as it is.
         message_id: Makes it idempotent: a UUID, or any text that is the tenant's own for it. Sent again with the same
             content, nothing happens.
-        order_key: An endpoint that asks for an order gets messages with the same key one after the other; up to 1,000 bytes.
+        order_key: An endpoint that asks for an order gets messages with the same key one after the other; it has
+            up to 1,000 bytes.
         not_before: Aware; not to be sent earlier.
         endpoint_id: For this endpoint alone, if its topics and filter let it through.
         eligible_for_retry: Whether it is tried again when it fails.
