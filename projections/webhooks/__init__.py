@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         VerificationFailed,
     )
     from projections.webhooks.fan_out import FanOut
+    from projections.webhooks.keys import Secret, generate_secret, parse_secret
     from projections.webhooks.log import DeliveryLog, MemoryLog, PostgresLog
     from projections.webhooks.messages import MESSAGE, Message, message_of, send
     from projections.webhooks.receiver import Received, Receiver
@@ -38,14 +39,7 @@ if TYPE_CHECKING:
     from projections.webhooks.schedules import Schedule, Schedules
     from projections.webhooks.sender import HttpSender, Outgoing, Reply, Sender
     from projections.webhooks.settings import DeliverySettings
-    from projections.webhooks.signing import (
-        Secret,
-        VerifiedWebhook,
-        generate_secret,
-        parse_secret,
-        sign,
-        verify,
-    )
+    from projections.webhooks.signing import VerifiedWebhook, sign, verify
 
 _HOMES = {
     "AddressRules": "addresses",
@@ -85,7 +79,7 @@ _HOMES = {
     "RetryPolicy": "retrying",
     "Schedule": "schedules",
     "Schedules": "schedules",
-    "Secret": "signing",
+    "Secret": "keys",
     "Sender": "sender",
     "UnknownDelivery": "errors",
     "UnknownEndpoint": "errors",
@@ -94,9 +88,9 @@ _HOMES = {
     "VerifiedWebhook": "signing",
     "cipher_from_environment": "ciphers",
     "deliver": "deliverer",
-    "generate_secret": "signing",
+    "generate_secret": "keys",
     "message_of": "messages",
-    "parse_secret": "signing",
+    "parse_secret": "keys",
     "run_webhooks": "running",
     "send": "messages",
     "sign": "signing",

@@ -16,8 +16,8 @@ from projections.webhooks.ciphers import Cipher, PlainCipher
 from projections.webhooks.errors import InvalidSecret, UnknownEndpoint, fields_of, own_errors
 from projections.webhooks.filters import parse_filter
 from projections.webhooks.headers import checked_headers
+from projections.webhooks.keys import PublicKey, Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.retrying import RetryPolicy
-from projections.webhooks.signing import PublicKey, Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.topics import parse_topics
 from projections.webhooks.urls import checked_url
 

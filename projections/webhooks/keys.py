@@ -19,6 +19,7 @@ import hmac
 import secrets
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -187,6 +188,18 @@ def parse_secret(text: str) -> Secret:
         if text.startswith(kind.prefix):
             return kind(_decoded(text.removeprefix(kind.prefix), kind.prefix))
     raise InvalidSecret("a secret begins with whsec_, whsk_ or whpk_")
+
+
+def parse_secrets(secrets: Secret | str | Iterable[Secret | str]) -> list[Secret]:
+    """
+    Read one secret or several, of which some may be read already.
+
+    Raises:
+        InvalidSecret: One can not be; see :func:`parse_secret`.
+        MissingExtra: `whsk_` needs the package cryptography.
+    """
+    several = [secrets] if isinstance(secrets, Secret | str) else secrets
+    return [parse_secret(one) if isinstance(one, str) else one for one in several]
 
 
 def generate_secret(kind: SignatureVersion = "v1") -> Secret:

@@ -8,8 +8,9 @@ from datetime import datetime
 
 from projections.webhooks.ciphers import Cipher
 from projections.webhooks.claims import Claimed
+from projections.webhooks.keys import parse_secret
 from projections.webhooks.sender import Outgoing
-from projections.webhooks.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, parse_secret, sign
+from projections.webhooks.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 
 __all__ = ["body_of", "gzip_body", "outgoing_of"]
 

@@ -25,7 +25,7 @@ from typing import Any, Literal, Self, TypeAlias
 from journal import ProjectionsError
 from projections.extras import from_extra
 from projections.webhooks.errors import VerificationFailed
-from projections.webhooks.keys import Secret, parse_secret
+from projections.webhooks.keys import Secret, parse_secrets
 from projections.webhooks.signing import ID_HEADER, verify
 
 with from_extra("webhooks"):
@@ -152,7 +152,7 @@ class Receiver:
             raise ValueError(f"fail_rate is 0 to 1, not {fail_rate}")
         self.received: list[Received] = []
         self.totals = Totals()
-        self._secrets = _parsed(secrets)
+        self._secrets = [] if secrets is None else parse_secrets(secrets)
         self._place = (host, port)
         self._fail_rate = fail_rate
         self._status = status
@@ -274,11 +274,6 @@ class Receiver:
             self._on_received(one)
         async with self._more:
             self._more.notify_all()
-
-
-def _parsed(secrets: Secret | str | Iterable[Secret | str] | None) -> list[Secret]:
-    several = [] if secrets is None else [secrets] if isinstance(secrets, Secret | str) else secrets
-    return [parse_secret(one) if isinstance(one, str) else one for one in several]
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:

@@ -11,31 +11,18 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from projections.webhooks.errors import InvalidMessage, InvalidSecret, VerificationFailed
-from projections.webhooks.keys import (
-    PublicKey,
-    Secret,
-    SigningKey,
-    SymmetricSecret,
-    generate_secret,
-    parse_secret,
-)
+from projections.webhooks.keys import Secret, parse_secrets
 
 __all__ = [
     "ID_HEADER",
     "SIGNATURE_HEADER",
     "TIMESTAMP_HEADER",
-    "PublicKey",
-    "Secret",
-    "SigningKey",
-    "SymmetricSecret",
     "VerifiedWebhook",
-    "generate_secret",
-    "parse_secret",
     "sign",
     "verify",
 ]
@@ -48,6 +35,13 @@ SIGNATURE_HEADER = "webhook-signature"
 _MESSAGE_ID = re.compile(r"[!-\-/-~]{1,256}")
 _TIMESTAMP = re.compile(r"[0-9]{1,11}")
 _MOST_SIGNATURES = 64
+
+
+class Headers(Protocol):
+    """Headers of a request, as any framework has them: a mapping, or what has the items of one."""
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        """Names, in any case, with their values."""
 
 
 class VerifiedWebhook(NamedTuple):
@@ -91,7 +85,7 @@ def sign(secrets: Iterable[Secret], message_id: str, timestamp: int, body: bytes
 
 def verify(
     secrets: Secret | str | Iterable[Secret | str],
-    headers: Mapping[str, str],
+    headers: Headers,
     body: bytes,
     tolerance: timedelta = timedelta(minutes=5),
     now: datetime | None = None,
@@ -111,7 +105,9 @@ def verify(
         InvalidSecret: A secret of the receiver is malformed, or there is none.
         MissingExtra: `whpk_` and `whsk_` need the package cryptography.
     """
-    known = _parsed(secrets)
+    known = parse_secrets(secrets)
+    if not known:
+        raise InvalidSecret("a webhook is verified with at least one secret")
     message_id, timestamp, signatures = _signed_headers(headers)
     content = _content(message_id, timestamp, body)
     if not _any_verifies(known, content, signatures):
@@ -122,15 +118,7 @@ def verify(
     return VerifiedWebhook(message_id, sent)
 
 
-def _parsed(secrets: Secret | str | Iterable[Secret | str]) -> list[Secret]:
-    several = [secrets] if isinstance(secrets, Secret | str) else secrets
-    known = [parse_secret(secret) if isinstance(secret, str) else secret for secret in several]
-    if not known:
-        raise InvalidSecret("a webhook is verified with at least one secret")
-    return known
-
-
-def _signed_headers(headers: Mapping[str, str]) -> tuple[str, str, str]:
+def _signed_headers(headers: Headers) -> tuple[str, str, str]:
     message_id = _header(headers, ID_HEADER)
     if not _MESSAGE_ID.fullmatch(message_id):
         raise VerificationFailed(f"{ID_HEADER} is malformed")
@@ -140,7 +128,7 @@ def _signed_headers(headers: Mapping[str, str]) -> tuple[str, str, str]:
     return message_id, timestamp, _header(headers, SIGNATURE_HEADER)
 
 
-def _header(headers: Mapping[str, str], name: str) -> str:
+def _header(headers: Headers, name: str) -> str:
     found = [value for key, value in headers.items() if key.lower() == name]
     if len(found) != 1:
         raise VerificationFailed(f"the header {name} must be there once, not {len(found)} times")

@@ -17,9 +17,10 @@ from projections.webhooks.addresses import AddressRules
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.errors import DeliveryInFlight, NotRetriable, VerificationFailed
+from projections.webhooks.keys import Secret, generate_secret
 from projections.webhooks.messages import send
 from projections.webhooks.retrying import RetryPolicy
-from projections.webhooks.signing import Secret, generate_secret, verify
+from projections.webhooks.signing import verify
 from tests.chaos.chaos import Chaos
 from tests.fixtures.raw_server import Exchange, RawServer, Step, close, respond, then_hang
 

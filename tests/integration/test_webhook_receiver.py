@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from projections.webhooks.addresses import AddressRules
+from projections.webhooks.keys import generate_secret
 from projections.webhooks.outgoing import gzip_body
 from projections.webhooks.receiver import NotListening, Receiver
 from projections.webhooks.sender import HttpSender, Outgoing, Reply
-from projections.webhooks.signing import generate_secret, sign
+from projections.webhooks.signing import sign
 
 SECRET = generate_secret()
 BODY = b'{"type":"flight.delayed","data":{"minutes":12}}'

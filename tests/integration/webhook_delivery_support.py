@@ -16,11 +16,11 @@ from projections.webhooks.deliverer import deliver
 from projections.webhooks.delivery_observer import DeliveryObserver
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.fan_out import FanOut
+from projections.webhooks.keys import Secret
 from projections.webhooks.messages import send
 from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.sender import HttpSender, Outgoing, Reply, Sender
 from projections.webhooks.settings import DeliverySettings
-from projections.webhooks.signing import Secret
 from tests.fixtures.projections import QUICK, execute
 from tests.fixtures.projections import settings as run_settings
 

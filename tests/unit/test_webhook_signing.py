@@ -7,21 +7,15 @@ import hmac
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from projections.webhooks.errors import InvalidMessage, InvalidSecret, VerificationFailed
-from projections.webhooks.signing import (
-    PublicKey,
-    SigningKey,
-    VerifiedWebhook,
-    generate_secret,
-    parse_secret,
-    sign,
-    verify,
-)
+from projections.webhooks.keys import PublicKey, SigningKey, generate_secret, parse_secret
+from projections.webhooks.signing import VerifiedWebhook, sign, verify
 
 # The vector of the reference libraries of Standard Webhooks.
 VECTOR_SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -67,6 +61,19 @@ def test_ed25519_vector_of_rfc_8032() -> None:
     assert key.sign(b"\x72") == signature
     assert key.public == PublicKey(public)
     assert key.public.verifies(b"\x72", signature)
+
+
+class _FrameworkHeaders:
+    """As Flask has them: no mapping to a type checker, and a header may be there several times."""
+
+    def items(self, *, lower: bool = False) -> Iterator[tuple[str, str]]:
+        yield "Accept", "text/plain"
+        yield "Accept", "*/*"
+        yield from ((name.lower() if lower else name.title(), value) for name, value in _headers().items())
+
+
+def test_headers_need_not_be_a_mapping() -> None:
+    assert verify(VECTOR_SECRET, _FrameworkHeaders(), VECTOR_BODY, now=SENT).message_id == VECTOR_ID
 
 
 def test_header_names_are_read_in_any_case() -> None:
@@ -344,7 +351,8 @@ def test_shared_secrets_need_no_extra_and_ed25519_names_it() -> None:
     program = f"""
 import sys
 sys.modules["cryptography"] = None
-from projections.webhooks.signing import generate_secret, parse_secret, sign, verify
+from projections.webhooks.keys import generate_secret, parse_secret
+from projections.webhooks.signing import sign, verify
 from projections.webhooks import ciphers
 headers = {{"webhook-id": "m", "webhook-timestamp": "1", "webhook-signature": sign([generate_secret()], "m", 1, b"")}}
 parse_secret({VECTOR_SECRET!r})

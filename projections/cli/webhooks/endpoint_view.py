@@ -10,8 +10,8 @@ import click
 
 from projections.cli.webhooks.printing import at, echo_facts, echo_table, length, short_id, shortened
 from projections.webhooks.endpoints import Endpoint
+from projections.webhooks.keys import Secret, SigningKey
 from projections.webhooks.retrying import RetryPolicy
-from projections.webhooks.signing import Secret, SigningKey
 
 __all__ = ["echo_endpoint", "echo_endpoints", "echo_secret", "endpoint_values", "public_key", "retries"]
 

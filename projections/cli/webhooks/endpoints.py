@@ -33,8 +33,8 @@ from projections.cli.webhooks.visiting import visit_database, visit_endpoint
 from projections.webhooks.ciphers import cipher_from_environment
 from projections.webhooks.endpoints import Endpoint, Endpoints, EndpointSettings, EndpointState
 from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, NotRetriable
+from projections.webhooks.keys import Secret, generate_secret, parse_secret
 from projections.webhooks.retrying import RetryPolicy
-from projections.webhooks.signing import Secret, generate_secret, parse_secret
 
 __all__ = ["endpoints"]
 

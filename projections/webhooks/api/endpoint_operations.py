@@ -14,9 +14,9 @@ from projections.webhooks.api.operations import Operations
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.endpoints import Endpoint, EndpointSettings, EndpointState
 from projections.webhooks.filters import parse_filter
+from projections.webhooks.keys import Secret, SigningKey, generate_secret
 from projections.webhooks.messages import send
 from projections.webhooks.retrying import RetryPolicy
-from projections.webhooks.signing import Secret, SigningKey, generate_secret
 from projections.webhooks.topics import TopicMatcher, parse_topics
 
 __all__ = ["EndpointView", "endpoint_operations", "view_of"]

@@ -10,8 +10,8 @@ from journal import Database
 from projections.webhooks import api
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.endpoints import Endpoints
+from projections.webhooks.keys import parse_secret
 from projections.webhooks.log import PostgresLog
-from projections.webhooks.signing import parse_secret
 from tests.integration.webhook_api.support import AUTH, TOKENS, Api, Rows, entry
 
 HOOK = {"url": "https://example.com/hook"}
