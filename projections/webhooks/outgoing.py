@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from gzip import compress
 
 from projections.webhooks.ciphers import Cipher
 from projections.webhooks.claims import Claimed
-from projections.webhooks.keys import parse_secret
+from projections.webhooks.keys import Secret, parse_secret
 from projections.webhooks.sender import Outgoing
 from projections.webhooks.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 
-__all__ = ["body_of", "gzip_body", "outgoing_of"]
+__all__ = ["body_of", "gzip_body", "outgoing_of", "signed_request"]
 
 
 def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
@@ -22,20 +23,58 @@ def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
     Raises:
         InvalidSecret: The cipher is not the one that secrets were kept with.
     """
-    body = body_of(claimed.topic, claimed.event_time, claimed.data or "null")
-    signed_at = int(claimed.claimed_at.timestamp())
-    keys = [parse_secret(cipher.decrypt(stored)) for stored in claimed.secrets]
-    headers = {
-        **claimed.headers,
+    return signed_request(
+        claimed.url,
+        claimed.event_id,
+        body_of(claimed.topic, claimed.event_time, claimed.data or "null"),
+        [parse_secret(cipher.decrypt(stored)) for stored in claimed.secrets],
+        at=claimed.claimed_at,
+        headers=claimed.headers,
+        timeout=claimed.policy.timeout,
+        gzip=claimed.gzip,
+    )
+
+
+def signed_request(
+    url: str,
+    message_id: str,
+    body: bytes,
+    secrets: Sequence[Secret],
+    *,
+    at: datetime,
+    headers: Mapping[str, str],
+    timeout: timedelta,
+    gzip: bool,
+) -> Outgoing:
+    """
+    Sign a body, and make the request that brings it.
+
+    Args:
+        url: Where to.
+        message_id: For the header `webhook-id`.
+        body: What :func:`body_of` gave.
+        secrets: All that are valid now, the newest first.
+        at: When it is signed.
+        headers: The endpoint's own.
+        timeout: For all of it.
+        gzip: Whether it is sent compressed; what is signed is not.
+
+    Raises:
+        InvalidMessage: The id can not be in a header.
+        InvalidSecret: There is no secret.
+    """
+    signed_at = int(at.timestamp())
+    sent = {
+        **headers,
         "content-type": "application/json",
-        ID_HEADER: claimed.event_id,
+        ID_HEADER: message_id,
         TIMESTAMP_HEADER: str(signed_at),
-        SIGNATURE_HEADER: sign(keys, claimed.event_id, signed_at, body),
+        SIGNATURE_HEADER: sign(secrets, message_id, signed_at, body),
     }
-    if claimed.gzip:
-        headers["content-encoding"] = "gzip"
+    if gzip:
+        sent["content-encoding"] = "gzip"
         body = gzip_body(body)
-    return Outgoing(claimed.url, tuple(headers.items()), body, claimed.policy.timeout)
+    return Outgoing(url, tuple(sent.items()), body, timeout)
 
 
 def body_of(topic: str, event_time: datetime, data: str) -> bytes:
@@ -50,4 +89,4 @@ def gzip_body(body: bytes) -> bytes:
 
     The same bytes give the same bytes: there is no time in them.
     """
-    return gzip.compress(body, mtime=0)
+    return compress(body, mtime=0)

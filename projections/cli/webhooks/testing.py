@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -14,10 +15,10 @@ from projections.cli.webhooks.options import address_options, rules_of, text_of
 from projections.cli.webhooks.printing import seconds, shortened
 from projections.cli.webhooks.visiting import visit_endpoint
 from projections.webhooks.ciphers import cipher_from_environment
-from projections.webhooks.claims import Claimed
 from projections.webhooks.endpoints import Endpoint, Endpoints
-from projections.webhooks.outgoing import outgoing_of
-from projections.webhooks.sender import HttpSender, Reply
+from projections.webhooks.keys import Secret
+from projections.webhooks.outgoing import body_of, signed_request
+from projections.webhooks.sender import HttpSender, Outgoing, Reply
 
 __all__ = ["test"]
 
@@ -57,11 +58,10 @@ def test(  # noqa: PLR0917 - click passes all by name
     cipher, body = cipher_from_environment(), text_of(data)
 
     async def work(database: Database, whole: str) -> Reply:
-        one = await Endpoints(database, cipher).get(None, whole)
-        secrets = await Endpoints(database, cipher).secrets(None, whole)
-        stored = [cipher.encrypt(secret.reveal()) for secret in secrets]
+        endpoints = Endpoints(database, cipher)
+        one, secrets = await endpoints.get(None, whole), await endpoints.secrets(None, whole)
         async with HttpSender(allowed) as sender:
-            return await sender.send(outgoing_of(_attempt(one, stored, topic, body), cipher))
+            return await sender.send(_request(one, secrets, topic, body))
 
     reply = visit_endpoint(dsn, endpoint_id, work)
     success = reply.code.startswith("2")
@@ -78,11 +78,9 @@ def test(  # noqa: PLR0917 - click passes all by name
     context.exit(0 if success else 1)
 
 
-def _attempt(one: Endpoint, secrets: list[str], topic: str, data: str) -> Claimed:
+def _request(one: Endpoint, secrets: Sequence[Secret], topic: str, data: str) -> Outgoing:
     now = datetime.now(UTC)
-    return Claimed(
-        delivery_id=0, lease_token=0, endpoint_id=one.endpoint_id, event_id=str(uuid4()), event_time=now,
-        tenant=one.tenant, topic=topic, attempt=1, manual=True, eligible_for_retry=False, url=one.url,
-        headers=one.headers, policy=one.policy, gzip=one.gzip, secrets=secrets, metadata=None, data=data,
-        created_at=now, claimed_at=now,
+    return signed_request(
+        one.url, str(uuid4()), body_of(topic, now, data), secrets,
+        at=now, headers=one.headers, timeout=one.policy.timeout, gzip=one.gzip,
     )  # fmt: skip
