@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import click
-from pydantic import ValidationError
 
 from journal import Database
 from projections.cli.connection import confirm
@@ -32,7 +31,7 @@ from projections.cli.webhooks.testing import test
 from projections.cli.webhooks.visiting import visit_database, visit_endpoint
 from projections.webhooks.ciphers import cipher_from_environment
 from projections.webhooks.endpoints import Endpoint, Endpoints, EndpointSettings, EndpointState
-from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, NotRetriable
+from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, NotRetriable, fields_of
 from projections.webhooks.keys import Secret, generate_secret, parse_secret
 from projections.webhooks.retrying import RetryPolicy
 
@@ -330,11 +329,8 @@ def _endpoints(database: Database, guard: dict[str, Any] | None = None) -> Endpo
 
 
 def _settings(url: str, options: dict[str, Any]) -> EndpointSettings:
-    try:
+    with fields_of("an endpoint"):
         return EndpointSettings(url=url, **changes_of(options, RetryPolicy()))
-    except ValidationError as error:
-        wrong = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise InvalidEndpoint(f"an endpoint can not be so: {'; '.join(wrong)}") from None
 
 
 def _secret(file: str | None, *, ed25519: bool) -> Secret | None:
