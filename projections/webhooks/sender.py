@@ -88,7 +88,7 @@ class HttpSender:
     turns out to be closed, the request is sent once more on a new one: receivers know it by its ``webhook-id``.
 
     Args:
-        rules: What may be connected to.
+        rules: What may be connected to; by default public addresses.
         keep_body: How many bytes of an answer's body are kept.
         connections: Of so many origins are connections kept open; how many are in flight is the caller's to bound.
         resolve: Looks names up; None: the system's way.
@@ -98,7 +98,7 @@ class HttpSender:
 
     def __init__(
         self,
-        rules: AddressRules,
+        rules: AddressRules | None = None,
         *,
         keep_body: int = KEEP_BODY,
         connections: int = 256,
@@ -106,7 +106,7 @@ class HttpSender:
         keep_names: timedelta = timedelta(seconds=10),
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        self._rules = rules
+        self._rules = rules or AddressRules()
         self._keep_body = keep_body
         self._origins = _Origins(connections)
         self._lookup = SystemLookup() if resolve is None else None
