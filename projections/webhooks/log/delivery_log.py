@@ -8,7 +8,7 @@ from typing import Protocol
 from projections.webhooks.errors import InvalidQuery
 from projections.webhooks.log.metrics import Metrics, MetricsRequest
 from projections.webhooks.log.records import AttemptWithEvent, LoggedAttempt, LoggedEvent, Page
-from projections.webhooks.log.requests import AttemptsRequest, EventsRequest, check_time, storable
+from projections.webhooks.log.requests import AttemptsRequest, EventsRequest, check_time, checked_text
 
 __all__ = ["ATTEMPTS", "EVENTS", "LONGEST_ID", "DeliveryLog", "check_entries"]
 
@@ -104,10 +104,10 @@ def _check_attempt(attempt: LoggedAttempt) -> None:
     _check_id("attempt_id", attempt.attempt_id)
     _check_id("event_id", attempt.event_id)
     for name in ("tenant", "topic", "endpoint_id", "endpoint_type"):
-        storable(name, getattr(attempt, name))
+        checked_text(name, getattr(attempt, name))
     for name in ("code", "response"):
         if (value := getattr(attempt, name)) is not None:
-            storable(name, value)
+            checked_text(name, value)
     if attempt.status not in {"success", "failed"}:
         raise InvalidQuery(f"status is success or failed, not {attempt.status!r}")
     if not 1 <= attempt.attempt_number < 2**31:
@@ -119,16 +119,16 @@ def _check_attempt(attempt: LoggedAttempt) -> None:
 def _check_event(event: LoggedEvent) -> None:
     _check_id("event_id", event.event_id)
     for name in ("tenant", "topic", "data"):
-        storable(name, getattr(event, name))
+        checked_text(name, getattr(event, name))
     for endpoint_id in event.endpoint_ids:
-        storable("endpoint_ids", endpoint_id)
+        checked_text("endpoint_ids", endpoint_id)
     # A log that came from elsewhere may have none.
     for key, value in (event.metadata or {}).items():
-        storable("metadata", key)
-        storable("metadata", value)
+        checked_text("metadata", key)
+        checked_text("metadata", value)
     check_time("time", event.time)
 
 
 def _check_id(name: str, value: str) -> None:
-    if not 1 <= len(storable(name, value).encode()) <= LONGEST_ID:
+    if not 1 <= len(checked_text(name, value).encode()) <= LONGEST_ID:
         raise InvalidQuery(f"{name} has 1 to {LONGEST_ID} bytes, not {len(value.encode())}")

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from projections.webhooks.errors import InvalidQuery
 from projections.webhooks.log.buckets import Granularity, granularity_of
-from projections.webhooks.log.requests import check_time, storable
+from projections.webhooks.log.requests import check_time, checked_text
 
 __all__ = [
     "ATTEMPT_DIMENSIONS",
@@ -205,7 +205,7 @@ def _query(request: MetricsRequest, measures: Sequence[str], dimensions: Sequenc
         _known("measures", request.measures, measures) or ("count",),
         _known("dimensions", request.dimensions, dimensions),
         granularity,
-        sorted({storable("tenants", one) for one in request.tenants}) or None,
+        sorted({checked_text("tenants", one) for one in request.tenants}) or None,
         _filters(request, dimensions),
         request.granularity,
     )
@@ -243,7 +243,7 @@ def _filters(request: MetricsRequest, dimensions: Sequence[str]) -> dict[str, li
 def _text(name: str, value: str | int | bool) -> str:  # noqa: FBT001 - a value of a filter
     if isinstance(value, bool):
         return str(value).lower()
-    return storable(f"filter {name}", str(value) if isinstance(value, int) else value)
+    return checked_text(f"filter {name}", str(value) if isinstance(value, int) else value)
 
 
 def _order(key: tuple[datetime | None, tuple[str, ...]]) -> tuple[datetime, tuple[str, ...]]:

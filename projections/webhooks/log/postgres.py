@@ -22,7 +22,7 @@ from projections.webhooks.log.metrics import (
 )
 from projections.webhooks.log.paging import Walk, page_of, walk_of
 from projections.webhooks.log.records import AttemptWithEvent, LoggedAttempt, LoggedEvent, Page
-from projections.webhooks.log.requests import AttemptsRequest, EventsRequest, ListRequest, storable
+from projections.webhooks.log.requests import AttemptsRequest, EventsRequest, ListRequest, checked_text
 
 __all__ = ["PostgresLog"]
 
@@ -81,13 +81,13 @@ class PostgresLog:
     async def retrieve_event(self, event_id: str, tenant: str | None = None) -> LoggedEvent | None:
         """As :meth:`DeliveryLog.retrieve_event` says."""
         async with self._database.session() as session:
-            rows = await session.fetch(_EVENTS, _only(tenant), [storable("event_id", event_id)], 1)
+            rows = await session.fetch(_EVENTS, _only(tenant), [checked_text("event_id", event_id)], 1)
         return _event(rows[0]) if rows else None
 
     async def retrieve_attempt(self, attempt_id: str, tenant: str | None = None) -> AttemptWithEvent | None:
         """As :meth:`DeliveryLog.retrieve_attempt` says."""
         async with self._database.session() as session:
-            rows = await session.fetch(_ATTEMPT, _only(tenant), [storable("attempt_id", attempt_id)])
+            rows = await session.fetch(_ATTEMPT, _only(tenant), [checked_text("attempt_id", attempt_id)])
             found = await _with_events(session, [_attempt(row) for row in rows])
         return found[0] if found else None
 
@@ -162,7 +162,7 @@ def _arguments(request: ListRequest, walk: Walk) -> list[Any]:
 
 
 def _only(tenant: str | None) -> list[str] | None:
-    return [storable("tenant", tenant)] if tenant else None
+    return [checked_text("tenant", tenant)] if tenant else None
 
 
 def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:

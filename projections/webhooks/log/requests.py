@@ -15,7 +15,7 @@ __all__ = [
     "EventsRequest",
     "ListRequest",
     "check_time",
-    "storable",
+    "checked_text",
 ]
 
 DEFAULT_LIMIT = 100
@@ -87,7 +87,7 @@ class ListRequest:
         given: Iterable[str] | None = getattr(self, name)
         if isinstance(given, str):
             raise InvalidQuery(f"{name} takes several values: write [{given!r}]")
-        values = sorted({storable(name, value) for value in given or ()})
+        values = sorted({checked_text(name, value) for value in given or ()})
         return values or None
 
 
@@ -110,9 +110,9 @@ class AttemptsRequest(ListRequest):
     status: str | None = None
 
 
-def storable(name: str, value: object) -> str:
+def checked_text(name: str, value: object) -> str:
     """
-    A text that the database can store.
+    Return a text, if the database can store it.
 
     Raises:
         InvalidQuery: It is no string, or has a NUL or half of a character.
