@@ -20,59 +20,11 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 DENIED_PORTS = (
-    *(
-        1,
-        7,
-        9,
-        11,
-        13,
-        17,
-        19,
-        20,
-        21,
-        22,
-        23,
-        25,
-        37,
-        42,
-        53,
-        69,
-        79,
-        110,
-        111,
-        119,
-        123,
-        135,
-        137,
-        138,
-        139,
-    ),
-    *(
-        143,
-        161,
-        162,
-        179,
-        389,
-        445,
-        465,
-        512,
-        513,
-        514,
-        515,
-        543,
-        544,
-        548,
-        554,
-        587,
-        601,
-        636,
-        873,
-        993,
-        995,
-    ),
-    *(1099, 1433, 1521, 1723, 2049, 2181, 2375, 2376, 2379, 2380, 3306, 3389, 4369, 5060, 5432, 5672, 5900),
-    *(5984, 6000, 6379, 6432, 6443, 6667, 9042, 9092, 9200, 9300, 10250, 10255, 11211, 15672, 27017),
-)
+    1, 7, 9, 11, 13, 17, 19, 20, 21, 22, 23, 25, 37, 42, 53, 69, 79, 110, 111, 119, 123, 135, 137, 138, 139, 143, 161,
+    162, 179, 389, 445, 465, 512, 513, 514, 515, 543, 544, 548, 554, 587, 601, 636, 873, 993, 995, 1099, 1433, 1521,
+    1723, 2049, 2181, 2375, 2376, 2379, 2380, 3306, 3389, 4369, 5060, 5432, 5672, 5900, 5984, 6000, 6379, 6432, 6443,
+    6667, 9042, 9092, 9200, 9300, 10250, 10255, 11211, 15672, 27017,
+)  # fmt: skip
 """Ports of mail, shells, databases, queues and clusters, whose protocols may take a request for their own."""
 
 _DENIED = tuple(
@@ -100,12 +52,8 @@ _METADATA = frozenset(
 )
 _LOCAL_NAMES = ("localhost", "*.localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 _METADATA_NAMES = (
-    "metadata",
-    "metadata.google.internal",
-    "metadata.goog",
-    "instance-data",
-    "instance-data.*.internal",
-)
+    "metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.*.internal",
+)  # fmt: skip
 _NAME = re.compile(
     r"(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*"
 )

@@ -80,7 +80,7 @@ class CronLine:
         Returns:
             The tick in UTC; None if there is none in 50 years.
         """
-        from cronsim import CronSim  # noqa: PLC0415 - __init__ has imported it
+        from cronsim import CronSim  # noqa: PLC0415 - the check has said so where it is missing
 
         for tick in CronSim(self._fields, after.astimezone(self._zone)):
             # In the hour that the clocks repeat, cronsim may begin with the first time around, which has passed.

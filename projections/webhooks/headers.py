@@ -15,19 +15,10 @@ MOST_CHARACTERS = 8192
 
 _RESERVED = frozenset(
     (
-        *(
-            "accept-encoding",
-            "connection",
-            "content-encoding",
-            "content-length",
-            "content-type",
-            "expect",
-            "host",
-        ),
-        *("keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"),
-        *("baggage", "traceparent", "tracestate"),
+        "accept-encoding", "connection", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding",
+        "upgrade", "user-agent", "baggage", "traceparent", "tracestate",
     )
-)
+)  # fmt: skip
 _RESERVED_PREFIXES = ("content-", "proxy-", "webhook-")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # https://www.rfc-editor.org/rfc/rfc9110#name-tokens
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
