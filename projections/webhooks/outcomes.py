@@ -16,8 +16,13 @@ __all__ = ["Outcomes"]
 
 log = logging.getLogger("projections")
 
+_LOCKED = "55P03"
 _FINISHED_TOGETHER = 200
 """Outcomes that are stored in one transaction."""
+
+
+class _EndpointHeldError(Exception):
+    """Somebody holds an endpoint of several outcomes for long."""
 
 
 class Outcomes:
@@ -48,6 +53,7 @@ class Outcomes:
         self._stored = stored
         self._waiting: list[tuple[Claimed, Outcome]] = []
         self._storing: list[tuple[Claimed, Outcome]] = []
+        self._apart: set[asyncio.Task[None]] = set()
         self._some = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -75,22 +81,53 @@ class Outcomes:
 
     async def keep_storing(self) -> None:
         """Store what is added, until cancelled."""
+        try:
+            await self._keep_storing()
+        finally:
+            await end(*self._apart)
+
+    async def _keep_storing(self) -> None:
         while True:
             await self._some.wait()
             self._storing = self._waiting[:_FINISHED_TOGETHER]
             del self._waiting[:_FINISHED_TOGETHER]
             if not self._storing:
                 self._some.clear()
-                self._empty.set()
+                if not self._apart:
+                    self._empty.set()
                 continue
-            held = await self._store([outcome for _, outcome in self._storing])
-            for claimed, _ in self._storing:
-                if claimed.delivery_id not in held:
-                    tell(self._observer.lost, claimed)
+            await self._store_and_tell(self._storing)
             self._storing = []
-            self._stored()
 
-    async def _store(self, outcomes: Sequence[Outcome]) -> set[int]:
+    async def _store_and_tell(self, several: Sequence[tuple[Claimed, Outcome]]) -> None:
+        endpoints = {claimed.endpoint_id for claimed, _ in several}
+        try:
+            held = await self._store([outcome for _, outcome in several], divisible=len(endpoints) > 1)
+        except _EndpointHeldError:
+            self._store_apart(several)
+            return
+        for claimed, _ in several:
+            if claimed.delivery_id not in held:
+                tell(self._observer.lost, claimed)
+        self._stored()
+
+    def _store_apart(self, several: Sequence[tuple[Claimed, Outcome]]) -> None:
+        """Let outcomes of an endpoint that somebody holds for long, such as who removes it, hold up no others."""
+        by_endpoint: dict[str, list[tuple[Claimed, Outcome]]] = {}
+        for claimed, outcome in several:
+            by_endpoint.setdefault(claimed.endpoint_id, []).append((claimed, outcome))
+        for each in by_endpoint.values():
+            task = asyncio.create_task(self._store_and_tell(each))
+            self._apart.add(task)
+            task.add_done_callback(self._apart_ended)
+
+    def _apart_ended(self, task: asyncio.Task[None]) -> None:
+        self._apart.discard(task)
+        self._some.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("outcomes were not stored", exc_info=error, extra={"action": "outcomes_lost"})
+
+    async def _store(self, outcomes: Sequence[Outcome], *, divisible: bool = False) -> set[int]:
         failures = 0
         loop = asyncio.get_running_loop()
         # Later, the leases are over: the deliveries have gone to others.
@@ -102,6 +139,8 @@ class Outcomes:
             except (DatabaseError, TimeoutError) as error:
                 if _is_about_values(error):
                     return await self._store_each(outcomes, error)
+                if divisible and getattr(error, "sqlstate", None) == _LOCKED:
+                    raise _EndpointHeldError from error
                 failures += 1
                 pause = self._settings.restart.delay(failures).total_seconds()
                 if loop.time() + pause > until:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from time import perf_counter
 from typing import Any
@@ -9,13 +12,19 @@ from typing import Any
 import pytest
 
 from journal import Database, DatabaseError
+from projections.webhooks.claims import reap
+from projections.webhooks.deliverer import deliver
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.filters import parse_filter
 from projections.webhooks.messages import send
 from projections.webhooks.retrying import RetryPolicy
+from projections.webhooks.sender import Outgoing, Reply
+from projections.webhooks.settings import DeliverySettings
+from tests.fixtures.projections import until
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
 
 HOUR = timedelta(hours=1)
+_ALL_DONE = "SELECT bool_and(state = 'done') FROM projections.webhook_deliveries WHERE endpoint_id = $1"
 
 
 async def circuit(database: Database, endpoint_id: str, what: str) -> Any:
@@ -107,6 +116,67 @@ class TestBlame:
         async with database.session() as session:
             state = await session.fetchval("SELECT state FROM projections.webhook_endpoints")
         assert state == "active"
+
+
+@asynccontextmanager
+async def held(database: Database, endpoint_id: str) -> AsyncIterator[None]:
+    """As by who removes an endpoint with very many deliveries."""
+    async with database.transaction() as session:
+        await session.fetchval(
+            "SELECT 1 FROM projections.webhook_circuits WHERE endpoint_id = $1 FOR UPDATE", endpoint_id
+        )
+        yield
+
+
+class Answers:
+    """Answers at once, and says when it has been asked so often."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+        self.asked = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def send(self, _: Outgoing) -> Reply:
+        self._left -= 1
+        if not self._left:
+            self.asked.set()
+        await self.go.wait()
+        return Reply("204", 204, None, None, "", truncated=False, took=timedelta(0))
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class TestHeldEndpoint:
+    async def test_it_keeps_lost_attempts_at_others_from_nobody(self, database: Database) -> None:
+        here, other = await endpoint(database, "here"), await endpoint(database, "other")
+        await deliver_events(database, here)
+        await deliver_events(database, other)
+        await take(database)
+        async with database.session() as session:
+            await session.execute("UPDATE projections.webhook_deliveries SET lease_until = now()")
+        async with held(database, here), database.session() as session:
+            assert await reap(session) == 1
+        assert await states(database, here) == ["leased"]
+        assert await states(database, other) == ["pending"]
+
+    async def test_it_keeps_outcomes_of_others_from_being_stored_for_a_moment_alone(
+        self, database: Database
+    ) -> None:
+        here, other = await endpoint(database, "here"), await endpoint(database, "other")
+        await deliver_events(database, here, 2)
+        await deliver_events(database, other, 2)
+        answers, stop = Answers(4), asyncio.Event()
+        settings = DeliverySettings(listen=False, margin=timedelta(minutes=5))
+        delivering = asyncio.create_task(deliver(database, answers, settings=settings, stop=stop))
+        await answers.asked.wait()
+        async with held(database, here):
+            answers.go.set()
+            await until(database, _ALL_DONE, other)
+            assert await states(database, here) == ["leased", "leased"]
+        await until(database, _ALL_DONE, here)
+        stop.set()
+        await delivering
 
 
 class TestTenants:

@@ -1,6 +1,8 @@
 -- Says what became of attempts: stores them in the log, and what follows for the deliveries and their endpoints, together.
 -- Returns the deliveries whose lease still held; of others nothing is stored: somebody else may be at them.
 --
+-- Raises lock_not_available where somebody holds one of the endpoints for more than two seconds: store those of each by itself.
+--
 -- Arrays run in parallel. p_verdicts: 'done', 'retry' (after p_delays), 'dead', or 'release' (never sent: the attempt is given
 -- back, and nothing is logged). p_pauses keep the whole endpoint from being sent to; p_disable says that it wants no more.
 CREATE OR REPLACE FUNCTION projections.finish_deliveries_v1(
@@ -17,6 +19,7 @@ CREATE OR REPLACE FUNCTION projections.finish_deliveries_v1(
 RETURNS SETOF bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
 AS $$
 DECLARE
     _now timestamptz := clock_timestamp();

@@ -1,6 +1,6 @@
 -- Takes back attempts whose lease is over: whoever made them has died, or is cut off. They are used up, and logged as failed
 -- with the code 'worker_lost'; the delivery goes on at once, or is dead when its attempts are. The endpoint is not to blame.
--- Returns how many.
+-- Endpoints that somebody holds are passed over: the next call takes theirs. Returns how many.
 CREATE OR REPLACE FUNCTION projections.reap_deliveries_v1(p_limit integer DEFAULT 1000)
 RETURNS integer
 LANGUAGE plpgsql
@@ -8,11 +8,19 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     _now timestamptz := clock_timestamp();
+    _free text[];
     _lost bigint[];
 BEGIN
+    _free := ARRAY(
+        SELECT c.endpoint_id FROM projections.webhook_circuits AS c
+        WHERE c.endpoint_id IN (
+            SELECT d.endpoint_id FROM projections.webhook_deliveries AS d WHERE d.state = 'leased' AND d.lease_until < _now
+        )
+        FOR NO KEY UPDATE SKIP LOCKED
+    );
     _lost := ARRAY(
         SELECT d.delivery_id FROM projections.webhook_deliveries AS d
-        WHERE d.state = 'leased' AND d.lease_until < _now LIMIT p_limit
+        WHERE d.state = 'leased' AND d.lease_until < _now AND d.endpoint_id = ANY (_free) LIMIT p_limit
     );
     IF cardinality(_lost) = 0 THEN
         RETURN 0;
