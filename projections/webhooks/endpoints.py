@@ -13,11 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from journal import Database, Row
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.ciphers import Cipher, PlainCipher
-from projections.webhooks.errors import InvalidSecret, UnknownEndpoint, fields_of, own_errors
+from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, UnknownEndpoint, fields_of, own_errors
 from projections.webhooks.filters import parse_filter
 from projections.webhooks.headers import checked_headers
 from projections.webhooks.keys import PublicKey, Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.retrying import RetryPolicy
+from projections.webhooks.tenants import check_tenant
 from projections.webhooks.topics import parse_topics
 from projections.webhooks.urls import checked_url
 
@@ -150,14 +151,15 @@ class Endpoints:
         Make an endpoint, for events from now on.
 
         Args:
-            tenant: Whose.
+            tenant: Whose, 1 to 200 characters.
             settings: What its owner says about it.
             secret: To sign with; by default a new one.
 
         Raises:
-            InvalidEndpoint: The URL, a header, the topics or the filter can not be so.
+            InvalidEndpoint: The tenant, the URL, a header, the topics or the filter can not be so.
             InvalidSecret: The secret is malformed.
         """
+        check_tenant(tenant, InvalidEndpoint)
         chosen = generate_secret() if secret is None else _signing(secret)
         endpoint_id = f"ep_{random_source.token_hex(16)}"
         stored = json.dumps(self._checked(settings.model_dump(mode="json")))

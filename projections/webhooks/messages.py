@@ -11,6 +11,7 @@ from zlib import crc32
 
 from journal import Appended, Event, EventEnvelope, append
 from projections.webhooks.errors import InvalidMessage
+from projections.webhooks.tenants import check_tenant
 from projections.webhooks.topics import check_topic
 
 __all__ = ["MESSAGE", "Message", "message_of", "send"]
@@ -21,7 +22,6 @@ MESSAGE = "webhook-message"
 _NAMESPACE = UUID("6f1c0d0e-6f0a-5c0b-9b0a-3f2a1d5f7c11")
 _SOURCES = 64
 """Sources of a tenant's messages: so many transactions can send for it at a time, and no more rows are kept for it."""
-_MAX_TENANT_LENGTH = 200
 _MAX_KEY_BYTES = 1000
 """Of an order key, in UTF-8: deliveries are found by it in an index, whose entries are short."""
 
@@ -141,8 +141,7 @@ def _event_id(tenant: str, message_id: UUID | str | None) -> UUID | None:
 
 
 def _check(tenant: object, topic: str, not_before: datetime | None, order_key: str | None) -> None:
-    if not isinstance(tenant, str) or not 1 <= len(tenant) <= _MAX_TENANT_LENGTH:
-        raise InvalidMessage(f"a tenant has 1 to {_MAX_TENANT_LENGTH} characters, not {tenant!r:.80}")
+    check_tenant(tenant, InvalidMessage)
     check_topic(topic)
     if not_before is not None and not_before.tzinfo is None:
         raise InvalidMessage(f"not_before has no zone: {not_before.isoformat()}")

@@ -15,6 +15,7 @@ from journal.payload import check_text, encode
 from projections.webhooks.cron import CronLine, MissedTicks
 from projections.webhooks.errors import InvalidMessage, InvalidSchedule, UnknownSchedule, own_errors
 from projections.webhooks.messages import send
+from projections.webhooks.tenants import check_tenant
 from projections.webhooks.topics import check_topic
 
 __all__ = ["Schedule", "Schedules"]
@@ -224,9 +225,10 @@ def _own_errors(name: str) -> Iterator[None]:
 
 def _checked(tenant: str, values: Mapping[str, Any]) -> CronLine:
     """The line of a schedule that can be as it is."""
-    for what, text in (("tenant", tenant), ("name", values["name"])):
-        if not isinstance(text, str) or not 1 <= len(text) <= _LONGEST_NAME:
-            raise InvalidSchedule(f"a {what} has 1 to {_LONGEST_NAME} characters, not {text!r:.80}")
+    check_tenant(tenant, InvalidSchedule)
+    name = values["name"]
+    if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME:
+        raise InvalidSchedule(f"a name has 1 to {_LONGEST_NAME} characters, not {name!r:.80}")
     for what in ("cron", "timezone", "topic", "data"):
         if not isinstance(values[what], str):
             raise InvalidSchedule(f"{what} is text, not {values[what]!r:.80}")

@@ -19,13 +19,13 @@ from typing import Any, TypeAlias
 
 from journal import ProjectionsError
 from projections.extras import from_extra
+from projections.webhooks.tenants import check_tenant
 
 with from_extra("webhooks"):
     from starlette.requests import Request
 
 __all__ = ["Authenticate", "Caller", "InvalidToken", "TokenAuth", "issue_tenant_token"]
 
-LONGEST_TENANT = 200
 _VERSION = b"pwt1"
 _SHORTEST_KEY = 32
 _SHORTEST_TOKEN = 16
@@ -127,8 +127,7 @@ def issue_tenant_token(key: bytes, tenant: str, expires_in: timedelta) -> str:
     Raises:
         InvalidToken: The key is too short, the tenant can not be, or it would have expired already.
     """
-    if not 1 <= len(tenant) <= LONGEST_TENANT:
-        raise InvalidToken(f"a tenant has 1 to {LONGEST_TENANT} characters, not {tenant!r:.80}")
+    check_tenant(tenant, InvalidToken)
     if expires_in <= timedelta(0):
         raise InvalidToken(f"a token expires after a time, not {expires_in}")
     facts = json.dumps({"tenant": tenant, "expires": time.time() + expires_in.total_seconds()})

@@ -10,13 +10,14 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
 
 from journal import Database, RawJson
-from projections.webhooks.api.authentication import LONGEST_TENANT, Caller
+from projections.webhooks.api.authentication import Caller
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.api.settings import ApiSettings
 from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.log import DeliveryLog
 from projections.webhooks.schedules import Schedules
+from projections.webhooks.tenants import LONGEST_TENANT
 
 __all__ = ["Body", "Call", "Json", "NoBody", "Query", "Services", "Tenant", "Time", "View", "Word"]
 
