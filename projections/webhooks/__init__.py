@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from projections.webhooks.delivery_observer import DeliveryObserver
     from projections.webhooks.endpoints import Endpoint, Endpoints, EndpointSettings, NewEndpoint
     from projections.webhooks.errors import (
+        CursorVersionError,
         DeliveryInFlight,
         InvalidCursor,
         InvalidEndpoint,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         InvalidQuery,
         InvalidSchedule,
         InvalidSecret,
+        NotListening,
         NotRetriable,
         UnknownDelivery,
         UnknownEndpoint,
@@ -45,6 +47,7 @@ _HOMES = {
     "AddressRules": "addresses",
     "Cipher": "ciphers",
     "Claimed": "claims",
+    "CursorVersionError": "errors",
     "Deliveries": "deliveries",
     "Delivery": "deliveries",
     "DeliveryFilter": "deliveries",
@@ -68,6 +71,7 @@ _HOMES = {
     "MemoryLog": "log",
     "Message": "messages",
     "NewEndpoint": "endpoints",
+    "NotListening": "errors",
     "NotRetriable": "errors",
     "Outgoing": "sender",
     "PlainCipher": "ciphers",
@@ -103,6 +107,7 @@ __all__ = [
     "AddressRules",
     "Cipher",
     "Claimed",
+    "CursorVersionError",
     "Deliveries",
     "Delivery",
     "DeliveryFilter",
@@ -125,6 +130,7 @@ __all__ = [
     "MemoryLog",
     "Message",
     "NewEndpoint",
+    "NotListening",
     "NotRetriable",
     "Outgoing",
     "PlainCipher",

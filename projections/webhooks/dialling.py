@@ -40,13 +40,13 @@ _UNHEARD = timedelta(seconds=60)
 @dataclass(slots=True)
 class Dial:
     """
-    What the guard and the pool of connections saw of one delivery.
+    What the guard and the pool of connections saw of one attempt.
 
     Args:
         host: The host of its URL.
         refused: An address was not allowed.
         tried: A socket was made for one that is.
-        reused: The connection had served another delivery.
+        reused: The connection had served another attempt.
     """
 
     host: str
@@ -55,7 +55,7 @@ class Dial:
     reused: bool = False
 
 
-# What makes the socket is told the address alone; it runs in the context of the delivery that waits for it.
+# What makes the socket is told the address alone; it runs in the context of the attempt that waits for it.
 _DIAL: ContextVar[Dial | None] = ContextVar("projections.webhooks.dial", default=None)
 
 
@@ -71,7 +71,7 @@ def dialling(host: str) -> Iterator[Dial]:
 
 
 def current_dial() -> Dial | None:
-    """Give the delivery that dials in this context."""
+    """Give the attempt that dials in this context."""
     return _DIAL.get()
 
 

@@ -13,7 +13,10 @@ Errors of webhooks.
     ├── NotRetriable          a delivery can not be tried again: its endpoint is disabled, or its event is gone
     ├── VerificationFailed    a received webhook is not what the sender signed
     ├── InvalidCursor         a page's cursor is malformed, or of other filters, order or tenant
-    └── InvalidQuery          a list or a metric was asked for with values that can not be
+    │   └── CursorVersionError  … or of another version of this library
+    ├── InvalidQuery          a list or a metric was asked for with values that can not be
+    ├── InvalidToken          a token or a key of the API is too weak
+    └── NotListening          a receiver can not listen at its address
 """
 
 from __future__ import annotations
@@ -70,8 +73,20 @@ class InvalidCursor(ProjectionsError, ValueError):
     """A page's cursor is malformed, of another version, or of other filters, another order or another tenant."""
 
 
+class CursorVersionError(InvalidCursor):
+    """A cursor of another version of this library: begin with the first page."""
+
+
 class InvalidQuery(ProjectionsError, ValueError):
     """A list or a metric was asked for with values that can not be; the message names them."""
+
+
+class InvalidToken(ProjectionsError, ValueError):
+    """A token or a key is too weak to keep anybody out; the message never holds it."""
+
+
+class NotListening(ProjectionsError, OSError):
+    """Nothing can listen at an address; the message says why."""
 
 
 _BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {

@@ -1,4 +1,4 @@
-"""The codes of what became of a delivery: a status, or one of a few words for why there was none."""
+"""The codes of what became of an attempt: a status, or one of a few words for why there was none."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ FAILURES = (
     "tls_error",
     "too_large_headers",
 )
-"""The codes of deliveries without a usable answer."""
+"""The codes of attempts without a usable answer."""
 
 CODES = (*(str(status) for status in range(200, 600)), *FAILURES)
-"""All codes of a reply. That of a delivery that succeeded is 200 to 299."""
+"""All codes of a reply. That of an attempt that succeeded is 200 to 299."""
 
 _BY_ERRNO = {
     errno.ECONNREFUSED: "connection_refused",

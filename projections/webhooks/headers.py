@@ -1,4 +1,4 @@
-"""Headers of a tenant's own that go with each delivery: which there may be, and which are the sender's."""
+"""Headers of a tenant's own that go with each request: which there may be, and which are the sender's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN = 40
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """
-    Check the headers that a tenant wants sent with each delivery; values are never in an error: they may be secret.
+    Check the headers that a tenant wants sent with each request; values are never in an error: they may be secret.
 
     Args:
         headers: Values by name.

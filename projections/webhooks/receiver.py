@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self, TypeAlias
 
-from journal import ProjectionsError
 from projections.extras import from_extra
-from projections.webhooks.errors import VerificationFailed
+from projections.webhooks.errors import NotListening, VerificationFailed
 from projections.webhooks.keys import Secret, parse_secrets
 from projections.webhooks.signing import ID_HEADER, verify
 
@@ -42,10 +41,6 @@ _TOLD = "the receiver was told to fail"
 _LARGEST = 1 << 28
 _REMEMBERED = 1_000_000
 """Ids of messages, to tell duplicates."""
-
-
-class NotListening(ProjectionsError, OSError):
-    """Nothing can listen at an address; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

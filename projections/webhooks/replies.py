@@ -20,7 +20,7 @@ _FIRST_STATUS, _LAST_STATUS = 200, 599
 
 class Reply(NamedTuple):
     """
-    What became of one delivery.
+    What became of one attempt.
 
     Args:
         code: One of :data:`CODES`: the status, or why there is none that counts. A 2xx whose body can not be read in

@@ -1,5 +1,5 @@
 """
-How a delivery goes over the wire: one POST, one answer, within a deadline and a bounded memory.
+How an attempt goes over the wire: one POST, one answer, within a deadline and a bounded memory.
 
 What the other side does is never an error here: it is a code. No redirects, cookies, proxies or ``.netrc``.
 """
@@ -71,7 +71,7 @@ class Outgoing(NamedTuple):
 
 
 class Sender(Protocol):
-    """Sends deliveries."""
+    """Makes the requests of attempts."""
 
     async def send(self, outgoing: Outgoing) -> Reply:
         """Send one, and say what became of it; raises nothing for what the other side does."""
@@ -82,9 +82,9 @@ class Sender(Protocol):
 
 class HttpSender:
     """
-    Sends deliveries over HTTP/1.1; to be used in one event loop, and closed.
+    Makes the requests of attempts over HTTP/1.1; to be used in one event loop, and closed.
 
-    Connections serve later deliveries to the same scheme, host and port for a few seconds. Where such a connection
+    Connections serve later attempts at the same scheme, host and port for a few seconds. Where such a connection
     turns out to be closed, the request is sent once more on a new one: receivers know it by its ``webhook-id``.
 
     Args:
@@ -128,7 +128,7 @@ class HttpSender:
             try:
                 async with asyncio.timeout(outgoing.timeout.total_seconds()):
                     await self._exchange(outgoing, answer)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this delivery's alone
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this attempt's alone
                 failure = code_of(error, dial)
         return answer.reply(failure, timedelta(seconds=time.monotonic() - began))
 
@@ -175,7 +175,7 @@ class HttpSender:
         tracing = aiohttp.TraceConfig()
         tracing.on_connection_reuseconn.append(_reused)
         connector = Connector(
-            limit=0,  # a delivery that waits here would be charged to its endpoint
+            limit=0,  # an attempt that waits here would be charged to its endpoint
             resolver=self._resolver,
             use_dns_cache=self._keep_names > 0,
             ttl_dns_cache=self._keep_names,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from projections.webhooks.errors import InvalidCursor
-from projections.webhooks.log import AttemptsRequest, CursorVersionError, DeliveryLog, EventsRequest
+from projections.webhooks.errors import CursorVersionError, InvalidCursor
+from projections.webhooks.log import AttemptsRequest, DeliveryLog, EventsRequest
 from projections.webhooks.log.cursors import VERSION, Cursors, Place, _base62
 from projections.webhooks.log.paging import _filters
 from tests.conformance.delivery_log_support import (

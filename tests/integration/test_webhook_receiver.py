@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from projections.webhooks.addresses import AddressRules
+from projections.webhooks.errors import NotListening
 from projections.webhooks.keys import generate_secret
 from projections.webhooks.outgoing import gzip_body
-from projections.webhooks.receiver import NotListening, Receiver
+from projections.webhooks.receiver import Receiver
 from projections.webhooks.sender import HttpSender, Outgoing, Reply
 from projections.webhooks.signing import sign
 

@@ -4,11 +4,11 @@ from projections.webhooks.api.app import webhooks_app
 from projections.webhooks.api.authentication import (
     Authenticate,
     Caller,
-    InvalidToken,
     TokenAuth,
     issue_tenant_token,
 )
 from projections.webhooks.api.settings import ApiSettings
+from projections.webhooks.errors import InvalidToken
 
 __all__ = [
     "ApiSettings",

@@ -17,23 +17,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from journal import ProjectionsError
 from projections.extras import from_extra
+from projections.webhooks.errors import InvalidToken
 from projections.webhooks.tenants import check_tenant
 
 with from_extra("webhooks"):
     from starlette.requests import Request
 
-__all__ = ["Authenticate", "Caller", "InvalidToken", "TokenAuth", "issue_tenant_token"]
+__all__ = ["Authenticate", "Caller", "TokenAuth", "issue_tenant_token"]
 
 _VERSION = b"pwt1"
 _SHORTEST_KEY = 32
 _SHORTEST_TOKEN = 16
 _LONGEST_TOKEN = 4096
-
-
-class InvalidToken(ProjectionsError, ValueError):
-    """A token or a key is too weak to keep anybody out; the message never holds it."""
 
 
 @dataclass(frozen=True, slots=True)

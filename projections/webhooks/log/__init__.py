@@ -1,6 +1,5 @@
 """The delivery log: events that were for endpoints, and how each attempt ended; listed, paged and measured."""
 
-from projections.webhooks.log.cursors import CursorVersionError
 from projections.webhooks.log.delivery_log import DeliveryLog
 from projections.webhooks.log.memory import MemoryLog
 from projections.webhooks.log.metrics import DataPoint, Metrics, MetricsRequest
@@ -11,7 +10,6 @@ from projections.webhooks.log.requests import AttemptsRequest, EventsRequest
 __all__ = [
     "AttemptWithEvent",
     "AttemptsRequest",
-    "CursorVersionError",
     "DataPoint",
     "DeliveryLog",
     "EventsRequest",

@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Final
 
-from projections.webhooks.errors import InvalidCursor
+from projections.webhooks.errors import CursorVersionError, InvalidCursor
 
-__all__ = ["LONGEST", "VERSION", "CursorVersionError", "Cursors", "Place"]
+__all__ = ["LONGEST", "VERSION", "Cursors", "Place"]
 
 VERSION: Final = 2
 LONGEST: Final = 512
@@ -33,10 +33,6 @@ _REST = re.compile(
     r"(?P<order>asc|desc):(?P<digest>[0-9a-f]{16}):(?P<time>-?\d{1,18}):(?P<side>at|past)::(?P<id>.+)",
     re.DOTALL | re.ASCII,
 )
-
-
-class CursorVersionError(InvalidCursor):
-    """A cursor of another version of this library: begin with the first page."""
 
 
 @dataclass(frozen=True, slots=True)
