@@ -113,18 +113,22 @@ async def test_a_holder_that_was_replaced_commits_nothing(
 
 async def test_an_epoch_alone_keeps_an_older_holder_from_committing(either: Database) -> None:
     """Nobody has handled anything since, so nothing but the epoch can tell."""
-    gate = Gate()
+    before, after = Gate(), Gate()
     await happen(either, "a", "b")
 
-    async with running(either, recording(gate), settings=settings(heartbeat=timedelta(seconds=5))) as told:
-        await gate.entered.wait()
+    async def do(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        await (after if told.names("stopped") else before)(session, event, envelope)
+
+    async with running(either, recording(do), settings=settings(heartbeat=timedelta(seconds=5))) as told:
+        await before.entered.wait()
         await execute(either, f"UPDATE {RANGES} SET epoch = epoch + 1")
-        gate.go_on.set()
-        await told.first("stopped")
-        before = await effects(either)
+        before.go_on.set()
+        await after.entered.wait()
+        committed = await effects(either)
+        after.go_on.set()
         await until_effects(either, 2)
 
-    assert before == []
+    assert committed == []
     each_once(await effects(either), a=1, b=1)
 
 
