@@ -33,6 +33,11 @@ SELECT {_COLUMNS}, coalesce(d.data, v.data) AS data FROM projections.webhook_del
 LEFT JOIN projections.webhook_events AS v ON d.event_time = v.event_time AND d.event_id = v.event_id
 WHERE d.endpoint_id = $1 AND d.event_id = $2 AND ($3::text IS NULL OR d.tenant = $3)
 """
+_PAYLOADS = """
+SELECT d.delivery_id, coalesce(d.data, v.data) AS data FROM projections.webhook_deliveries AS d
+LEFT JOIN projections.webhook_events AS v ON d.event_time = v.event_time AND d.event_id = v.event_id
+WHERE d.delivery_id = ANY ($1)
+"""
 _RETRY = "SELECT projections.retry_delivery_v1($1, $2, $3)"
 _RETRY_MANY = (
     "SELECT retried, last_delivery_id FROM projections.retry_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8)"
@@ -148,6 +153,17 @@ class Deliveries:
             )
         *values, data = row.values()
         return Delivery(*values), data
+
+    async def payloads(self, deliveries: Sequence[Delivery]) -> dict[int, str | None]:
+        """
+        The payloads of a page of deliveries, by their ``delivery_id``.
+
+        Returns:
+            JSON text as it was written, or None where it is no longer kept; nothing of a delivery that is gone.
+        """
+        async with self._database.session() as session:
+            rows = await session.fetch(_PAYLOADS, [one.delivery_id for one in deliveries])
+        return {row["delivery_id"]: row["data"] for row in rows}
 
     async def retry(self, tenant: str | None, endpoint_id: str, event_id: str) -> None:
         """

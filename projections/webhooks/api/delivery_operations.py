@@ -21,11 +21,6 @@ delivery_operations = Operations("deliveries")
 _PATH = "/v1/endpoints/{endpoint_id}/deliveries/{event_id}"
 
 _LAST = 2**63 - 1
-_DATA = """
-SELECT d.delivery_id, coalesce(d.data, v.data) AS data FROM projections.webhook_deliveries AS d
-LEFT JOIN projections.webhook_events AS v ON d.event_time = v.event_time AND d.event_id = v.event_id
-WHERE d.delivery_id = ANY ($1)
-"""
 
 Words = Annotated[tuple[Word, ...], Field(max_length=100)]
 
@@ -143,9 +138,7 @@ async def list_deliveries(call: Call[DeliveriesQuery, NoBody]) -> DeliveryPage:
 async def list_dead_letters(call: Call[DeadLettersQuery, NoBody]) -> DeadLetterPage:
     """List what could not be delivered, with its data, the newest first."""
     found, following = await _listed(call, ("dead",), 100)
-    async with call.services.database.session() as session:
-        rows = await session.fetch(_DATA, [each.delivery_id for each in found])
-    texts = {row["delivery_id"]: row["data"] for row in rows}
+    texts = await call.services.deliveries.payloads(found)
     data = tuple(_with_data(each, texts.get(each.delivery_id)) for each in found)
     return DeadLetterPage(data=data, next=following)
 
