@@ -10,13 +10,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import Lock
 from typing import TYPE_CHECKING, Any
+
+from cachetools import TTLCache
 
 from projections.extras import from_extra
 from projections.webhooks.addresses import AddressRules
@@ -34,6 +38,9 @@ Resolve = Callable[[str], Awaitable[Sequence[str]]]
 AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
 
 _LOOKUPS = 64
+_SLOW_LOOKUPS = 16
+_SLOW = timedelta(seconds=1)
+_REMEMBERED = timedelta(minutes=10)
 _UNHEARD = timedelta(seconds=60)
 
 
@@ -128,20 +135,42 @@ class SystemLookup:
     """
     The system's resolver, in threads of its own: a name whose servers are silent holds a thread for half a minute.
 
+    So a name that was slow is looked up in a few threads apart, for some minutes: it holds up others of its kind alone.
+
     Args:
         threads: How many lookups run at once.
+        slow_threads: How many of names that were slow.
+        slow: What takes longer is slow.
     """
 
-    def __init__(self, threads: int = _LOOKUPS) -> None:
+    def __init__(
+        self, threads: int = _LOOKUPS, slow_threads: int = _SLOW_LOOKUPS, slow: timedelta = _SLOW
+    ) -> None:
+        self._slow = slow.total_seconds()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="webhook-lookup")
+        self._apart = ThreadPoolExecutor(slow_threads, thread_name_prefix="webhook-slow-lookup")
+        self._were_slow: TTLCache[str, bool] = TTLCache(10_000, _REMEMBERED.total_seconds())
+        self._lock = Lock()
 
     async def __call__(self, host: str) -> Sequence[str]:
         """Give the addresses of a host."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, _addresses, host)
+        with self._lock:
+            threads = self._apart if host in self._were_slow else self._threads
+        return await asyncio.get_running_loop().run_in_executor(threads, self._look_up, host)
+
+    def _look_up(self, host: str) -> Sequence[str]:
+        began = time.monotonic()
+        try:
+            return _addresses(host)
+        finally:
+            if time.monotonic() - began > self._slow:
+                with self._lock:
+                    self._were_slow[host] = True
 
     def close(self) -> None:
         """Let go of the threads; what runs is not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._apart):
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _addresses(host: str) -> Sequence[str]:
