@@ -422,6 +422,8 @@ CREATE TABLE projections.webhook_deliveries (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1);
 CREATE INDEX webhook_deliveries_due_idx ON projections.webhook_deliveries (endpoint_id, next_at, delivery_id)
 WHERE state = 'pending';
+CREATE INDEX webhook_deliveries_next_idx ON projections.webhook_deliveries (next_at, endpoint_id)
+WHERE state = 'pending';
 CREATE INDEX webhook_deliveries_leased_idx ON projections.webhook_deliveries (endpoint_id, lease_until)
 WHERE state = 'leased';
 CREATE INDEX webhook_deliveries_order_idx ON projections.webhook_deliveries (endpoint_id, order_key, delivery_id)

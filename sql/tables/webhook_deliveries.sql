@@ -31,6 +31,11 @@ BEGIN
         CREATE INDEX webhook_deliveries_due_idx ON projections.webhook_deliveries (endpoint_id, next_at, delivery_id)
         WHERE state = 'pending';
     END IF;
+    -- Whether anything is due, however many endpoints have what is for later.
+    IF to_regclass('projections.webhook_deliveries_next_idx') IS NULL THEN
+        CREATE INDEX webhook_deliveries_next_idx ON projections.webhook_deliveries (next_at, endpoint_id)
+        WHERE state = 'pending';
+    END IF;
     IF to_regclass('projections.webhook_deliveries_leased_idx') IS NULL THEN
         CREATE INDEX webhook_deliveries_leased_idx ON projections.webhook_deliveries (endpoint_id, lease_until)
         WHERE state = 'leased';

@@ -26,6 +26,17 @@ from tests.fixtures.projections import until
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
 
 HOUR = timedelta(hours=1)
+_MANY = """
+WITH made AS (
+    INSERT INTO projections.webhook_endpoints (endpoint_id, tenant, url, policy)
+    SELECT 'ep_' || md5(n::text), e.tenant, e.url, e.policy
+    FROM projections.webhook_endpoints AS e CROSS JOIN generate_series(1, 20000) AS n
+    RETURNING endpoint_id
+)
+INSERT INTO projections.webhook_deliveries (endpoint_id, event_id, event_time, tenant, topic, state, next_at)
+SELECT endpoint_id, 'later', now(), 'acme', 't', 'pending', now() + interval '1 day' FROM made
+"""
+"""Endpoints that will be tried again tomorrow."""
 _ALL_DONE = "SELECT bool_and(state = 'done') FROM projections.webhook_deliveries WHERE endpoint_id = $1"
 
 
@@ -90,6 +101,23 @@ class TestClock:
         await deliver_events(database, other)
         await set_clock_back(database, fast, hours=24)
         assert {each.endpoint_id for each in await take(database)} == {fast, other}
+
+
+class TestManyEndpoints:
+    async def test_what_is_due_is_found_at_once_among_many_that_wait(self, database: Database) -> None:
+        here = await endpoint(database, "here")
+        async with database.session() as session:
+            await session.execute(_MANY)
+        assert await take(database) == []
+        await deliver_events(database, here)
+        assert len(await take(database)) == 1
+
+    async def test_one_that_is_due_for_longer_takes_no_places_of_others(self, database: Database) -> None:
+        slow, other = await endpoint(database, "slow", max_in_flight=1000), await endpoint(database, "other")
+        await deliver_events(database, slow, 300)
+        await deliver_events(database, other, 3)
+        claimed = [each.endpoint_id for each in await take(database, limit=6)]
+        assert sorted(claimed) == [other] * 3 + [slow] * 3
 
 
 class TestPause:

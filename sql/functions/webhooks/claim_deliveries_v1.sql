@@ -1,9 +1,10 @@
 -- Takes deliveries that are due, and uses up an attempt of each; returns them with all that a request needs. Send at once:
--- after the endpoint's deadline and p_margin an attempt counts as lost. Whoever takes none has nothing due.
+-- after the endpoint's deadline and p_margin an attempt counts as lost.
 --
--- Fair: endpoints are walked in a ring, from a place that p_from says (a random one serves), and each gives its oldest, then
--- each its second oldest, and so on. Endpoints are held to their limits over all workers by the lock of their circuit; one
--- whose circuit another worker holds is passed over. At most 1,000 endpoints are looked at in a call.
+-- Fair: after the endpoints of the 100 deliveries that are due for longest, all are walked in a ring, from a place that p_from
+-- says (a random one serves), and each gives its oldest, then each its second oldest, and so on. Endpoints are held to their
+-- limits over all workers by the lock of their circuit; one whose circuit another worker holds is passed over. At most 1,000
+-- endpoints are looked at in a call.
 CREATE OR REPLACE FUNCTION projections.claim_deliveries_v1(
     p_limit integer, p_from text DEFAULT '', p_margin interval DEFAULT '15 seconds'
 )
@@ -20,6 +21,13 @@ DECLARE
     _now timestamptz := clock_timestamp();
     _after text := coalesce(p_from, '');
     _head record;
+    -- However many endpoints have what is for later, or is held back, these are found at once.
+    _longest text[] := ARRAY(
+        SELECT DISTINCT o.endpoint_id FROM (
+            SELECT d.endpoint_id FROM projections.webhook_deliveries AS d
+            WHERE d.state = 'pending' AND d.next_at <= _now ORDER BY d.next_at LIMIT 100
+        ) AS o
+    );
     _circuit record;
     _room integer;
     _found integer := 0;
@@ -28,18 +36,25 @@ DECLARE
     _wrapped boolean := FALSE;
     _taken bigint[];
 BEGIN
+    IF cardinality(_longest) = 0 THEN
+        RETURN;
+    END IF;
     FOR _looks IN 1..1000 LOOP
         EXIT WHEN _found >= p_limit;
-        SELECT d.endpoint_id, d.next_at INTO _head FROM projections.webhook_deliveries AS d
-        WHERE d.state = 'pending' AND d.endpoint_id > _after ORDER BY d.endpoint_id, d.next_at, d.delivery_id LIMIT 1;
-        IF NOT FOUND OR (_wrapped AND _head.endpoint_id > p_from) THEN
-            EXIT WHEN _wrapped OR coalesce(p_from, '') = '';
-            _wrapped := TRUE;
-            _after := '';
-            CONTINUE;
+        IF _looks <= cardinality(_longest) THEN
+            SELECT _longest[_looks] AS endpoint_id INTO _head;
+        ELSE
+            SELECT d.endpoint_id, d.next_at INTO _head FROM projections.webhook_deliveries AS d
+            WHERE d.state = 'pending' AND d.endpoint_id > _after ORDER BY d.endpoint_id, d.next_at, d.delivery_id LIMIT 1;
+            IF NOT FOUND OR (_wrapped AND _head.endpoint_id > p_from) THEN
+                EXIT WHEN _wrapped OR coalesce(p_from, '') = '';
+                _wrapped := TRUE;
+                _after := '';
+                CONTINUE;
+            END IF;
+            _after := _head.endpoint_id;
+            CONTINUE WHEN _head.next_at > _now OR _head.endpoint_id = ANY (_longest);
         END IF;
-        _after := _head.endpoint_id;
-        CONTINUE WHEN _head.next_at > _now;
         SELECT c.*, e.max_in_flight, e.rate_limit INTO _circuit
         FROM projections.webhook_circuits AS c
         INNER JOIN projections.webhook_endpoints AS e ON c.endpoint_id = e.endpoint_id
