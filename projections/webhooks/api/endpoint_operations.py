@@ -14,7 +14,7 @@ from projections.webhooks.api.operations import Operations
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.endpoints import Endpoint, EndpointSettings, EndpointState
 from projections.webhooks.filters import parse_filter
-from projections.webhooks.keys import Secret, SigningKey, generate_secret
+from projections.webhooks.keys import Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.messages import send
 from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.topics import TopicMatcher, parse_topics
@@ -205,9 +205,9 @@ async def create_endpoint(call: Call[Query, NewEndpointBody]) -> CreatedEndpoint
     """Make an endpoint, for events from now on."""
     body, limit = call.body, call.services.settings.endpoints_per_tenant
     _check_limits(call, body, EndpointSettings.model_fields)
-    call.check_room(len(await call.services.endpoints.list(call.tenant, limit=limit)), limit, "endpoints")
     settings = EndpointSettings.model_validate(body.model_dump(include=set(EndpointSettings.model_fields)))
-    chosen = generate_secret(body.signatures) if body.secret is None else body.secret
+    chosen = generate_secret(body.signatures) if body.secret is None else parse_secret(body.secret)
+    call.check_room(len(await call.services.endpoints.list(call.tenant, limit=limit)), limit, "endpoints")
     made = await call.services.endpoints.create(call.owner(body.tenant), settings, chosen)
     return CreatedEndpoint(**_facts(made.endpoint), secret=_shown(made.secret))
 
