@@ -6,22 +6,25 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from threading import Event
+from threading import Event as Signal
 from time import perf_counter
 from typing import Any
 
 import pytest
 
-from journal import Database, DatabaseError
+from journal import Database, DatabaseError, Event, EventEnvelope, append
+from projections import run
 from projections.webhooks.claims import reap
 from projections.webhooks.deliverer import deliver
 from projections.webhooks.dialling import SystemLookup
 from projections.webhooks.errors import InvalidMessage
+from projections.webhooks.fan_out import FanOut
 from projections.webhooks.filters import parse_filter
-from projections.webhooks.messages import send
+from projections.webhooks.messages import Message, message_of, send
 from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.sender import Outgoing, Reply
 from projections.webhooks.settings import DeliverySettings
+from tests.fixtures.projections import settings as run_settings
 from tests.fixtures.projections import until
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
 
@@ -37,6 +40,11 @@ INSERT INTO projections.webhook_deliveries (endpoint_id, event_id, event_time, t
 SELECT endpoint_id, 'later', now(), 'acme', 't', 'pending', now() + interval '1 day' FROM made
 """
 """Endpoints that will be tried again tomorrow."""
+_MINUTES_AGO = """
+WITH e AS (UPDATE projections.events SET db_timestamp = db_timestamp - interval '5 minutes'),
+s AS (UPDATE projections.sources SET db_timestamp = db_timestamp - interval '5 minutes')
+UPDATE projections.webhook_endpoints SET created_at = created_at - interval '10 minutes'
+"""
 _ALL_DONE = "SELECT bool_and(state = 'done') FROM projections.webhook_deliveries WHERE endpoint_id = $1"
 
 
@@ -118,6 +126,36 @@ class TestManyEndpoints:
         await deliver_events(database, other, 3)
         claimed = [each.endpoint_id for each in await take(database, limit=6)]
         assert sorted(claimed) == [other] * 3 + [slow] * 3
+
+
+class TestForgetting:
+    async def test_what_a_parked_source_waits_at_is_delivered_however_late_somebody_decides(
+        self, database: Database
+    ) -> None:
+        fails = True
+
+        def message(envelope: EventEnvelope) -> Message | None:
+            if fails:
+                raise ValueError
+            return message_of(envelope)
+
+        here = await endpoint(database, "here")
+        async with database.transaction() as session:
+            await append(session, [Event("s", 1, "plane", "Landed", 1, metadata={"tenant": "acme"})])
+        await run(database, FanOut("plane", message), settings=run_settings(), until_caught_up=True)
+        async with database.session() as session:
+            await session.execute(
+                "UPDATE projections.projection_ranges SET horizon = now() + interval '1 day'"
+            )
+            await session.execute(
+                "UPDATE projections.partition_settings SET retention = '1 minute' WHERE table_name = 'webhook_events'"
+            )
+            await session.execute(_MINUTES_AGO)
+            await session.fetchval("SELECT projections.forget_deliveries_v1()")
+            await session.execute("UPDATE projections.parked_sources SET decision = 'retry'")
+        fails = False
+        await run(database, FanOut("plane", message), settings=run_settings(), until_caught_up=True)
+        assert await states(database, here) == ["pending"]
 
 
 class TestPause:
@@ -211,7 +249,7 @@ class TestHeldEndpoint:
 
 class TestNames:
     async def test_those_that_were_slow_hold_up_no_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked, answered = Event(), Event()
+        asked, answered = Signal(), Signal()
         answered.set()
 
         def addresses(host: str, *_: object, **__: object) -> list[Any]:

@@ -18,6 +18,17 @@ BEGIN
         SELECT min(r.horizon) FROM projections.projections AS p
         INNER JOIN projections.projection_ranges AS r ON p.projection_id = r.projection_id
         WHERE p.name LIKE 'webhooks/%'
+    ), (
+        -- What a source waits at that is parked, and all behind it, is read when somebody decides.
+        SELECT min(coalesce((
+            SELECT min(e.db_timestamp) FROM projections.events AS e
+            WHERE e.source_id = k.source_id AND e.seq_nr = k.seq_nr
+            AND e.db_timestamp BETWEEN coalesce(o.db_timestamp, '-infinity') AND k.parked_at
+        ), o.db_timestamp, '-infinity'))
+        FROM projections.parked_sources AS k
+        INNER JOIN projections.projections AS p ON k.projection_id = p.projection_id
+        LEFT JOIN projections.source_offsets AS o ON k.projection_id = o.projection_id AND k.source_id = o.source_id
+        WHERE p.name LIKE 'webhooks/%'
     )) INTO _announced, _before
     FROM projections.partition_settings AS s CROSS JOIN projections.webhook_forgotten AS f
     WHERE s.table_name = 'webhook_events' AND s.retention IS NOT NULL;
