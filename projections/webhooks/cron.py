@@ -154,8 +154,10 @@ class CronLine:
 
 
 def _zone(name: str) -> ZoneInfo:
+    # Each machine has a localtime of its own, and some have zones with leap seconds.
+    known = name != "localtime" and not name.startswith(("right/", "posix/"))
     try:
-        return ZoneInfo(name)
+        return ZoneInfo(name if known else "")
     except (LookupError, ValueError, OSError):  # unknown, a path, or a directory of the database
         raise InvalidSchedule(
             f"there is no time zone {name!r}; names are those of the IANA database, such as Europe/Paris"

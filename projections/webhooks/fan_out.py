@@ -22,6 +22,8 @@ from projections.webhooks.topics import TopicMatcher, parse_topics
 __all__ = ["FanOut"]
 
 _BATCH = 1000
+_TOGETHER = 5000
+"""Deliveries that are made in one statement, or a few more: an event may be for any number of endpoints."""
 _REMEMBERED = 10_000
 """Endpoints whose topics and filters a process keeps compiled."""
 
@@ -64,16 +66,28 @@ class FanOut:
         if not events:
             return
         endpoints = await self._endpoints.of(session, {event.message.tenant for event in events})
-        pairs = [
-            (place, endpoint_id)
-            for place, event in enumerate(events, 1)
-            for endpoint_id, interest in endpoints.get(event.message.tenant, ())
-            if event.is_for(endpoint_id, interest)
-        ]
+        some: list[_Outbound] = []
+        pairs: list[tuple[int, str]] = []
+        for event in events:
+            wanted = [
+                e for e, interest in endpoints.get(event.message.tenant, ()) if event.is_for(e, interest)
+            ]
+            if wanted:
+                some.append(event)
+                pairs += [(len(some), endpoint_id) for endpoint_id in wanted]
+            if len(pairs) >= _TOGETHER:
+                await _store(session, some, pairs)
+                some, pairs = [], []
         if pairs:
-            places, chosen = map(list, zip(*pairs, strict=True))
-            columns = map(list, zip(*(event.row() for event in events), strict=True))
-            await session.fetchval(_FAN_OUT, *columns, places, chosen)
+            await _store(session, some, pairs)
+
+
+async def _store(
+    session: OwnedSession, events: Sequence[_Outbound], pairs: Sequence[tuple[int, str]]
+) -> None:
+    places, chosen = map(list, zip(*pairs, strict=True))
+    columns = map(list, zip(*(event.row() for event in events), strict=True))
+    await session.fetchval(_FAN_OUT, *columns, places, chosen)
 
 
 class _Interest(NamedTuple):

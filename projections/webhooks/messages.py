@@ -12,6 +12,7 @@ from zlib import crc32
 from journal import Appended, Event, EventEnvelope, append
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.tenants import check_tenant
+from projections.webhooks.times import check_time
 from projections.webhooks.topics import check_topic
 
 __all__ = ["MESSAGE", "Message", "message_of", "send"]
@@ -70,7 +71,7 @@ def message_of(envelope: EventEnvelope) -> Message | None:
         tenant,
         envelope.event_type,
         order_key=metadata.get("order_key", str(envelope.event_id) if sent else None),
-        not_before=None if later is None else datetime.fromisoformat(later),
+        not_before=None if later is None else _zoned(datetime.fromisoformat(later)),
         endpoint_id=metadata.get("endpoint_id"),
         eligible_for_retry=metadata.get("eligible_for_retry", True) is not False,
         metadata={str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {},
@@ -143,7 +144,12 @@ def _event_id(tenant: str, message_id: UUID | str | None) -> UUID | None:
 def _check(tenant: object, topic: str, not_before: datetime | None, order_key: str | None) -> None:
     check_tenant(tenant, InvalidMessage)
     check_topic(topic)
-    if not_before is not None and not_before.tzinfo is None:
-        raise InvalidMessage(f"not_before has no zone: {not_before.isoformat()}")
+    check_time("not_before", not_before, InvalidMessage)
     if order_key is not None and not 1 <= len(order_key.encode(errors="replace")) <= _MAX_KEY_BYTES:
         raise InvalidMessage(f"an order_key has 1 to {_MAX_KEY_BYTES} bytes, not {order_key!r:.80}")
+
+
+def _zoned(not_before: datetime) -> datetime:
+    if not_before.tzinfo is None:
+        raise InvalidMessage(f"not_before has no zone: {not_before.isoformat()}")
+    return not_before

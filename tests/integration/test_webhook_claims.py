@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from journal import Database, connect
+from journal import Database, DatabaseError, connect
 from projections.recovery import Backoff
 from projections.webhooks.claims import reap
 from projections.webhooks.retrying import RetryPolicy
@@ -182,6 +182,17 @@ class TestOutcomes:
         await end_all(database, held, "done")
         assert await end_all(database, held, "done") == set()
         assert await fetchval(database, "SELECT count(*) FROM projections.webhook_attempts") == 1
+
+    @pytest.mark.parametrize(("verdict", "delay"), [("retry", None), ("sent", timedelta(0))])
+    async def test_one_that_says_nothing_is_refused(
+        self, database: Database, verdict: str, delay: timedelta | None
+    ) -> None:
+        ep = await endpoint(database, "ep_1")
+        await deliver_events(database, ep)
+        held = await take(database)
+        with pytest.raises(DatabaseError, match="a verdict is done, retry with a delay, dead or release"):
+            await end_all(database, held, verdict, delay=delay)
+        assert await states(database, ep) == ["leased"]
 
     async def test_one_of_an_endpoint_that_was_removed_is_passed_over(self, database: Database) -> None:
         await endpoint(database, "ep_1")

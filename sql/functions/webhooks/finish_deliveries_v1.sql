@@ -1,7 +1,7 @@
 -- Says what became of attempts: stores them in the log, and what follows for the deliveries and their endpoints, together.
 -- Returns the deliveries whose lease still held; of others nothing is stored: somebody else may be at them.
 --
--- Raises lock_not_available where somebody holds one of the endpoints for more than two seconds: store those of each by itself.
+-- Raises PJ096 for another verdict, or a retry without a delay; lock_not_available where somebody holds one of the endpoints for more than two seconds: store those of each by itself.
 --
 -- Arrays run in parallel. p_verdicts: 'done', 'retry' (after p_delays), 'dead', or 'release' (never sent: the attempt is given
 -- back, and nothing is logged). p_pauses keep the whole endpoint from being sent to; p_disable says that it wants no more.
@@ -26,6 +26,12 @@ DECLARE
     _held bigint[];
     _places integer[];
 BEGIN
+    IF EXISTS (
+        SELECT FROM unnest(p_verdicts, p_delays) AS v (verdict, delay)
+        WHERE v.verdict IS NULL OR v.verdict NOT IN ('done', 'retry', 'dead', 'release') OR (v.verdict = 'retry' AND v.delay IS NULL)
+    ) THEN
+        RAISE EXCEPTION 'a verdict is done, retry with a delay, dead or release' USING ERRCODE = 'PJ096';
+    END IF;
     PERFORM projections.lock_deliveries_v1(p_delivery_ids);
     SELECT array_agg(d.delivery_id), array_agg(p.place::integer) INTO _held, _places
     FROM projections.webhook_deliveries AS d
