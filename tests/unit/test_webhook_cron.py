@@ -62,7 +62,19 @@ def test_a_long_line_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "zone", ["", "Mars/Base", "Europe", "../etc/passwd", "/etc/localtime", "localtime", "right/UTC", "a\0b", "é", "."]
+    "zone",
+    [
+        "",
+        "Mars/Base",
+        "Europe",
+        "../etc/passwd",
+        "/etc/localtime",
+        "localtime",
+        "right/UTC",
+        "a\0b",
+        "é",
+        ".",
+    ],
 )
 def test_an_unknown_time_zone_is_named(zone: str) -> None:
     with pytest.raises(InvalidSchedule) as refused:
