@@ -206,7 +206,7 @@ class TestBeyond:
             ({"start": FEBRUARY}, "before end"),
             ({"end": BASE}, "before end"),
             ({"start": datetime(1969, 12, 31, tzinfo=UTC)}, "1970 or later"),
-            ({"start": BASE.replace(tzinfo=None)}, "start needs a time zone"),
+            ({"start": BASE.replace(tzinfo=None)}, "start has no zone"),
             ({"granularity": "1y"}, "granularity is a number and"),
             ({"granularity": ""}, "granularity is a number and"),
             ({"granularity": "0h"}, "granularity in h is 1 to 24, not 0"),

@@ -8,7 +8,8 @@ from typing import Protocol
 from projections.webhooks.errors import InvalidQuery
 from projections.webhooks.log.metrics import Metrics, MetricsRequest
 from projections.webhooks.log.records import AttemptWithEvent, LoggedAttempt, LoggedEvent, Page
-from projections.webhooks.log.requests import AttemptsRequest, EventsRequest, check_time, checked_text
+from projections.webhooks.log.requests import AttemptsRequest, EventsRequest, checked_text
+from projections.webhooks.times import check_time
 
 __all__ = ["ATTEMPTS", "EVENTS", "LONGEST_ID", "DeliveryLog", "check_entries"]
 

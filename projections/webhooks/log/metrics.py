@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 from projections.webhooks.errors import InvalidQuery
 from projections.webhooks.log.buckets import Granularity, granularity_of
-from projections.webhooks.log.requests import check_time, checked_text
+from projections.webhooks.log.requests import checked_text
+from projections.webhooks.times import check_time
 
 __all__ = [
     "ATTEMPT_DIMENSIONS",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from projections.webhooks.errors import InvalidQuery
+from projections.webhooks.times import check_time
 
 __all__ = [
     "DEFAULT_LIMIT",
@@ -14,7 +15,6 @@ __all__ = [
     "AttemptsRequest",
     "EventsRequest",
     "ListRequest",
-    "check_time",
     "checked_text",
 ]
 
@@ -126,14 +126,3 @@ def checked_text(name: str, value: object) -> str:
     if "\0" in value:
         raise InvalidQuery(f"{name} has a NUL: {value!r}")
     return value
-
-
-def check_time(name: str, value: datetime | None) -> None:
-    """
-    Check that a time has a zone.
-
-    Raises:
-        InvalidQuery: It has none.
-    """
-    if value is not None and value.utcoffset() is None:
-        raise InvalidQuery(f"{name} needs a time zone: {value!r}")
