@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from journal import EventEnvelope, SliceRange
 from projections.extras import from_extra
 from projections.observer import StatusObserver
+from projections.webhooks.retrying import is_success
 
 with from_extra("otel"):
     from opentelemetry import context, trace
@@ -108,7 +109,7 @@ class TracedSender:
             reply = await self._sender.send(_with_traceparent(outgoing) if self._inject else outgoing)
             if reply.status is not None:
                 span.set_attribute("http.response.status_code", reply.status)
-            if not reply.code.startswith("2"):
+            if not is_success(reply.code):
                 span.set_attribute("error.type", reply.code)
                 span.set_status(Status(StatusCode.ERROR, reply.code))
         return reply

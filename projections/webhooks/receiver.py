@@ -25,6 +25,7 @@ from typing import Any, Literal, Self, TypeAlias
 from projections.extras import from_extra
 from projections.webhooks.errors import NotListening, VerificationFailed
 from projections.webhooks.keys import Secret, parse_secrets
+from projections.webhooks.retrying import is_success
 from projections.webhooks.signing import ID_HEADER, verify
 
 with from_extra("webhooks"):
@@ -73,7 +74,7 @@ class Received:
     @property
     def accepted(self) -> bool:
         """Whether the answer says that it has arrived."""
-        return 200 <= self.status < 300  # noqa: PLR2004 - 2xx
+        return is_success(self.status)
 
     @property
     def topic(self) -> str | None:
@@ -228,7 +229,7 @@ class Receiver:
         sending = _counted(self._sendings, message_id) if verification != "refused" and message_id else 1
         duplicate = message_id in self._accepted
         status = _UNVERIFIED if verification == "refused" else self._chosen_status()
-        accepted = 200 <= status < 300  # noqa: PLR2004 - 2xx
+        accepted = is_success(status)
         if accepted and message_id:
             _remember(self._accepted, message_id, None)
         self._count(verification, accepted=accepted, duplicate=duplicate)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from projections.extras import from_extra
+from projections.webhooks.retrying import is_success
 
 with from_extra("webhooks"):
     from aiohttp import ClientResponse
@@ -116,11 +117,6 @@ class Answer:
         if len(stored) <= self._keep:
             return text, False
         return stored[: self._keep].decode("utf-8", "ignore"), True  # each replacement takes three bytes
-
-
-def is_success(status: int) -> bool:
-    """Whether a status says that a webhook was taken: 2xx, and nothing else."""
-    return 200 <= status <= 299  # noqa: PLR2004 - as RFC 9110 has them
 
 
 def _header(response: ClientResponse, name: str) -> str | None:

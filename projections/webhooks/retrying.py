@@ -150,7 +150,7 @@ def judge(
     """
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")
-    if _SUCCESS.fullmatch(code):
+    if is_success(code):
         return Verdict("done")
     if code == GONE:
         return Verdict("dead", disable=True)
@@ -159,6 +159,11 @@ def judge(
         return Verdict("dead", pause=pause)
     spread = 1 + policy.jitter * (2 * random() - 1)
     return Verdict("retry", max(policy.schedule[attempt - 1] * spread, pause or timedelta(0)), pause)
+
+
+def is_success(code: int | str) -> bool:
+    """Whether the status or the code of an attempt says that a webhook was taken: 2xx, and nothing else."""
+    return _SUCCESS.fullmatch(str(code)) is not None
 
 
 def wait_asked_for(retry_after: str | None, now: datetime, longest: timedelta) -> timedelta | None:

@@ -27,14 +27,14 @@ from projections.webhooks.dialling import (
     guarded_sockets,
 )
 from projections.webhooks.failures import CODES, FAILURES, code_of
-from projections.webhooks.replies import Answer, Reply, is_success
+from projections.webhooks.replies import Answer, Reply
 
 with from_extra("webhooks"):
     import aiohttp
     from multidict import CIMultiDict
     from yarl import URL
 
-__all__ = ["CODES", "FAILURES", "HttpSender", "Outgoing", "Reply", "Sender", "is_success"]
+__all__ = ["CODES", "FAILURES", "HttpSender", "Outgoing", "Reply", "Sender"]
 
 KEEP_BODY = 65536
 USER_AGENT = f"slice-projections/{version('slice-projections')}"

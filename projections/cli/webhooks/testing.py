@@ -18,6 +18,7 @@ from projections.webhooks.ciphers import cipher_from_environment
 from projections.webhooks.endpoints import Endpoint, Endpoints
 from projections.webhooks.keys import Secret
 from projections.webhooks.outgoing import body_of, signed_request
+from projections.webhooks.retrying import is_success
 from projections.webhooks.sender import HttpSender, Outgoing, Reply
 
 __all__ = ["test"]
@@ -64,7 +65,7 @@ def test(  # noqa: PLR0917 - click passes all by name
             return await sender.send(_request(one, secrets, topic, body))
 
     reply = visit_endpoint(dsn, endpoint_id, work)
-    success = reply.code.startswith("2")
+    success = is_success(reply.code)
     if as_json:
         echo_json(
             code=reply.code, success=success, body=reply.body,

@@ -9,7 +9,8 @@ from datetime import timedelta
 
 import pytest
 
-from projections.webhooks.sender import CODES, is_success
+from projections.webhooks.retrying import is_success
+from projections.webhooks.sender import CODES
 from tests.fixtures.raw_server import (
     RawServer,
     drip,
