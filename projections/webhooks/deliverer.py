@@ -31,8 +31,6 @@ __all__ = ["deliver"]
 log = logging.getLogger("projections")
 
 _CHANNEL = "projections_webhooks"
-_PATIENCE = 10
-"""Seconds that a call may take. It takes milliseconds: a connection that says nothing for so long is dead."""
 
 
 async def deliver(
@@ -78,6 +76,7 @@ class _Deliverer:
         self._sender = sender
         self._cipher = cipher
         self._settings = settings
+        self._patience = settings.patience.total_seconds()
         self._observer = observer
         self._session = KeptSession(database.session)
         self._in_flight: dict[asyncio.Task[None], Claimed] = {}
@@ -85,7 +84,7 @@ class _Deliverer:
         self._room = asyncio.Event()
         self._ending = asyncio.Event()
         # What is finished makes room at its endpoint, and lets the next of its order go.
-        self._outcomes = Outcomes(database, settings, observer, patience=_PATIENCE, stored=self._woken.set)
+        self._outcomes = Outcomes(database, settings, observer, stored=self._woken.set)
         self._failures = 0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -112,7 +111,7 @@ class _Deliverer:
 
     async def _give_session_back(self) -> None:
         with suppress(TimeoutError):  # it may be cut from the server, and nobody says so
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self._patience):
                 await self._session.close()
 
     async def _keep_claiming(self) -> None:
@@ -141,7 +140,7 @@ class _Deliverer:
         self._ending.set()
         self._woken.set()
         self._room.set()
-        await asyncio.wait([claiming], timeout=2 * _PATIENCE)
+        await asyncio.wait([claiming], timeout=2 * self._patience)
         await end(claiming)
 
     def _begin(self, claimed: Claimed) -> None:
@@ -157,7 +156,7 @@ class _Deliverer:
 
     async def _claim(self, limit: int) -> list[Claimed]:
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self._patience):
                 found = await claim(await self._session.get(), limit, self._settings.margin)
         except (ProjectionsError, TimeoutError) as error:
             await self._session.close()
@@ -222,7 +221,7 @@ class _Deliverer:
         while True:
             await asyncio.sleep(self._settings.reap_every.total_seconds())
             try:
-                async with asyncio.timeout(_PATIENCE), self._database.session() as session:
+                async with asyncio.timeout(self._patience), self._database.session() as session:
                     if lost := await reap(session):
                         log.warning(
                             "took back %d attempts whose process was lost",

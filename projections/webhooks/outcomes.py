@@ -31,9 +31,9 @@ class Outcomes:
 
     Args:
         database: Where.
-        settings: How long a lease outlasts its attempt, and the pauses before a lost database is asked again.
+        settings: How long a lease outlasts its attempt, how long the database may take to answer, and the pauses
+            before a lost one is asked again.
         observer: Is told of outcomes that came too late.
-        patience: Seconds that the database may take to answer.
         stored: Called when some were stored.
     """
 
@@ -43,13 +43,12 @@ class Outcomes:
         settings: DeliverySettings,
         observer: DeliveryObserver,
         *,
-        patience: float,
         stored: Callable[[], None],
     ) -> None:
         self._database = database
         self._settings = settings
         self._observer = observer
-        self._patience = patience
+        self._patience = settings.patience.total_seconds()
         self._stored = stored
         self._waiting: list[tuple[Claimed, Outcome]] = []
         self._storing: list[tuple[Claimed, Outcome]] = []

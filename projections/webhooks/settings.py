@@ -39,5 +39,9 @@ class DeliverySettings(BaseModel):
     stop_timeout: timedelta = Field(default=timedelta(seconds=20), gt=_NONE)
     """How long a stop waits for requests on their way; those that take longer are given back, and sent again."""
 
+    patience: timedelta = Field(default=timedelta(seconds=10), gt=_NONE)
+    """How long the database may take to answer. It takes milliseconds: a connection that says nothing for so long is
+    dead, and another one is opened."""
+
     restart: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=10))
     """Pauses before a lost database is asked again."""

@@ -22,7 +22,8 @@ MATCHED = "'plane', '{a}', '{1}', ARRAY[now()], '{97}', '{Landed}'"
 # One call of each, in an order in which each finds something to do.
 POLICY = json.dumps(
     {
-        "timeout": 15, "schedule": [5], "breaker_failures": 10, "breaker_pause": {"first": 30, "longest": 600, "jitter": 0.2},
+        "timeout": 15, "schedule": [5], "breaker_failures": 10,
+        "breaker_pause": {"first": 30, "longest": 600, "jitter": 0.2},
         "disable_after_failures": 100, "disable_after": 432000,
     }
 )  # fmt: skip

@@ -16,7 +16,6 @@ import pytest
 
 from journal import ConnectionSettings, Database, SchemaError, connect
 from journal.schema import install
-from projections.webhooks import deliverer
 from projections.webhooks.sender import HttpSender
 from tests.chaos.server import server_of_its_own, stop_at_once
 from tests.fixtures.locks import WAITING
@@ -50,6 +49,7 @@ $$ BEGIN RAISE EXCEPTION 'no space left on device' USING ERRCODE = '53100'; END 
 CREATE TRIGGER refuse BEFORE INSERT ON projections.webhook_log_ids FOR EACH ROW WHEN (NEW.kind = 'attempt')
 EXECUTE FUNCTION refuse()
 """
+QUICK = timedelta(milliseconds=500)
 USED_UP = "SELECT sum(attempts) FROM projections.webhook_deliveries"
 ACCEPT = "DROP TRIGGER refuse ON projections.webhook_log_ids"
 
@@ -247,10 +247,10 @@ class TestDatabase:
         assert set(arrivals(server).values()) == {1}
 
     async def test_a_network_that_is_cut_without_a_word_holds_nothing_up_for_good(
-        self, dsn: str, database: Database, monkeypatch: pytest.MonkeyPatch
+        self, dsn: str, database: Database
     ) -> None:
-        monkeypatch.setattr(deliverer, "_PATIENCE", 0.5)
-        options = settings(reap_every=LATER)  # so that outcomes have the connection that they had before
+        # Reaping later, so that outcomes have the connection that they had before.
+        options = settings(reap_every=LATER, patience=QUICK)
         async with RawServer(respond(204)) as server, HttpSender(LOCAL) as sender, proxy_to(dsn) as proxy:
             gate = Gate(sender)
             await hook(database, server.url)
@@ -300,15 +300,14 @@ class TestDatabase:
                     await watch.until(lambda: watch.answers == [False, True])
                     await finished(database, 11)
 
-    async def test_a_stop_while_the_database_is_away_ends(
-        self, dsn: str, database: Database, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(deliverer, "_PATIENCE", 0.5)
+    async def test_a_stop_while_the_database_is_away_ends(self, dsn: str, database: Database) -> None:
         async with RawServer(respond(204)) as server, HttpSender(LOCAL) as sender, proxy_to(dsn) as proxy:
             gate = Gate(sender, after=True)
             await hook(database, server.url)
             await sent(database)
-            options = settings(stop_timeout=timedelta(milliseconds=300), margin=timedelta(milliseconds=100))
+            options = settings(
+                patience=QUICK, stop_timeout=timedelta(milliseconds=300), margin=timedelta(milliseconds=100)
+            )
             async with connect(proxy.dsn, ConnectionSettings(max_connections=5)) as other:
                 async with delivering(other, gate, settings=options) as running:
                     await gate.reached.get()
