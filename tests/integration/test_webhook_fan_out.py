@@ -46,3 +46,14 @@ async def test_a_time_without_a_zone_parks_its_source_alone(database: Database) 
         await fetchval(database, "SELECT count(*) FROM projections.parked_sources WHERE source_id = 'odd'")
         == 1
     )
+
+
+async def test_messages_without_a_key_wait_for_no_one(database: Database) -> None:
+    await endpoint(database, "ep_0", ordering="key")
+    async with database.transaction() as session:
+        for number in range(100):  # more than a tenant has sources for them
+            await send(session, "acme", "a.b", {"n": number})
+
+    await run(database, FanOut(), until_caught_up=True)
+
+    assert await fetchval(database, f"{COUNT} WHERE state = 'pending'") == 100
