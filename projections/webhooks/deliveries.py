@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from journal import Database
 from projections.webhooks.errors import InvalidQuery, UnknownDelivery, own_errors
+from projections.webhooks.times import check_time
 
 __all__ = ["Deliveries", "Delivery", "DeliveryFilter", "DeliveryState", "Replayed"]
 
@@ -94,9 +95,7 @@ class DeliveryFilter:
 
     def __post_init__(self) -> None:
         for name in ("since", "until"):
-            time = getattr(self, name)
-            if time is not None and time.tzinfo is None:
-                raise InvalidQuery(f"{name} has no zone: {time.isoformat()}")
+            check_time(name, getattr(self, name))
 
 
 class Replayed(NamedTuple):

@@ -65,13 +65,15 @@ def message_of(envelope: EventEnvelope) -> Message | None:
     if not isinstance(metadata, dict) or not isinstance(tenant := metadata.get("tenant"), str):
         return None
     later = metadata.get("not_before")
+    not_before = None if later is None else datetime.fromisoformat(later)
+    check_time("not_before", not_before, InvalidMessage)
     labels = metadata.get("labels")
     sent = envelope.entity_type == MESSAGE  # its source says nothing: messages of a tenant share a few
     return Message(
         tenant,
         envelope.event_type,
         order_key=metadata.get("order_key", str(envelope.event_id) if sent else None),
-        not_before=None if later is None else _zoned(datetime.fromisoformat(later)),
+        not_before=not_before,
         endpoint_id=metadata.get("endpoint_id"),
         eligible_for_retry=metadata.get("eligible_for_retry", True) is not False,
         metadata={str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {},
@@ -147,9 +149,3 @@ def _check(tenant: object, topic: str, not_before: datetime | None, order_key: s
     check_time("not_before", not_before, InvalidMessage)
     if order_key is not None and not 1 <= len(order_key.encode(errors="replace")) <= _MAX_KEY_BYTES:
         raise InvalidMessage(f"an order_key has 1 to {_MAX_KEY_BYTES} bytes, not {order_key!r:.80}")
-
-
-def _zoned(not_before: datetime) -> datetime:
-    if not_before.tzinfo is None:
-        raise InvalidMessage(f"not_before has no zone: {not_before.isoformat()}")
-    return not_before
