@@ -33,6 +33,7 @@ DECLARE
     _found integer := 0;
     _endpoints text[] := '{}';
     _rooms integer[] := '{}';
+    _tokens double precision[] := '{}';  -- NULL where there is no limit
     _wrapped boolean := FALSE;
     _taken bigint[];
 BEGIN
@@ -74,9 +75,9 @@ BEGIN
             _room := least(_room, floor(_circuit.tokens)::integer);
         END IF;
         CONTINUE WHEN _room < 1;
-        _room := least(_room, p_limit);
         _endpoints := _endpoints || _head.endpoint_id;
-        _rooms := _rooms || _room;
+        _rooms := _rooms || least(_room, p_limit);
+        _tokens := array_append(_tokens, CASE WHEN _circuit.rate_limit IS NOT NULL THEN _circuit.tokens END);
         -- One of each endpoint at least: go on until there are as many endpoints as places.
         _found := _found + 1;
     END LOOP;
@@ -108,12 +109,14 @@ BEGIN
         RETURNING d.*, e.url, e.headers, e.policy, e.gzip
     ), paid AS (
         UPDATE projections.webhook_circuits AS c
-        SET tokens = least(greatest(e.rate_limit, 1), c.tokens + e.rate_limit * greatest(extract(EPOCH FROM _now - c.refilled_at), 0)) - l.taken,
-            refilled_at = _now
-        FROM projections.webhook_endpoints AS e
-        INNER JOIN (SELECT l.endpoint_id, count(*) AS taken FROM leased AS l GROUP BY l.endpoint_id) AS l
-            ON e.endpoint_id = l.endpoint_id
-        WHERE c.endpoint_id = e.endpoint_id AND e.rate_limit IS NOT NULL
+        SET tokens = b.tokens - b.taken, refilled_at = _now
+        FROM (
+            SELECT b.endpoint_id, b.tokens, count(*) AS taken
+            FROM unnest(_endpoints, _tokens) AS b (endpoint_id, tokens)
+            INNER JOIN leased AS l ON b.endpoint_id = l.endpoint_id
+            WHERE b.tokens IS NOT NULL GROUP BY b.endpoint_id, b.tokens
+        ) AS b
+        WHERE c.endpoint_id = b.endpoint_id
     )
     SELECT
         l.delivery_id, l.lease_token, l.endpoint_id, l.event_id, l.event_time, l.tenant, l.topic, l.attempts, l.manual,

@@ -1,5 +1,9 @@
 -- Lets the next of an order go when the one before it is finished; which were finished, the caller says, and holds the
 -- circuits of their endpoints.
+--
+-- What stands in an order's way is what is open, or dead where the endpoint blocks: fan_out_v1 and release_waiting_v1 ask it in
+-- the same words. It is no function of its own: webhook_deliveries_order_idx serves only a query that its states stand in, and
+-- a function that pins its search_path is never written into the query that calls it.
 CREATE OR REPLACE FUNCTION projections.follow_on_v1(p_delivery_ids bigint[])
 RETURNS void
 LANGUAGE sql
