@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS projections.webhook_endpoints (
     -- Events from before are not for it.
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    CONSTRAINT tenant_has_1_to_255_characters CHECK (char_length(tenant) BETWEEN 1 AND 255),
+    CONSTRAINT tenant_has_1_to_200_characters CHECK (char_length(tenant) BETWEEN 1 AND 200),
     CONSTRAINT url_has_1_to_2048_characters CHECK (char_length(url) BETWEEN 1 AND 2048),
     CONSTRAINT state_is_known CHECK (state IN ('active', 'paused', 'disabled')),
     CONSTRAINT max_in_flight_is_1_to_1000 CHECK (max_in_flight BETWEEN 1 AND 1000),
