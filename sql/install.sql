@@ -181,6 +181,7 @@
 \ir functions/webhooks/attempt_metrics_v1.sql
 \ir functions/webhooks/tell_of_endpoint_v1.sql
 \ir functions/webhooks/change_endpoint_v1.sql
+\ir functions/webhooks/check_room_v1.sql
 \ir functions/webhooks/create_endpoint_v1.sql
 \ir functions/webhooks/set_endpoint_state_v1.sql
 \ir functions/webhooks/remove_endpoint_v1.sql

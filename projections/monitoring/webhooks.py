@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from journal import ProjectionsError, Row, Session
+from journal import DatabaseError, ProjectionsError, Row, Session
 
 _TOTALS = "SELECT * FROM projections.webhook_totals_v1()"
 _STATS = "SELECT * FROM projections.endpoint_stats_v1(NULL, '1 hour', $1, $2)"
@@ -26,8 +26,8 @@ ORDER BY d.delivery_id DESC LIMIT $3
 """
 # Circuits before endpoints and deliveries, as all who lock several.
 _LOCK = "SELECT FROM projections.webhook_circuits AS c WHERE c.endpoint_id = $1 FOR NO KEY UPDATE"
-_STATE = "SELECT e.state FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = $1"
-_SET_STATE = "SELECT projections.set_endpoint_state_v1(NULL, $1, $2, $3)"
+_SET_STATE = "SELECT projections.set_endpoint_state_v1(NULL, $1, $2, $3, $4)"
+_CHANGED = ("PJ091", "PJ097")  # it is gone, or in another state
 _DELIVERY = """
 SELECT d.event_id, d.state FROM projections.webhook_deliveries AS d
 WHERE d.delivery_id = $1 AND d.endpoint_id = $2 FOR NO KEY UPDATE
@@ -172,11 +172,12 @@ async def change_endpoint_state(
     Raises:
         EndpointChanged: It is something else by now, or is gone.
     """
-    await session.fetch(_LOCK, endpoint_id)
-    found = await session.fetchval(_STATE, endpoint_id)
-    if found != before:
-        raise EndpointChanged(f"endpoint {endpoint_id!r:.80} is not {before} any more")
-    await session.fetchval(_SET_STATE, endpoint_id, after, reason)
+    try:
+        await session.fetchval(_SET_STATE, endpoint_id, after, reason, [before])
+    except DatabaseError as error:
+        if error.sqlstate not in _CHANGED:
+            raise
+        raise EndpointChanged(f"endpoint {endpoint_id!r:.80} is not {before} any more") from None
 
 
 async def retry_dead(session: Session, endpoint_id: str, delivery_id: int) -> str:

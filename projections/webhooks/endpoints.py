@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets as random_source
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -17,14 +17,18 @@ from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, UnknownE
 from projections.webhooks.filters import parse_filter
 from projections.webhooks.headers import checked_headers
 from projections.webhooks.keys import PublicKey, Secret, SigningKey, generate_secret, parse_secret
+from projections.webhooks.limits import check_limit
 from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.tenants import check_tenant
 from projections.webhooks.topics import parse_topics
 from projections.webhooks.urls import checked_url
 
-__all__ = ["Endpoint", "EndpointSettings", "EndpointState", "Endpoints", "NewEndpoint"]
+__all__ = ["ENABLED", "Endpoint", "EndpointSettings", "EndpointState", "Endpoints", "NewEndpoint"]
 
 EndpointState: TypeAlias = Literal["active", "paused", "disabled"]
+ENABLED: tuple[EndpointState, ...] = ("active", "paused")
+"""What an endpoint is expected to be that is paused or resumed: what is disabled has to be enabled."""
+
 Ordering: TypeAlias = Literal["none", "key", "endpoint"]
 
 _COLUMNS = """
@@ -32,9 +36,9 @@ endpoint_id, tenant, url, description, topics, filter::text AS filter, headers::
 policy::text AS policy, max_in_flight, rate_limit, ordering, on_dead, when_disabled, gzip, version, created_at,
 updated_at
 """
-_CREATE = "SELECT projections.create_endpoint_v1($1, $2, $3, $4)"
+_CREATE = "SELECT projections.create_endpoint_v1($1, $2, $3, $4, $5)"
 _CHANGE = "SELECT projections.change_endpoint_v1($1, $2, $3)"
-_SET_STATE = "SELECT projections.set_endpoint_state_v1($1, $2, $3, $4)"
+_SET_STATE = "SELECT projections.set_endpoint_state_v1($1, $2, $3, $4, $5)"
 _REMOVE = "SELECT projections.remove_endpoint_v1($1, $2)"
 _ROTATE = "SELECT projections.rotate_secret_v1($1, $2, $3, $4)"
 _GET = f"""
@@ -145,7 +149,12 @@ class Endpoints:
         self._allow_http = allow_http
 
     async def create(
-        self, tenant: str, settings: EndpointSettings, secret: Secret | str | None = None
+        self,
+        tenant: str,
+        settings: EndpointSettings,
+        secret: Secret | str | None = None,
+        *,
+        at_most: int | None = None,
     ) -> NewEndpoint:
         """
         Make an endpoint, for events from now on.
@@ -154,8 +163,10 @@ class Endpoints:
             tenant: Whose, 1 to 200 characters.
             settings: What its owner says about it.
             secret: To sign with; by default a new one.
+            at_most: Refuse it where the tenant has so many already; None: it may have any number.
 
         Raises:
+            TooMany: The tenant has as many as it may make.
             InvalidEndpoint: The tenant, the URL, a header, the topics or the filter can not be so.
             InvalidSecret: The secret is malformed.
         """
@@ -163,11 +174,10 @@ class Endpoints:
         chosen = generate_secret() if secret is None else _signing(secret)
         endpoint_id = f"ep_{random_source.token_hex(16)}"
         stored = json.dumps(self._checked(settings.model_dump(mode="json")))
+        encrypted = self._cipher.encrypt(chosen.reveal())
         async with self._database.session() as session:
             with own_errors():
-                await session.fetchval(
-                    _CREATE, endpoint_id, tenant, stored, self._cipher.encrypt(chosen.reveal())
-                )
+                await session.fetchval(_CREATE, endpoint_id, tenant, stored, encrypted, at_most)
         return NewEndpoint(await self.get(tenant, endpoint_id), chosen)
 
     async def get(self, tenant: str | None, endpoint_id: str) -> Endpoint:
@@ -184,7 +194,18 @@ class Endpoints:
         return _endpoint(row)
 
     async def list(self, tenant: str | None, *, after: str = "", limit: int = 100) -> Sequence[Endpoint]:
-        """Endpoints in the order of their ids, after one, up to a number."""
+        """
+        Endpoints in the order of their ids.
+
+        Args:
+            tenant: Whose; None is all.
+            after: Those after this one.
+            limit: At most so many, 1 to 1,000.
+
+        Raises:
+            InvalidQuery: The limit can not be so.
+        """
+        check_limit(limit)
         async with self._database.session() as session:
             return [_endpoint(row) for row in await session.fetch(_LIST, tenant, after, limit)]
 
@@ -207,17 +228,32 @@ class Endpoints:
         return await self.get(tenant, endpoint_id)
 
     async def set_state(
-        self, tenant: str | None, endpoint_id: str, state: EndpointState, reason: str | None = None
+        self,
+        tenant: str | None,
+        endpoint_id: str,
+        state: EndpointState,
+        reason: str | None = None,
+        *,
+        expected: Collection[EndpointState] | None = None,
     ) -> None:
         """
         Make an endpoint active, paused or disabled. What is to be delivered stays, and goes on when it is active.
 
+        Args:
+            tenant: Whose; None is any.
+            endpoint_id: Which endpoint.
+            state: What it is to be.
+            reason: Why, for those who look at it.
+            expected: Only if it is one of these, such as :data:`ENABLED`; None: whatever it is.
+
         Raises:
             UnknownEndpoint: The tenant has none of this id.
+            WrongState: It is none of what is expected.
         """
+        allowed = None if expected is None else list(expected)
         async with self._database.session() as session:
             with own_errors():
-                await session.fetchval(_SET_STATE, tenant, endpoint_id, state, reason)
+                await session.fetchval(_SET_STATE, tenant, endpoint_id, state, reason, allowed)
 
     async def remove(self, tenant: str | None, endpoint_id: str) -> None:
         """

@@ -11,6 +11,8 @@ Errors of webhooks.
     ├── UnknownSchedule       the tenant has no such schedule
     ├── DeliveryInFlight      a delivery is being tried at this moment
     ├── NotRetriable          a delivery can not be tried again: its endpoint is disabled, or its event is gone
+    ├── WrongState            an endpoint is in another state than what is asked is for
+    ├── TooMany               a tenant has as many endpoints or schedules as it may make
     ├── VerificationFailed    a received webhook is not what the sender signed
     ├── InvalidCursor         a page's cursor is malformed, or of other filters, order or tenant
     │   └── CursorVersionError  … or of another version of this library
@@ -65,6 +67,14 @@ class NotRetriable(ProjectionsError):
     """The delivery can not be tried again: its endpoint is disabled, or its event is gone."""
 
 
+class WrongState(ProjectionsError):
+    """The endpoint is in another state than what is asked is for; the message names both."""
+
+
+class TooMany(ProjectionsError):
+    """A tenant has as many endpoints or schedules as it may make."""
+
+
 class VerificationFailed(ProjectionsError, ValueError):
     """A received webhook is not what the sender signed, or too old: answer it with an error, and do nothing."""
 
@@ -97,6 +107,8 @@ _BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {
     "PJ094": NotRetriable,
     "PJ095": UnknownSchedule,
     "PJ096": InvalidQuery,
+    "PJ097": WrongState,
+    "PJ098": TooMany,
 }
 
 

@@ -14,6 +14,7 @@ from journal import Appended, Database, DatabaseError, InvalidEvent, RawJson, Se
 from journal.payload import check_text, encode
 from projections.webhooks.cron import CronLine, MissedTicks
 from projections.webhooks.errors import InvalidMessage, InvalidSchedule, UnknownSchedule, own_errors
+from projections.webhooks.limits import check_limit
 from projections.webhooks.messages import send
 from projections.webhooks.tenants import check_tenant
 from projections.webhooks.topics import check_topic
@@ -26,7 +27,7 @@ _COLUMNS = """
 schedule_id, tenant, name, cron, timezone, topic, data, endpoint_id, missed, paused, next_at, last_at, error, created_at
 """
 _NOW = "SELECT clock_timestamp()"
-_CREATE = "SELECT projections.create_schedule_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_CREATE = "SELECT projections.create_schedule_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _CHANGE = "SELECT projections.change_schedule_v1($1, $2, $3, $4)"
 _REMOVE = "SELECT projections.remove_schedule_v1($1, $2)"
 _GET = f"""
@@ -80,16 +81,18 @@ class Schedules:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def create(  # noqa: PLR0917 - one of each that a schedule has, in their order
+    async def create(
         self,
         tenant: str,
         name: str,
         cron: str,
+        *,
         timezone: str,
         topic: str,
-        data: str,
+        data: Any,
         endpoint_id: str | None = None,
         missed: MissedTicks = "one",
+        at_most: int | None = None,
     ) -> Schedule:
         """
         Make a schedule. It sends at its first tick from now on, by the database's clock, and never at once.
@@ -100,21 +103,23 @@ class Schedules:
             cron: When: see :class:`projections.webhooks.cron.CronLine`.
             timezone: In which the line is read: ``Europe/Paris``.
             topic: What the message is about, such as ``report.due``.
-            data: JSON text, sent as it is written here.
+            data: As :func:`projections.webhooks.send` takes it; :class:`journal.RawJson` is sent as it is written.
             endpoint_id: For this endpoint alone, if its topics and filter let it through.
             missed: Of ticks that nobody was there for, send none (``skip``), the last (``one``), or ``all``.
+            at_most: Refuse it where the tenant has so many already; None: it may have any number.
 
         Raises:
+            TooMany: The tenant has as many as it may make.
             InvalidSchedule: A value can not be so, or the tenant has a schedule of this name.
             UnknownEndpoint: The tenant has no such endpoint.
         """
         schedule_id = f"sch_{random_source.token_hex(16)}"
-        values = (name, cron, timezone, topic, data, endpoint_id, missed)
+        values = (name, cron, timezone, topic, _encoded(data), endpoint_id, missed)
         line = _checked(tenant, dict(zip(_CHANGEABLE, (*values, False), strict=True)))
         async with self._database.session() as session:
             first = line.next_tick(await session.fetchval(_NOW))
             with _own_errors(name):
-                await session.fetchval(_CREATE, schedule_id, tenant, *values, first)
+                await session.fetchval(_CREATE, schedule_id, tenant, *values, first, at_most)
         return await self.get(tenant, schedule_id)
 
     async def get(self, tenant: str | None, schedule_id: str) -> Schedule:
@@ -128,7 +133,18 @@ class Schedules:
             return await _read(session, _GET, tenant, schedule_id)
 
     async def list(self, tenant: str | None, *, after: str = "", limit: int = 100) -> Sequence[Schedule]:
-        """Schedules in the order of their ids, after one, up to a number."""
+        """
+        Schedules in the order of their ids.
+
+        Args:
+            tenant: Whose; None is all.
+            after: Those after this one.
+            limit: At most so many, 1 to 1,000.
+
+        Raises:
+            InvalidQuery: The limit can not be so.
+        """
+        check_limit(limit)
         async with self._database.session() as session:
             return [Schedule(*row.values()) for row in await session.fetch(_LIST, tenant, after, limit)]
 
@@ -148,14 +164,17 @@ class Schedules:
             raise InvalidSchedule(
                 f"a schedule has no {', '.join(unknown)} to change; it has {', '.join(_CHANGEABLE)}"
             )
+        values: dict[str, Any] = {
+            key: _encoded(value) if key == "data" else value for key, value in changes.items()
+        }
         async with self._database.transaction() as session:
             old = await _read(session, _LOCK, tenant, schedule_id)
-            new = replace(old, **changes)
+            new = replace(old, **values)
             line = _checked(old.tenant, asdict(new))
             begins_anew = (new.cron, new.timezone) != (old.cron, old.timezone) or new.paused < old.paused
             next_at = line.next_tick(await session.fetchval(_NOW)) if begins_anew else None
             with _own_errors(new.name):
-                await session.fetchval(_CHANGE, tenant, schedule_id, json.dumps(dict(changes)), next_at)
+                await session.fetchval(_CHANGE, tenant, schedule_id, json.dumps(values), next_at)
             return await _read(session, _GET, tenant, schedule_id)
 
     async def pause(self, tenant: str | None, schedule_id: str) -> Schedule:
@@ -229,7 +248,7 @@ def _checked(tenant: str, values: Mapping[str, Any]) -> CronLine:
     name = values["name"]
     if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME:
         raise InvalidSchedule(f"a name has 1 to {_LONGEST_NAME} characters, not {name!r:.80}")
-    for what in ("cron", "timezone", "topic", "data"):
+    for what in ("cron", "timezone", "topic"):
         if not isinstance(values[what], str):
             raise InvalidSchedule(f"{what} is text, not {values[what]!r:.80}")
     if values["missed"] not in get_args(MissedTicks):
@@ -242,7 +261,13 @@ def _checked(tenant: str, values: Mapping[str, Any]) -> CronLine:
         check_text(tenant, "tenant")
         check_text(values["name"], "name")
         check_topic(values["topic"])
-        encode(RawJson(values["data"]), "data")
     except (InvalidMessage, InvalidEvent) as error:
         raise InvalidSchedule(str(error)) from None
     return CronLine(values["cron"], values["timezone"])
+
+
+def _encoded(data: Any) -> str:
+    try:
+        return encode(data, "data")
+    except InvalidEvent as error:
+        raise InvalidSchedule(str(error)) from None

@@ -59,6 +59,7 @@ BEGIN
     GRANT EXECUTE ON FUNCTION
         projections.tell_of_endpoint_v1,
         projections.change_endpoint_v1,
+        projections.check_room_v1,
         projections.create_endpoint_v1,
         projections.set_endpoint_state_v1,
         projections.remove_endpoint_v1,

@@ -240,7 +240,9 @@ def test_an_endpoint_is_paused_and_disabled_with_a_reason_and_goes_on(
     assert after("pause", name, "--reason", "moving") == ("paused", "moving")
     assert after("resume", name) == ("active", None)
     assert after("disable", name, "--reason", "gone") == ("disabled", "gone")
-    assert "is disabled (gone): `enable` it" in refused("endpoints", "resume", name, "--dsn", dsn)
+    assert "is disabled (gone), not active or paused: enable it first" in refused(
+        "endpoints", "resume", name, "--dsn", dsn
+    )
     assert after("enable", name) == ("active", None)
 
 
@@ -266,7 +268,7 @@ def test_endpoints_are_listed_by_tenant_and_page_by_page(dsn: str, add: Callable
     assert [one["endpoint_id"] for one in first["endpoints"] + second["endpoints"]] == ids
     assert second["next"] is None
     assert len(rows(table)) == 2
-    assert "there are more: --after ep_" in table
+    assert "there may be more: --after ep_" in table
 
 
 def test_removing_asks_and_does_nothing_when_nobody_is_there(dsn: str, add: Callable[..., Any]) -> None:

@@ -65,7 +65,10 @@ def refused_message(what: str, tenant: str = "acme", topic: str = "a", **options
 
 
 def refused_schedule(what: str, cron: str = "@daily", zone: str = "UTC") -> None:
-    refused(what, lambda database: Schedules(database).create("acme", "n", cron, zone, "a", "{}"))
+    refused(
+        what,
+        lambda database: Schedules(database).create("acme", "n", cron, timezone=zone, topic="a", data={}),
+    )
 
 
 refused_endpoint("a URL without TLS", url="http://example.com/hooks")

@@ -217,6 +217,7 @@ CALLS = {
     "forget_deliveries_v1": "SELECT projections.forget_deliveries_v1()",
     "take_webhook_duty_v1": "SELECT projections.take_webhook_duty_v1('cron', 'me', '10 seconds')",
     "release_waiting_v1": "SELECT projections.release_waiting_v1()",
+    "check_room_v1": "SELECT projections.check_room_v1('endpoints', 'acme', 100)",
     "check_schedule_endpoint_v1": "SELECT projections.check_schedule_endpoint_v1('acme', 'ep_1')",
     "create_schedule_v1": "SELECT projections.create_schedule_v1('sch_1', 'acme', 'nightly', '@daily', 'UTC', "
     "'report', '1', 'ep_1', 'one', '2020-01-01Z')",

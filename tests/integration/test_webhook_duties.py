@@ -41,7 +41,9 @@ async def on_duty(database: Database, **options: Any) -> AsyncIterator[tuple[Dut
 
 async def due_schedule(database: Database, name: str) -> str:
     """A schedule whose last tick nobody has sent."""
-    made = await Schedules(database).create("acme", name, "0 0 1 1 *", "UTC", "report.due", "1")
+    made = await Schedules(database).create(
+        "acme", name, "0 0 1 1 *", timezone="UTC", topic="report.due", data=1
+    )
     await execute(
         database,
         "UPDATE projections.webhook_schedules SET next_at = next_at - interval '1 year' WHERE schedule_id = $1",

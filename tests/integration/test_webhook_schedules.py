@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journal import Database, Row
+from journal import Database, RawJson, Row
 from projections.webhooks.errors import InvalidSchedule, UnknownEndpoint, UnknownSchedule
 from projections.webhooks.messages import MESSAGE
 from projections.webhooks.schedules import Schedule, Schedules
@@ -16,7 +16,7 @@ from projections.webhooks.ticks import send_due, send_ticks
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.webhooks import endpoint
 
-DATA = '{"b": 1.0,  "a": 12345678901234567890}'
+DATA = RawJson('{"b": 1.0,  "a": 12345678901234567890}')
 MINUTE = timedelta(minutes=1)
 
 
@@ -99,9 +99,9 @@ class TestSchedules:
             ({"timezone": "Mars/Olympus"}, "no time zone 'Mars/Olympus'"),
             ({"topic": "not a topic"}, "'not a topic'"),
             ({"topic": ""}, "a topic"),
-            ({"data": "{"}, "data is not JSON"),
-            ({"data": {"a": 1}}, "data is text"),
-            ({"data": "NaN"}, "data is not JSON"),
+            ({"data": RawJson("{")}, "data is not JSON"),
+            ({"data": object()}, "data is not JSON"),
+            ({"data": float("nan")}, "data is not JSON"),
             ({"missed": "some"}, "skip, one, all, not 'some'"),
             ({"name": ""}, "a name has 1 to 200 characters"),
             ({"name": "n" * 201}, "a name has 1 to 200"),
@@ -163,7 +163,7 @@ class TestSchedules:
         schedule = await made(database, cron="0 0 * * *")
         schedules, its = Schedules(database), schedule.schedule_id
 
-        changed = await schedules.change("acme", its, {"data": '"b"  ', "name": "daily"})
+        changed = await schedules.change("acme", its, {"data": RawJson('"b"  '), "name": "daily"})
         moved = await schedules.change("acme", its, {"timezone": "Asia/Kathmandu"})
         now = await fetchval(database, "SELECT now()")
 
@@ -377,7 +377,7 @@ class TestTicks:
         schedule = await made(database)
         tick = await due(database, schedule)
         await send_due(database)
-        await Schedules(database).change("acme", schedule.schedule_id, {"data": "2"})
+        await Schedules(database).change("acme", schedule.schedule_id, {"data": 2})
         await set_back(database, schedule, tick)
 
         await send_due(database)

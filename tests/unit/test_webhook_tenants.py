@@ -25,7 +25,7 @@ async def _message(tenant: str) -> None:
 
 
 async def _schedule(tenant: str) -> None:
-    await Schedules(NO_DATABASE).create(tenant, "daily", "@daily", "UTC", "a.b", "{}")
+    await Schedules(NO_DATABASE).create(tenant, "daily", "@daily", timezone="UTC", topic="a.b", data={})
 
 
 async def _token(tenant: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
@@ -30,8 +31,8 @@ from projections.cli.webhooks.options import (
 from projections.cli.webhooks.testing import test
 from projections.cli.webhooks.visiting import visit_database, visit_endpoint
 from projections.webhooks.ciphers import cipher_from_environment
-from projections.webhooks.endpoints import Endpoint, Endpoints, EndpointSettings, EndpointState
-from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, NotRetriable, fields_of
+from projections.webhooks.endpoints import ENABLED, Endpoint, Endpoints, EndpointSettings, EndpointState
+from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, fields_of
 from projections.webhooks.keys import Secret, generate_secret, parse_secret
 from projections.webhooks.retrying import RetryPolicy
 
@@ -77,16 +78,14 @@ def endpoints() -> None:
 @json_option
 def list_(tenant: str | None, limit: int, after: str, dsn: str | None, as_json: bool) -> None:
     """List endpoints in the order of their ids."""
-    found = visit_database(
-        dsn, lambda database: Endpoints(database).list(tenant, after=after, limit=limit + 1)
-    )
-    page, last = found[:limit], found[limit - 1].endpoint_id if len(found) > limit else None
+    page = visit_database(dsn, lambda database: Endpoints(database).list(tenant, after=after, limit=limit))
+    last = page[-1].endpoint_id if len(page) == limit else None
     if as_json:
         echo_json(endpoints=[endpoint_values(one) for one in page], next=last)
     elif page:
         echo_endpoints(page)
         if last is not None:
-            click.echo(f"there are more: --after {last}")
+            click.echo(f"there may be more: --after {last}")
     else:
         click.echo("there is no endpoint: `projections webhooks endpoints add TENANT URL` makes one")
 
@@ -217,7 +216,7 @@ def renew_secrets(dsn: str | None) -> None:
 @dsn_option
 def pause(endpoint_id: str, reason: str | None, dsn: str | None) -> None:
     """Send nothing to an endpoint for a while; its events are kept."""
-    _set_state(dsn, endpoint_id, "paused", reason)
+    _set_state(dsn, endpoint_id, "paused", reason, ENABLED)
     click.echo(f"endpoint {endpoint_id} is paused: its events are kept until `resume`")
 
 
@@ -226,16 +225,7 @@ def pause(endpoint_id: str, reason: str | None, dsn: str | None) -> None:
 @dsn_option
 def resume(endpoint_id: str, dsn: str | None) -> None:
     """Let a paused endpoint go on with what was kept."""
-
-    async def work(database: Database, whole: str) -> None:
-        service = _endpoints(database)
-        one = await service.get(None, whole)
-        if one.state == "disabled":
-            why = f" ({one.reason})" if one.reason else ""
-            raise NotRetriable(f"endpoint {whole} is disabled{why}: `enable` it")
-        await service.set_state(None, whole, "active")
-
-    visit_endpoint(dsn, endpoint_id, work)
+    _set_state(dsn, endpoint_id, "active", None, ENABLED)
     click.echo(f"endpoint {endpoint_id} is active")
 
 
@@ -342,5 +332,14 @@ def _secret(file: str | None, *, ed25519: bool) -> Secret | None:
     return parse_secret(text)
 
 
-def _set_state(dsn: str | None, endpoint_id: str, state: EndpointState, reason: str | None) -> None:
-    visit_endpoint(dsn, endpoint_id, lambda db, whole: _endpoints(db).set_state(None, whole, state, reason))
+def _set_state(
+    dsn: str | None,
+    endpoint_id: str,
+    state: EndpointState,
+    reason: str | None,
+    expected: Collection[EndpointState] | None = None,
+) -> None:
+    async def work(database: Database, whole: str) -> None:
+        await _endpoints(database).set_state(None, whole, state, reason, expected=expected)
+
+    visit_endpoint(dsn, endpoint_id, work)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from journal import Database
+from journal import Database, RawJson
 from projections.cli.connection import confirm
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import printable
@@ -50,8 +50,8 @@ def schedules() -> None:
 @json_option
 def list_(tenant: str | None, limit: int, after: str, dsn: str | None, as_json: bool) -> None:
     """List schedules in the order of their ids."""
-    found = visit_database(dsn, lambda db: Schedules(db).list(tenant, after=after, limit=limit + 1))
-    page, last = found[:limit], found[limit - 1].schedule_id if len(found) > limit else None
+    page = visit_database(dsn, lambda db: Schedules(db).list(tenant, after=after, limit=limit))
+    last = page[-1].schedule_id if len(page) == limit else None
     if as_json:
         echo_json(schedules=[_values(one) for one in page], next=last)
         return
@@ -63,7 +63,7 @@ def list_(tenant: str | None, limit: int, after: str, dsn: str | None, as_json: 
         if one.error is not None:
             click.echo(f"{one.schedule_id} did not send its last tick: {printable(one.error)}")
     if last is not None:
-        click.echo(f"there are more: --after {last}")
+        click.echo(f"there may be more: --after {last}")
 
 
 @schedules.command(short_help="Make one.")
@@ -102,7 +102,9 @@ def add(
 
     async def work(database: Database) -> Schedule:
         alone = None if endpoint_id is None else await whole_endpoint_id(database, endpoint_id)
-        return await Schedules(database).create(tenant, data=data, endpoint_id=alone, missed=missed, **values)
+        return await Schedules(database).create(
+            tenant, data=RawJson(data), endpoint_id=alone, missed=missed, **values
+        )
 
     made = visit_database(dsn, work)
     if as_json:

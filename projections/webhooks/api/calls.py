@@ -142,17 +142,9 @@ class Call(Generic[Q, B]):
             raise Problem(422, "tenant_missing", "an administrator says whose it is: give the tenant")
         return owner
 
-    def check_room(self, made: int, limit: int, what: str) -> None:
-        """
-        Check that a tenant may make one more.
-
-        Raises:
-            Problem: It has as many as it can make by itself.
-        """
-        if self.caller.tenant is not None and made >= limit:
-            raise Problem(
-                422, "too_many", f"a tenant has at most {limit} {what}; an administrator can make more"
-            )
+    def at_most(self, limit: int) -> int | None:
+        """How many of a kind the caller may make, where a tenant may make so many; None: any number."""
+        return None if self.caller.tenant is None else limit
 
 
 def check_tenants(caller: Caller, named: tuple[str, ...]) -> None:

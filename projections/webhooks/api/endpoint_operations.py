@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 from projections.webhooks.api.calls import Body, Call, Json, NoBody, Query, Tenant, View, Word
 from projections.webhooks.api.operations import Operations
 from projections.webhooks.api.problems import Problem
-from projections.webhooks.endpoints import Endpoint, EndpointSettings, EndpointState
+from projections.webhooks.endpoints import ENABLED, Endpoint, EndpointSettings, EndpointState
 from projections.webhooks.filters import parse_filter
 from projections.webhooks.keys import Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.messages import send
@@ -207,8 +207,9 @@ async def create_endpoint(call: Call[Query, NewEndpointBody]) -> CreatedEndpoint
     _check_limits(call, body, EndpointSettings.model_fields)
     settings = EndpointSettings.model_validate(body.model_dump(include=set(EndpointSettings.model_fields)))
     chosen = generate_secret(body.signatures) if body.secret is None else parse_secret(body.secret)
-    call.check_room(len(await call.services.endpoints.list(call.tenant, limit=limit)), limit, "endpoints")
-    made = await call.services.endpoints.create(call.owner(body.tenant), settings, chosen)
+    made = await call.services.endpoints.create(
+        call.owner(body.tenant), settings, chosen, at_most=call.at_most(limit)
+    )
     return CreatedEndpoint(**_facts(made.endpoint), secret=_shown(made.secret))
 
 
@@ -216,10 +217,9 @@ async def create_endpoint(call: Call[Query, NewEndpointBody]) -> CreatedEndpoint
 async def list_endpoints(call: Call[EndpointsQuery, NoBody]) -> EndpointPage:
     """List endpoints."""
     limit = min(call.query.limit, 1000)
-    found = await call.services.endpoints.list(call.tenant, after=call.query.next, limit=limit + 1)
-    more = len(found) > limit
-    data = tuple(map(view_of, found[:limit]))
-    return EndpointPage(data=data, next=data[-1].endpoint_id if more else None)
+    found = await call.services.endpoints.list(call.tenant, after=call.query.next, limit=limit)
+    following = found[-1].endpoint_id if len(found) == limit else None
+    return EndpointPage(data=tuple(map(view_of, found)), next=following)
 
 
 @endpoint_operations.add("GET", "/v1/endpoint-stats", query=StatsQuery, answer=StatsPage)
@@ -260,13 +260,13 @@ async def delete_endpoint(call: Call[Query, NoBody]) -> None:
 @endpoint_operations.add("POST", f"{_PATH}/pause", body=StateBody, answer=EndpointView, problems=(404, 409))
 async def pause_endpoint(call: Call[Query, StateBody]) -> EndpointView:
     """Send nothing to an endpoint until it is resumed; what is for it is kept."""
-    return await _set_state(call, "paused", unless="disabled")
+    return await _set_state(call, "paused", ENABLED)
 
 
 @endpoint_operations.add("POST", f"{_PATH}/resume", body=StateBody, answer=EndpointView, problems=(404, 409))
 async def resume_endpoint(call: Call[Query, StateBody]) -> EndpointView:
     """Go on with a paused endpoint."""
-    return await _set_state(call, "active", unless="disabled")
+    return await _set_state(call, "active", ENABLED)
 
 
 @endpoint_operations.add("POST", f"{_PATH}/disable", body=StateBody, answer=EndpointView, problems=(404,))
@@ -355,13 +355,10 @@ def _secret_view(secret: Secret) -> SecretView:
 
 
 async def _set_state(
-    call: Call[Query, StateBody], state: EndpointState, *, unless: EndpointState | None = None
+    call: Call[Query, StateBody], state: EndpointState, expected: Collection[EndpointState] | None = None
 ) -> EndpointView:
     endpoints, endpoint_id = call.services.endpoints, call.place["endpoint_id"]
-    was = await endpoints.get(call.tenant, endpoint_id)
-    if was.state == unless:
-        raise Problem(409, f"endpoint_{unless}", f"the endpoint is {unless}: enable it")
-    await endpoints.set_state(call.tenant, endpoint_id, state, call.body.reason)
+    await endpoints.set_state(call.tenant, endpoint_id, state, call.body.reason, expected=expected)
     return view_of(await endpoints.get(call.tenant, endpoint_id))
 
 

@@ -30,9 +30,11 @@ from projections.webhooks.errors import (
     InvalidSchedule,
     InvalidSecret,
     NotRetriable,
+    TooMany,
     UnknownDelivery,
     UnknownEndpoint,
     UnknownSchedule,
+    WrongState,
 )
 
 with from_extra("webhooks"):
@@ -104,6 +106,8 @@ _OWN: Sequence[tuple[type[ProjectionsError], int, str]] = (
     (InvalidQuery, 400, "invalid_query"),
     (NotRetriable, 400, "not_retriable"),
     (DeliveryInFlight, 409, "delivery_in_flight"),
+    (WrongState, 409, "wrong_state"),
+    (TooMany, 422, "too_many"),
     (UnknownEndpoint, 404, "unknown_endpoint"),
     (UnknownDelivery, 404, "unknown_delivery"),
     (UnknownSchedule, 404, "unknown_schedule"),

@@ -108,10 +108,9 @@ class ScheduleChanges(Body):
 async def create_schedule(call: Call[Query, NewSchedule]) -> ScheduleView:
     """Make a schedule; its first message is sent at its first tick from now on."""
     body, limit = call.body, call.services.settings.schedules_per_tenant
-    call.check_room(len(await call.services.schedules.list(call.tenant, limit=limit)), limit, "schedules")
     made = await call.services.schedules.create(
-        call.owner(body.tenant), body.name, body.cron, body.timezone, body.topic, call.raw["data"],
-        body.endpoint_id, body.missed,
+        call.owner(body.tenant), body.name, body.cron, timezone=body.timezone, topic=body.topic,
+        data=call.raw["data"], endpoint_id=body.endpoint_id, missed=body.missed, at_most=call.at_most(limit),
     )  # fmt: skip
     return _view(made)
 
@@ -120,9 +119,9 @@ async def create_schedule(call: Call[Query, NewSchedule]) -> ScheduleView:
 async def list_schedules(call: Call[SchedulesQuery, NoBody]) -> SchedulePage:
     """List schedules."""
     limit = min(call.query.limit, 1000)
-    found = await call.services.schedules.list(call.tenant, after=call.query.next, limit=limit + 1)
-    data = tuple(map(_view, found[:limit]))
-    return SchedulePage(data=data, next=data[-1].schedule_id if len(found) > limit else None)
+    found = await call.services.schedules.list(call.tenant, after=call.query.next, limit=limit)
+    following = found[-1].schedule_id if len(found) == limit else None
+    return SchedulePage(data=tuple(map(_view, found)), next=following)
 
 
 @schedule_operations.add("GET", _PATH, answer=ScheduleView, problems=(404,))

@@ -1,15 +1,16 @@
 -- Makes an endpoint, for events from now on. p_settings is as for change_endpoint_v1, url and policy are a must; p_secret is
 -- what deliveries are signed with, as the sender's cipher has made it.
 --
--- Raises PJ090 where it can not be so.
+-- Raises PJ090 where it can not be so, and PJ098 where the tenant has p_at_most already.
 CREATE OR REPLACE FUNCTION projections.create_endpoint_v1(
-    p_endpoint_id text, p_tenant text, p_settings jsonb, p_secret text
+    p_endpoint_id text, p_tenant text, p_settings jsonb, p_secret text, p_at_most integer DEFAULT NULL
 )
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    PERFORM projections.check_room_v1('endpoints', p_tenant, p_at_most);
     BEGIN
         INSERT INTO projections.webhook_endpoints (endpoint_id, tenant, url, policy)
         VALUES (p_endpoint_id, p_tenant, p_settings ->> 'url', p_settings -> 'policy');

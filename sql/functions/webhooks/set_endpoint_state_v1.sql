@@ -1,6 +1,10 @@
 -- Makes an endpoint active, paused or disabled, and says so in the journal. Its deliveries stay as they are: they go on when it
--- is active, and then it starts with a clean slate. A tenant of NULL is any. Raises PJ090 and PJ091.
-CREATE OR REPLACE FUNCTION projections.set_endpoint_state_v1(p_tenant text, p_endpoint_id text, p_state text, p_reason text)
+-- is active, and then it starts with a clean slate. A tenant of NULL is any.
+--
+-- Raises PJ090, PJ091, and PJ097 when it is in none of the states that are expected, where any are.
+CREATE OR REPLACE FUNCTION projections.set_endpoint_state_v1(
+    p_tenant text, p_endpoint_id text, p_state text, p_reason text, p_expected text [] DEFAULT NULL
+)
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -8,16 +12,22 @@ AS $$
 DECLARE
     _tenant text;
     _was text;
+    _why text;
 BEGIN
     IF p_state IS NULL OR p_state NOT IN ('active', 'paused', 'disabled') THEN
         RAISE EXCEPTION 'an endpoint is active, paused or disabled, not %', coalesce(p_state, 'NULL') USING ERRCODE = 'PJ090';
     END IF;
     -- Circuits before endpoints, as who judges an endpoint locks them.
     PERFORM FROM projections.webhook_circuits AS c WHERE c.endpoint_id = p_endpoint_id FOR NO KEY UPDATE;
-    SELECT e.tenant, e.state INTO _tenant, _was FROM projections.webhook_endpoints AS e
+    SELECT e.tenant, e.state, e.reason INTO _tenant, _was, _why FROM projections.webhook_endpoints AS e
     WHERE e.endpoint_id = p_endpoint_id AND (p_tenant IS NULL OR e.tenant = p_tenant) FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no endpoint %', quote_literal(p_endpoint_id) USING ERRCODE = 'PJ091';
+    END IF;
+    IF _was <> ALL (p_expected) THEN
+        RAISE EXCEPTION 'endpoint % is %, not %', quote_literal(p_endpoint_id), _was || coalesce(' (' || _why || ')', ''),
+            array_to_string(p_expected, ' or ') || CASE _was WHEN 'disabled' THEN ': enable it first' ELSE '' END
+            USING ERRCODE = 'PJ097';
     END IF;
     IF _was = p_state THEN
         RETURN;

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from journal import Database
+from journal import Database, RawJson
 from projections.webhooks.api import ApiSettings, TokenAuth, webhooks_app
 from projections.webhooks.api.app import OPERATIONS
 from projections.webhooks.api.operations import Operation
@@ -152,7 +152,7 @@ async def rows_of(database: Database, tenant: str, payload: str = '{"b":1.0,"a":
     )
     endpoint_id = made.endpoint.endpoint_id
     schedule = await Schedules(database).create(
-        tenant, f"of {tenant}", "0 5 * * *", "UTC", f"{tenant}.due", payload
+        tenant, f"of {tenant}", "0 5 * * *", timezone="UTC", topic=f"{tenant}.due", data=RawJson(payload)
     )
     rows = Rows(
         tenant, endpoint_id, schedule.schedule_id, f"evt-{tenant}-dead", f"att-{tenant}", f"evt-{tenant}-done",

@@ -87,7 +87,7 @@ async def test_an_endpoint_is_paused_resumed_disabled_and_enabled(acme: Api, acm
 async def test_a_disabled_endpoint_is_enabled_first(action: str, acme: Api, acmes: Rows) -> None:
     path = f"/v1/endpoints/{acmes.endpoint_id}"
     await acme("POST", f"{path}/disable", status=200)
-    assert (await acme("POST", f"{path}/{action}", status=409)).json()["code"] == "endpoint_disabled"
+    assert (await acme("POST", f"{path}/{action}", status=409)).json()["code"] == "wrong_state"
 
 
 async def test_a_deleted_endpoint_is_gone_and_its_attempts_stay(acme: Api, acmes: Rows) -> None:
