@@ -187,9 +187,8 @@ async def _retry_delivery(database: Database, body: _DeadDelivery) -> str:
 
 
 async def _retry_endpoint(database: Database, body: _Endpoint) -> str:
-    retried = 0
-    async for step in Deliveries(database).retry_many(DeliveryFilter(endpoint_id=body.endpoint)):
-        retried = step.retried
+    which = DeliveryFilter(endpoint_id=body.endpoint)
+    retried = [so_far async for so_far in Deliveries(database).retry_many(which)][-1]
     if not retried:
         raise Refused(
             409,

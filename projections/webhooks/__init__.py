@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from projections.webhooks.ciphers import Cipher, FernetCipher, PlainCipher, cipher_from_environment
     from projections.webhooks.claims import Claimed
     from projections.webhooks.deliverer import deliver
-    from projections.webhooks.deliveries import Deliveries, Delivery, DeliveryFilter, Replayed
+    from projections.webhooks.deliveries import Deliveries, Delivery, DeliveryFilter, DeliveryWithPayload
     from projections.webhooks.delivery_observer import DeliveryObserver
+    from projections.webhooks.duties import Duties
     from projections.webhooks.endpoints import Endpoint, Endpoints, EndpointSettings, NewEndpoint
     from projections.webhooks.errors import (
         CursorVersionError,
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
         InvalidSecret,
         NotListening,
         NotRetriable,
+        TooMany,
         UnknownDelivery,
         UnknownEndpoint,
         UnknownSchedule,
         VerificationFailed,
+        WrongState,
     )
     from projections.webhooks.fan_out import FanOut
     from projections.webhooks.keys import Secret, generate_secret, parse_secret
@@ -55,6 +58,8 @@ _HOMES = {
     "DeliveryLog": "log",
     "DeliveryObserver": "delivery_observer",
     "DeliverySettings": "settings",
+    "DeliveryWithPayload": "deliveries",
+    "Duties": "duties",
     "Endpoint": "endpoints",
     "EndpointSettings": "endpoints",
     "Endpoints": "endpoints",
@@ -78,18 +83,19 @@ _HOMES = {
     "PostgresLog": "log",
     "Received": "receiver",
     "Receiver": "receiver",
-    "Replayed": "deliveries",
     "Reply": "sender",
     "RetryPolicy": "retrying",
     "Schedule": "schedules",
     "Schedules": "schedules",
     "Secret": "keys",
     "Sender": "sender",
+    "TooMany": "errors",
     "UnknownDelivery": "errors",
     "UnknownEndpoint": "errors",
     "UnknownSchedule": "errors",
     "VerificationFailed": "errors",
     "VerifiedWebhook": "signing",
+    "WrongState": "errors",
     "cipher_from_environment": "ciphers",
     "deliver": "deliverer",
     "generate_secret": "keys",
@@ -115,6 +121,8 @@ __all__ = [
     "DeliveryLog",
     "DeliveryObserver",
     "DeliverySettings",
+    "DeliveryWithPayload",
+    "Duties",
     "Endpoint",
     "EndpointSettings",
     "Endpoints",
@@ -137,18 +145,19 @@ __all__ = [
     "PostgresLog",
     "Received",
     "Receiver",
-    "Replayed",
     "Reply",
     "RetryPolicy",
     "Schedule",
     "Schedules",
     "Secret",
     "Sender",
+    "TooMany",
     "UnknownDelivery",
     "UnknownEndpoint",
     "UnknownSchedule",
     "VerificationFailed",
     "VerifiedWebhook",
+    "WrongState",
     "cipher_from_environment",
     "deliver",
     "generate_secret",

@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 from journal import Database
-from projections.webhooks.errors import InvalidQuery, UnknownDelivery, own_errors
+from projections.webhooks.errors import UnknownDelivery, own_errors
+from projections.webhooks.limits import check_limit
 from projections.webhooks.times import check_time
 
-__all__ = ["Deliveries", "Delivery", "DeliveryFilter", "DeliveryState", "Replayed"]
+__all__ = ["Deliveries", "Delivery", "DeliveryFilter", "DeliveryState", "DeliveryWithPayload"]
 
 DeliveryState: TypeAlias = Literal["waiting", "pending", "leased", "done", "dead", "discarded"]
 
-_MOST = 1000
 _COLUMNS = """
 d.delivery_id, d.endpoint_id, d.event_id, d.event_time, d.tenant, d.topic, d.order_key, d.state, d.attempts, d.manual,
 d.next_at, d.last_code, d.created_at, d.finished_at
@@ -98,11 +98,12 @@ class DeliveryFilter:
             check_time(name, getattr(self, name))
 
 
-class Replayed(NamedTuple):
-    """How far a replay of many has come."""
+class DeliveryWithPayload(NamedTuple):
+    """A delivery, and what it delivers."""
 
-    retried: int
-    """Deliveries that are tried again, in all."""
+    delivery: Delivery
+    data: str | None
+    """JSON text as it was written; None when it is no longer kept."""
 
 
 class Deliveries:
@@ -130,16 +131,15 @@ class Deliveries:
         Raises:
             InvalidQuery: The limit is out of range.
         """
-        if not 1 <= limit <= _MOST:
-            raise InvalidQuery(f"limit must be 1 to {_MOST}, not {limit}")
+        check_limit(limit)
         last = 2**63 - 1 if before is None else before
         async with self._database.session() as session:
             rows = await session.fetch(_LIST, *_arguments(which), last, limit)
         return [Delivery(*row.values()) for row in rows]
 
-    async def get(self, tenant: str | None, endpoint_id: str, event_id: str) -> tuple[Delivery, str | None]:
+    async def get(self, tenant: str | None, endpoint_id: str, event_id: str) -> DeliveryWithPayload:
         """
-        One delivery and its payload: JSON text as it was written, or None when it is no longer kept.
+        One delivery and its payload.
 
         Raises:
             UnknownDelivery: The tenant has no such delivery.
@@ -151,7 +151,7 @@ class Deliveries:
                 f"there is no delivery of event {event_id!r:.80} to endpoint {endpoint_id!r:.80}"
             )
         *values, data = row.values()
-        return Delivery(*values), data
+        return DeliveryWithPayload(Delivery(*values), data)
 
     async def payloads(self, deliveries: Sequence[Delivery]) -> dict[int, str | None]:
         """
@@ -177,7 +177,7 @@ class Deliveries:
             with own_errors():
                 await session.fetchval(_RETRY, tenant, endpoint_id, event_id)
 
-    async def retry_many(self, which: DeliveryFilter, *, step: int = 1000) -> AsyncIterator[Replayed]:
+    async def retry_many(self, which: DeliveryFilter, *, step: int = 1000) -> AsyncIterator[int]:
         """
         Try many again, in their order: dead ones, or those of the states that are given (dead, done, discarded).
 
@@ -189,7 +189,7 @@ class Deliveries:
             step: How many are looked at in a transaction.
 
         Yields:
-            How far it has come, after each step.
+            How many are tried again so far, after each step.
 
         Raises:
             InvalidQuery: Deliveries of such a state are not tried again.
@@ -212,7 +212,7 @@ class Deliveries:
                     )
             assert row is not None  # noqa: S101 - the function returns one row
             retried += row["retried"]
-            yield Replayed(retried)
+            yield retried
             if row["last_delivery_id"] is None:
                 return
             after = row["last_delivery_id"]

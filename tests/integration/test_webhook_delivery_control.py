@@ -193,8 +193,8 @@ class TestByHand:
                 await do("other", endpoint_id, event_id)
         assert await deliveries.list(DeliveryFilter(tenant="other")) == []
         every = [
-            step.retried
-            async for step in deliveries.retry_many(DeliveryFilter(tenant="other", states=["dead"]))
+            retried
+            async for retried in deliveries.retry_many(DeliveryFilter(tenant="other", states=["dead"]))
         ]
         assert every == [0]
         assert len(await deliveries.list(DeliveryFilter(tenant=TENANT))) == 1
@@ -206,7 +206,7 @@ class TestByHand:
             async with delivering(database):
                 await finished(database, 5, ("dead",))
             which = DeliveryFilter(tenant=TENANT, states=["dead"])
-            assert [step.retried async for step in Deliveries(database).retry_many(which, step=2)][-1] == 5
+            assert [retried async for retried in Deliveries(database).retry_many(which, step=2)][-1] == 5
             async with delivering(database, settings=settings(max_in_flight=1)):
                 await finished(database, 5)
 

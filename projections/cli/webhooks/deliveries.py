@@ -133,7 +133,8 @@ def replay(
 @dsn_option
 def discard(endpoint_id: str, event_id: str, yes: bool, dsn: str | None) -> None:
     """Give a delivery up: it is not tried again, and what waits for it in an order goes on."""
-    one, _ = visit_endpoint(dsn, endpoint_id, lambda db, whole: Deliveries(db).get(None, whole, event_id))
+    found = visit_endpoint(dsn, endpoint_id, lambda db, whole: Deliveries(db).get(None, whole, event_id))
+    one = found.delivery
     what = f"event {event_id} ({printable(one.topic)}) to endpoint {one.endpoint_id}, which is {one.state}"
     confirm(f"Give up the delivery of {what}?", yes=yes)
     visit_database(dsn, lambda db: Deliveries(db).discard(None, one.endpoint_id, event_id))

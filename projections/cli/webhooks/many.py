@@ -32,8 +32,7 @@ def retry_many(
 
     async def work(database: Database) -> int:
         which, retried = await filter_of(database, options, states), 0
-        async for progress in Deliveries(database).retry_many(which):
-            retried = progress.retried
+        async for retried in Deliveries(database).retry_many(which):
             tell_progress(f"{retried:,} so far")
         return retried
 

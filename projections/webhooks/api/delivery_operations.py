@@ -215,8 +215,7 @@ async def _retry_many(call: Call[Query, Any], states: Sequence[DeliveryState]) -
     )  # fmt: skip
     ends = loop.time() + call.services.settings.bulk_time.total_seconds()
     retried = 0
-    async for step in call.services.deliveries.retry_many(which):
-        retried = step.retried
+    async for retried in call.services.deliveries.retry_many(which):
         if retried and loop.time() > ends:  # so that who asks until it is complete comes to an end
             return Retried(retried=retried, complete=False)
     return Retried(retried=retried, complete=True)
