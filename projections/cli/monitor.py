@@ -18,6 +18,7 @@ from journal.embedded import database_dsn
 from journal.schema import check_version
 from projections.cli.logs import LogFormat, configure_logs
 from projections.cli.options import dsn_option
+from projections.cli.running import log_format_option, token_file_option
 from projections.cli.signals import stopped_by_signals
 from projections.monitoring.authentication import Address, parse_address, read_token, require_token
 from projections.monitoring.health import parse_duration
@@ -50,11 +51,7 @@ class _Options:
 @click.option(
     "--every", metavar="TIME", default="1s", show_default=True, help="How often to look: 500ms, 1s, 5s."
 )
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    help="A file that holds the token. Default: PROJECTIONS_TOKEN, or the file that PROJECTIONS_TOKEN_FILE names.",
-)
+@token_file_option
 @click.option(
     "--origin",
     "origins",
@@ -62,7 +59,7 @@ class _Options:
     metavar="URL",
     help="Where a proxy shows the page, such as https://monitor.example.com: its buttons work from there, too.",
 )
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@log_format_option
 def monitor(  # noqa: PLR0917 - click passes all by name
     dsn: str | None,
     http: str,

@@ -16,18 +16,26 @@ from typing import Any, Literal
 
 import click
 
-from journal import NUMBER_OF_SLICES, ConnectionSettings, Database, ProjectionsError
-from journal.drivers import connect, hide_password
+from journal import NUMBER_OF_SLICES, ConnectionSettings, Database
+from journal.drivers import connect
 from journal.embedded import database_dsn
 from journal.schema import check_version
 from projections.cli.logs import LogFormat, configure_logs
 from projections.cli.options import dsn_option
+from projections.cli.running import (
+    driver_option,
+    ending,
+    log_format_option,
+    pgbouncer_option,
+    served_at,
+    token_file_option,
+)
 from projections.cli.signals import stopped_by_signals
 from projections.cli.supervisor import Asked, heard_from_supervisor, supervise, tagged_logs
 from projections.cli.targets import load_projections
 from projections.event_loop import loop_runner
 from projections.maintenance import maintaining
-from projections.monitoring.authentication import Address, parse_address, read_token, require_token
+from projections.monitoring.authentication import Address
 from projections.observer import CombinedObserver, StatusObserver
 from projections.process import OTHER_CONNECTIONS
 from projections.runner import run as run_projections
@@ -38,7 +46,6 @@ __all__ = ["worker"]
 
 log = logging.getLogger("projections")
 
-_INTERRUPTED = 130  # what a shell shows for a command that Ctrl-C ended
 _SIGNAL_BASE = 128
 _ABORT_AFTER = timedelta(minutes=5)  # a loop that has not turned for so long will hardly turn again
 _GRACE = timedelta(seconds=10)  # to finish the batch at hand when the supervisor is gone
@@ -131,7 +138,7 @@ def _finite(_: click.Context, __: click.Parameter, seconds: float) -> float:
     show_default=True,
     help="How late commits are caught: writer-lock loses none and needs the primary.",
 )
-@click.option("--driver", type=click.Choice(["asyncpg", "psycopg"]), default="asyncpg", show_default=True)
+@driver_option
 @click.option(
     "--max-connections",
     type=click.IntRange(OTHER_CONNECTIONS + 1),
@@ -139,9 +146,7 @@ def _finite(_: click.Context, __: click.Parameter, seconds: float) -> float:
     show_default=True,
     help="Size of the pool. With fewer than ranges + 3, ranges take turns.",
 )
-@click.option(
-    "--pgbouncer", is_flag=True, help="Behind PgBouncer in transaction mode: poll only, nothing prepared."
-)
+@pgbouncer_option
 @click.option(
     "--maintain-every",
     type=click.FloatRange(0, 86_400),
@@ -157,13 +162,9 @@ def _finite(_: click.Context, __: click.Parameter, seconds: float) -> float:
     help="Serve /metrics, /livez, /readyz and /lagz; of several --processes each at the next port. What other machines "
     "reach needs a token, save for the probes /livez and /readyz.",
 )
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    help="A file that holds the token. Default: PROJECTIONS_TOKEN, or the file that PROJECTIONS_TOKEN_FILE names.",
-)
+@token_file_option
 @click.option("--traces", is_flag=True, help="Make an OpenTelemetry span of each batch.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@log_format_option
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
@@ -219,33 +220,20 @@ def worker(  # noqa: PLR0917 - click passes all by name
         handler_timeout=timedelta(seconds=handler_timeout),
         abort_after=_ABORT_AFTER,
     )
-    address = None if http is None else parse_address(http)
-    token = read_token(file=token_file) if address else None
-    if address:
-        require_token(address, token)
+    address, token = served_at(http, token_file)
     every = timedelta(seconds=maintain_every) if maintain_every else None
     chosen = _Options(
         **options, pgbouncer=pgbouncer, address=address, token=token, settings=settings, maintain_every=every
     )
     if chosen.supervised or chosen.processes > 1:
         tagged_logs(log_format)
-    try:
+    with ending(context, logged=log_format == "json" or chosen.supervised):
         definitions = load_projections(targets)
         with database_dsn(dsn) as database:
             if chosen.processes > 1:
                 code = asyncio.run(_supervise(database, context, chosen))
             else:
                 code = loop_runner().run(_run(database, definitions, chosen))
-    except KeyboardInterrupt:  # before the projections have started
-        code = _INTERRUPTED
-    except ProjectionsError as error:
-        if log_format == "text" and not chosen.supervised:
-            raise
-        # Whoever reads the log as JSON finds the reason there.
-        log.critical(
-            "%s", hide_password(str(error)), extra={"action": "ended", "error": type(error).__name__}
-        )
-        code = 1
     context.exit(code)
 
 

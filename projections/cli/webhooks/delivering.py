@@ -14,20 +14,29 @@ from typing import Any, Literal
 
 import click
 
-from journal import NUMBER_OF_SLICES, ConnectionSettings, Database, ProjectionsError
-from journal.drivers import connect, hide_password
+from journal import NUMBER_OF_SLICES, ConnectionSettings, Database
+from journal.drivers import connect
 from journal.embedded import database_dsn
 from journal.schema import check_version
 from projections.cli.durations import duration
 from projections.cli.logs import LogFormat, configure_logs
 from projections.cli.options import dsn_option
+from projections.cli.running import (
+    INTERRUPTED,
+    driver_option,
+    ending,
+    log_format_option,
+    pgbouncer_option,
+    served_at,
+    token_file_option,
+)
 from projections.cli.signals import stopped_by_signals
 from projections.cli.targets import load_projections
 from projections.cli.webhooks.observing import AttemptLog, Several
 from projections.cli.webhooks.options import address_options, rules_of
 from projections.event_loop import loop_runner
 from projections.maintenance import maintaining
-from projections.monitoring.authentication import Address, parse_address, read_token, require_token
+from projections.monitoring.authentication import Address
 from projections.observer import StatusObserver
 from projections.settings import RunSettings
 from projections.webhooks.addresses import AddressRules
@@ -42,7 +51,6 @@ __all__ = ["deliver"]
 
 log = logging.getLogger("projections")
 
-_INTERRUPTED = 130
 _ALSO = 7
 """Connections beside those that ranges hold."""
 
@@ -87,7 +95,7 @@ class _Options:
     metavar="20s",
     help="How long a stop waits for requests on their way; the others are sent again.",
 )
-@click.option("--driver", type=click.Choice(["asyncpg", "psycopg"]), default="asyncpg", show_default=True)
+@driver_option
 @click.option(
     "--max-connections",
     type=click.IntRange(_ALSO + 1),
@@ -95,9 +103,7 @@ class _Options:
     show_default=True,
     help=f"Size of the pool: the ranges that it holds, and {_ALSO} more.",
 )
-@click.option(
-    "--pgbouncer", is_flag=True, help="Behind PgBouncer in transaction mode: poll only, nothing prepared."
-)
+@pgbouncer_option
 @click.option(
     "--maintain-every",
     callback=duration,
@@ -112,12 +118,8 @@ class _Options:
     help="Serve /metrics, /livez, /readyz and /lagz. What other machines reach needs a token, save for the probes "
     "/livez and /readyz.",
 )
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    help="A file that holds the token. Default: PROJECTIONS_TOKEN, or the file that PROJECTIONS_TOKEN_FILE names.",
-)
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@token_file_option
+@log_format_option
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
@@ -176,11 +178,8 @@ def deliver(  # noqa: PLR0917 - click passes all by name
     if only_send and targets:
         raise click.UsageError("--only-send makes no deliveries of events: pass it without MODULE:OBJECT")
     configure_logs(log_format, log_level)
-    address = None if http is None else parse_address(http)
-    token = read_token(file=token_file) if address else None
-    if address:
-        require_token(address, token)
-    try:
+    address, token = served_at(http, token_file)
+    with ending(context, logged=log_format == "json"):
         options = _Options(
             load_projections(targets),
             only_send,
@@ -194,15 +193,6 @@ def deliver(  # noqa: PLR0917 - click passes all by name
         )
         with database_dsn(dsn) as database:
             code = loop_runner().run(_run(database, options))
-    except KeyboardInterrupt:  # before it has started
-        code = _INTERRUPTED
-    except ProjectionsError as error:
-        if log_format == "text":
-            raise
-        log.critical(
-            "%s", hide_password(str(error)), extra={"action": "ended", "error": type(error).__name__}
-        )
-        code = 1
     context.exit(code)
 
 
@@ -226,7 +216,7 @@ async def _run(dsn: str, options: _Options) -> int:
                         settings=options.settings, run_settings=RunSettings(listen=options.settings.listen),
                         delivery_observer=attempts, observer=observer, stop=stop,
                     )  # fmt: skip
-    return _INTERRUPTED if received.number is signal.SIGINT else 0
+    return INTERRUPTED if received.number is signal.SIGINT else 0
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from journal.embedded import database_dsn
 from journal.schema import check_version
 from projections.cli.logs import LogFormat, configure_logs
 from projections.cli.options import dsn_option
+from projections.cli.running import log_format_option, token_file_option
 from projections.cli.signals import stopped_by_signals
 from projections.cli.webhooks.options import address_options, rules_of
 from projections.monitoring.authentication import Address, parse_address, read_token, require_token
@@ -51,18 +52,14 @@ class _Options:
     show_default=True,
     help="Where to serve. What other machines reach needs a token.",
 )
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    help="A file that holds the token. Default: PROJECTIONS_TOKEN, or the file that PROJECTIONS_TOKEN_FILE names.",
-)
+@token_file_option
 @click.option("--allow-http", is_flag=True, help="Let endpoints be made whose URL is without TLS, too.")
 @address_options
 @click.option(
     "--max-connections", type=click.IntRange(1), default=10, show_default=True, help="Size of the pool."
 )
 @click.option("--pgbouncer", is_flag=True, help="Behind PgBouncer in transaction mode: nothing prepared.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@log_format_option
 def serve(  # noqa: PLR0917 - click passes all by name
     dsn: str | None,
     http: str,

@@ -1,0 +1,83 @@
+"""What commands share that run until they are stopped: their options, where they serve, how they end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from journal import ProjectionsError
+from journal.drivers import hide_password
+from projections.monitoring.authentication import Address, parse_address, read_token, require_token
+
+__all__ = [
+    "INTERRUPTED",
+    "driver_option",
+    "ending",
+    "log_format_option",
+    "pgbouncer_option",
+    "served_at",
+    "token_file_option",
+]
+
+log = logging.getLogger("projections")
+
+INTERRUPTED = 130
+"""What a shell shows for a command that Ctrl-C ended."""
+
+driver_option = click.option(
+    "--driver", type=click.Choice(["asyncpg", "psycopg"]), default="asyncpg", show_default=True
+)
+
+pgbouncer_option = click.option(
+    "--pgbouncer", is_flag=True, help="Behind PgBouncer in transaction mode: poll only, nothing prepared."
+)
+
+token_file_option = click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    help="A file that holds the token. Default: PROJECTIONS_TOKEN, or the file that PROJECTIONS_TOKEN_FILE names.",
+)
+
+log_format_option = click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+
+
+def served_at(http: str | None, token_file: Path | None) -> tuple[Address | None, str | None]:
+    """
+    Where a process serves its metrics, and the token that it asks for; None where it does not, or needs none.
+
+    Raises:
+        ProjectionsError: The address or the token can not be so, or other machines reach it without a token.
+    """
+    if http is None:
+        return None, None
+    address, token = parse_address(http), read_token(file=token_file)
+    require_token(address, token)
+    return address, token
+
+
+@contextmanager
+def ending(context: click.Context, *, logged: bool) -> Iterator[None]:
+    """
+    End the command as the process was ended, for the length of the block.
+
+    Args:
+        context: Of the command.
+        logged: Whether an error is told by the log, where whoever reads it as JSON finds the reason, and not by click.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:  # before it has started
+        context.exit(INTERRUPTED)
+    except ProjectionsError as error:
+        if not logged:
+            raise
+        log.critical(
+            "%s", hide_password(str(error)), extra={"action": "ended", "error": type(error).__name__}
+        )
+        context.exit(1)
