@@ -19,16 +19,13 @@ from projections.monitoring.lag import (
 from projections.monitoring.snapshot import OpenWriter, Snapshot, snapshot
 from projections.monitoring.webhooks import (
     DeadDelivery,
-    EndpointHealth,
     WebhookTotals,
     dead_deliveries,
-    endpoint_health,
     webhook_totals,
 )
 
 __all__ = [
     "DeadDelivery",
-    "EndpointHealth",
     "GroupLag",
     "GroupRangeLag",
     "GroupState",
@@ -41,7 +38,6 @@ __all__ = [
     "State",
     "WebhookTotals",
     "dead_deliveries",
-    "endpoint_health",
     "group_lag",
     "projection_lag",
     "quarantined_conditions",

@@ -1,7 +1,7 @@
 """
-How endpoints of webhooks fare: what waits for them, what is dead, and what their last attempts came to.
+How all endpoints of webhooks fare together, their dead letters, and what an operator may do about them.
 
-Computed by the database from what it has stored. Of a URL only the host is told: the rest of it may be a secret.
+Computed by the database from what it has stored. How each of them fares is in :mod:`projections.webhooks.stats`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
-from urllib.parse import urlsplit
 
-from journal import DatabaseError, ProjectionsError, Row, Session
+from journal import DatabaseError, ProjectionsError, Session
 
 _TOTALS = "SELECT * FROM projections.webhook_totals_v1()"
-_STATS = "SELECT * FROM projections.endpoint_stats_v1(NULL, '1 hour', $1, $2)"
 _DEAD = """
 SELECT d.* FROM unnest($1::text[]) AS e (endpoint_id)
 CROSS JOIN LATERAL (
@@ -33,9 +31,6 @@ SELECT d.event_id, d.state FROM projections.webhook_deliveries AS d
 WHERE d.delivery_id = $1 AND d.endpoint_id = $2 FOR NO KEY UPDATE
 """
 _RETRY = "SELECT projections.retry_delivery_v1(NULL, $1, $2)"
-
-SAMPLE = 200
-"""Attempts of each endpoint whose success and times are told: the newest ones of the last hour."""
 
 State = Literal["active", "paused", "disabled"]
 
@@ -71,41 +66,6 @@ class WebhookTotals(NamedTuple):
         return self.active + self.paused + self.disabled
 
 
-class EndpointHealth(NamedTuple):
-    """How one endpoint fares; times in seconds."""
-
-    endpoint_id: str
-    tenant: str
-    host: str
-    """Of its URL, with the port where there is one."""
-    state: State
-    reason: str | None
-    """Why it is not active."""
-    pending: int
-    waiting: int
-    in_flight: int
-    dead: int
-    failures: int
-    """Attempts that have failed since the last success."""
-    failing_since: datetime | None
-    blocked_until: datetime | None
-    """It is sent nothing before: its circuit is open, or it has asked for a pause."""
-    lag: float
-    """Age of the oldest delivery that has not arrived and is not dead."""
-    succeeded: int
-    """Of the newest :data:`SAMPLE` attempts of the last hour."""
-    failed: int
-    median: float | None
-    slowest_percent: float | None
-    """99 of 100 attempts took less."""
-
-    @property
-    def success(self) -> float | None:
-        """The share of attempts that succeeded, 0 to 1; None without any."""
-        attempts = self.succeeded + self.failed
-        return self.succeeded / attempts if attempts else None
-
-
 class DeadDelivery(NamedTuple):
     """A delivery whose attempts are used up."""
 
@@ -124,20 +84,6 @@ async def webhook_totals(session: Session) -> WebhookTotals:
     row = await session.fetchrow(_TOTALS)
     assert row is not None  # noqa: S101 - the function returns one row
     return WebhookTotals(*row.values())
-
-
-async def endpoint_health(
-    session: Session, limit: int | None = None, sample: int | None = SAMPLE
-) -> list[EndpointHealth]:
-    """
-    How endpoints fare, by tenant and id.
-
-    Args:
-        session: Where; inside or outside of a transaction.
-        limit: At most so many, those with troubles rather than others; None for all.
-        sample: Of each, look at so many attempts at most, the newest ones; None for all of the last hour.
-    """
-    return [_health(row) for row in await session.fetch(_STATS, sample, limit)]
 
 
 async def dead_deliveries(
@@ -203,17 +149,3 @@ async def retry_dead(session: Session, endpoint_id: str, delivery_id: int) -> st
     await session.fetchval(_RETRY, endpoint_id, found["event_id"])
     event_id: str = found["event_id"]
     return event_id
-
-
-def _health(row: Row) -> EndpointHealth:
-    values = dict(row)
-    values["host"] = _host(values.pop("url"))
-    return EndpointHealth(**values)
-
-
-def _host(url: str) -> str:
-    """Without what may be a secret: the path, the query, and whatever stands before an ``@``."""
-    try:
-        return urlsplit(url).netloc.rpartition("@")[2]
-    except ValueError:
-        return "?"

@@ -11,7 +11,6 @@ from typing import Any
 import offsets
 from projections.monitoring import (
     DeadDelivery,
-    EndpointHealth,
     GroupLag,
     GroupRangeLag,
     OpenWriter,
@@ -22,6 +21,7 @@ from projections.monitoring import (
 )
 from projections.subscriptions.retrying import FailedBatch
 from projections.web.history import History, Point
+from projections.webhooks.stats import EndpointStats
 
 __all__ = ["DEAD_LISTED", "LISTED", "failure", "history", "live"]
 
@@ -41,7 +41,7 @@ def live(
     dead: Mapping[str, Sequence[FailedBatch]],
     every: float,
     *,
-    endpoints: Sequence[EndpointHealth] = (),
+    endpoints: Sequence[EndpointStats] = (),
     dead_deliveries: Sequence[DeadDelivery] = (),
 ) -> bytes:
     """
@@ -201,7 +201,7 @@ def _quarantined(one: QuarantinedCondition) -> dict[str, Any]:
     }
 
 
-def _endpoint(one: EndpointHealth) -> dict[str, Any]:
+def _endpoint(one: EndpointStats) -> dict[str, Any]:
     return {
         "id": one.endpoint_id,
         "tenant": one.tenant,
@@ -209,7 +209,7 @@ def _endpoint(one: EndpointHealth) -> dict[str, Any]:
         "state": one.state,
         "reason": one.reason and one.reason[:_TEXT],
         "success": one.success,
-        "attempts": one.succeeded + one.failed,
+        "attempts": one.attempts,
         "median": one.median,
         "slowest_percent": one.slowest_percent,
         "pending": one.pending,

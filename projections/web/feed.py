@@ -13,26 +13,27 @@ import offsets
 from journal import Database, Session
 from projections.monitoring import (
     DeadDelivery,
-    EndpointHealth,
     Snapshot,
     dead_deliveries,
-    endpoint_health,
     snapshot,
 )
 from projections.monitoring.cache import PATIENCE, Cache, LookFailed, closing
 from projections.subscriptions.retrying import FailedBatch, dead_letters
 from projections.web import document
 from projections.web.history import History
+from projections.webhooks.stats import EndpointStats, endpoint_stats
 
 __all__ = ["Feed"]
 
 log = logging.getLogger("projections")
 
 _IDLE = timedelta(seconds=10)
+_SAMPLE = 200
+"""Attempts of each endpoint whose success and times are told: the newest ones of the last hour."""
 
 
 class _Endpoints(NamedTuple):
-    healths: Sequence[EndpointHealth] = ()
+    stats: Sequence[EndpointStats] = ()
     dead: Sequence[DeadDelivery] = ()
 
 
@@ -126,7 +127,7 @@ class Feed:
             self._history.add(seen.snapshot)
             return document.live(
                 seen.snapshot, self._history, seen.parked, seen.dead, self._every,
-                endpoints=seen.endpoints.healths, dead_deliveries=seen.endpoints.dead,
+                endpoints=seen.endpoints.stats, dead_deliveries=seen.endpoints.dead,
             )  # fmt: skip
         except LookFailed as error:
             log.warning("%s", error, extra={"action": "look_failed"})
@@ -167,8 +168,6 @@ class Feed:
 
 
 async def _endpoints(session: Session) -> _Endpoints:
-    healths = await endpoint_health(session, document.LISTED)
-    given_up = [one.endpoint_id for one in healths if one.dead]
-    return _Endpoints(
-        healths, await dead_deliveries(session, given_up, document.DEAD_LISTED, document.LISTED)
-    )
+    stats = await endpoint_stats(session, sample=_SAMPLE, most=document.LISTED)
+    given_up = [one.endpoint_id for one in stats if one.dead]
+    return _Endpoints(stats, await dead_deliveries(session, given_up, document.DEAD_LISTED, document.LISTED))

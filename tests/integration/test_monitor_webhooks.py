@@ -15,9 +15,10 @@ import httpx
 import pytest
 
 from journal import Database
-from projections.monitoring import dead_deliveries, endpoint_health, webhook_totals
+from projections.monitoring import dead_deliveries, webhook_totals
 from projections.web import Feed, monitor_app
 from projections.web.document import DEAD_LISTED, LISTED
+from projections.webhooks.stats import endpoint_stats
 from tests.fixtures.http import asking
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
@@ -137,8 +138,8 @@ async def test_without_endpoints_nothing_is_told_of_them(database: Database) -> 
 async def test_success_and_times_are_of_the_newest_attempts_alone(hooks: Database) -> None:
     async with hooks.session() as session:
         (newest, _), (whole, _) = (
-            await endpoint_health(session, sample=2),
-            await endpoint_health(session, sample=None),
+            await endpoint_stats(session, sample=2),
+            await endpoint_stats(session, sample=None),
         )
 
     assert (newest.succeeded, newest.failed, newest.success) == (0, 2, 0.0)
@@ -151,7 +152,7 @@ async def test_attempts_of_more_than_an_hour_ago_are_left_out(hooks: Database) -
     )
 
     async with hooks.session() as session:
-        found, _ = await endpoint_health(session)
+        found, _ = await endpoint_stats(session)
 
     assert (found.success, found.median) == (None, None)
 
@@ -182,7 +183,7 @@ async def test_what_is_in_flight_or_waits_counts_for_the_lag_and_what_is_dead_do
     )
 
     async with database.session() as session:
-        (found,) = await endpoint_health(session)
+        (found,) = await endpoint_stats(session)
         totals = await webhook_totals(session)
 
     assert (found.pending, found.waiting, found.in_flight) == (0, 1, 1)

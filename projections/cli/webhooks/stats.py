@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 from rich.table import Table
 
-from journal import Database, Row
+from journal import Database
 from projections.cli.durations import duration
 from projections.cli.lag import age
 from projections.cli.options import dsn_option, echo_json, json_option
@@ -19,10 +18,10 @@ from projections.cli.watching import watch
 from projections.cli.webhooks.options import tenant_option
 from projections.cli.webhooks.printing import length, seconds, short_id, table_of
 from projections.cli.webhooks.visiting import visit_database
+from projections.webhooks.stats import EndpointStats, endpoint_stats
 
 __all__ = ["stats"]
 
-_STATS = "SELECT s.*, clock_timestamp() AS at FROM projections.endpoint_stats_v1($1, $2) AS s"
 _NUMBERS = {"to send", "dead", "lag", "attempts", "success", "median", "p99"}
 
 
@@ -50,11 +49,11 @@ def stats(tenant: str | None, window: timedelta, watches: bool, dsn: str | None,
     where its last attempts have failed.
     """  # noqa: D301 - click reads the escape
 
-    async def look(database: Database) -> list[Row]:
+    async def look(database: Database) -> list[EndpointStats]:
         async with database.session() as session:
-            return list(await session.fetch(_STATS, tenant, window))
+            return await endpoint_stats(session, tenant, window=window)
 
-    def echo(found: list[Row]) -> None:
+    def echo(found: list[EndpointStats]) -> None:
         if as_json:
             echo_json(window_seconds=window.total_seconds(), endpoints=[_values(one) for one in found])
         elif found:
@@ -70,17 +69,17 @@ def stats(tenant: str | None, window: timedelta, watches: bool, dsn: str | None,
         visit_database(dsn, lambda db: watch(lambda: look(db), echo, shown))
 
 
-def _table(found: list[Row], window: timedelta) -> Table:
+def _table(found: list[EndpointStats], window: timedelta) -> Table:
     columns = (
         "endpoint", "tenant", "host", "state", "to send", "dead", "lag", "attempts", "success", "median", "p99",
         "failing",
     )  # fmt: skip
     rows = (
         (
-            short_id(one["endpoint_id"]), one["tenant"], urlsplit(one["url"]).netloc, _state(one),
-            one["pending"] + one["waiting"] + one["in_flight"], one["dead"], age(one["lag"]),
-            one["succeeded"] + one["failed"], _rate(one), seconds(one["median"]), seconds(one["slowest_percent"]),
-            _failing(one),
+            short_id(one.endpoint_id), one.tenant, one.host, _state(one),
+            one.pending + one.waiting + one.in_flight, one.dead, age(one.lag),
+            one.attempts, None if one.success is None else f"{one.success:.1%}",
+            seconds(one.median), seconds(one.slowest_percent), _failing(one),
         )
         for one in found
     )  # fmt: skip
@@ -90,32 +89,21 @@ def _table(found: list[Row], window: timedelta) -> Table:
     return table
 
 
-def _state(one: Row) -> str:
-    if one["state"] != "active":
-        return f"{one['state']}: {one['reason']}" if one["reason"] else str(one["state"])
-    if _held(one):
-        return f"held until {one['blocked_until']:%H:%M:%S}"
-    return "failing" if one["failures"] else "active"
+def _state(one: EndpointStats) -> str:
+    if one.state != "active":
+        return f"{one.state}: {one.reason}" if one.reason else str(one.state)
+    if one.held:
+        return f"held until {one.blocked_until:%H:%M:%S}"
+    return "failing" if one.failures else "active"
 
 
-def _held(one: Row) -> bool:
-    until: datetime | None = one["blocked_until"]
-    return until is not None and until > one["at"]
-
-
-def _failing(one: Row) -> str | None:
-    if one["failing_since"] is None:
+def _failing(one: EndpointStats) -> str | None:
+    if one.failing_since is None:
         return None
-    return f"{age((one['at'] - one['failing_since']).total_seconds())}, {one['failures']:,}"
+    return f"{age((one.at - one.failing_since).total_seconds())}, {one.failures:,}"
 
 
-def _rate(one: Row) -> str | None:
-    attempts = one["succeeded"] + one["failed"]
-    return f"{one['succeeded'] / attempts:.1%}" if attempts else None
-
-
-def _values(one: Row) -> dict[str, Any]:
-    attempts = one["succeeded"] + one["failed"]
+def _values(one: EndpointStats) -> dict[str, Any]:
     same = (
         "endpoint_id",
         "tenant",
@@ -130,13 +118,13 @@ def _values(one: Row) -> dict[str, Any]:
     )
     times = ("failing_since", "blocked_until")
     return {
-        **{name: one[name] for name in same},
-        **{name: one[name] and one[name].isoformat() for name in times},
-        "held": _held(one),
-        "lag_seconds": one["lag"],
-        "succeeded": one["succeeded"],
-        "failed": one["failed"],
-        "success_rate": one["succeeded"] / attempts if attempts else None,
-        "median_seconds": one["median"],
-        "p99_seconds": one["slowest_percent"],
+        **{name: getattr(one, name) for name in same},
+        **{name: None if (time := getattr(one, name)) is None else time.isoformat() for name in times},
+        "held": one.held,
+        "lag_seconds": one.lag,
+        "succeeded": one.succeeded,
+        "failed": one.failed,
+        "success_rate": one.success,
+        "median_seconds": one.median,
+        "p99_seconds": one.slowest_percent,
     }

@@ -17,6 +17,7 @@ from projections.webhooks.filters import parse_filter
 from projections.webhooks.keys import Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.messages import send
 from projections.webhooks.retrying import RetryPolicy
+from projections.webhooks.stats import endpoint_stats
 from projections.webhooks.topics import TopicMatcher, parse_topics
 
 __all__ = ["EndpointView", "endpoint_operations", "view_of"]
@@ -26,14 +27,6 @@ _PATH = "/v1/endpoints/{endpoint_id}"
 
 # A public key signs nothing.
 OwnSecret = Annotated[str, Field(max_length=200, pattern="^(whsec|whsk)_")]
-
-_STATS = """
-SELECT
-    endpoint_id, state, pending, waiting, in_flight, dead, failures, failing_since, blocked_until, lag,
-    succeeded, failed, median, slowest_percent
-FROM projections.endpoint_stats_v1($1, $2)
-WHERE endpoint_id = $3 OR ($3::text IS NULL AND endpoint_id > $4) ORDER BY endpoint_id LIMIT $5
-"""
 
 
 class SecretView(View):
@@ -372,8 +365,10 @@ async def _stats(
 ) -> tuple[EndpointStats, ...]:
     window = timedelta(minutes=call.query.minutes)
     async with call.services.database.session() as session:
-        rows = await session.fetch(_STATS, tenant, window, endpoint_id, after, limit)
-    return tuple(EndpointStats(**row) for row in rows)
+        found = await endpoint_stats(
+            session, tenant, window=window, endpoint_id=endpoint_id, after=after, limit=limit
+        )
+    return tuple(EndpointStats.model_validate(one, from_attributes=True) for one in found)
 
 
 def _check_wanted(endpoint: Endpoint, topic: str, event_id: str, data: Any) -> None:

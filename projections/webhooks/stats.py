@@ -1,0 +1,101 @@
+"""How endpoints fare: what waits for them, what is dead, what their attempts came to; computed by the database."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from journal import Session
+
+__all__ = ["EndpointStats", "endpoint_stats"]
+
+# In the order of ids where it is a page, else by tenants: in both as PostgreSQL keeps them, whatever its locale.
+_STATS = """
+SELECT s.*, clock_timestamp() AS at FROM projections.endpoint_stats_v1($1, $2, $3, $4) AS s
+WHERE ($5::text IS NULL OR s.endpoint_id = $5) AND ($6::text IS NULL OR s.endpoint_id COLLATE "C" > $6)
+ORDER BY CASE WHEN $6::text IS NULL THEN s.tenant END COLLATE "C", s.endpoint_id COLLATE "C" LIMIT $7
+"""
+
+
+class EndpointStats(NamedTuple):
+    """How one endpoint fares; times in seconds."""
+
+    endpoint_id: str
+    tenant: str
+    url: str
+    state: Literal["active", "paused", "disabled"]
+    reason: str | None
+    """Why it is not active."""
+    pending: int
+    """To be sent, now or at the next attempt."""
+    waiting: int
+    """Behind others, in an order."""
+    in_flight: int
+    dead: int
+    failures: int
+    """Attempts that have failed since the last success."""
+    failing_since: datetime | None
+    blocked_until: datetime | None
+    """It is sent nothing before: its circuit is open, or it has asked for a pause."""
+    lag: float
+    """Age of the oldest delivery that has not arrived and is not dead."""
+    succeeded: int
+    """Of the attempts that were looked at."""
+    failed: int
+    median: float | None
+    slowest_percent: float | None
+    """99 of 100 attempts took less."""
+    at: datetime
+    """When this was so, by the database's clock."""
+
+    @property
+    def host(self) -> str:
+        """Of its URL, with the port where there is one, without what may be a secret: the rest of it."""
+        try:
+            return urlsplit(self.url).netloc.rpartition("@")[2]
+        except ValueError:
+            return "?"
+
+    @property
+    def attempts(self) -> int:
+        """How many were looked at."""
+        return self.succeeded + self.failed
+
+    @property
+    def success(self) -> float | None:
+        """The share of attempts that succeeded, 0 to 1; None without any."""
+        return self.succeeded / self.attempts if self.attempts else None
+
+    @property
+    def held(self) -> bool:
+        """Whether it was sent nothing then."""
+        return self.blocked_until is not None and self.blocked_until > self.at
+
+
+async def endpoint_stats(
+    session: Session,
+    tenant: str | None = None,
+    *,
+    window: timedelta = timedelta(hours=1),
+    sample: int | None = None,
+    most: int | None = None,
+    endpoint_id: str | None = None,
+    after: str | None = None,
+    limit: int | None = None,
+) -> list[EndpointStats]:
+    """
+    How endpoints fare, by tenant and id.
+
+    Args:
+        session: Where; inside or outside of a transaction.
+        tenant: Whose; None for all.
+        window: The time before now whose attempts count.
+        sample: Of each, look at so many attempts at most, the newest ones; None for all.
+        most: At most so many endpoints, those with troubles rather than others; None for all.
+        endpoint_id: This one alone.
+        after: A page: those after this id, in the order of ids; the first page is after ``""``.
+        limit: How many a page has at most.
+    """
+    rows = await session.fetch(_STATS, tenant, window, sample, most, endpoint_id, after, limit)
+    return [EndpointStats(*row.values()) for row in rows]
