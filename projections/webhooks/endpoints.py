@@ -133,6 +133,7 @@ class Endpoints:
         cipher: How secrets are kept; the same for all processes. By default as they are.
         rules: Which addresses an endpoint may be at.
         allow_http: Let URLs without TLS through, too.
+        topics: Those that there are: an endpoint that asks for another one is refused. None: whatever one asks for.
     """
 
     def __init__(
@@ -142,11 +143,13 @@ class Endpoints:
         rules: AddressRules | None = None,
         *,
         allow_http: bool = False,
+        topics: Collection[str] | None = None,
     ) -> None:
         self._database = database
         self._cipher = cipher or PlainCipher()
         self._rules = rules or AddressRules()
         self._allow_http = allow_http
+        self._topics = topics
 
     async def create(
         self,
@@ -340,7 +343,7 @@ class Endpoints:
         if "headers" in settings:
             checked["headers"] = checked_headers(settings["headers"])
         if "topics" in settings:
-            checked["topics"] = list(parse_topics(settings["topics"]).patterns)
+            checked["topics"] = list(parse_topics(settings["topics"], self._topics).patterns)
         if settings.get("filter") is not None:
             parse_filter(settings["filter"])
         return checked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from journal import Database
@@ -61,6 +61,7 @@ def webhooks_app(
     cipher: Cipher | None = None,
     rules: AddressRules | None = None,
     allow_http: bool = False,
+    topics: Collection[str] | None = None,
     settings: ApiSettings | None = None,
 ) -> Starlette:
     """
@@ -75,13 +76,14 @@ def webhooks_app(
         cipher: How secrets are kept; the same as for who delivers.
         rules: Which addresses endpoints may be at; the same as for who delivers.
         allow_http: Let endpoints without TLS through, too.
+        topics: Those that there are: an endpoint that asks for another one is refused. None: whatever one asks for.
         settings: What a request may cost.
     """
     settings = settings or ApiSettings()
     limited = LimitedDatabase(database, settings.statement_timeout)
     services = Services(
         limited,
-        Endpoints(limited, cipher, rules, allow_http=allow_http),
+        Endpoints(limited, cipher, rules, allow_http=allow_http, topics=topics),
         Schedules(limited),
         Deliveries(limited),
         PostgresLog(limited),

@@ -150,6 +150,24 @@ async def test_what_may_be_reached_is_for_who_runs_the_application(database: Dat
         await asked("POST", "/v1/endpoints", {"url": "http://10.0.0.1/"}, status=422)
 
 
+async def test_an_endpoint_that_asks_for_none_of_the_topics_that_there_are_is_refused(
+    database: Database,
+) -> None:
+    asked = Api(api.webhooks_app(database, AUTH, topics=["user.created", "order.paid"]), TOKENS["acme"])
+    async with asked.client:
+        made = await asked("POST", "/v1/endpoints", HOOK | {"topics": ["user.*", "order.paid"]}, status=201)
+        path = f"/v1/endpoints/{made.json()['endpoint_id']}"
+        refused = [
+            await asked("POST", "/v1/endpoints", HOOK | {"topics": ["user.*", "user.gone"]}, status=422),
+            await asked("PATCH", path, {"topics": ["invoice.*"]}, status=422),
+        ]
+        await asked("PATCH", path, {"topics": ["*"]}, status=200)
+
+    told = [response.json()["detail"] for response in refused]
+    assert "there is no topic 'user.gone'; topics are: order.paid, user.created" in told[0]
+    assert "there is no topic 'invoice.*'" in told[1]
+
+
 async def test_a_delivery_is_shown_with_its_data(acme: Api, acmes: Rows) -> None:
     path = f"/v1/endpoints/{acmes.endpoint_id}/deliveries/{acmes.event_id}"
     response = await acme("GET", path, status=200)
