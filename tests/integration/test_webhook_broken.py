@@ -24,8 +24,8 @@ from projections.webhooks.messages import Message, message_of, send
 from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.sender import Outgoing, Reply
 from projections.webhooks.settings import DeliverySettings
+from tests.fixtures.projections import running, until
 from tests.fixtures.projections import settings as run_settings
-from tests.fixtures.projections import until
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
 
 HOUR = timedelta(hours=1)
@@ -154,7 +154,8 @@ class TestForgetting:
             await session.fetchval("SELECT projections.forget_deliveries_v1()")
             await session.execute("UPDATE projections.parked_sources SET decision = 'retry'")
         fails = False
-        await run(database, FanOut("plane", message), settings=run_settings(), until_caught_up=True)
+        async with running(database, FanOut("plane", message), settings=run_settings()):
+            await until(database, "SELECT EXISTS (SELECT FROM projections.webhook_deliveries)")
         assert await states(database, here) == ["pending"]
 
 

@@ -1,7 +1,8 @@
 -- Says what became of attempts: stores them in the log, and what follows for the deliveries and their endpoints, together.
 -- Returns the deliveries whose lease still held; of others nothing is stored: somebody else may be at them.
 --
--- Raises PJ096 for another verdict, or a retry without a delay; lock_not_available where somebody holds one of the endpoints for more than two seconds: store those of each by itself.
+-- Raises PJ096 for another verdict, or a retry without a delay; lock_not_available where somebody holds one of the endpoints
+-- for more than two seconds: store those of each by itself.
 --
 -- Arrays run in parallel. p_verdicts: 'done', 'retry' (after p_delays), 'dead', or 'release' (never sent: the attempt is given
 -- back, and nothing is logged). p_pauses keep the whole endpoint from being sent to; p_disable says that it wants no more.
