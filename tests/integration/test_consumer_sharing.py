@@ -21,6 +21,7 @@ from projections.subscriptions import (
     Consumer,
     MatchedEvent,
     cursors,
+    poll_group,
     rescale_group,
     subscribe,
     waiting_retries,
@@ -67,6 +68,9 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+LEASE = timedelta(seconds=10)
 
 
 def consumer(database: Database, handler: Seen, **settings: object) -> Consumer:
@@ -340,3 +344,14 @@ async def test_consumers_work_through_a_pooler_in_transaction_mode(dsn: str, dat
 
     assert sum(len(one.events) for one in seen) == 5 * len(SOURCES)
     each_once(*seen)
+
+
+async def test_a_range_stays_where_it_is_when_one_joins_whom_none_is_left_for(database: Database) -> None:
+    await group(database, 1)
+    async with database.session() as session:
+        first = await poll_group(session, "g", "z", LEASE)
+        assert await poll_group(session, "g", "a", LEASE) == []
+        again = await poll_group(session, "g", "z", LEASE)
+
+    assert [(one.epoch, one.kept) for one in again] == [(one.epoch, True) for one in first]
+    assert len(first) == 1

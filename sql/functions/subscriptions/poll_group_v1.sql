@@ -28,17 +28,19 @@ BEGIN
     ON CONFLICT (group_id, owner) DO UPDATE SET lease_until = excluded.lease_until;
     DELETE FROM projections.group_readers AS r WHERE r.group_id = _group AND r.lease_until <= _now;
 
-    SELECT
-        ranges.count / readers.count + CASE WHEN readers.before < ranges.count % readers.count THEN 1 ELSE 0 END, ranges.held
-    INTO _share, _held
+    SELECT count(*) INTO _held FROM projections.group_ranges AS r WHERE r.group_id = _group AND r.owner = p_owner;
+    -- What does not go into equal shares stays with those who have it: one who joins moves no range without need.
+    SELECT ranges.count / readers.count + CASE WHEN readers.before < ranges.count % readers.count THEN 1 ELSE 0 END INTO _share
     FROM (
-        SELECT count(*) AS count, count(*) FILTER (WHERE r.owner < p_owner) AS before
-        FROM projections.group_readers AS r WHERE r.group_id = _group
+        SELECT count(*) AS count, count(*) FILTER (WHERE r.held > _held OR (r.held = _held AND r.owner < p_owner)) AS before
+        FROM (
+            SELECT r.owner, (
+                SELECT count(*) FROM projections.group_ranges AS g WHERE g.group_id = _group AND g.owner = r.owner
+            ) AS held
+            FROM projections.group_readers AS r WHERE r.group_id = _group
+        ) AS r
     ) AS readers
-    CROSS JOIN (
-        SELECT count(*) AS count, count(*) FILTER (WHERE r.owner = p_owner) AS held
-        FROM projections.group_ranges AS r WHERE r.group_id = _group
-    ) AS ranges;
+    CROSS JOIN (SELECT count(*) AS count FROM projections.group_ranges AS r WHERE r.group_id = _group) AS ranges;
 
     UPDATE projections.group_ranges AS r SET owner = p_owner, epoch = r.epoch + 1
     FROM (
