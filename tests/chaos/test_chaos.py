@@ -78,7 +78,7 @@ async def chaos(logs: Path, seconds: float) -> None:
 
 
 async def test_whatever_goes_wrong_every_event_has_its_effect_once(tmp_path: Path) -> None:
-    await chaos(tmp_path, 20)
+    await chaos(tmp_path, 10)
 
 
 @pytest.mark.slow

@@ -18,8 +18,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _LIMIT = 120
 """Seconds for a program, and for each command."""
 
-_SLOW = {"docs/guides/dataframe.md", "docs/guides/spark-setup.md"}
-"""Pages whose programs start a Spark of their own: what they show is tested in tests/spark, on one for all."""
+_SLOW = {"docs/guides/archive.md", "docs/guides/dataframe.md", "docs/guides/spark-setup.md"}
+"""Pages whose programs start a Spark of their own, or many processes: what they show has tests that share one."""
 
 _BLOCK = re.compile(r"^```(python|console|sql)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!\w+://|#)([^)#\s]+)")

@@ -87,6 +87,7 @@ def test_export_on_spark_writes_what_local_processes_write(
     assert contents[0] == contents[1]
 
 
+@pytest.mark.slow
 def test_spark_reads_the_directory_itself_with_its_escaped_types(
     spark: SparkSession, journal: str, tmp_path: Path
 ) -> None:
