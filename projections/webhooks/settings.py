@@ -27,7 +27,7 @@ class DeliverySettings(BaseModel):
     margin: timedelta = Field(default=timedelta(seconds=15), gt=_NONE)
     """After an endpoint's deadline and so long, an attempt of which nothing was heard counts as lost."""
 
-    pacing: PollPacing = PollPacing(timedelta(milliseconds=10), timedelta(milliseconds=250))
+    pacing: PollPacing = PollPacing(timedelta(milliseconds=10), timedelta(milliseconds=500))
     """How often the database is asked for deliveries that are due: latency against queries."""
 
     listen: bool = True
