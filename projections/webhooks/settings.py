@@ -33,7 +33,7 @@ class DeliverySettings(BaseModel):
     listen: bool = True
     """Be woken by notifications too. Off behind PgBouncer in transaction mode."""
 
-    reap_every: timedelta = Field(default=timedelta(seconds=1), gt=_NONE)
+    reap_every: timedelta = Field(default=timedelta(seconds=2), gt=_NONE)
     """How often attempts of processes that died are looked for."""
 
     stop_timeout: timedelta = Field(default=timedelta(seconds=20), gt=_NONE)
