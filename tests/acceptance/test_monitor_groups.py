@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from datetime import timedelta
 
 import pytest
 
 from journal import Database
-from projections.monitoring.authentication import Address
-from projections.monitoring.serving import serving
 from projections.subscriptions import create_group, subscribe
-from projections.web import Feed, monitor_app
-from tests.fixtures.chromium import EXECUTABLE, Page, opened_page
+from tests.fixtures.chromium import EXECUTABLE
+from tests.fixtures.monitor import opened, table
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.subscriptions import landed_and_matched
 
@@ -24,7 +18,7 @@ pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on PATH"
 NASTY = "<img src=x onerror=alert(1)>"
 FAIL = "SELECT projections.fail_batch_v1($1, 'h', 2, $2, NULL, $3)"
 DEAD = "SELECT array_agg(retry_id ORDER BY retry_id) FROM projections.group_retries WHERE due_at IS NULL"
-QUICK = timedelta(milliseconds=100)
+GROUPS = "document.querySelectorAll('#groups-table tbody tr').length"
 
 
 @pytest.fixture
@@ -43,30 +37,8 @@ async def groups(database: Database) -> Database:
     return database
 
 
-@asynccontextmanager
-async def opened(chromium: str, database: Database) -> AsyncIterator[Page]:
-    """The page, live, with its groups."""
-    feed = Feed(database, QUICK)
-    async with (
-        asyncio.timeout(60),
-        serving(Address("127.0.0.1", 0), monitor_app(database, feed)) as address,
-        opened_page(chromium) as page,
-    ):
-        await page.view(1400, 1000)
-        await page.open(f"http://{address}/")
-        await page.until("document.querySelectorAll('#groups-table tbody tr').length")
-        yield page
-        feed.close()
-
-
-def table(name: str) -> str:
-    """The texts of a table's cells, in JavaScript."""
-    rows = f"[...document.querySelectorAll('#{name} tbody tr')]"
-    return f"{rows}.map(row => [...row.cells].map(cell => cell.innerText))"
-
-
 async def test_groups_are_shown_with_their_readers_and_what_waits(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups) as page:
+    async with opened(chromium, groups, GROUPS) as page:
         found = {row[0]: row[1:] for row in await page.value(table("groups-table"))}
         await execute(groups, "SELECT projections.poll_group_v1('g', 'me', '1 hour')")
         await page.until(
@@ -80,7 +52,7 @@ async def test_groups_are_shown_with_their_readers_and_what_waits(chromium: str,
 
 
 async def test_ranges_of_groups_are_shown_when_they_are_asked_for(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups) as page:
+    async with opened(chromium, groups, GROUPS) as page:
         summary = await page.text("#group-ranges summary")
         await page.value("document.querySelector('#group-ranges summary').focus()")
         await page.press("Enter")
@@ -94,7 +66,7 @@ async def test_ranges_of_groups_are_shown_when_they_are_asked_for(chromium: str,
 
 
 async def test_what_groups_and_errors_say_stays_text(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups) as page:
+    async with opened(chromium, groups, GROUPS) as page:
         dead, set_apart = await page.value(table("dead-table")), await page.value(table("quarantined-table"))
         images = await page.value("document.querySelectorAll('img').length")
 
@@ -106,14 +78,14 @@ async def test_what_groups_and_errors_say_stays_text(chromium: str, groups: Data
 async def test_dead_letters_and_conditions_set_apart_are_counted_at_the_top(
     chromium: str, groups: Database
 ) -> None:
-    async with opened(chromium, groups) as page:
+    async with opened(chromium, groups, GROUPS) as page:
         totals = " ".join((await page.text("#totals")).split())
 
     assert "Dead letters 2 Conditions set apart 1" in totals
 
 
 async def test_events_that_nobody_matches_are_pointed_at(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups) as page:
+    async with opened(chromium, groups, GROUPS) as page:
         told = await page.text("#unmatched")
         async with groups.session() as session:
             await session.fetchval("SELECT projections.begin_matching_v1('plane')")
@@ -123,7 +95,7 @@ async def test_events_that_nobody_matches_are_pointed_at(chromium: str, groups: 
 
 
 async def test_a_dead_letter_is_replayed_from_the_keyboard(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups) as page:
+    async with opened(chromium, groups, GROUPS) as page:
         await page.value("document.querySelector(\"[aria-label='Replay batch 1 of g']\").focus()")
         await page.press("Enter")
         await page.until("document.querySelectorAll('#dead-table tbody tr').length === 1")
@@ -132,7 +104,7 @@ async def test_a_dead_letter_is_replayed_from_the_keyboard(chromium: str, groups
 
 
 async def test_a_dead_letter_is_forgotten_only_after_a_confirmation(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups) as page:
+    async with opened(chromium, groups, GROUPS) as page:
         await page.click("[aria-label='Forget batch 2 of g']")
         question = await page.until("document.querySelector('dialog[open]')?.innerText")
         await page.press("Escape")
@@ -149,7 +121,7 @@ async def test_a_dead_letter_is_forgotten_only_after_a_confirmation(chromium: st
 
 
 async def test_a_condition_is_released(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups) as page:
+    async with opened(chromium, groups, GROUPS) as page:
         await page.click("[aria-label='Release condition 1']")
         await page.until("document.querySelector('#quarantined').hidden")
 
@@ -157,7 +129,7 @@ async def test_a_condition_is_released(chromium: str, groups: Database) -> None:
 
 
 async def test_a_group_is_rescaled_by_typing_a_number(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups) as page:
+    async with opened(chromium, groups, GROUPS) as page:
         await page.value("document.querySelector(\"[aria-label='Ranges of g']\").select()")
         await page.type("7")
         await page.press("Enter")
@@ -167,22 +139,14 @@ async def test_a_group_is_rescaled_by_typing_a_number(chromium: str, groups: Dat
 
 
 async def test_without_groups_nothing_is_shown_of_them(chromium: str, database: Database) -> None:
-    feed = Feed(database, QUICK)
-    async with (
-        asyncio.timeout(60),
-        serving(Address("127.0.0.1", 0), monitor_app(database, feed)) as address,
-        opened_page(chromium) as page,
-    ):
-        await page.open(f"http://{address}/")
-        await page.until("document.querySelector('#connection')?.dataset.state === 'live'")
+    async with opened(chromium, database) as page:
         hidden = await page.value("document.querySelector('#groups').hidden")
-        feed.close()
 
     assert hidden
 
 
 async def test_groups_fit_the_width_of_a_phone(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups) as page:
+    async with opened(chromium, groups, GROUPS) as page:
         await page.view(360, 740, phone=True)
         await page.until("innerWidth === 360")
         await page.value("document.querySelector('#group-ranges').open = true")
@@ -192,7 +156,7 @@ async def test_groups_fit_the_width_of_a_phone(chromium: str, groups: Database) 
 
 
 async def test_every_table_of_groups_has_headers_for_its_cells(chromium: str, groups: Database) -> None:
-    async with opened(chromium, groups) as page:
+    async with opened(chromium, groups, GROUPS) as page:
         await page.value("document.querySelector('#group-ranges').open = true")
         await page.until("document.querySelectorAll('#group-ranges-table tbody tr').length")
         found = await page.value(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -14,10 +12,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 import offsets
 from journal import ConnectionSettings, Database, connect, slice_of
-from projections.monitoring.authentication import Address
-from projections.monitoring.serving import serving
-from projections.web import Feed, monitor_app
 from tests.fixtures.chromium import EXECUTABLE, Page, opened_page
+from tests.fixtures.monitor import LIVE, monitored, opened
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,
@@ -34,9 +30,8 @@ from tests.fixtures.projections import (
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on PATH")
 
 NASTY = "<img src=x onerror=alert(1)>"
-QUICK = timedelta(milliseconds=100)
-LIVE = "document.querySelector('#connection').dataset.state === 'live'"
 CELLS = "document.querySelectorAll('[role=gridcell]').length"
+SHOWN = f"document.readyState === 'complete' && {LIVE} && {CELLS}"
 
 
 @pytest.fixture
@@ -52,24 +47,6 @@ async def journal(dsn: str) -> AsyncIterator[Database]:
 
 def projection() -> type[Any]:
     return recording(failing(("a", 1), (NASTY, 1)), recovery=NO_RETRY)
-
-
-@asynccontextmanager
-async def monitored(database: Database, port: int = 0, token: str | None = None) -> AsyncIterator[Address]:
-    feed = Feed(database, QUICK)
-    async with serving(Address("127.0.0.1", port), monitor_app(database, feed), token) as address:
-        yield address
-        feed.close()
-
-
-@asynccontextmanager
-async def opened(chromium: str, database: Database) -> AsyncIterator[Page]:
-    """The page, live, on a screen of usual size."""
-    async with asyncio.timeout(60), monitored(database) as address, opened_page(chromium) as page:
-        await page.view(1400, 1000)
-        await page.open(f"http://{address}/")
-        await page.until(f"document.readyState === 'complete' && {LIVE} && {CELLS}")
-        yield page
 
 
 async def cells(page: Page, attribute: str, value: str) -> list[int]:
@@ -97,7 +74,7 @@ def decision(source_id: str) -> str:
 async def test_every_slice_is_shown_with_its_lag_state_and_parked_sources(
     chromium: str, journal: Database
 ) -> None:
-    async with opened(chromium, journal) as page:
+    async with opened(chromium, journal, SHOWN) as page:
         behind = set(range(1024)) - set(await cells(page, "data-level", "0"))
         waiting = await cells(page, "data-parked", "")
         labels = await page.value(
@@ -114,7 +91,7 @@ async def test_every_slice_is_shown_with_its_lag_state_and_parked_sources(
 
 
 async def test_what_events_bring_stays_text(chromium: str, journal: Database) -> None:
-    async with opened(chromium, journal) as page:
+    async with opened(chromium, journal, SHOWN) as page:
         source = await page.until(f"{decision(NASTY)} && document.querySelector('.parked').innerText")
         images = await page.value("document.querySelectorAll('img').length")
 
@@ -123,7 +100,7 @@ async def test_what_events_bring_stays_text(chromium: str, journal: Database) ->
 
 
 async def test_page_follows_the_database_without_a_reload(chromium: str, journal: Database) -> None:
-    async with opened(chromium, journal) as page:
+    async with opened(chromium, journal, SHOWN) as page:
         await page.value("window.sameWindow = true")
         async with running(journal, projection(), ranges=4):
             await page.until("document.querySelector('.badge').textContent === 'running'")
@@ -139,7 +116,7 @@ async def test_page_follows_the_database_without_a_reload(chromium: str, journal
 
 
 async def test_arrows_move_over_the_slices_and_say_what_they_are(chromium: str, journal: Database) -> None:
-    async with opened(chromium, journal) as page:
+    async with opened(chromium, journal, SHOWN) as page:
         stops = await page.value("document.querySelectorAll('[role=gridcell][tabindex=\"0\"]').length")
         await page.value("document.querySelector('.toggle').focus()")
         await page.press("Tab")
@@ -160,7 +137,7 @@ async def test_arrows_move_over_the_slices_and_say_what_they_are(chromium: str, 
 
 async def test_pointer_shows_the_slice_under_it(chromium: str, journal: Database) -> None:
     number = slice_of("b")
-    async with opened(chromium, journal) as page:
+    async with opened(chromium, journal, SHOWN) as page:
         await page.hover(f"[role=row]:nth-child({number // 32 + 1}) > :nth-child({number % 32 + 1})")
         await page.until(f"document.querySelector('.detail h3').textContent === 'Slice {number}'")
         detail = await page.text(".detail")
@@ -169,7 +146,7 @@ async def test_pointer_shows_the_slice_under_it(chromium: str, journal: Database
 
 
 async def test_an_event_is_dropped_only_after_a_confirmation(chromium: str, journal: Database) -> None:
-    async with opened(chromium, journal) as page:
+    async with opened(chromium, journal, SHOWN) as page:
         await page.click("button.drop[aria-label='Drop event 1 of a']")
         question = await page.until("document.querySelector('dialog[open]')?.innerText")
         await page.press("Escape")
@@ -186,7 +163,7 @@ async def test_an_event_is_dropped_only_after_a_confirmation(chromium: str, jour
 
 
 async def test_an_event_is_retried_from_the_keyboard(chromium: str, journal: Database) -> None:
-    async with opened(chromium, journal) as page:
+    async with opened(chromium, journal, SHOWN) as page:
         await page.value(f"document.querySelector(\"button[aria-label='Retry event 1 of {NASTY}']\").focus()")
         await page.press("Enter")
         await page.until(f"{decision(NASTY)} === 'to be retried'")
@@ -196,7 +173,7 @@ async def test_an_event_is_retried_from_the_keyboard(chromium: str, journal: Dat
 
 async def test_a_projection_is_paused_and_resumed(chromium: str, journal: Database) -> None:
     paused = "SELECT paused FROM projections.projections"
-    async with opened(chromium, journal) as page:
+    async with opened(chromium, journal, SHOWN) as page:
         await page.click(".toggle")
         await page.until("document.querySelectorAll('[role=gridcell][data-state=paused]').length === 1024")
         before = await fetchval(journal, paused)
@@ -207,7 +184,7 @@ async def test_a_projection_is_paused_and_resumed(chromium: str, journal: Databa
 
 
 async def test_a_projection_is_rescaled_by_typing_a_number(chromium: str, journal: Database) -> None:
-    async with opened(chromium, journal) as page:
+    async with opened(chromium, journal, SHOWN) as page:
         await page.value("document.querySelector('.rescale input').select()")
         await page.type("7")
         await page.press("Enter")
@@ -217,7 +194,7 @@ async def test_a_projection_is_rescaled_by_typing_a_number(chromium: str, journa
 
 
 async def test_a_number_of_ranges_that_can_not_be_is_not_sent(chromium: str, journal: Database) -> None:
-    async with opened(chromium, journal) as page:
+    async with opened(chromium, journal, SHOWN) as page:
         await page.value("document.querySelector('.rescale input').select()")
         await page.type("1025")
         await page.press("Enter")
@@ -227,7 +204,7 @@ async def test_a_number_of_ranges_that_can_not_be_is_not_sent(chromium: str, jou
 
 
 async def test_what_holds_the_horizon_back_is_named(chromium: str, journal: Database) -> None:
-    async with opened(chromium, journal) as page, journal.transaction() as writer:
+    async with opened(chromium, journal, SHOWN) as page, journal.transaction() as writer:
         await writer.execute("SELECT set_config('application_name', $1, FALSE)", NASTY)
         await writer.execute("LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE")
         told = await page.until("document.querySelector('#writers li')?.innerText")
@@ -248,7 +225,7 @@ async def test_a_range_that_fails_is_marked_and_says_why(chromium: str, journal:
         "restarts_at = clock_timestamp() + interval '90 s' WHERE min_slice = 256",
         NASTY,
     )
-    async with opened(chromium, journal) as page:
+    async with opened(chromium, journal, SHOWN) as page:
         restarting = await cells(page, "data-state", "restarting")
         told = await page.text(".failures")
 
@@ -278,7 +255,10 @@ async def test_page_says_that_the_database_is_lost_and_keeps_what_it_showed(
     chromium: str, journal: Database, dsn: str, admin_dsn: str
 ) -> None:
     name = conninfo_to_dict(dsn)["dbname"]
-    async with connect(dsn, ConnectionSettings(max_connections=3)) as pool, opened(chromium, pool) as page:
+    async with (
+        connect(dsn, ConnectionSettings(max_connections=3)) as pool,
+        opened(chromium, pool, SHOWN) as page,
+    ):
         with psycopg.connect(admin_dsn, autocommit=True) as admin:
             admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
             admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
@@ -306,7 +286,7 @@ async def test_page_lives_and_acts_behind_a_password(chromium: str, journal: Dat
 
 
 async def test_everything_fits_the_width_of_a_phone(chromium: str, journal: Database) -> None:
-    async with opened(chromium, journal) as page:
+    async with opened(chromium, journal, SHOWN) as page:
         await page.view(360, 740, phone=True)
         await page.until("innerWidth === 360")
         width = await page.value("document.documentElement.scrollWidth")
@@ -323,7 +303,7 @@ async def test_everything_fits_the_width_of_a_phone(chromium: str, journal: Data
 async def test_text_and_levels_can_be_told_apart_in_light_and_dark(
     chromium: str, journal: Database, dark: bool
 ) -> None:
-    async with opened(chromium, journal) as page:
+    async with opened(chromium, journal, SHOWN) as page:
         await page.view(1400, 1000, dark=dark)
         await page.until(f"matchMedia('(prefers-color-scheme: dark)').matches === {str(dark).lower()}")
         ink, surface = await page.value(
@@ -354,7 +334,7 @@ def contrast(one: str, other: str) -> float:
 
 
 async def test_page_needs_nothing_that_its_policy_refuses(chromium: str, journal: Database) -> None:
-    async with opened(chromium, journal) as page, running(journal, projection(), ranges=4):
+    async with opened(chromium, journal, SHOWN) as page, running(journal, projection(), ranges=4):
         await page.until("document.querySelectorAll('.stretch[data-owner]').length === 4")
         await until(journal, "SELECT count(*) > 0 FROM projections.workers")
 

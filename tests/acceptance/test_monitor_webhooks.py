@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
 
 from journal import Database
-from projections.monitoring.authentication import Address
-from projections.monitoring.serving import serving
-from projections.web import Feed, monitor_app
-from tests.fixtures.chromium import EXECUTABLE, Page, opened_page
+from tests.fixtures.chromium import EXECUTABLE
+from tests.fixtures.monitor import opened, table
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on PATH")
 
 NASTY = "<img src=x onerror=alert(1)>"
-QUICK = timedelta(milliseconds=100)
 STATE = "SELECT state FROM projections.webhook_endpoints WHERE endpoint_id = $1"
 DISABLE = "SELECT projections.set_endpoint_state_v1(NULL, $1, 'disabled', $2)"
 
@@ -37,28 +31,6 @@ async def hooks(database: Database) -> Database:
     await end_all(database, await take(database), "dead", code=NASTY, took=timedelta(milliseconds=120))
     await execute(database, DISABLE, "ep-nasty", NASTY)
     return database
-
-
-@asynccontextmanager
-async def opened(chromium: str, database: Database) -> AsyncIterator[Page]:
-    """The page, live."""
-    feed = Feed(database, QUICK)
-    async with (
-        asyncio.timeout(60),
-        serving(Address("127.0.0.1", 0), monitor_app(database, feed)) as address,
-        opened_page(chromium) as page,
-    ):
-        await page.view(1400, 1000)
-        await page.open(f"http://{address}/")
-        await page.until("document.querySelector('#connection')?.dataset.state === 'live'")
-        yield page
-        feed.close()
-
-
-def table(name: str) -> str:
-    """The texts of a table's cells, in JavaScript."""
-    rows = f"[...document.querySelectorAll('#{name} tbody tr')]"
-    return f"{rows}.map(row => [...row.cells].map(cell => cell.innerText))"
 
 
 async def test_endpoints_are_shown_with_how_they_fare(chromium: str, hooks: Database) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from starlette.applications import Starlette
 
 from journal import Database
-from projections.monitoring.serving import monitor_probe, worker_app
+from projections.monitoring.serving import worker_app
 from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.subscriptions import create_group, subscribe
 from tests.fixtures.http import Series, asking, scrape, series
+from tests.fixtures.monitor import monitor, told_by_the_database
 from tests.fixtures.projections import execute
 from tests.fixtures.subscriptions import landed_and_matched
 
@@ -28,22 +28,12 @@ async def group(database: Database) -> Database:
     return database
 
 
-def monitor(database: Database) -> Starlette:
-    probe = monitor_probe(database)
-    return Starlette(routes=probe.routes, lifespan=probe.lifespan)
-
-
-async def scraped(database: Database) -> dict[Series, float]:
-    async with asking(monitor(database)) as client:
-        return await scrape(client)
-
-
 def of(samples: dict[Series, float], name: str) -> float:
     return samples[series(f"projections_group_{name}", group="g")]
 
 
 async def test_lag_backlog_and_ranges_of_groups_are_told(group: Database) -> None:
-    samples = await scraped(group)
+    samples = await told_by_the_database(group)
 
     assert 7200 <= of(samples, "lag_seconds") < 7300
     assert of(samples, "backlog_matches") == 1
@@ -57,7 +47,7 @@ async def test_failed_batches_and_conditions_set_apart_are_counted(group: Databa
         await execute(group, FAIL, delay, f'[{{"match_id": {number}}}]')
     await execute(group, "SELECT projections.quarantine_condition_v1(1, 'why')")
 
-    samples = await scraped(group)
+    samples = await told_by_the_database(group)
 
     assert (of(samples, "retries"), of(samples, "dead_letters")) == (1, 2)
     assert samples[series("projections_quarantined_conditions")] == 1
@@ -66,11 +56,11 @@ async def test_failed_batches_and_conditions_set_apart_are_counted(group: Databa
 async def test_a_group_that_is_read_has_no_range_without_reader(group: Database) -> None:
     await execute(group, "SELECT projections.poll_group_v1('g', 'me', '1 hour')")
 
-    assert of(await scraped(group), "ranges_without_reader") == 0
+    assert of(await told_by_the_database(group), "ranges_without_reader") == 0
 
 
 async def test_no_label_names_a_subscription_or_a_reader(group: Database) -> None:
-    samples = await scraped(group)
+    samples = await told_by_the_database(group)
 
     labels = {label for name, found in samples for label, _ in found if name.startswith("projections_group")}
     assert labels == {"group"}

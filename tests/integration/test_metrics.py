@@ -16,7 +16,6 @@ import pytest
 import yaml
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
-from starlette.applications import Starlette
 
 import offsets
 from journal import ConnectionSettings, Database, Event, append, connect
@@ -24,13 +23,14 @@ from projections import Recovery, SliceRange
 from projections.monitoring import snapshot
 from projections.monitoring.cache import Cache, LookFailed
 from projections.monitoring.metrics import database_up, snapshot_metrics, write_metrics
-from projections.monitoring.serving import monitor_probe, worker_app
+from projections.monitoring.serving import worker_app
 from projections.monitoring.webhook_metrics import WebhookMetrics
 from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.subscriptions import create_group
 from projections.testing import run_until_caught_up
 from tests.fixtures.attempts import claimed, reply
-from tests.fixtures.http import Series, asking, counting, parse, pulse, scrape, series
+from tests.fixtures.http import Series, counting, parse, pulse, series
+from tests.fixtures.monitor import scraped, told_by, told_by_the_database
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,
@@ -51,22 +51,6 @@ async def journal(dsn: str) -> AsyncIterator[Database]:
     async with connect(dsn, ConnectionSettings(max_connections=20)) as pool:
         await execute(pool, EFFECTS)
         yield pool
-
-
-async def scraped(app: Starlette) -> dict[Series, float]:
-    async with asking(app) as client:
-        return await scrape(client)
-
-
-async def told_by_the_database(database: Database) -> dict[Series, float]:
-    """What a monitor tells."""
-    probe = monitor_probe(database)
-    return await scraped(Starlette(routes=probe.routes, lifespan=probe.lifespan))
-
-
-def told_by(metrics: WorkerMetrics) -> dict[Series, float]:
-    """What a worker tells by itself."""
-    return parse(write_metrics(metrics.collect())[0].decode())
 
 
 def ranges_of(samples: Iterable[Series], name: str) -> set[str]:

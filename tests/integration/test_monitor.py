@@ -7,8 +7,8 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from itertools import groupby
 from pathlib import Path
@@ -27,6 +27,7 @@ from projections.web.document import _runs
 from tests.fixtures.commands import COMMAND, environment, projections
 from tests.fixtures.http import asking
 from tests.fixtures.locks import WAITING
+from tests.fixtures.monitor import SOON, WATCHED_ONLY, act, documents, first, headers_of_the_page, monitoring
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,
@@ -41,8 +42,6 @@ from tests.fixtures.projections import (
 
 NASTY = "<img src=x onerror=alert(1)>"
 STATIC = Path(__file__).parents[2] / "projections/web/static"
-SOON = timedelta(milliseconds=20)
-WATCHED_ONLY = {"every": SOON, "idle": timedelta(hours=1)}
 
 
 @pytest.fixture
@@ -62,32 +61,6 @@ async def known(database: Database) -> Database:
     return database
 
 
-@asynccontextmanager
-async def monitoring(
-    database: Database, token: str | None = None, origins: tuple[str, ...] = (), **options: Any
-) -> AsyncIterator[httpx.AsyncClient]:
-    """The monitor, asked over a real connection."""
-    feed = Feed(database, **(WATCHED_ONLY | options))
-    async with asking(monitor_app(database, feed, origins=origins), token) as client:
-        yield client
-        feed.close()
-
-
-async def headers_of_the_page(client: httpx.AsyncClient) -> dict[str, str]:
-    """What the page itself sends."""
-    token = (await client.get("/session")).json()["token"]
-    return {
-        "x-csrf-token": token,
-        "origin": str(client.base_url).rstrip("/"),
-        "sec-fetch-site": "same-origin",
-    }
-
-
-async def act(client: httpx.AsyncClient, action: str, **body: Any) -> httpx.Response:
-    """What a button of the page does."""
-    return await client.post(f"/actions/{action}", json=body, headers=await headers_of_the_page(client))
-
-
 async def is_paused(database: Database) -> bool:
     return bool(await fetchval(database, "SELECT paused FROM projections.projections WHERE name = 'p'"))
 
@@ -95,30 +68,6 @@ async def is_paused(database: Database) -> bool:
 async def decisions(database: Database) -> dict[str, str]:
     async with database.session() as session:
         return {one.source_id: one.decision for one in await offsets.parked(session, "p")}
-
-
-async def documents(client: httpx.AsyncClient) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-    """The stream's events: the name of each, and its document."""
-    kind = ""
-    async with client.stream("GET", "/events") as response:
-        assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
-        async for line in response.aiter_lines():
-            name, _, value = line.partition(": ")
-            if name == "event":
-                kind = value
-            elif name == "data":
-                yield kind, json.loads(value)
-
-
-async def first(
-    client: httpx.AsyncClient, wanted: Callable[[dict[str, Any]], object] = lambda _: True
-) -> dict[str, Any]:
-    """The first document, the history aside, of which something is true."""
-    async with asyncio.timeout(30):
-        async for kind, found in documents(client):
-            if kind == "message" and wanted(found):
-                return found
-    raise AssertionError("the stream has ended")
 
 
 def column(found: Mapping[str, Any], name: str) -> list[Any]:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Any
 
-import httpx
 import pytest
 
 from journal import Database
 from projections.subscriptions import create_group, subscribe
-from projections.web import Feed, monitor_app
 from projections.web.document import DEAD_LISTED
-from tests.fixtures.http import asking
+from tests.fixtures.monitor import act_alone, first, monitoring
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.subscriptions import landed_and_matched
 
@@ -38,35 +31,9 @@ async def group(database: Database) -> Database:
     return database
 
 
-@asynccontextmanager
-async def monitoring(database: Database) -> AsyncIterator[httpx.AsyncClient]:
-    feed = Feed(database, timedelta(milliseconds=20), idle=timedelta(hours=1))
-    async with asking(monitor_app(database, feed)) as client:
-        yield client
-        feed.close()
-
-
-async def document(client: httpx.AsyncClient) -> dict[str, Any]:
-    """The first that the stream has, after its history."""
-    async with asyncio.timeout(30), client.stream("GET", "/events") as response:
-        async for line in response.aiter_lines():
-            if line.startswith("data: ") and "groups" in (found := json.loads(line[6:])):
-                return dict(found)
-    raise AssertionError("the stream has ended")
-
-
-async def act(database: Database, action: str, **body: Any) -> httpx.Response:
-    """What a button of the page does."""
-    async with monitoring(database) as client:
-        token = (await client.get("/session")).json()["token"]
-        origin = str(client.base_url).rstrip("/")
-        headers = {"x-csrf-token": token, "origin": origin, "sec-fetch-site": "same-origin"}
-        return await client.post(f"/actions/{action}", json=body, headers=headers)
-
-
 async def test_the_stream_tells_of_groups_and_their_ranges(group: Database) -> None:
     async with monitoring(group) as client:
-        found = await document(client)
+        found = await first(client)
 
     (told,) = found["groups"]
     assert (told["name"], told["state"], told["backlog"], told["readers"]) == ("g", "unread", 1, [])
@@ -79,7 +46,7 @@ async def test_the_stream_tells_of_groups_and_their_ranges(group: Database) -> N
 
 async def test_the_stream_tells_of_dead_letters_with_their_errors_cut(group: Database) -> None:
     async with monitoring(group) as client:
-        (told,) = (await document(client))["groups"]
+        (told,) = (await first(client))["groups"]
 
     assert [(one["id"], one["handler"], one["attempts"], one["events"]) for one in told["dead"]] == [
         (1, "h", 2, 1),
@@ -93,14 +60,14 @@ async def test_of_many_dead_letters_the_others_are_counted(group: Database) -> N
         await execute(group, FAIL, "why", None, f'[{{"match_id": {number}}}]')
 
     async with monitoring(group) as client:
-        (told,) = (await document(client))["groups"]
+        (told,) = (await first(client))["groups"]
 
     assert (len(told["dead"]), told["dead_total"]) == (DEAD_LISTED, DEAD_LISTED + 2)
 
 
 async def test_the_stream_tells_of_conditions_that_are_set_apart(group: Database) -> None:
     async with monitoring(group) as client:
-        found = await document(client)
+        found = await first(client)
 
     (told,) = found["quarantined"]
     assert (told["sql"], told["error"], told["groups"], told["subscriptions"]) == (
@@ -110,21 +77,21 @@ async def test_the_stream_tells_of_conditions_that_are_set_apart(group: Database
 
 
 async def test_a_group_is_rescaled(group: Database) -> None:
-    answered = await act(group, "rescale-group", group="g", ranges=5)
+    answered = await act_alone(group, "rescale-group", group="g", ranges=5)
 
     assert answered.json() == {"done": "g is cut into 5 ranges"}
     assert await fetchval(group, "SELECT count(*) FROM projections.group_ranges") == 5
 
 
 async def test_a_dead_letter_is_replayed(group: Database) -> None:
-    answered = await act(group, "replay", group="g", retry_id=1)
+    answered = await act_alone(group, "replay", group="g", retry_id=1)
 
     assert answered.json() == {"done": "batch 1 of g is handled again"}
     assert await fetchval(group, DEAD) == [2]
 
 
 async def test_a_dead_letter_is_forgotten(group: Database) -> None:
-    answered = await act(group, "forget", group="g", retry_id=2)
+    answered = await act_alone(group, "forget", group="g", retry_id=2)
 
     assert answered.json() == {"done": "batch 2 of g is removed"}
     assert await fetchval(group, "SELECT count(*) FROM projections.group_retries") == 2
@@ -132,7 +99,7 @@ async def test_a_dead_letter_is_forgotten(group: Database) -> None:
 
 @pytest.mark.parametrize("action", ["replay", "forget"])
 async def test_what_is_not_dead_any_more_is_left_alone(group: Database, action: str) -> None:
-    answered = await act(group, action, group="g", retry_id=3)
+    answered = await act_alone(group, action, group="g", retry_id=3)
 
     assert (answered.status_code, "no dead letter" in answered.json()["error"]) == (409, True)
     assert await fetchval(
@@ -141,7 +108,10 @@ async def test_what_is_not_dead_any_more_is_left_alone(group: Database, action: 
 
 
 async def test_a_condition_is_released_once(group: Database) -> None:
-    first, second = await act(group, "release", condition_id=1), await act(group, "release", condition_id=1)
+    first, second = (
+        await act_alone(group, "release", condition_id=1),
+        await act_alone(group, "release", condition_id=1),
+    )
 
     assert first.json() == {"done": "condition 1 is asked again"}
     assert (second.status_code, second.json()["error"]) == (409, "condition 1 is not set apart any more")
@@ -162,7 +132,7 @@ async def test_a_condition_is_released_once(group: Database) -> None:
 async def test_what_can_not_be_is_refused_and_changes_nothing(
     group: Database, action: str, body: dict[str, Any], status: int
 ) -> None:
-    answered = await act(group, action, **body)
+    answered = await act_alone(group, action, **body)
 
     assert answered.status_code == status
     assert answered.json()["error"]

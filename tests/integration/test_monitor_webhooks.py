@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
 import pytest
 
 from journal import Database
 from projections.monitoring import dead_deliveries, webhook_totals
-from projections.web import Feed, monitor_app
 from projections.web.document import DEAD_LISTED, LISTED
 from projections.webhooks.stats import endpoint_stats
-from tests.fixtures.http import asking
+from tests.fixtures.monitor import act_alone, first, monitoring
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
 
@@ -41,34 +36,9 @@ async def hooks(database: Database) -> Database:
     return database
 
 
-@asynccontextmanager
-async def monitoring(database: Database) -> AsyncIterator[httpx.AsyncClient]:
-    feed = Feed(database, timedelta(milliseconds=20), idle=timedelta(hours=1))
-    async with asking(monitor_app(database, feed)) as client:
-        yield client
-        feed.close()
-
-
 async def document(database: Database) -> dict[str, Any]:
-    """The first that the stream has, after its history."""
-    async with (
-        asyncio.timeout(30),
-        monitoring(database) as client,
-        client.stream("GET", "/events") as response,
-    ):
-        async for line in response.aiter_lines():
-            if line.startswith("data: ") and "endpoints" in (found := json.loads(line[6:])):
-                return dict(found)
-    raise AssertionError("the stream has ended")
-
-
-async def act(database: Database, action: str, **body: Any) -> httpx.Response:
-    """What a button of the page does."""
     async with monitoring(database) as client:
-        token = (await client.get("/session")).json()["token"]
-        origin = str(client.base_url).rstrip("/")
-        headers = {"x-csrf-token": token, "origin": origin, "sec-fetch-site": "same-origin"}
-        return await client.post(f"/actions/{action}", json=body, headers=headers)
+        return await first(client, lambda found: "endpoints" in found)
 
 
 async def delivery(database: Database, event_id: str) -> int:
@@ -200,7 +170,9 @@ async def test_dead_letters_are_listed_within_both_limits(hooks: Database) -> No
 
 
 async def test_a_dead_letter_is_sent_again(hooks: Database) -> None:
-    answered = await act(hooks, "retry-delivery", endpoint="a", delivery_id=await delivery(hooks, "ev-3"))
+    answered = await act_alone(
+        hooks, "retry-delivery", endpoint="a", delivery_id=await delivery(hooks, "ev-3")
+    )
 
     assert answered.json() == {"done": "ev-3 is sent again"}
     assert await states(hooks, "a") == ["done", "done", "pending", "dead", "pending"]
@@ -208,10 +180,10 @@ async def test_a_dead_letter_is_sent_again(hooks: Database) -> None:
 
 async def test_what_has_been_sent_again_meanwhile_is_left_alone(hooks: Database) -> None:
     number = await delivery(hooks, "ev-3")
-    await act(hooks, "retry-delivery", endpoint="a", delivery_id=number)
+    await act_alone(hooks, "retry-delivery", endpoint="a", delivery_id=number)
     await end_all(hooks, await take(hooks), "done")
 
-    answered = await act(hooks, "retry-delivery", endpoint="a", delivery_id=number)
+    answered = await act_alone(hooks, "retry-delivery", endpoint="a", delivery_id=number)
 
     assert (answered.status_code, "not dead any more" in answered.json()["error"]) == (409, True)
     assert (await states(hooks, "a"))[2] == "done"
@@ -221,7 +193,7 @@ async def test_all_dead_letters_of_an_endpoint_are_sent_again(hooks: Database) -
     await deliver_events(hooks, "b", tenant="globex")
     await end_all(hooks, await take(hooks), "dead")
 
-    answered = await act(hooks, "retry-endpoint", endpoint="a")
+    answered = await act_alone(hooks, "retry-endpoint", endpoint="a")
 
     assert answered.json() == {"done": "2 deliveries are sent again to a"}
     assert await states(hooks, "a") == ["done", "done", *["pending"] * 3]
@@ -231,12 +203,14 @@ async def test_all_dead_letters_of_an_endpoint_are_sent_again(hooks: Database) -
 async def test_an_endpoint_is_paused_resumed_and_enabled(hooks: Database) -> None:
     seen = []
     for action in ("pause-endpoint", "resume-endpoint"):
-        seen.append(((await act(hooks, action, endpoint="a")).json(), await fetchval(hooks, STATE, "a")))
+        seen.append(
+            ((await act_alone(hooks, action, endpoint="a")).json(), await fetchval(hooks, STATE, "a"))
+        )
     await execute(
         hooks, "SELECT projections.set_endpoint_state_v1(NULL, 'a', 'disabled', 'it answered 410 Gone')"
     )
     seen.append(
-        ((await act(hooks, "enable-endpoint", endpoint="a")).json(), await fetchval(hooks, STATE, "a"))
+        ((await act_alone(hooks, "enable-endpoint", endpoint="a")).json(), await fetchval(hooks, STATE, "a"))
     )
 
     assert seen == [
@@ -249,7 +223,7 @@ async def test_an_endpoint_is_paused_resumed_and_enabled(hooks: Database) -> Non
 async def test_resume_does_not_enable_what_has_been_disabled_meanwhile(hooks: Database) -> None:
     await execute(hooks, "SELECT projections.set_endpoint_state_v1(NULL, 'a', 'disabled', NULL)")
 
-    answered = await act(hooks, "resume-endpoint", endpoint="a")
+    answered = await act_alone(hooks, "resume-endpoint", endpoint="a")
 
     assert (answered.status_code, answered.json()["error"]) == (409, "endpoint 'a' is not paused any more")
     assert await fetchval(hooks, STATE, "a") == "disabled"
@@ -258,8 +232,8 @@ async def test_resume_does_not_enable_what_has_been_disabled_meanwhile(hooks: Da
 async def test_dead_letters_of_a_disabled_endpoint_stay(hooks: Database) -> None:
     await execute(hooks, "SELECT projections.set_endpoint_state_v1(NULL, 'a', 'disabled', NULL)")
 
-    one = await act(hooks, "retry-delivery", endpoint="a", delivery_id=await delivery(hooks, "ev-3"))
-    every = await act(hooks, "retry-endpoint", endpoint="a")
+    one = await act_alone(hooks, "retry-delivery", endpoint="a", delivery_id=await delivery(hooks, "ev-3"))
+    every = await act_alone(hooks, "retry-endpoint", endpoint="a")
 
     assert (one.status_code, every.status_code) == (409, 409)
     assert "disabled" in one.json()["error"]
@@ -282,7 +256,7 @@ async def test_dead_letters_of_a_disabled_endpoint_stay(hooks: Database) -> None
 async def test_what_can_not_be_is_refused_and_changes_nothing(
     hooks: Database, action: str, body: dict[str, Any], status: int
 ) -> None:
-    answered = await act(hooks, action, **body)
+    answered = await act_alone(hooks, action, **body)
 
     assert answered.status_code == status
     assert answered.json()["error"]

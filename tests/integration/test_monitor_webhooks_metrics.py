@@ -6,36 +6,20 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from starlette.applications import Starlette
 
 from journal import Database
-from projections.monitoring.metrics import write_metrics
-from projections.monitoring.serving import delivering_app, monitor_probe, worker_app
+from projections.monitoring.serving import delivering_app, worker_app
 from projections.monitoring.webhook_metrics import WebhookMetrics
 from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.webhooks.deliverer import deliver
 from projections.webhooks.sender import FAILURES, Outgoing, Reply
 from tests.fixtures.attempts import claimed, reply
-from tests.fixtures.http import Series, asking, parse, pulse, scrape, series
+from tests.fixtures.http import Series, asking, pulse, scrape, series
+from tests.fixtures.monitor import told_by, told_by_the_database
 from tests.fixtures.projections import execute
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, take
 
 OUTGOING = Outgoing("https://example.com/hook", (), b"{}")
-
-
-async def scraped(app: Starlette) -> dict[Series, float]:
-    async with asking(app) as client:
-        return await scrape(client)
-
-
-async def told_by_the_database(database: Database) -> dict[Series, float]:
-    """What a monitor tells."""
-    probe = monitor_probe(database)
-    return await scraped(Starlette(routes=probe.routes, lifespan=probe.lifespan))
-
-
-def told_by(metrics: WebhookMetrics) -> dict[Series, float]:
-    return parse(write_metrics(metrics.collect())[0].decode())
 
 
 def of(samples: dict[Series, float], name: str, **labels: str) -> float:
