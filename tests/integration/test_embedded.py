@@ -27,7 +27,7 @@ from journal.embedded import (
     find_binaries,
 )
 from journal.embedded.binaries import from_environment, from_path, from_system, from_wheel
-from tests.fixtures.postgres import Run, binaries_for
+from tests.fixtures.postgres import Run, binaries_for, client
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -112,8 +112,8 @@ def spawn(postgres_run: Run) -> Iterator[Spawn]:
         clean = {
             key: value for key, value in os.environ.items() if not key.startswith(("PROJECTIONS_", "PG"))
         }
-        if postgres_run.kind == "system":
-            clean["PROJECTIONS_PG_BIN"] = str(binaries_for("system").directory)
+        if postgres_run.kind not in {"embedded", "docker", "dsn"}:
+            clean["PROJECTIONS_PG_BIN"] = str(binaries_for(postgres_run.kind).directory)
         process = subprocess.Popen(
             [sys.executable, "-c", code, *map(str, arguments)],
             env=clean
@@ -183,13 +183,13 @@ def test_new_cluster_is_utf8_in_utc_and_safe_to_crash(root: Path, binaries: Bina
         assert ask(dsn, "SHOW max_connections") == "100"
 
 
-async def test_asyncpg_psycopg_and_psql_take_the_dsn(server: EmbeddedServer, binaries: Binaries) -> None:
+async def test_asyncpg_psycopg_and_psql_take_the_dsn(server: EmbeddedServer) -> None:
     dsn = server.start()
 
     connection = await asyncpg.connect(dsn)
     by_asyncpg = await connection.fetchval("SELECT 7")
     await connection.close()
-    psql = [binaries.directory / "psql", "-X", "-A", "-t", "-c", "SELECT 7", dsn]
+    psql = [client("psql"), "-X", "-A", "-t", "-c", "SELECT 7", dsn]
     by_psql = subprocess.run(psql, capture_output=True, text=True, check=True)
 
     assert (by_asyncpg, ask(dsn, "SELECT 7"), by_psql.stdout) == (7, 7, "7\n")

@@ -12,23 +12,15 @@ from psycopg.conninfo import make_conninfo
 
 from journal import schema
 from journal.drivers.sync import connect_sync
-from journal.embedded.binaries import from_wheel
 from journal.errors import MissingPrivilege
+from tests.fixtures.postgres import client
 from tests.integration.schema_support import (
     run,
 )
 
 
-def program(name: str) -> Path:
-    """A program of PostgreSQL's of a version that knows the server's."""
-    binaries = from_wheel()
-    if binaries is None:
-        pytest.skip("the embedded server's wheel is not installed")
-    return binaries.directory / name
-
-
 def psql(dsn: str, file: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [program("psql"), "-X", "-q", *options, "-f", file, "-d", dsn]
+    command = [client("psql"), "-X", "-q", *options, "-f", file, "-d", dsn]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -44,7 +36,7 @@ class TestVerify:
     def test_a_restored_dump_is_no_difference(self, dsn: str, empty_dsn: str, tmp_path: Path) -> None:
         dump = tmp_path / "dump.sql"
         run(dsn, "SELECT projections.subscribe_v1('g', 'e.seq_nr > 1')")
-        dumping = [program("pg_dump"), "--file", dump, "--dbname", dsn]
+        dumping = [client("pg_dump"), "--file", dump, "--dbname", dsn]
         subprocess.run(dumping, capture_output=True, check=True)
         psql(empty_dsn, dump)  # a newer program has settings that an older server does not know
 

@@ -87,10 +87,10 @@ def test_a_worker_makes_no_function_and_changes_no_match(dsn: str, login: Login)
 @pytest.fixture
 def own_server(postgres_run: Run) -> Iterator[str]:
     """One on which no role of the schema exists yet."""
-    kind = postgres_run.kind if postgres_run.kind in {"embedded", "system"} else "embedded"
     with tempfile.TemporaryDirectory(prefix="sp-roles-") as directory:
         Path(directory).chmod(0o755)  # the server may run as another user
-        server = EmbeddedServer(Path(directory) / "server", {"fsync": "off"}, binaries=binaries_for(kind))
+        binaries = binaries_for(postgres_run.kind)
+        server = EmbeddedServer(Path(directory) / "server", {"fsync": "off"}, binaries=binaries)
         with server as dsn:
             yield dsn
         server.remove()
