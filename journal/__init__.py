@@ -18,6 +18,7 @@ from journal.errors import (
     EventIdConflict,
     InvalidEvent,
     InvalidPayload,
+    LostGeneration,
     MissingPrivilege,
     OutOfResources,
     ProjectionsError,
@@ -26,6 +27,7 @@ from journal.errors import (
     UnknownEventType,
 )
 from journal.events import BEGINNING, Appended, Event, EventEnvelope, HistoricEvent, Origin, Position, RawJson
+from journal.generation import Generation, generation
 from journal.importing import ImportResult, import_events
 from journal.maintenance import MaintainedPartition, make_partitions
 from journal.payload import decode, decoder, event_type, event_type_of
@@ -59,6 +61,7 @@ __all__ = [
     "Event",
     "EventEnvelope",
     "EventIdConflict",
+    "Generation",
     "HeadReader",
     "HistoricEvent",
     "ImportResult",
@@ -67,6 +70,7 @@ __all__ = [
     "InvalidPayload",
     "KeptSession",
     "Key",
+    "LostGeneration",
     "MaintainedPartition",
     "MissingPrivilege",
     "Notifier",
@@ -101,6 +105,7 @@ __all__ = [
     "event_type",
     "event_type_of",
     "find_event",
+    "generation",
     "has_events",
     "hide_password",
     "import_events",

@@ -12,6 +12,7 @@ Errors of the journal and of everything above it.
     │   ├── OutOfResources        the server has no disk or memory left, or can not read its files
     │   ├── MissingPrivilege      a grant is missing
     │   └── ReadOnlyDatabase      a standby, or default_transaction_read_only
+    ├── LostGeneration            a token is of a state that the database is not in any more
     └── SchemaError               the schema is missing, older or newer than this library
 """
 
@@ -24,6 +25,7 @@ __all__ = [
     "EventIdConflict",
     "InvalidEvent",
     "InvalidPayload",
+    "LostGeneration",
     "MissingPrivilege",
     "OutOfResources",
     "ProjectionsError",
@@ -101,6 +103,10 @@ class OutOfResources(DatabaseError):
 
 class ReadOnlyDatabase(DatabaseError):
     """The database takes no writes: a standby, or a read-only session."""
+
+
+class LostGeneration(ProjectionsError):
+    """A token was given out by a database that has gone back in time since: what it refers to may be gone."""
 
 
 class SchemaError(ProjectionsError):

@@ -8,6 +8,7 @@ says why that is safe). A notification ends the wait at once; a lost one costs l
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -16,8 +17,11 @@ from datetime import datetime, timedelta
 from journal.backtracking import Backtracking, WritersPoll
 from journal.drivers import Database, KeptSession, Row
 from journal.errors import DatabaseUnavailable
+from journal.generation import Generation
 
 CHANNEL = "projections_appended"
+
+log = logging.getLogger("projections")
 
 _POLL = "SELECT * FROM projections.poll_writers_v1($1, $2, $3)"
 _NOTIFY = "SELECT projections.notify_appended_v1()"
@@ -48,6 +52,9 @@ class Look:
     number: int
     poll: WritersPoll
     newest: datetime | None
+    generation: int
+    """How often a poll of this process did not follow the one before: what was remembered at another number is worth
+    nothing."""
 
     def says_nothing_to(self, reader: Backtracking) -> bool:
         """Whether it may be passed over: no event after the reader's place, and no writer gone."""
@@ -74,6 +81,10 @@ class WritersPoller:
         self._one_at_a_time = asyncio.Lock()
         self._woken = asyncio.Event()
         self._number = 0
+        self._generation: Generation | None = None
+        self._generations = 0
+        self._back_to: datetime | None = None
+        self._asked_at = 0.0
         self._pause = self._pacing.shortest.total_seconds()
         self._polled_at = 0.0
         self._row: tuple[WritersPoll, dict[int, str], dict[str, datetime | None]] | None = None
@@ -82,6 +93,20 @@ class WritersPoller:
     def number(self) -> int:
         """Number of the last poll; 0 before the first."""
         return self._number
+
+    @property
+    def generation(self) -> int:
+        """How often a poll did not follow the one before; see :attr:`Look.generation`."""
+        return self._generations
+
+    @property
+    def back_to(self) -> datetime | None:
+        """
+        The time of the last poll of the generation before, by the clock of the database that answers now.
+
+        Another server's clock may be behind: what it has stamped since is not older. None before the first change.
+        """
+        return self._back_to
 
     def wake(self) -> None:
         """Poll at once: something was appended."""
@@ -113,7 +138,7 @@ class WritersPoller:
         assert self._row is not None  # noqa: S101 - set by _poll
         poll, import_types, newest = self._row
         imports = {n: t for n, t in poll.imports.items() if n > import_id and import_types[n] == entity_type}
-        return Look(self._number, replace(poll, imports=imports), newest.get(entity_type))
+        return Look(self._number, replace(poll, imports=imports), newest.get(entity_type), self._generations)
 
     def forget(self, who: object) -> None:
         """A range has stopped: its place no longer matters."""
@@ -152,6 +177,19 @@ class WritersPoller:
         """Give the connection back; a later poll lends another."""
         await self._session.close()
 
+    async def _compare(self, generation: Generation, polled_at: datetime, told_at: float) -> None:
+        """Count when the database that answers is not what the one before has become."""
+        before, self._generation = self._generation, generation
+        if before is not None and not generation.follows(before):
+            self._generations += 1
+            self._back_to = polled_at - timedelta(seconds=told_at - self._asked_at)
+            log.warning(
+                "another database answers, or it went back in time (before: %s; now: %s): what is remembered of it is "
+                "dropped",
+                before, generation, extra={"action": "went_back"},
+            )  # fmt: skip
+            await self.close()
+
     async def _poll(self) -> None:
         places: dict[str, datetime] = {}
         for entity_type, place, _ in self._places.values():
@@ -161,6 +199,8 @@ class WritersPoller:
         asked_at = asyncio.get_running_loop().time()
         row = await self._ask(import_id, places)
         told_at = asyncio.get_running_loop().time()
+        await self._compare(Generation.of(row), row["polled_at"], told_at)
+        self._asked_at = asked_at
         imports = dict(zip(row["import_ids"], row["imported_from"], strict=True))
         newest = dict(zip(places, row["newest_events"], strict=True))
         types = dict(zip(row["import_ids"], row["import_types"], strict=True))

@@ -54,6 +54,7 @@
 \ir functions/journal/read_source_v1.sql
 \ir functions/journal/find_event_v1.sql
 \ir functions/journal/predecessors_v1.sql
+\ir functions/journal/generation_v1.sql
 \ir functions/journal/poll_writers_v1.sql
 \ir functions/journal/writers_in_flight_v1.sql
 \ir functions/journal/notify_appended_v1.sql

@@ -20,7 +20,10 @@ from journal.drivers.sync import SyncConnection, connect_sync
 MARGIN = timedelta(milliseconds=20)
 """Backward steps of the database's clock that do no harm."""
 
-_POLL = "SELECT p.*, pg_catalog.pg_is_in_recovery() FROM projections.poll_writers_v1(%s, '{}', '{}') AS p"
+_POLL = """
+SELECT p.polled_at, p.holders, p.import_ids, p.import_types, p.imported_from, pg_catalog.pg_is_in_recovery()
+FROM projections.poll_writers_v1(%s, '{}', '{}') AS p
+"""
 _WRITERS = "SELECT pid, application_name, started_at FROM projections.writers_in_flight_v1()"
 _PAUSE = 0.02
 """Seconds between two looks at writers that are waited for."""
@@ -65,7 +68,7 @@ def look(connection: SyncConnection, import_id: int = 0) -> Look:
     """
     row = connection.execute(_POLL, (import_id,)).fetchone()
     assert row is not None  # noqa: S101 - the function returns one row
-    at, holders, numbers, types, since, _, standby = row
+    at, holders, numbers, types, since, standby = row
     if standby:
         raise NoHorizon(
             "this database is a standby and does not know what is in flight on the primary: read there, or in an "

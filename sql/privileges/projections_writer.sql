@@ -35,6 +35,7 @@ BEGIN
         projections.read_source_v1,
         projections.find_event_v1,
         projections.predecessors_v1,
+        projections.generation_v1,
         projections.poll_writers_v1,
         projections.writers_in_flight_v1,
         projections.uuid7_v1,

@@ -52,6 +52,7 @@ CALLS = {
     "FROM (VALUES (true), (false)) AS v (b)",
     "find_event_v1": "SELECT projections.find_event_v1(event_id) FROM projections.events",
     "predecessors_v1": "SELECT projections.predecessors_v1('{a}', '{2}')",
+    "generation_v1": "SELECT projections.generation_v1()",
     "poll_writers_v1": "SELECT projections.poll_writers_v1(0, '{plane}', ARRAY[now()])",
     "writers_in_flight_v1": "SELECT projections.writers_in_flight_v1()",
     "notify_appended_v1": "SELECT projections.notify_appended_v1()",

@@ -1,7 +1,7 @@
 -- What is in flight, in one statement: the database's time, then the transactions that hold the append lock, the imports
--- since a known one, and of some entity types the newest event after a time. Call it outside a transaction, and read
--- events only in later statements: the time must be older than the list, and the list older than what is read.
--- (So newest_events is a hint for who has nothing to do, never a reason to move on.)
+-- since a known one, of some entity types the newest event after a time, and the database's generation. Call it outside
+-- a transaction, and read events only in later statements: the time must be older than the list, and the list older than
+-- what is read. (So newest_events is a hint for who has nothing to do, never a reason to move on.)
 -- A holder without a process is a prepared transaction; it is marked by a leading 'p'.
 CREATE OR REPLACE FUNCTION projections.poll_writers_v1(
     p_after_import_id bigint, p_entity_types text[], p_after timestamptz[]
@@ -12,7 +12,11 @@ RETURNS TABLE (
     import_ids bigint[],
     import_types text[],
     imported_from timestamptz[],
-    newest_events timestamptz[]
+    newest_events timestamptz[],
+    timeline integer,
+    started_at timestamptz,
+    wal_position bigint,
+    system_identifier bigint
 )
 LANGUAGE sql
 VOLATILE
@@ -38,11 +42,13 @@ AS $$
                 WHERE e.entity_type = t.entity_type AND e.db_timestamp > t.after
                 ORDER BY e.entity_type DESC, e.db_timestamp DESC LIMIT 1
             ) AS newest ON TRUE
-        )
+        ),
+        g.timeline, g.started_at, g.wal_position, g.system_identifier
     FROM (
         SELECT
             coalesce(array_agg(i.import_id), '{}') AS ids, coalesce(array_agg(i.entity_type), '{}') AS types,
             coalesce(array_agg(i.from_timestamp), '{}') AS since
         FROM projections.imports AS i WHERE i.import_id > p_after_import_id
     ) AS i
+    CROSS JOIN projections.generation_v1() AS g
 $$;

@@ -1,0 +1,70 @@
+"""What the database tells of its own life; with two servers in test_failover.py."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar
+
+import psycopg
+import pytest
+
+from journal import BEGINNING, ConnectionSettings, Database, WritersPoller, connect, generation
+from tests.fixtures.projections import execute, fetchval
+
+
+async def test_a_generation_is_followed_by_what_is_written_later(database: Database) -> None:
+    async with database.session() as session:
+        before = await generation(session)
+    await execute(database, "CREATE TABLE written ()")
+    async with database.session() as session:
+        after = await generation(session)
+
+    assert after.follows(before)
+    assert not before.follows(after)
+    assert before.timeline >= 1
+    assert before.started_at == await fetchval(database, "SELECT pg_postmaster_start_time()")
+
+
+def test_it_needs_no_privilege_beyond_those_of_a_reader(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET ROLE projections_reader")
+
+        found = connection.execute(
+            "SELECT timeline, system_identifier FROM projections.generation_v1()"
+        ).fetchone()
+
+    assert found is not None
+    assert None not in found
+
+
+class Poller(WritersPoller):
+    """One whose answers a test changes before they are looked at."""
+
+    changes: ClassVar[dict[str, Any]] = {}
+
+    async def _ask(self, *args: Any) -> Any:
+        return {**dict((await super()._ask(*args)).items()), **self.changes}
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_a_poll_that_does_not_follow_counts_and_its_connection_is_given_back(
+    dsn: str, driver: Any
+) -> None:
+    async with connect(dsn, ConnectionSettings(driver=driver)) as database:
+        poller = Poller(database)
+        first = await poller.look("me", "plane", BEGINNING, 0, 0)
+        second = await poller.look("me", "plane", BEGINNING, first.number, 0)
+        kept = poller._session._session
+        poller.changes = {"timeline": 77}
+        third = await poller.look("me", "plane", BEGINNING, second.number, 0)
+        given_back = poller._session._session
+        fourth = await poller.look("me", "plane", BEGINNING, third.number, 0)
+        poller.changes = {"timeline": 77, "wal_position": 1}
+        fifth = await poller.look("me", "plane", BEGINNING, fourth.number, 0)
+        await poller.close()
+
+    assert [look.generation for look in (first, second, third, fourth, fifth)] == [0, 0, 1, 1, 2]
+    assert kept is not None
+    assert given_back is None
+    assert isinstance(poller.back_to, datetime)
+    assert poller.back_to <= fourth.poll.polled_at <= fifth.poll.polled_at
