@@ -30,8 +30,9 @@ class ConnectionSettings(BaseModel):
     listen_retry: timedelta = timedelta(seconds=5)
     """Pause before a lost notification connection is opened again; polling does the work meanwhile."""
 
-    pgbouncer: bool = False
-    """Keep no prepared statements: for PgBouncer in transaction mode before its version 1.21. Costs parsing."""
+    pgbouncer: bool | None = None
+    """Whether a pooler such as PgBouncer in transaction mode lends a session for each transaction: then nothing is
+    prepared, which costs parsing, and notifications are not waited for. By default, connecting finds out."""
 
     application_name: str = "slice-projections"
     """Shown in pg_stat_activity."""

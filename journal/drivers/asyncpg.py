@@ -12,7 +12,7 @@ import asyncpg
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from journal.drivers.base import ISOLATION, BaseDatabase, BaseSession
+from journal.drivers.base import BaseDatabase, BaseSession
 from journal.drivers.failures import translate, translated
 from journal.drivers.keepalive import keep_alive
 from journal.drivers.session import OwnedSession, Row
@@ -46,11 +46,12 @@ class AsyncpgSession(BaseSession):
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         # The method is looked up while it is awaited: on a lost connection the look-up fails already.
-        try:
-            return await getattr(self.connection, method)(*args, **options)
-        except _ERRORS as error:
-            self.failure = translate(error)
-            raise self.failure from error
+        async with self._pinned():
+            try:
+                return await getattr(self.connection, method)(*args, **options)
+            except _ERRORS as error:
+                self.failure = translate(error)
+                raise self.failure from error
 
     async def _drop(self) -> None:
         with suppress(asyncpg.InterfaceError):  # the pool has taken a lost connection back
@@ -123,10 +124,12 @@ def _as_url(dsn: str) -> str:
     return f"postgresql://?{query}"
 
 
-def _server_settings(settings: ConnectionSettings) -> dict[str, str]:
-    if settings.pgbouncer:  # which refuses others
-        return {"application_name": settings.application_name}
-    return {"application_name": settings.application_name, "default_transaction_isolation": ISOLATION}
+class _OfAPooler(asyncpg.Connection):
+    """A connection without a session: what one leaves behind is not there, or another's."""
+
+    def get_reset_query(self) -> str:
+        """Nothing to undo."""
+        return ""
 
 
 async def _initialise(connection: Any) -> None:
@@ -141,8 +144,7 @@ class AsyncpgDatabase(BaseDatabase):
     errors = _ERRORS
 
     @classmethod
-    async def connect(cls, dsn: str, settings: ConnectionSettings) -> Self:
-        """Open the pool; raises DatabaseUnavailable when no connection can be had."""
+    async def open(cls, dsn: str, settings: ConnectionSettings, *, pooled: bool) -> Self:
         dsn = _readable(dsn)
         with translated(*_ERRORS, ValueError):
             pool = await asyncpg.create_pool(
@@ -150,17 +152,26 @@ class AsyncpgDatabase(BaseDatabase):
                 min_size=1,
                 max_size=settings.max_connections,
                 timeout=settings.connect_timeout.total_seconds(),
-                statement_cache_size=0 if settings.pgbouncer else 200,
-                server_settings=_server_settings(settings),
+                statement_cache_size=0 if pooled else 200,
+                server_settings=cls._parameters(settings, pooled=pooled),
+                connection_class=_OfAPooler if pooled else asyncpg.Connection,
                 init=_initialise,
             )
-        return cls(pool, dsn, settings)
+        return cls(pool, dsn, settings, pooled=pooled)
+
+    @classmethod
+    def _parameters(cls, settings: ConnectionSettings, *, pooled: bool) -> dict[str, str]:
+        return {"application_name": settings.application_name, **({} if pooled else cls.pinned)}
+
+    @staticmethod
+    def announced_pid(connection: Any) -> int:
+        return int(connection.get_server_pid())
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[OwnedSession]:
         with translated(*_ERRORS):
             connection = await self._acquire()
-        session = AsyncpgSession(connection)
+        session = AsyncpgSession(connection, self._pins)
         try:
             yield session
         except (asyncio.CancelledError, TimeoutError):
@@ -185,7 +196,7 @@ class AsyncpgDatabase(BaseDatabase):
         connection = await asyncpg.connect(
             self._dsn,
             timeout=self._settings.connect_timeout.total_seconds(),
-            server_settings=_server_settings(self._settings),
+            server_settings=self._parameters(self._settings, pooled=False),
         )
         await _initialise(connection)
         try:

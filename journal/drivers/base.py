@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import timedelta
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from journal.drivers.failures import translate
 from journal.drivers.session import OwnedSession, Session
 from journal.errors import DatabaseError, ProjectionsError
 from journal.settings import ConnectionSettings
 from journal.tasks import end
+
+log = logging.getLogger("projections")
 
 T = TypeVar("T")
 
@@ -27,6 +30,16 @@ _TRANSACTION_CONTROL = re.compile(
 ISOLATION = "READ COMMITTED"
 """Whatever a role's default is: later statements see what was committed since the first."""
 
+PINNED: Mapping[str, str] = {"default_transaction_isolation": ISOLATION.lower()}
+"""
+What every session has, whatever its role's or its database's default is, by the beginning of the value that SHOW gives.
+
+Sent at the start of a session of our own; behind a pooler, which lends another's, set again in each transaction where
+it is needed.
+"""
+
+_AS_IT_IS = nullcontext()
+
 _ROLLBACK = 5
 """Seconds that a rollback may take; a server that is there does it at once."""
 
@@ -37,9 +50,10 @@ class BaseSession(ABC):
     errors: tuple[type[BaseException], ...]
     """What the driver raises when a statement or the connection fails."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, pins: Sequence[str] = ()) -> None:
         self.connection = connection
         self.failure: ProjectionsError | None = None
+        self._pins = pins
 
     @property
     @abstractmethod
@@ -48,6 +62,20 @@ class BaseSession(ABC):
     @abstractmethod
     async def _control(self, sql: str) -> str | None:
         """Run a statement without arguments, as the driver does it fastest; returns its command tag."""
+
+    def _pinned(self) -> AbstractAsyncContextManager[None]:
+        """A statement alone gets a transaction of its own where only that can have the settings that it needs."""
+        return self._in_its_transaction() if self._pins and not self.in_transaction else _AS_IT_IS
+
+    @asynccontextmanager
+    async def _in_its_transaction(self) -> AsyncIterator[None]:
+        await self.begin()
+        try:
+            yield
+        except BaseException:
+            await self.rollback()
+            raise
+        await self.commit()
 
     @staticmethod
     def _check(sql: str) -> None:
@@ -71,7 +99,7 @@ class BaseSession(ABC):
     async def begin(self, mark: str | None = None, idle: timedelta | None = None) -> None:
         self.failure = None
         # In one round trip; without arguments, which a statement of several parts does not take.
-        statements = [f"BEGIN ISOLATION LEVEL {ISOLATION}"]
+        statements = [f"BEGIN ISOLATION LEVEL {ISOLATION}", *self._pins]
         if mark is not None:
             statements.append(f"SET LOCAL projections.batch = '{bytes.fromhex(mark).hex()}'")
         if idle is not None:
@@ -118,11 +146,15 @@ class BaseDatabase(ABC):
     """A pool over one driver; see :class:`journal.Database` for the methods."""
 
     errors: tuple[type[BaseException], ...]
+    pinned: ClassVar[Mapping[str, str]] = PINNED
 
-    def __init__(self, pool: Any, dsn: str, settings: ConnectionSettings) -> None:
+    def __init__(self, pool: Any, dsn: str, settings: ConnectionSettings, *, pooled: bool) -> None:
         self._pool = pool
         self._dsn = dsn
         self._settings = settings
+        self.pooled = pooled
+        self._pins: Sequence[str] = ()
+        self._said_that_it_polls = False
 
     @property
     def max_connections(self) -> int:
@@ -131,8 +163,29 @@ class BaseDatabase(ABC):
 
     @classmethod
     @abstractmethod
-    async def connect(cls, dsn: str, settings: ConnectionSettings) -> Self:
-        """Open the pool; raises DatabaseUnavailable when no connection can be had."""
+    async def open(cls, dsn: str, settings: ConnectionSettings, *, pooled: bool) -> Self:
+        """Open the pool, with sessions of its own or ``pooled``; raises DatabaseUnavailable where that fails."""
+
+    @staticmethod
+    @abstractmethod
+    def announced_pid(connection: Any) -> int:
+        """The process that the server named when it was connected to; a pooler makes one up."""
+
+    async def is_direct(self) -> bool:
+        """Whether the process that answers is the one that was connected to."""
+        async with self.session() as session:
+            pid = self.announced_pid(session.connection)
+            return await session.execute(f"SELECT WHERE pg_backend_pid() = {pid}") == 1
+
+    async def pin(self) -> None:
+        """Set in every transaction what the sessions that a pooler lends have otherwise."""
+        async with self.session() as session:
+            found = {name: await session.fetchval(f"SHOW {name}") for name in self.pinned}
+        self._pins = [
+            f"SET LOCAL {name} = '{value}'"
+            for name, value in self.pinned.items()
+            if not found[name].lower().startswith(value.lower())
+        ]
 
     @abstractmethod
     def session(self) -> AbstractAsyncContextManager[OwnedSession]: ...
@@ -154,11 +207,23 @@ class BaseDatabase(ABC):
 
     @asynccontextmanager
     async def listen(self, channel: str, heard: Callable[[], None]) -> AsyncIterator[None]:
+        if self.pooled:
+            self._say_that_it_polls()
+            yield
+            return
         task = asyncio.create_task(self._keep_listening(channel, heard))
         try:
             yield
         finally:
             await end(task)
+
+    def _say_that_it_polls(self) -> None:
+        """Once: all that listen are in the same place."""
+        if not self._said_that_it_polls:
+            self._said_that_it_polls = True
+            log.info(
+                "a pooler is between this process and the database, and keeps notifications to itself: polling instead"
+            )
 
     async def _keep_listening(self, channel: str, heard: Callable[[], None]) -> None:
         while True:

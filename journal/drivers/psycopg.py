@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import psycopg
 import psycopg_pool
@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
-from journal.drivers.base import ISOLATION, BaseDatabase, BaseSession
+from journal.drivers.base import PINNED, BaseDatabase, BaseSession
 from journal.drivers.failures import translated
 from journal.drivers.keepalive import LIBPQ
 from journal.drivers.session import OwnedSession, Row
@@ -45,7 +45,8 @@ class PsycopgSession(BaseSession):
     async def _cursor(self, sql: str, args: Sequence[Any], row_factory: Any = dict_row) -> Any:
         self._check(sql)
         cursor = psycopg.AsyncRawCursor(self.connection, row_factory=row_factory)
-        await self._run(cursor.execute(sql.encode(), args or None))
+        async with self._pinned():
+            await self._run(cursor.execute(sql.encode(), args or None))
         return cursor
 
     async def execute(self, sql: str, *args: Any) -> int:
@@ -54,7 +55,8 @@ class PsycopgSession(BaseSession):
 
     async def executemany(self, sql: str, args: Sequence[Sequence[Any]]) -> None:
         self._check(sql)
-        await self._run(psycopg.AsyncRawCursor(self.connection).executemany(sql.encode(), args))
+        async with self._pinned():
+            await self._run(psycopg.AsyncRawCursor(self.connection).executemany(sql.encode(), args))
 
     async def fetch(self, sql: str, *args: Any) -> Sequence[Row]:
         cursor = await self._cursor(sql, args)
@@ -75,7 +77,8 @@ class PsycopgSession(BaseSession):
         statement = pgsql.SQL("COPY {} ({}) FROM STDIN").format(
             pgsql.Identifier(*table), pgsql.SQL(", ").join(map(pgsql.Identifier, columns))
         )
-        await self._run(self._copy(statement, rows))
+        async with self._pinned():
+            await self._run(self._copy(statement, rows))
 
     async def _copy(self, statement: pgsql.Composed, rows: Sequence[Sequence[Any]]) -> None:
         async with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
@@ -83,18 +86,16 @@ class PsycopgSession(BaseSession):
                 await copy.write_row(row)
 
 
-def _defaults(dsn: str, settings: ConnectionSettings) -> dict[str, Any]:
+def _defaults(dsn: str, parameters: Mapping[str, str]) -> dict[str, Any]:
     """What the DSN does not say itself."""
     try:
         said = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
         return {}  # connecting says so, without quoting it
     defaults: dict[str, Any] = {name: value for name, value in LIBPQ.items() if name not in said}
-    if not settings.pgbouncer:  # which refuses options, and sees to the style of dates itself
-        isolation = ISOLATION.replace(" ", r"\ ")
-        # psycopg reads no other style of dates.
-        options = f"-c datestyle=ISO -c default_transaction_isolation={isolation}"
-        defaults["options"] = f"{said.get('options', '')} {options}".strip()
+    if parameters:
+        options = ["-c {}={}".format(name, value.replace(" ", r"\ ")) for name, value in parameters.items()]
+        defaults["options"] = " ".join([str(said.get("options", "")), *options]).strip()
     return defaults
 
 
@@ -110,17 +111,17 @@ class PsycopgDatabase(BaseDatabase):
     """A pool of psycopg connections."""
 
     errors = _ERRORS
+    pinned: ClassVar = {**PINNED, "datestyle": "ISO"}  # psycopg reads no other style of dates
 
     @classmethod
-    async def connect(cls, dsn: str, settings: ConnectionSettings) -> Self:
-        """Open the pool; raises DatabaseUnavailable when no connection can be had."""
+    async def open(cls, dsn: str, settings: ConnectionSettings, *, pooled: bool) -> Self:
         timeout = settings.connect_timeout.total_seconds()
         arguments: dict[str, Any] = {
-            **_defaults(dsn, settings),
+            **_defaults(dsn, {} if pooled else cls.pinned),
             "application_name": settings.application_name,
             "autocommit": True,
             "connect_timeout": max(2, round(timeout)),
-            "prepare_threshold": None if settings.pgbouncer else 5,
+            "prepare_threshold": None if pooled else 5,
         }
         with translated(*_ERRORS):
             # The pool hides why a first connection fails: a connection of our own says it.
@@ -129,14 +130,18 @@ class PsycopgDatabase(BaseDatabase):
                 dsn, min_size=1, max_size=settings.max_connections, kwargs=arguments, open=False
             )
             await pool.open(wait=True, timeout=timeout)
-        return cls(pool, dsn, settings)
+        return cls(pool, dsn, settings, pooled=pooled)
+
+    @staticmethod
+    def announced_pid(connection: Any) -> int:
+        return int(connection.info.backend_pid)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[OwnedSession]:
         with translated(*_ERRORS):
             connection = await self._acquire()
         try:
-            yield PsycopgSession(connection)
+            yield PsycopgSession(connection, self._pins)
         except (asyncio.CancelledError, TimeoutError):
             await connection.close()  # in the middle of a statement, which may never be answered
             raise
@@ -154,7 +159,7 @@ class PsycopgDatabase(BaseDatabase):
             self._dsn,
             autocommit=True,
             application_name=self._settings.application_name,
-            **_defaults(self._dsn, self._settings),
+            **_defaults(self._dsn, self.pinned),
         ) as connection:
             await connection.execute(pgsql.SQL("LISTEN {}").format(pgsql.Identifier(channel)))
             heard()  # what was appended while nobody listened

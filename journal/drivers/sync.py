@@ -38,7 +38,10 @@ def connect_sync(dsn: str, *, application_name: str = "slice-projections") -> It
 def _open(dsn: str, application_name: str) -> SyncConnection:
     try:
         connection = psycopg.connect(
-            dsn, connect_timeout=_CONNECT_TIMEOUT_SECONDS, application_name=application_name
+            dsn,
+            connect_timeout=_CONNECT_TIMEOUT_SECONDS,
+            application_name=application_name,
+            prepare_threshold=None,  # a pooler would lend the session that has it to somebody else
         )
     except psycopg.ProgrammingError:
         # The parser's message may quote the password, so it is not kept as the cause either.

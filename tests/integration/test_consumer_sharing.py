@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-import tempfile
 from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from projections.subscriptions import (
     subscribe,
     waiting_retries,
 )
-from tests.fixtures.pgbouncer import find_pgbouncer, pgbouncer
+from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.projections import Failure, execute, fetchval, until
 from tests.fixtures.proxy import proxy_to
 from tests.fixtures.subscriptions import (
@@ -325,16 +324,10 @@ async def test_a_consumer_that_was_stopped_and_goes_on_moves_no_cursor_of_the_ne
 
 
 async def test_consumers_work_through_a_pooler_in_transaction_mode(dsn: str, database: Database) -> None:
-    find_pgbouncer()
     await group(database, 2)
     seen = [Seen(), Seen()]
     async with AsyncExitStack() as stack:
-        # It runs as another user, and its socket's path must be short.
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sp-bouncer-")))
-        directory.chmod(0o777)
-        pooled_dsn = await stack.enter_async_context(pgbouncer(dsn, directory))
-        settings = ConnectionSettings(pgbouncer=True)
-        pooled = await stack.enter_async_context(connect(pooled_dsn, settings))
+        pooled = await stack.enter_async_context(connect(await stack.enter_async_context(pooler(dsn))))
         await stack.enter_async_context(
             consuming(database, *(consumer(pooled, one, page_size=3) for one in seen))
         )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from journal import ConnectionSettings, Database, connect
 from projections.subscriptions.listening import Interest, Listener
-from tests.fixtures.pgbouncer import find_pgbouncer, pgbouncer
+from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.subscriptions import landed_and_matched
 from tests.integration.sse_support import QUICK, asked, streaming
 
@@ -21,16 +19,13 @@ pytestmark = pytest.mark.timeout(60)
 
 @asynccontextmanager
 async def pooled(dsn: str, way: str, driver: Any) -> AsyncIterator[Database]:
-    settings = ConnectionSettings(driver=driver, pgbouncer=way == "pgbouncer")
+    settings = ConnectionSettings(driver=driver)
     if way == "direct":
         async with connect(dsn, settings) as database:
             yield database
         return
-    find_pgbouncer()
-    with tempfile.TemporaryDirectory(prefix="sp-") as directory:
-        Path(directory).chmod(0o777)
-        async with pgbouncer(dsn, Path(directory)) as address, connect(address, settings) as database:
-            yield database
+    async with pooler(dsn) as address, connect(address, settings) as database:
+        yield database
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 import offsets
 from journal import ConnectionSettings, Database, connect
-from tests.fixtures.pgbouncer import find_pgbouncer, pgbouncer
+from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.projections import until
 from tests.fixtures.workers import appending, claimed_after, prepare, seen_once, send, shared_by, worker
 
@@ -28,18 +27,15 @@ async def journal(dsn: str, tmp_path: Path) -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def bouncer(dsn: str) -> AsyncIterator[str]:
-    find_pgbouncer()
-    with tempfile.TemporaryDirectory(prefix="sp-bouncer-") as directory:
-        Path(directory).chmod(0o777)  # it runs as the server's user
-        async with pgbouncer(dsn, Path(directory)) as address:
-            yield address
+    async with pooler(dsn) as address:
+        yield address
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_ranges_move_between_workers_and_each_event_is_handled_once(
     journal: Database, bouncer: str, tmp_path: Path, driver: str
 ) -> None:
-    options = ("--pgbouncer", "--driver", driver, "--lease", "2")
+    options = ("--driver", driver, "--lease", "2")
     async with AsyncExitStack() as workers:
         first, second = [await workers.enter_async_context(worker(bouncer, tmp_path, *options)) for _ in "12"]
         await shared_by(journal, 2)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from journal import ConnectionSettings, Database, DatabaseError, connect
+from journal import ConnectionSettings, Database, connect
 from projections import run
 from projections.subscriptions import Consumer, Listener, Matching, publish, subscribe
+from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.projections import execute, fetchval, settings
 from tests.fixtures.subscriptions import Seen, consuming, quick
 
@@ -23,11 +26,17 @@ async def with_default(dsn: str, setting: str) -> None:
 
 
 @pytest.fixture(params=["asyncpg", "psycopg"])
-async def strict(request: pytest.FixtureRequest, dsn: str) -> AsyncIterator[Database]:
+def driver(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture(params=["direct", "pooled"])
+async def strict(request: pytest.FixtureRequest, dsn: str, driver: Any) -> AsyncIterator[Database]:
     """A database whose transactions keep their snapshots, where they do not say that they should not."""
     await with_default(dsn, "default_transaction_isolation = 'serializable'")
-    async with connect(dsn, ConnectionSettings(driver=request.param)) as database:
-        yield database
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(pooler(dsn)) if request.param == "pooled" else dsn
+        yield await stack.enter_async_context(connect(address, ConnectionSettings(driver=driver)))
 
 
 async def test_events_are_matched_consumed_and_listened_to_where_serializable_is_the_default(
@@ -52,11 +61,10 @@ async def test_a_transaction_sees_what_others_commit(strict: Database) -> None:
         assert await session.fetchval("SHOW transaction_isolation") == "read committed"
 
 
-async def test_behind_pgbouncer_a_strict_default_is_refused_with_what_to_do(dsn: str) -> None:
-    await with_default(dsn, "default_transaction_isolation = 'repeatable read'")
-    async with connect(dsn, ConnectionSettings(pgbouncer=True)) as database:
-        with pytest.raises(DatabaseError, match="READ COMMITTED"):
-            await fetchval(database, "SELECT projections.settled_matches_v1()")
+async def test_a_statement_alone_sees_what_others_commit(strict: Database) -> None:
+    async with strict.session() as session:
+        assert await session.fetchval("SHOW transaction_isolation") == "read committed"
+        assert not session.in_transaction
 
 
 @pytest.fixture

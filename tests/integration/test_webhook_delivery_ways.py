@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ import pytest
 from journal import ConnectionSettings, Database, PollPacing, connect
 from projections.webhooks import claims, outgoing, retrying, signing
 from projections.webhooks.signing import verify
-from tests.fixtures.pgbouncer import find_pgbouncer, pgbouncer
+from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.projections import fetchval, until
 from tests.fixtures.raw_server import Exchange, RawServer, respond
 from tests.integration.webhook_delivery_support import (
@@ -112,23 +110,19 @@ async def test_clock_skew_of_a_worker_changes_nothing(
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_pgbouncer_transaction_mode(dsn: str, database: Database, driver: Any) -> None:
-    find_pgbouncer()
-
     async def now_and_then(exchange: Exchange) -> None:
         await respond(500 if len(server.requests) % 3 == 0 else 204)(exchange)
 
-    options = ConnectionSettings(driver=driver, pgbouncer=True, max_connections=5)
-    with tempfile.TemporaryDirectory(prefix="sp-bouncer-") as directory:
-        Path(directory).chmod(0o777)  # it runs as the server's user
-        async with RawServer(now_and_then) as server, pgbouncer(dsn, Path(directory)) as address:
-            await hook(database, server.url, ordering="key")
-            await sent(database, number=60)
-            async with (
-                connect(address, options) as first, connect(address, options) as second,
-                delivering(first), delivering(second),
-            ):  # fmt: skip
-                while (await states(database)).count("done") < 60:
-                    await due(database)
+    options = ConnectionSettings(driver=driver, max_connections=5)
+    async with RawServer(now_and_then) as server, pooler(dsn) as address:
+        await hook(database, server.url, ordering="key")
+        await sent(database, number=60)
+        async with (
+            connect(address, options) as first, connect(address, options) as second,
+            delivering(first), delivering(second),
+        ):  # fmt: skip
+            while (await states(database)).count("done") < 60:
+                await due(database)
 
     found = await attempts(database)
     assert len(server.requests) == len(found) == len([one for one in found if one[1] == "failed"]) + 60
