@@ -29,7 +29,7 @@ class RunSettings(BaseModel):
     """How often the database is asked for news: latency against queries."""
 
     listen: bool = True
-    """Wake on notifications too. Needs a connection of its own, and none through PgBouncer."""
+    """Wake on notifications too. Needs a connection of its own. Through a pooler there are none: polling does it."""
 
     cache_size: int = Field(default=65_536, ge=1)
     """Sources of a projection whose offset is kept in memory, about 200 bytes each, shared by the ranges of a process;

@@ -29,6 +29,7 @@ _TOGETHER = (
     "tests/spark/",  # each process that runs one starts a Java
     "tests/acceptance/test_demo.py::",
     "tests/acceptance/test_demo_database.py::",
+    "tests/acceptance/test_pooler_cli.py::",  # each command leaves what the next one needs
     "tests/integration/test_clustered_plans.py::",
     "tests/integration/test_lookups.py::",
     "tests/integration/test_plans.py::",

@@ -171,7 +171,7 @@ class AsyncpgDatabase(BaseDatabase):
     async def session(self) -> AsyncIterator[OwnedSession]:
         with translated(*_ERRORS):
             connection = await self._acquire()
-        session = AsyncpgSession(connection, self._pins)
+        session = AsyncpgSession(connection, pooled=self.pooled, pins=self._pins)
         try:
             yield session
         except (asyncio.CancelledError, TimeoutError):

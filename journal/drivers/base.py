@@ -50,9 +50,10 @@ class BaseSession(ABC):
     errors: tuple[type[BaseException], ...]
     """What the driver raises when a statement or the connection fails."""
 
-    def __init__(self, connection: Any, pins: Sequence[str] = ()) -> None:
+    def __init__(self, connection: Any, *, pooled: bool, pins: Sequence[str]) -> None:
         self.connection = connection
         self.failure: ProjectionsError | None = None
+        self.pooled = pooled
         self._pins = pins
 
     @property

@@ -141,7 +141,7 @@ class PsycopgDatabase(BaseDatabase):
         with translated(*_ERRORS):
             connection = await self._acquire()
         try:
-            yield PsycopgSession(connection, self._pins)
+            yield PsycopgSession(connection, pooled=self.pooled, pins=self._pins)
         except (asyncio.CancelledError, TimeoutError):
             await connection.close()  # in the middle of a statement, which may never be answered
             raise

@@ -73,6 +73,9 @@ class OwnedSession(Session, Protocol):
     failure: ProjectionsError | None
     """The last error since ``begin`` that no savepoint undid: such a transaction can not commit."""
 
+    pooled: bool
+    """Whether a pooler lends it for each transaction: nothing lasts longer, no setting and no lock."""
+
     async def begin(self, mark: str | None = None, idle: timedelta | None = None) -> None:
         """
         Open a transaction.

@@ -33,7 +33,10 @@ driver_option = click.option(
 )
 
 pgbouncer_option = click.option(
-    "--pgbouncer", is_flag=True, help="Behind PgBouncer in transaction mode: poll only, nothing prepared."
+    "--pgbouncer",
+    is_flag=True,
+    default=None,
+    help="A pooler is in between: nothing is prepared, and nothing listens. Without this, connecting finds out.",
 )
 
 token_file_option = click.option(

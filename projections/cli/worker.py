@@ -57,7 +57,7 @@ class _Options:
     ranges: int
     driver: Literal["asyncpg", "psycopg"]
     max_connections: int
-    pgbouncer: bool
+    pgbouncer: bool | None
     until_caught_up: bool
     take_over: bool
     processes: int
@@ -180,7 +180,6 @@ def worker(  # noqa: PLR0917 - click passes all by name
     maintain_every: float,
     log_format: LogFormat,
     log_level: str,
-    pgbouncer: bool,
     http: str | None,
     token_file: Path | None,
     **options: Any,
@@ -215,16 +214,13 @@ def worker(  # noqa: PLR0917 - click passes all by name
     configure_logs(log_format, log_level)
     settings = RunSettings(
         backtracking=backtracking,
-        listen=not pgbouncer,
         lease=timedelta(seconds=lease),
         handler_timeout=timedelta(seconds=handler_timeout),
         abort_after=_ABORT_AFTER,
     )
     address, token = served_at(http, token_file)
     every = timedelta(seconds=maintain_every) if maintain_every else None
-    chosen = _Options(
-        **options, pgbouncer=pgbouncer, address=address, token=token, settings=settings, maintain_every=every
-    )
+    chosen = _Options(**options, address=address, token=token, settings=settings, maintain_every=every)
     if chosen.supervised or chosen.processes > 1:
         tagged_logs(log_format)
     with ending(context, logged=log_format == "json" or chosen.supervised):

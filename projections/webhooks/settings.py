@@ -31,7 +31,7 @@ class DeliverySettings(BaseModel):
     """How often the database is asked for deliveries that are due: latency against queries."""
 
     listen: bool = True
-    """Be woken by notifications too. Off behind PgBouncer in transaction mode."""
+    """Be woken by notifications too. Through a pooler there are none, and polling does it."""
 
     reap_every: timedelta = Field(default=timedelta(seconds=2), gt=_NONE)
     """How often attempts of processes that died are looked for."""

@@ -47,7 +47,6 @@ SELECT rebuild_id FROM projections.rebuilds
 WHERE projection_id = $1 AND state = 'cancelled'
 AND to_regnamespace('projections_rebuild_' || rebuild_id) IS NOT NULL
 """
-_BACKEND = "SELECT pg_backend_pid()"
 _LOCK = "SELECT pg_try_advisory_lock(hashtext('slice-projections rebuild'), $1)"
 _UNLOCK = "SELECT pg_advisory_unlock(hashtext('slice-projections rebuild'), $1)"
 _HOLDER = """
@@ -163,10 +162,10 @@ async def only_one(session: OwnedSession, projection_id: int, name: str) -> Asyn
         RebuildUnderWay: Another has it; names the process.
         NotRebuildable: The connection has no session of its own.
     """
-    if await session.fetchval(_BACKEND) != await session.fetchval(_BACKEND):
+    if session.pooled:
         raise NotRebuildable(
-            "this connection goes through a pooler that gives each statement another session (PgBouncer in transaction "
-            "mode): connect to the database itself to rebuild"
+            "this connection goes through a pooler, which lends a session for each transaction (as PgBouncer does): "
+            "connect to the database itself to rebuild"
         )
     if not await session.fetchval(_LOCK, projection_id):
         row = await session.fetchrow(_HOLDER, projection_id)

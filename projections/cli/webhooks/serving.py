@@ -16,7 +16,7 @@ from journal.embedded import database_dsn
 from journal.schema import check_version
 from projections.cli.logs import LogFormat, configure_logs
 from projections.cli.options import dsn_option
-from projections.cli.running import log_format_option, token_file_option
+from projections.cli.running import log_format_option, pgbouncer_option, token_file_option
 from projections.cli.signals import stopped_by_signals
 from projections.cli.webhooks.options import address_options, rules_of
 from projections.monitoring.authentication import Address, parse_address, read_token, require_token
@@ -58,7 +58,7 @@ class _Options:
 @click.option(
     "--max-connections", type=click.IntRange(1), default=10, show_default=True, help="Size of the pool."
 )
-@click.option("--pgbouncer", is_flag=True, help="Behind PgBouncer in transaction mode: nothing prepared.")
+@pgbouncer_option
 @log_format_option
 def serve(  # noqa: PLR0917 - click passes all by name
     dsn: str | None,
@@ -66,7 +66,7 @@ def serve(  # noqa: PLR0917 - click passes all by name
     token_file: Path | None,
     allow_http: bool,
     max_connections: int,
-    pgbouncer: bool,
+    pgbouncer: bool | None,
     log_format: LogFormat,
     **addresses: Any,
 ) -> None:

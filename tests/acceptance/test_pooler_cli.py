@@ -1,0 +1,222 @@
+"""Every command through a pooler that lends a session for each transaction, with nothing said about it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from journal.drivers.sync import connect_sync
+from projections.cli import main
+from tests.fixtures.commands import (
+    APP,
+    COMMAND,
+    SEEN,
+    Running,
+    append_events,
+    called,
+    environment,
+    projections,
+    seen,
+)
+from tests.fixtures.pgbouncer import pooler_beside
+from tests.fixtures.postgres import Databases
+
+NONE = "00000000-0000-0000-0000-000000000000"
+COMMANDS = """
+schema install
+schema upgrade
+schema verify
+worker app:Delays --until-caught-up
+status
+status delays
+lag
+lag delays --by slice
+workers
+pause delays
+resume delays
+rescale delays --ranges 3
+rebuild delays --app app:Delays
+offsets show delays
+offsets set delays --from 2020-01-01T00:00:00Z --yes
+offsets clear delays --yes
+parked list delays
+parked retry delays --all
+parked drop delays --all --yes
+subscribe billing --topic Landed
+subscriptions show billing
+subscriptions release 1
+subscriptions remove 1 --yes
+publish order.paid {}
+worker --subscriptions --until-caught-up
+groups show
+groups show billing
+groups rescale billing --ranges 2
+groups dead billing
+groups forget billing 1 --yes
+groups replay billing --all
+groups remove billing --yes
+webhooks endpoints list
+webhooks endpoints show ENDPOINT
+webhooks endpoints change ENDPOINT --description changed
+webhooks endpoints pause ENDPOINT
+webhooks endpoints resume ENDPOINT
+webhooks endpoints disable ENDPOINT
+webhooks endpoints enable ENDPOINT
+webhooks endpoints rotate-secret ENDPOINT
+webhooks endpoints renew-secrets
+webhooks endpoints test ENDPOINT
+webhooks send acme order.paid {}
+webhooks schedules add acme daily 0_0_*_*_* order.paid
+webhooks schedules list
+webhooks schedules show SCHEDULE
+webhooks schedules pause SCHEDULE
+webhooks schedules resume SCHEDULE
+webhooks schedules run SCHEDULE
+webhooks schedules remove SCHEDULE --yes
+webhooks deliveries list
+webhooks deliveries show ENDPOINT NONE
+webhooks deliveries retry ENDPOINT NONE
+webhooks deliveries discard ENDPOINT NONE --yes
+webhooks deliveries replay --endpoint ENDPOINT --state done --yes
+webhooks dead list
+webhooks dead retry --all
+webhooks dead discard --all --yes
+webhooks events list
+webhooks events show NONE
+webhooks attempts list
+webhooks attempts show NONE
+webhooks stats
+webhooks metrics
+webhooks endpoints add acme https://example.com/b
+webhooks endpoints remove ENDPOINT --yes
+archive restore DIRECTORY
+archive verify DIRECTORY --against-journal
+archive export DIRECTORY --entity-type plane --before 2020-01-01T00:00:00Z
+backfill FILE --entity-type plane --dry-run
+capture --list
+capture seen
+capture seen --release
+partitions
+partitions events --ahead 3
+maintain
+doctor
+schema print
+schema uninstall --yes
+""".strip().splitlines()
+REFUSED = {
+    "rebuild": "this connection goes through a pooler",
+    "subscriptions release": "not set apart",
+    "groups forget": "no ",
+    "webhooks endpoints test": "",
+    "webhooks deliveries show": "no ",
+    "webhooks deliveries retry": "no ",
+    "webhooks deliveries discard": "no ",
+    "webhooks events show": "no ",
+    "webhooks attempts show": "no ",
+    "archive restore": "",
+    "archive verify": "",
+}
+"""What is refused for another reason than the pooler: it asks the database for what is not there."""
+ELSEWHERE = {"monitor", "webhooks deliver", "webhooks serve", "webhooks listen", "demo"}
+"""Commands that run until they are stopped: below, or without a database, or what loads a database of its own."""
+
+
+class Place:
+    """A database behind a pooler, with what commands name."""
+
+    def __init__(self, dsn: str, directory: Path) -> None:
+        self.dsn = dsn
+        self.directory = directory
+        self.names = {
+            "DIRECTORY": str(directory / "archive"),
+            "NONE": NONE,
+            "FILE": str(directory / "flights.csv"),
+        }
+
+    def made(self, name: str, *command: str) -> None:
+        said = called(*command, "--json", "--dsn", self.dsn).stdout
+        self.names[name] = re.findall(rf'"{name.lower()}_id": "?([^",]+)', said)[0]
+
+    def arguments(self, line: str) -> list[str]:
+        words = [self.names.get(word, word) for word in line.split()]
+        return [word.replace("_", " ") if "*" in word else word for word in words]
+
+
+@pytest.fixture(scope="module")
+def place(databases: Databases, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """What every command is run on, one after the other: it leaves what the next ones need."""
+    directory = tmp_path_factory.mktemp("pooled")
+    (directory / "app.py").write_text(APP.replace('"delays", ', '"delays", tables=("seen",), ', 1))
+    (directory / "flights.csv").write_text(
+        "source_id,event_type,payload,db_timestamp\na,Landed,{},2020-01-01T00:00:00Z\n"
+    )
+    with databases.fresh(template) as dsn, pooler_beside(dsn) as address:
+        with connect_sync(dsn) as connection:
+            connection.execute(SEEN)
+        append_events(dsn, 20)
+        place = Place(address, directory)
+        place.made("ENDPOINT", "webhooks", "endpoints", "add", "acme", "https://example.com/hooks")
+        place.made("SCHEDULE", "webhooks", "schedules", "add", "acme", "hourly", "0 * * * *", "order.paid")
+        yield place
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_works(place: Place, line: str) -> None:
+    arguments = place.arguments(line)
+    own = () if line == "schema print" else ("--dsn", place.dsn)
+    if arguments[0] in {"worker", "rebuild"}:
+        result = projections(*arguments, *own, cwd=place.directory)
+    else:
+        result = called(*arguments, *own)
+
+    reason = next((REFUSED[name] for name in REFUSED if line.startswith(name)), None)
+    assert result.returncode == (0 if reason is None else 1), result.stderr
+    assert (reason or "") in result.stderr
+    assert not any(one in result.stderr for one in ("startup parameter", "prepared statement"))
+
+
+def test_every_command_is_run() -> None:
+    def leaves(command: click.Command, name: str, context: click.Context) -> Iterator[str]:
+        if not isinstance(command, click.Group):
+            yield name
+            return
+        for part in command.list_commands(context):
+            found = command.get_command(context, part)
+            assert found is not None
+            yield from leaves(found, f"{name} {part}".strip(), click.Context(found, parent=context))
+
+    known = set(leaves(main, "", click.Context(main)))
+    assert {
+        one for one in known if not any(f"{line} ".startswith(f"{one} ") for line in COMMANDS)
+    } == ELSEWHERE
+
+
+@pytest.mark.parametrize("command", ["webhooks deliver", "webhooks serve", "monitor"])
+def test_a_command_that_runs_on_starts_and_ends(dsn: str, command: str) -> None:
+    served = "--http=127.0.0.1:0"
+    with pooler_beside(dsn) as address, subprocess.Popen(
+        [*COMMAND, *command.split(), served, "--dsn", address, "--log-format", "json"],
+        stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=environment(),
+    ) as process:  # fmt: skip
+        try:
+            run = Running(process)
+            run.until("serving")
+            run.signal(signal.SIGTERM)
+            assert run.end() == 0
+        finally:
+            process.kill()
+
+
+def test_the_flag_works_as_before(app: Path, filled: str) -> None:
+    with pooler_beside(filled) as address:
+        result = projections(
+            "worker", "app:Delays", "--dsn", address, "--pgbouncer", "--until-caught-up", cwd=app
+        )
+
+    assert (result.returncode, seen(filled)) == (0, 100)
