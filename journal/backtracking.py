@@ -18,7 +18,7 @@ from typing import Protocol, TypeAlias
 from journal.events import Position
 
 _INSTANT = timedelta(microseconds=1)
-_END_OF_TIME = datetime(9998, 12, 31, tzinfo=UTC)
+END_OF_TIME = datetime(9998, 12, 31, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class WriterLockBacktracking:
         if self._window is not None:
             return ReadKeys(self._window.after, self._window.until)
         if self._forward:
-            return ReadEvents(self._position, _END_OF_TIME)
+            return ReadEvents(self._position, END_OF_TIME)
         return Poll()
 
     def unchanged(self, poll: WritersPoll) -> bool:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from journal.backtracking import Backtracking, WritersPoll
+from journal.backtracking import END_OF_TIME, Backtracking, WritersPoll
 from journal.drivers import Database, KeptSession, Row
 from journal.errors import DatabaseUnavailable
 from journal.generation import Generation
@@ -26,6 +26,9 @@ log = logging.getLogger("projections")
 _POLL = "SELECT * FROM projections.poll_writers_v1($1, $2, $3)"
 _NOTIFY = "SELECT projections.notify_appended_v1()"
 
+
+_LOOKS_BACK = timedelta(minutes=1)
+"""How far back a poll looks for new events: looking further would open more partitions each time."""
 
 _PATIENCE = 10
 """Seconds that a poll may take. It takes milliseconds: a connection that says nothing for so long is dead."""
@@ -47,18 +50,28 @@ class PollPacing:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A poll as one range sees it: the n-th, and the newest event of its type after its place, if any."""
+    """
+    A poll as one range sees it: the n-th.
+
+    Args:
+        number: Of the poll.
+        poll: What it told.
+        newest: The newest event of the range's type after its place and after ``since``, if any.
+        since: Of events up to this time it tells nothing.
+    """
 
     number: int
     poll: WritersPoll
     newest: datetime | None
+    since: datetime
     generation: int
     """How often a poll of this process did not follow the one before: what was remembered at another number is worth
     nothing."""
 
     def says_nothing_to(self, reader: Backtracking) -> bool:
         """Whether it may be passed over: no event after the reader's place, and no writer gone."""
-        nothing_new = self.newest is None or self.newest <= reader.position.db_timestamp
+        place = reader.position.db_timestamp
+        nothing_new = place >= self.since and (self.newest is None or self.newest <= place)
         return nothing_new and reader.unchanged(self.poll)
 
 
@@ -87,7 +100,7 @@ class WritersPoller:
         self._asked_at = 0.0
         self._pause = self._pacing.shortest.total_seconds()
         self._polled_at = 0.0
-        self._row: tuple[WritersPoll, dict[int, str], dict[str, datetime | None]] | None = None
+        self._row: tuple[WritersPoll, dict[int, str], dict[str, datetime | None], datetime] | None = None
 
     @property
     def number(self) -> int:
@@ -136,9 +149,10 @@ class WritersPoller:
                 await self._wait()
                 await self._poll()
         assert self._row is not None  # noqa: S101 - set by _poll
-        poll, import_types, newest = self._row
+        poll, import_types, newest, since = self._row
         imports = {n: t for n, t in poll.imports.items() if n > import_id and import_types[n] == entity_type}
-        return Look(self._number, replace(poll, imports=imports), newest.get(entity_type), self._generations)
+        told = replace(poll, imports=imports)
+        return Look(self._number, told, newest.get(entity_type), since, self._generations)
 
     def forget(self, who: object) -> None:
         """A range has stopped: its place no longer matters."""
@@ -190,10 +204,15 @@ class WritersPoller:
             )  # fmt: skip
             await self.close()
 
+    def _look_since(self) -> datetime:
+        """From where on a poll looks for new events. A range that stands before reads to see whether there are any."""
+        return END_OF_TIME if self._row is None else self._row[0].polled_at - _LOOKS_BACK
+
     async def _poll(self) -> None:
+        since = self._look_since()
         places: dict[str, datetime] = {}
         for entity_type, place, _ in self._places.values():
-            places[entity_type] = min(place, places.get(entity_type, place))
+            places[entity_type] = max(since, min(place, places.get(entity_type, place)))
         import_id = min(known for _, _, known in self._places.values())
         covered = set(self._places)
         asked_at = asyncio.get_running_loop().time()
@@ -205,7 +224,7 @@ class WritersPoller:
         newest = dict(zip(places, row["newest_events"], strict=True))
         types = dict(zip(row["import_ids"], row["import_types"], strict=True))
         poll = WritersPoll(row["polled_at"], frozenset(row["holders"]), imports, asked_at, told_at)
-        self._row = poll, types, newest
+        self._row = poll, types, newest, since
         self._covered = covered
         self._number += 1
         self._polled_at = asyncio.get_running_loop().time()

@@ -22,7 +22,7 @@ _EVENTS = "SELECT * FROM projections.read_events_by_slices_v1($1, $2, $3, $4, $5
 _KEYS = "SELECT * FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _HEADS = "SELECT * FROM projections.read_heads_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _LOAD = "SELECT * FROM projections.load_events_v1($1, $2, $3)"
-_PREDECESSORS = "SELECT * FROM projections.predecessors_v1($1, $2)"
+_PREDECESSORS = "SELECT * FROM projections.predecessors_v1($1, $2, $3, $4)"
 _NOW = "SELECT clock_timestamp()"
 _HAS_EVENTS = "SELECT EXISTS (SELECT FROM projections.events WHERE entity_type = $1)"
 
@@ -161,10 +161,19 @@ class SliceReader:
         return found[::-1]
 
     async def predecessors(
-        self, session: Session, keys: Sequence[tuple[str, int]]
+        self, session: Session, keys: Sequence[tuple[str, int]], since: datetime, until: datetime
     ) -> dict[tuple[str, int], datetime]:
-        """When the event before each (source_id, seq_nr) was written; nothing for one that was deleted."""
-        rows = await session.fetch(_PREDECESSORS, [k[0] for k in keys], [k[1] for k in keys])
+        """
+        When the event before each (source_id, seq_nr) was written, if that was between two times.
+
+        Args:
+            session: Where to read.
+            keys: The events.
+            since: Nothing is said of what was written earlier, as of what was deleted.
+            until: When the newest of the events was written.
+        """
+        source_ids, seq_nrs = [k[0] for k in keys], [k[1] for k in keys]
+        rows = await session.fetch(_PREDECESSORS, source_ids, seq_nrs, since, until)
         return {(row["source_id"], row["seq_nr"]): row["db_timestamp"] for row in rows}
 
 

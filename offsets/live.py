@@ -170,7 +170,9 @@ class _LiveReader:
         verdict = batch.validate(*key, envelope.db_timestamp)
         if verdict is not Verdict.UNKNOWN_SOURCE:
             return verdict
-        return batch.validate_unknown((await self._reader.predecessors(session, [key])).get(key))
+        since, until = self._state.evicted_before, envelope.db_timestamp
+        predecessors = await self._reader.predecessors(session, [key], since, until)
+        return batch.validate_unknown(predecessors.get(key))
 
     def _forget_settled(self) -> None:
         """Drop sources that no window reaches any more, now and then: it looks at all of them."""

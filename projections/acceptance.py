@@ -87,7 +87,8 @@ class Acceptance:
         ]
         if not unknown:
             return set()
-        predecessors = await self._reader.predecessors(session, unknown)
+        newest = max(firsts[source_id].db_timestamp for source_id, _ in unknown)
+        predecessors = await self._reader.predecessors(session, unknown, self._state.evicted_before, newest)
         return {key for key in unknown if batch.validate_unknown(predecessors.get(key)) is Verdict.GAP}
 
     async def _fill(

@@ -47,6 +47,7 @@
 \ir functions/journal/append_events_v1.sql
 \ir functions/journal/append_event_v1.sql
 \ir functions/journal/import_events_v1.sql
+\ir functions/journal/page_end_v1.sql
 \ir functions/journal/read_events_by_slices_v1.sql
 \ir functions/journal/read_keys_by_slices_v1.sql
 \ir functions/journal/read_heads_by_slices_v1.sql
@@ -55,6 +56,7 @@
 \ir functions/journal/find_event_v1.sql
 \ir functions/journal/predecessors_v1.sql
 \ir functions/journal/generation_v1.sql
+\ir functions/journal/newest_events_v1.sql
 \ir functions/journal/poll_writers_v1.sql
 \ir functions/journal/writers_in_flight_v1.sql
 \ir functions/journal/notify_appended_v1.sql

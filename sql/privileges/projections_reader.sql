@@ -42,6 +42,8 @@ BEGIN
         projections.predecessors_v1,
         projections.generation_v1,
         projections.poll_writers_v1,
+        projections.newest_events_v1,
+        projections.page_end_v1,
         projections.writers_in_flight_v1,
         projections.slice_lag_v1,
         projections.group_lag_v1,

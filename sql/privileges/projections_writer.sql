@@ -7,7 +7,7 @@ BEGIN
     END IF;
     GRANT USAGE ON SCHEMA projections TO projections_writer;
     GRANT SELECT ON
-        projections.schema_versions, projections.captured_tables, projections.projections
+        projections.schema_versions, projections.captured_tables, projections.projections, projections.partition_settings
     TO projections_writer;
     GRANT SELECT, INSERT ON
         projections.events
@@ -37,6 +37,8 @@ BEGIN
         projections.predecessors_v1,
         projections.generation_v1,
         projections.poll_writers_v1,
+        projections.newest_events_v1,
+        projections.page_end_v1,
         projections.writers_in_flight_v1,
         projections.uuid7_v1,
         projections.checked_json_v1,

@@ -73,8 +73,10 @@ def test_live_reading_walks_the_index_by_time_without_sorting(
     )
     connection.remove_notice_handler(hear)
 
-    (plan,) = told
-    assert_walks_the_index(connection, list(nodes(plan)))
+    # At the tail it looks once more, for what comes after the last partition.
+    assert 1 <= len(told) <= 3
+    for plan in told:
+        assert_walks_the_index(connection, list(nodes(plan)))
 
 
 def test_batch_over_an_eighth_of_the_slices_reads_less_than_a_quarter_of_a_partition(

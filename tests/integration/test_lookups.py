@@ -21,7 +21,8 @@ FROM generate_series(1, 50000) AS n
 KEYS = "SELECT * FROM projections.events ORDER BY db_timestamp DESC LIMIT 1000"
 LOOKUPS = {
     "load": "SELECT count(*) FROM projections.load_events_v1(%(source_ids)s, %(seq_nrs)s, %(times)s)",
-    "predecessors": "SELECT count(*) FROM projections.predecessors_v1(%(source_ids)s, %(seq_nrs)s)",
+    "predecessors": "SELECT count(*) FROM projections.predecessors_v1(%(source_ids)s, %(seq_nrs)s, '2030-01-01Z', "
+    "'2031-01-01Z')",
     "event ids": "SELECT count(*) FROM projections.stored_events_v1(%(source_ids)s, %(types)s, NULL, %(payloads)s, "
     "NULL, NULL, %(ids)s)",
 }

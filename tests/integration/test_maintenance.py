@@ -9,7 +9,17 @@ from typing import Any
 import psycopg
 import pytest
 
-from journal import Database, MissingPrivilege, append, connect, current_events, find_event
+from journal import (
+    ALL_SLICES,
+    Database,
+    MissingPrivilege,
+    Position,
+    SliceReader,
+    append,
+    connect,
+    current_events,
+    find_event,
+)
 from journal.importing import import_events
 from journal.maintenance import MaintainedPartition, make_partitions
 from tests.fixtures.journal import PAST, count, event, historic, stored, uuid7
@@ -195,6 +205,33 @@ async def test_reader_that_meets_a_move_waits_and_sees_every_event(database: Dat
     assert await reading == list(range(1, 48))
 
 
+async def test_page_within_the_time_of_a_move_waits_and_has_every_event(database: Database) -> None:
+    """Its times are all in the new partition: the default one, where its snapshot has the events, is not looked at."""
+    await import_events(database, [historic("a", n, db_timestamp=PAST + n * HOUR) for n in range(1, 20)])
+    async with database.session() as session:
+        await session.begin()
+        await session.fetchval("SELECT projections.create_partition_v1($1, $2)", PAST, PAST + DAY)
+        reading = [asyncio.create_task(page(database)) for page in (_page_of_events, _page_of_keys)]
+        await _until_somebody_waits(database, 2)
+        await session.commit()
+
+    assert [await page for page in reading] == [[*range(5, 11)]] * 2
+
+
+async def _page_of_events(database: Database) -> list[int]:
+    async with database.session() as session:
+        reader = SliceReader("plane", ALL_SLICES)
+        page = await reader.events(session, Position.before(PAST + 5 * HOUR), PAST + 10 * HOUR)
+    return [e.seq_nr for e in page]
+
+
+async def _page_of_keys(database: Database) -> list[int]:
+    async with database.session() as session:
+        reader = SliceReader("plane", ALL_SLICES)
+        page = await reader.keys(session, Position.before(PAST + 5 * HOUR), PAST + 10 * HOUR)
+    return [key.seq_nr for key in page]
+
+
 async def _numbers(database: Database) -> list[int]:
     return [e.seq_nr async for e in current_events(database, "plane")]
 
@@ -241,9 +278,9 @@ async def test_writer_that_comes_while_maintenance_waits_is_let_through_by_its_l
     assert len(await stored(database, "late")) == 1
 
 
-async def _until_somebody_waits(database: Database) -> None:
+async def _until_somebody_waits(database: Database, number: int = 1) -> None:
     async with database.session() as session:
-        while not await session.fetchval(f"SELECT count(*) FROM {WAITING}"):
+        while await session.fetchval(f"SELECT count(*) FROM {WAITING}") < number:
             pass
 
 

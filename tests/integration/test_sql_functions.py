@@ -51,8 +51,10 @@ CALLS = {
     "read_source_v1": "SELECT projections.read_source_v1('a', 1, 9, b, 10) "
     "FROM (VALUES (true), (false)) AS v (b)",
     "find_event_v1": "SELECT projections.find_event_v1(event_id) FROM projections.events",
-    "predecessors_v1": "SELECT projections.predecessors_v1('{a}', '{2}')",
     "generation_v1": "SELECT projections.generation_v1()",
+    "predecessors_v1": "SELECT projections.predecessors_v1('{a}', '{2}', '-infinity', now())",
+    "newest_events_v1": "SELECT projections.newest_events_v1('{plane}', ARRAY[now()])",
+    "page_end_v1": "SELECT projections.page_end_v1('2020-01-01Z', 'infinity', n) FROM generate_series(1, 2) AS n",
     "poll_writers_v1": "SELECT projections.poll_writers_v1(0, '{plane}', ARRAY[now()])",
     "writers_in_flight_v1": "SELECT projections.writers_in_flight_v1()",
     "notify_appended_v1": "SELECT projections.notify_appended_v1()",

@@ -18,11 +18,13 @@ RETURNS TABLE (
     wal_position bigint,
     system_identifier bigint
 )
-LANGUAGE sql
+LANGUAGE plpgsql
 VOLATILE
+SET plan_cache_mode = 'force_generic_plan'
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT
+BEGIN
+    RETURN QUERY SELECT
         now(),
         ARRAY(
             SELECT CASE WHEN l.pid IS NULL THEN 'p' ELSE '' END || l.virtualtransaction
@@ -34,15 +36,7 @@ AS $$
             AND l.granted
         ),
         i.ids, i.types, i.since,
-        ARRAY(
-            SELECT newest.db_timestamp
-            FROM unnest(p_entity_types, p_after) AS t (entity_type, after)
-            LEFT JOIN LATERAL (
-                SELECT e.db_timestamp FROM projections.events AS e
-                WHERE e.entity_type = t.entity_type AND e.db_timestamp > t.after
-                ORDER BY e.entity_type DESC, e.db_timestamp DESC LIMIT 1
-            ) AS newest ON TRUE
-        ),
+        CASE WHEN cardinality(p_entity_types) > 0 THEN projections.newest_events_v1(p_entity_types, p_after) ELSE '{}' END,
         g.timeline, g.started_at, g.wal_position, g.system_identifier
     FROM (
         SELECT
@@ -50,5 +44,6 @@ AS $$
             coalesce(array_agg(i.from_timestamp), '{}') AS since
         FROM projections.imports AS i WHERE i.import_id > p_after_import_id
     ) AS i
-    CROSS JOIN projections.generation_v1() AS g
+    CROSS JOIN projections.generation_v1() AS g;
+END;
 $$;

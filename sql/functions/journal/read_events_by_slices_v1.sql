@@ -1,7 +1,7 @@
 -- A page of a slice range's events after a position, in the order (db_timestamp, slice, source_id, seq_nr).
--- The first condition on db_timestamp says nothing new: it is there because partitions are pruned by it alone.
--- The generic plan walks the index whatever the statistics say: they lag behind appends, and where they expect few rows
--- at the tail a plan of its own would rather read and sort all that follow.
+-- It looks on until the page is full, from one time to the next (page_end_v1): the conditions on db_timestamp alone say which
+-- partitions are opened. Each look walks the index whatever the statistics say: they lag behind appends, and where they expect
+-- few rows at the tail a plan would rather read and sort all that follow.
 CREATE OR REPLACE FUNCTION projections.read_events_by_slices_v1(
     p_entity_type text,
     p_min_slice integer,
@@ -27,23 +27,42 @@ RETURNS TABLE (
     tags text[]
 )
 LANGUAGE plpgsql
-STABLE
-SET plan_cache_mode = 'force_generic_plan'
+-- As all that read events: a statement of a volatile function plans first, and then takes its snapshot. With that of its caller
+-- it would not find what has left the default partition meanwhile (create_partition_v1).
+VOLATILE
+SET plan_cache_mode = 'force_custom_plan'
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
+DECLARE
+    _from timestamptz := p_after_timestamp;
+    _until timestamptz;
+    _intervals integer := 1;
+    _left bigint := p_limit;
+    _found bigint;
 BEGIN
-    RETURN QUERY SELECT
-        e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
-        e.payload::text, e.metadata::text, e.tags
-    FROM projections.events AS e
-    WHERE e.entity_type = p_entity_type
-    AND e.db_timestamp >= p_after_timestamp
-    AND e.db_timestamp <= p_until
-    AND (e.db_timestamp, e.slice, e.source_id, e.seq_nr)
-        > (p_after_timestamp, p_after_slice::smallint, p_after_source_id, p_after_seq_nr)
-    AND e.slice BETWEEN p_min_slice AND p_max_slice
-    ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
-    LIMIT p_limit;
+    LOOP
+        _until := projections.page_end_v1(_from, p_until, _intervals);
+        RETURN QUERY SELECT
+            e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
+            e.payload::text, e.metadata::text, e.tags
+        FROM projections.events AS e
+        WHERE e.entity_type = p_entity_type
+        AND e.db_timestamp >= _from
+        AND e.db_timestamp <= _until
+        AND (e.db_timestamp, e.slice, e.source_id, e.seq_nr)
+            > (p_after_timestamp, p_after_slice::smallint, p_after_source_id, p_after_seq_nr)
+        AND e.slice BETWEEN p_min_slice AND p_max_slice
+        ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
+        LIMIT _left;
+        GET DIAGNOSTICS _found = ROW_COUNT;
+        _left := _left - _found;
+        EXIT WHEN _left <= 0 OR _until >= p_until;
+        _from := _until + interval '1 microsecond';
+        _intervals := 2 * _intervals;
+    END LOOP;
 END;
 $$;

@@ -12,21 +12,38 @@ CREATE OR REPLACE FUNCTION projections.read_heads_by_slices_v1(
 )
 RETURNS TABLE (source_id text, seq_nr bigint, db_timestamp timestamptz, slice smallint, event_type text)
 LANGUAGE plpgsql
-STABLE
-SET plan_cache_mode = 'force_generic_plan'
+VOLATILE -- read_events_by_slices_v1 says why
+SET plan_cache_mode = 'force_custom_plan'
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
+DECLARE
+    _from timestamptz := p_after_timestamp;
+    _until timestamptz;
+    _intervals integer := 1;
+    _left bigint := p_limit;
+    _found bigint;
 BEGIN
-    RETURN QUERY SELECT e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type
-    FROM projections.events AS e
-    WHERE e.entity_type = p_entity_type
-    AND e.db_timestamp >= p_after_timestamp
-    AND e.db_timestamp <= p_until
-    AND (e.db_timestamp, e.slice, e.source_id, e.seq_nr)
-        > (p_after_timestamp, p_after_slice::smallint, p_after_source_id, p_after_seq_nr)
-    AND e.slice BETWEEN p_min_slice AND p_max_slice
-    ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
-    LIMIT p_limit;
+    LOOP
+        _until := projections.page_end_v1(_from, p_until, _intervals);
+        RETURN QUERY SELECT e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type
+        FROM projections.events AS e
+        WHERE e.entity_type = p_entity_type
+        AND e.db_timestamp >= _from
+        AND e.db_timestamp <= _until
+        AND (e.db_timestamp, e.slice, e.source_id, e.seq_nr)
+            > (p_after_timestamp, p_after_slice::smallint, p_after_source_id, p_after_seq_nr)
+        AND e.slice BETWEEN p_min_slice AND p_max_slice
+        ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
+        LIMIT _left;
+        GET DIAGNOSTICS _found = ROW_COUNT;
+        _left := _left - _found;
+        EXIT WHEN _left <= 0 OR _until >= p_until;
+        _from := _until + interval '1 microsecond';
+        _intervals := 2 * _intervals;
+    END LOOP;
 END;
 $$;

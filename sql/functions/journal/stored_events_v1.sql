@@ -12,8 +12,13 @@ CREATE OR REPLACE FUNCTION projections.stored_events_v1(
 )
 RETURNS TABLE (ordinal bigint, seq_nr bigint, db_timestamp timestamptz)
 LANGUAGE plpgsql
--- Looks up each id, however many there are: a plan made for many would rather read the log.
-SET plan_cache_mode = 'force_generic_plan'
+-- Looks up each id, however many there are: a plan made for many would rather read the log. It is planned with the time
+-- of the oldest id as a value: no partition that ends before it is opened.
+SET plan_cache_mode = 'force_custom_plan'
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE

@@ -1,16 +1,24 @@
--- Events of given keys as conditions see them, in the order of their places.
+-- Events of given keys as conditions see them, in the order of their places. Planned as load_events_v1.
 CREATE OR REPLACE FUNCTION projections.matchable_events_v1(
     p_source_ids text[], p_seq_nrs bigint[], p_db_timestamps timestamptz[]
 )
 RETURNS SETOF projections.matchable_events
 LANGUAGE plpgsql
-STABLE
-SET plan_cache_mode = 'force_generic_plan'
+VOLATILE -- read_events_by_slices_v1 says why
+SET plan_cache_mode = 'force_custom_plan'
 -- Each is looked up, whatever the caller has set: there may be billions.
 SET enable_nestloop = on
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    _oldest timestamptz;
+    _newest timestamptz;
 BEGIN
+    SELECT min(k.at), max(k.at) INTO _oldest, _newest FROM unnest(p_db_timestamps) AS k (at);
     RETURN QUERY
     SELECT
         e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.event_type, e.version,
@@ -18,6 +26,7 @@ BEGIN
     FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps) WITH ORDINALITY AS k (source_id, seq_nr, db_timestamp, place)
     INNER JOIN projections.events AS e
         ON k.source_id = e.source_id AND k.seq_nr = e.seq_nr AND k.db_timestamp = e.db_timestamp
+    WHERE e.db_timestamp BETWEEN _oldest AND _newest
     ORDER BY k.place;
 EXCEPTION
     -- One of them is JSON that jsonb can not hold: only now each is converted by itself, which takes five times as long.
@@ -27,6 +36,7 @@ EXCEPTION
         FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps) WITH ORDINALITY AS k (source_id, seq_nr, db_timestamp, place)
         INNER JOIN projections.matchable_events AS e
             ON k.source_id = e.source_id AND k.seq_nr = e.seq_nr AND k.db_timestamp = e.db_timestamp
+        WHERE e.db_timestamp BETWEEN _oldest AND _newest
         ORDER BY k.place;
 END;
 $$;

@@ -1,0 +1,162 @@
+"""What runs all the time opens the partitions that it needs, however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+
+from tests.fixtures.postgres import Databases
+
+AHEAD = 7
+# A day each, up to a week from now.
+PARTITIONS = """
+DO $$
+DECLARE
+    _start CONSTANT timestamptz := date_trunc('day', now(), 'UTC');
+BEGIN
+    FOR n IN 1 - {count} .. {ahead} LOOP
+        EXECUTE format(
+            'CREATE TABLE projections.events_%s PARTITION OF projections.events FOR VALUES FROM (%L) TO (%L)',
+            n + {count}, _start + n * interval '24 hours', _start + (n + 1) * interval '24 hours'
+        );
+    END LOOP;
+END;
+$$
+"""
+# One source has an event of each day, others have been written today alone.
+OLD = """
+INSERT INTO projections.events (
+    db_timestamp, seq_nr, event_id, slice, version, source_id, entity_type, event_type, payload
+)
+SELECT now() - ({count} - n) * interval '24 hours', n,
+    projections.uuid7_v1(now() - ({count} - n) * interval '24 hours'),
+    projections.slice_of_v1('old'), 1, 'old', 'thing', 'happened', '{{}}'
+FROM generate_series(1, {count} - 1) AS n;
+INSERT INTO projections.sources (source_id, entity_type, slice, seq_nr, db_timestamp)
+VALUES ('old', 'thing', projections.slice_of_v1('old'), {count} - 1, now() - interval '24 hours')
+"""
+NEW = """
+SELECT count(*) FROM projections.append_events_v1(
+    ARRAY(SELECT 'new' || n % 10 FROM generate_series(1, 100) AS n), array_fill('thing'::text, '{100}'),
+    array_fill('happened'::text, '{100}'), array_fill('{}'::text, '{100}'),
+    p_event_ids => ARRAY(SELECT projections.uuid7_v1(now()) FROM generate_series(1, 100))
+)
+"""
+KEYS = """
+SELECT array_agg(source_id), array_agg(seq_nr), array_agg(db_timestamp), array_agg(event_id)
+FROM projections.events WHERE db_timestamp > date_trunc('day', now(), 'UTC') AND source_id LIKE 'new%'
+"""
+PAGE = "SELECT count(*) FROM projections.{}('thing', 0, 1023, {}, -1, '', 0, '9998-12-31', {})"
+LOOK = "SELECT * FROM projections.poll_writers_v1(0, '{{thing,other}}', ARRAY[now(), {}])"
+ALWAYS = {
+    "append": NEW,
+    "poll": LOOK.format("now() - interval '1 minute'"),
+    **{
+        f"page of {what} at the end": PAGE.format(f"read_{what}_by_slices_v1", "now()", 1000)
+        for what in ("events", "keys", "heads")
+    },
+    "page of events of today": PAGE.format("read_events_by_slices_v1", "now() - interval '1 hour'", 1000),
+    "page of events of long ago": PAGE.format("read_events_by_slices_v1", "now() - interval '90 days'", 3),
+    "first page": PAGE.format("read_events_by_slices_v1", "'1970-01-01Z'", 1),
+    "load": "SELECT * FROM projections.load_events_v1(%(ids)s, %(numbers)s, %(times)s)",
+    "what conditions see": "SELECT * FROM projections.matchable_events_v1(%(ids)s, %(numbers)s, %(times)s)",
+    "predecessors": "SELECT * FROM projections.predecessors_v1('{new1}', '{3}', now() - interval '1 day', now())",
+    "source backwards": "SELECT * FROM projections.read_source_v1('old', %(last)s, %(last)s, TRUE, 1000)",
+    "event by id": "SELECT * FROM projections.find_event_v1((%(event_ids)s::uuid[])[1])",
+}
+OPENED = """
+SELECT count(DISTINCT l.relation) FROM pg_locks AS l INNER JOIN pg_inherits AS i ON l.relation = i.inhrelid
+WHERE l.pid = pg_backend_pid() AND i.inhparent = 'projections.events'::regclass
+"""
+
+
+class Journal(NamedTuple):
+    """A database, and the keys of events of today."""
+
+    dsn: str
+    keys: dict[str, Any]
+
+
+MEMORY = "SELECT sum(total_bytes) FROM pg_backend_memory_contexts"
+
+
+@pytest.fixture(
+    scope="module", params=[400, pytest.param(1000, marks=pytest.mark.slow)], ids="{} partitions".format
+)
+def journal(databases: Databases, template: str, request: pytest.FixtureRequest) -> Iterator[Journal]:
+    """A journal with many partitions, in which little is."""
+    with databases.fresh(template) as dsn:
+        with psycopg.connect(dsn, autocommit=True) as opened:
+            opened.execute(PARTITIONS.format(count=request.param, ahead=AHEAD).encode())
+            opened.execute(OLD.format(count=request.param).encode())
+            opened.execute(NEW)
+            keys = opened.execute(KEYS).fetchone()
+        assert keys is not None
+        yield Journal(
+            dsn,
+            dict(
+                zip(("ids", "numbers", "times", "event_ids", "last"), (*keys, request.param - 1), strict=True)
+            ),
+        )
+
+
+def opened(connection: psycopg.Connection[Any], call: str, keys: dict[str, Any]) -> int:
+    """How many partitions a statement opens."""
+    with connection.transaction(force_rollback=True):
+        connection.execute(call.encode(), keys if "%(" in call else None)
+        found = connection.execute(OPENED).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+@pytest.mark.parametrize("call", ALWAYS)
+def test_what_runs_all_the_time_opens_few_partitions(journal: Journal, call: str) -> None:
+    with psycopg.connect(journal.dsn, autocommit=True) as connection:
+        # A plan that is kept would come with the sixth.
+        found = [opened(connection, ALWAYS[call], journal.keys) for _ in range(7)]
+
+    # Today, those ahead, and the default one.
+    assert max(found) <= AHEAD + 3, found
+
+
+def test_a_session_that_has_done_all_of_it_stays_small(journal: Journal) -> None:
+    with psycopg.connect(journal.dsn, autocommit=True) as connection:
+        for call in ALWAYS.values():
+            opened(connection, call, journal.keys)
+        found = connection.execute(MEMORY).fetchone()
+
+    assert found is not None
+    assert found[0] < 24 * 2**20
+
+
+def test_a_source_is_read_backwards_to_its_first_event(journal: Journal) -> None:
+    with psycopg.connect(journal.dsn, autocommit=True) as connection:
+        rows = connection.execute(
+            "SELECT seq_nr FROM projections.read_source_v1('old', 1, 9223372036854775807, TRUE, 1000)"
+        ).fetchall()
+
+    assert [row[0] for row in rows] == [*range(len(rows), 0, -1)]
+    assert len(rows) >= 399
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_pages_over_all_partitions_have_each_event_once_in_order(journal: Journal, size: int) -> None:
+    page = (
+        "SELECT db_timestamp, slice, source_id, seq_nr FROM projections.read_keys_by_slices_v1("
+        "'thing', 0, 1023, %s, %s, %s, %s, 'infinity', %s)"
+    )
+    place: tuple[Any, ...] = ("1970-01-01Z", -1, "", 0)
+    found = []
+    with psycopg.connect(journal.dsn, autocommit=True) as connection:
+        while rows := connection.execute(page.encode(), (*place, size)).fetchall():
+            found += rows
+            place = rows[-1]
+        stored = connection.execute(
+            "SELECT db_timestamp, slice, source_id, seq_nr FROM projections.events WHERE entity_type = 'thing' "
+            "ORDER BY 1, 2, 3, 4"
+        ).fetchall()
+
+    assert found == stored
