@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from journal import Database, EventEnvelope, OwnedSession
+from journal.faults import Fault, fault_of
 from journal.tasks import end
 from projections.errors import HandlerFailed
 from projections.handlers import AtLeastOnce, Kind
-from projections.pipeline import Pipeline, nothing
+from projections.pipeline import Pipeline, Stopping, nothing
 from projections.recovery import GiveUp
 
 
@@ -36,6 +37,8 @@ class AtLeastOncePipeline(Pipeline):
         """Handle accepted events; see :meth:`Pipeline.handle`."""
         size = min(self._delivery.after, self._projection.batch_size)
         for start in range(0, len(envelopes), size):
+            if await self._pause(0):
+                raise Stopping
             chunk = [e for e in envelopes[start : start + size] if e.source_id not in self._state.parked]
             if chunk:
                 with self._telling(chunk):
@@ -97,21 +100,28 @@ class AtLeastOncePipeline(Pipeline):
                 self._report(first, failure, attempt)
                 if attempt <= recovery.retries:
                     await self._wait(recovery.backoff.delay(attempt).total_seconds())
+                elif len(events) > 1:
+                    return await self._halves(session, events)
                 else:
-                    return await self._give_up_on(session, events, failure, attempt)
+                    return await self._give_up_on(session, first, failure, attempt)
+            except Exception as error:
+                if len(events) == 1 or fault_of(error) is not Fault.BATCH:
+                    raise
+                return await self._halves(session, events)
             else:
                 self._done.extend(events)
                 return True
         return False
 
+    async def _halves(self, session: OwnedSession, events: Sequence[EventEnvelope]) -> bool:
+        """Try the halves of a list apart, until the event that fails stands alone."""
+        middle = len(events) // 2
+        ended = [await self._attempts(session, half) for half in (events[:middle], events[middle:])]
+        return all(ended)
+
     async def _give_up_on(
-        self, session: OwnedSession, events: Sequence[EventEnvelope], failure: HandlerFailed, attempts: int
+        self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed, attempts: int
     ) -> bool:
-        if len(events) > 1:  # a list whose halves are tried apart, until the event that fails stands alone
-            middle = len(events) // 2
-            ended = [await self._attempts(session, half) for half in (events[:middle], events[middle:])]
-            return all(ended)
-        envelope = events[0]
         match self._projection.recovery.give_up:
             case GiveUp.FAIL:
                 raise self._gave_up(envelope, failure) from failure

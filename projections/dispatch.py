@@ -6,34 +6,27 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import BaseModel
 
 from journal import (
     DatabaseError,
-    DatabaseUnavailable,
     EventEnvelope,
     InvalidPayload,
-    MissingPrivilege,
-    OutOfResources,
     OwnedSession,
-    ReadOnlyDatabase,
+    ProjectionsError,
     UnknownEventType,
     decoder,
 )
+from journal.drivers import translate
+from journal.faults import Fault, fault_of, sqlstate_of
 from offsets import TransactionEnded
 from projections.errors import HandlerFailed, ProjectionFailed, describe
 from projections.handlers import ExactlyOnce, Kind, Projection
 from projections.loop_monitor import LoopMonitor
 from projections.table_writer import BatchWriter
 from projections.tables import Batch, TableError
-
-# A full disk, a missing grant or a read-only database fails every event alike: none is to blame, and none is parked.
-NOT_OF_AN_EVENT = (DatabaseUnavailable, OutOfResources, MissingPrivilege, ReadOnlyDatabase, TransactionEnded)
-
-# Serialization failure, deadlock, lock_timeout: the same transaction may well pass the next time.
-CONFLICTS = {"40001", "40P01", "55P03"}
 
 _SILENCE = 1.0  # seconds
 
@@ -115,9 +108,9 @@ class Dispatcher:
                     async with asyncio.timeout(self._timeout) as watchdog:
                         await method(session, event, envelope)
                 except TimeoutError as error:
-                    raise _failed(self._hung(watchdog, error), envelope, index) from error
+                    _raise(self._hung(watchdog, error), envelope, index)
                 except _OF_A_HANDLER as error:
-                    raise _failed(error, envelope, index) from error
+                    _raise(error, envelope, index)
                 if self._in_transaction:
                     if _spoiled(session):
                         await _complain(session, envelope, index)
@@ -141,9 +134,9 @@ class Dispatcher:
                     async with asyncio.timeout(self._timeout) as watchdog:
                         await method(session, events)
             except TimeoutError as error:
-                raise _failed(self._hung(watchdog, error), first, None, several) from error
+                _raise(self._hung(watchdog, error), first, None, several)
             except _OF_A_HANDLER as error:
-                raise _failed(error, first, None, several) from error
+                _raise(error, first, None, several)
             if self._in_transaction:
                 if _spoiled(session):
                     await _complain(session, first, None)
@@ -157,14 +150,16 @@ class Dispatcher:
                 async with asyncio.timeout(self._timeout) as watchdog:
                     await self._target.handle(session, envelopes)
         except TimeoutError as error:
-            raise _failed(self._hung(watchdog, error), first, None) from error
+            _raise(self._hung(watchdog, error), first, None)
         except _OF_A_HANDLER as error:
-            raise _failed(error, first, None) from error
+            _raise(error, first, None)
 
     def _hung(self, watchdog: asyncio.Timeout, error: TimeoutError) -> TimeoutError:
         if not watchdog.expired():
             return error  # the handler's own
-        return TimeoutError(f"the handler was cancelled after {self._timeout:g} s (handler_timeout)")
+        hung = TimeoutError(f"the handler was cancelled after {self._timeout:g} s (handler_timeout)")
+        hung.__cause__ = error  # knows where it was waiting
+        return hung
 
     def _lists(self, envelopes: Sequence[EventEnvelope]) -> list[tuple[Callable[..., Any], _Events]]:
         """The list of each method; cut where a source goes on with another method, to keep its order."""
@@ -177,7 +172,7 @@ class Dispatcher:
                     continue
                 event = found[0](envelope)
             except (UnknownEventType, InvalidPayload) as error:
-                raise _failed(error, envelope, index) from error
+                _raise(error, envelope, index)
             method = found[1]
             if taken_by.get(envelope.source_id, method) != method:
                 growing, taken_by = {}, {}
@@ -201,7 +196,7 @@ class Dispatcher:
                     decode, method = found or self._find(envelope)  # type: ignore[misc]
                     collect(envelope.source_id, method(decode(envelope), envelope))
                 except _OF_A_HANDLER as error:
-                    raise _failed(error, envelope, index) from error
+                    _raise(error, envelope, index)
         await self._tables.prepare(
             session, *batch.tables
         )  # a table that does not fit is nobody's event's fault
@@ -225,17 +220,17 @@ def _reason(error: BaseException) -> str:
     )
 
 
-def _failed(
-    error: BaseException, envelope: EventEnvelope, index: int | None, prefix: str = ""
-) -> BaseException:
-    """What to raise for a handler's error: the event's failure, or an error that is not the event's."""
-    if isinstance(error, NOT_OF_AN_EVENT) or _is_cancelled(error):
-        return error
-    if isinstance(error, DatabaseError) and error.sqlstate in CONFLICTS:
-        return error
+def _raise(error: BaseException, envelope: EventEnvelope, index: int | None, prefix: str = "") -> NoReturn:
+    """Raise what a handler's error is: the event's failure, or an error that is not the event's."""
+    if _is_cancelled(error):
+        raise error
+    if fault_of(error) is not Fault.EVENT:
+        if isinstance(error, ProjectionsError) or sqlstate_of(error) is None:
+            raise error
+        raise translate(error) from error  # the driver's own, or the user's about it
     # What does not fit its model names the event already.
     what = str(error) if isinstance(error, InvalidPayload) else f"{describe(envelope)}: {_reason(error)}"
-    return HandlerFailed(prefix + what, index)
+    raise HandlerFailed(prefix + what, index) from error
 
 
 def _is_cancelled(error: BaseException) -> bool:
@@ -250,7 +245,7 @@ def _spoiled(session: OwnedSession) -> bool:
 
 async def _complain(session: OwnedSession, envelope: EventEnvelope, index: int | None) -> None:
     """Say what a handler has done to its transaction."""
-    if isinstance(session.failure, DatabaseUnavailable):
+    if session.failure is not None and fault_of(session.failure) is not Fault.EVENT:
         raise session.failure
     if not session.in_transaction:
         await session.fetchval("SELECT 1")  # raises when it is the connection that has ended

@@ -14,17 +14,15 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 
 from journal import DatabaseError, EventEnvelope, OwnedSession
-from offsets import OffsetOvertaken, OffsetState, OffsetStore, RangeLost
-from projections.dispatch import CONFLICTS, NOT_OF_AN_EVENT, Dispatcher
+from journal.faults import Fault, fault_of, is_conflict
+from offsets import OffsetState, OffsetStore
+from projections.dispatch import Dispatcher
 from projections.errors import HandlerFailed, ProjectionFailed, describe
 from projections.handlers import Projection
 from projections.observer import StatusObserver
 from projections.recovery import GiveUp
 
 log = logging.getLogger("projections")
-
-# Errors that say nothing of the event at hand: the range restarts, or gives up its claim.
-NOT_THE_EVENT = (*NOT_OF_AN_EVENT, RangeLost, OffsetOvertaken, ProjectionFailed)
 
 _CONFLICT_RETRIES = 10
 
@@ -75,11 +73,13 @@ class Pipeline:
         Raises:
             ProjectionFailed: Recovery says to stop.
             Stopping: The range is to stop, and an event still has attempts left.
-            RangeLost, OffsetOvertaken, TransactionEnded, DatabaseUnavailable: Not the event's fault.
+            RangeLost, OffsetOvertaken, TransactionEnded, DatabaseError: Not an event's fault.
         """
         size = self._projection.batch_size  # filled gaps may have made it more
         todo = [list(envelopes[start : start + size]) for start in range(0, len(envelopes), size)][::-1]
         while todo:
+            if await self._pause(0):
+                raise Stopping
             batch = [e for e in todo.pop() if e.source_id not in self._state.parked]
             if not batch:
                 continue
@@ -90,6 +90,10 @@ class Pipeline:
                     await self._recover(session, batch[0], failure)
                 else:
                     todo.extend(reversed(_around(batch, failure.index)))
+            except Exception as error:
+                if len(batch) == 1 or fault_of(error) is not Fault.BATCH:
+                    raise
+                todo.extend(reversed(_around(batch, None)))  # less may pass where more took too long
 
     async def skip(self, session: OwnedSession, envelope: EventEnvelope) -> None:
         """Count an event as handled without handling it: an event that is dropped must not block its source."""
@@ -152,10 +156,10 @@ class Pipeline:
                 await self._try(session, last, len(handled), work)
                 break
             except DatabaseError as error:
-                if error.sqlstate not in CONFLICTS or attempt == _CONFLICT_RETRIES:
-                    if isinstance(error, NOT_THE_EVENT):
-                        raise
+                if fault_of(error) is Fault.EVENT:
                     raise HandlerFailed(f"the batch could not be written: {error}") from error
+                if attempt == _CONFLICT_RETRIES or not is_conflict(error):
+                    raise
                 log.info(
                     "conflict",
                     extra={"action": "conflict", "projection": self._projection.name, "attempt": attempt},

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import offsets
 from journal import DatabaseError, ProjectionsError
+from journal.faults import Fault, fault_of, sqlstate_of
 from journal.tasks import end
 from offsets import Claim, OffsetStore, Progress, RangeLost, TransactionEnded
 from projections.handlers import Projection
@@ -132,15 +133,16 @@ class RangeKeeper:
         name, slices = self._projection.name, runner.claim.slices
         self._process.observer.failed(name, slices, error)
         delay = self._process.settings.restart.delay(failures)
+        text = _said(error)
         log.error(
-            "%s: slices %s failed, starting again in %.1f s: %s", name, slices, delay.total_seconds(), error,
+            "%s: slices %s failed, starting again in %.1f s: %s", name, slices, delay.total_seconds(), text,
             # What the library did not foresee is shown whole.
             exc_info=None if isinstance(error, ProjectionsError) else error,
             extra=self._extra("failed"),
         )  # fmt: skip
         with suppress(ProjectionsError):  # the database may be what has failed
             async with self._process.database.session() as session:
-                await OffsetStore(runner.claim).failed(session, failures, str(error)[:2000], delay)
+                await OffsetStore(runner.claim).failed(session, failures, text[:2000], delay)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._ending.wait(), delay.total_seconds())
 
@@ -183,3 +185,12 @@ class RangeKeeper:
             "projection": self._projection.name,
             "slices": str(self._runner.claim.slices),
         }
+
+
+def _said(error: Exception) -> str:
+    """An error, and what is to be done where no event is at fault and only somebody who mends it can help."""
+    text = str(error) or type(error).__name__
+    fault = fault_of(error)
+    if sqlstate_of(error) is None or fault not in {Fault.BATCH, Fault.PROJECTION}:
+        return text
+    return f"{text}. No event is at fault, and none is set aside: {fault.value}"

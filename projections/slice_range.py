@@ -27,6 +27,7 @@ from journal import (
     WriterLockBacktracking,
     read_source,
 )
+from journal.faults import Fault, fault_of
 from offsets import Claim, OffsetState, OffsetStore, Parked, Progress
 from projections.acceptance import Acceptance
 from projections.at_least_once import AtLeastOncePipeline
@@ -267,6 +268,10 @@ class RangeRunner:
                     await self._pipeline.park(session, page[0], failure, 1)
                     return
                 size = failure.index or len(page) // 2
+            except Exception as error:
+                if len(page) == 1 or fault_of(error) is not Fault.BATCH:
+                    raise
+                size = len(page) // 2
             else:
                 next_seq_nr = page[-1].seq_nr + 1
                 drop, size = False, min(2 * size, self.projection.batch_size)
@@ -282,8 +287,9 @@ class RangeRunner:
 
     async def _pause_for(self, seconds: float) -> bool:
         """Wait, but no longer than until the range is to stop; whether it is."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
+        if seconds > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), seconds)
         return self._stopping.is_set()
 
 

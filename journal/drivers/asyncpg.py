@@ -13,7 +13,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from journal.drivers.base import BaseDatabase, BaseSession
-from journal.drivers.failures import translate, translated
+from journal.drivers.failures import translated
 from journal.drivers.keepalive import keep_alive
 from journal.drivers.session import OwnedSession, Row
 from journal.errors import DatabaseUnavailable
@@ -50,8 +50,7 @@ class AsyncpgSession(BaseSession):
             try:
                 return await getattr(self.connection, method)(*args, **options)
             except _ERRORS as error:
-                self.failure = translate(error)
-                raise self.failure from error
+                self._raise(error)
 
     async def _drop(self) -> None:
         with suppress(asyncpg.InterfaceError):  # the pool has taken a lost connection back

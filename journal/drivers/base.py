@@ -9,11 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import timedelta
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 from journal.drivers.failures import translate
 from journal.drivers.session import OwnedSession, Session
 from journal.errors import DatabaseError, ProjectionsError
+from journal.faults import IN_FAILED_TRANSACTION
 from journal.settings import ConnectionSettings
 from journal.tasks import end
 
@@ -90,8 +91,15 @@ class BaseSession(ABC):
         try:
             return await call
         except self.errors as error:
-            self.failure = translate(error)
-            raise self.failure from error
+            self._raise(error)
+
+    def _raise(self, error: BaseException) -> NoReturn:
+        """Raise a driver's error as this library's, and keep what has spoiled the transaction."""
+        failure = translate(error)
+        if getattr(failure, "sqlstate", None) == IN_FAILED_TRANSACTION and self.failure is not None:
+            raise failure from self.failure
+        self.failure = failure
+        raise failure from error
 
     @abstractmethod
     async def _drop(self) -> None:

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from journal.errors import (
     AppendConflict,
@@ -20,6 +19,7 @@ from journal.errors import (
     ReadOnlyDatabase,
     SchemaError,
 )
+from journal.faults import chain
 
 # Raised by the functions in sql/ with RAISE ... USING ERRCODE; sql/README.md lists them.
 _CONFLICT = "PJ001"
@@ -44,16 +44,6 @@ def hide_password(text: str) -> str:
     return _PASSWORD.sub(lambda m: f"{m[1]}***@" if m[1] else f"{m[2]}***", text)
 
 
-def _chain(error: BaseException) -> Iterator[Any]:
-    """The error and what it wraps: SQLAlchemy keeps the driver's error in ``orig`` or ``__cause__``."""
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        yield current
-        current = getattr(current, "orig", None) or current.__cause__
-
-
 def translate(error: BaseException) -> ProjectionsError:
     """
     The error of this library that says what a driver's error means.
@@ -61,7 +51,7 @@ def translate(error: BaseException) -> ProjectionsError:
     Args:
         error: An error of asyncpg, psycopg or SQLAlchemy, or an OSError from connecting.
     """
-    for cause in _chain(error):
+    for cause in chain(error):
         if isinstance(sqlstate := getattr(cause, "sqlstate", None), str):
             diagnostics = getattr(cause, "diag", None)
             message = getattr(diagnostics, "message_primary", None) or str(cause).split("\n", 1)[0]

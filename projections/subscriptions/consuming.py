@@ -18,13 +18,11 @@ from journal import (
     DatabaseError,
     DatabaseUnavailable,
     KeptSession,
-    MissingPrivilege,
-    OutOfResources,
     OwnedSession,
     ProjectionsError,
-    ReadOnlyDatabase,
     SliceRange,
 )
+from journal.faults import Fault, fault_of
 from projections.subscriptions import groups
 from projections.subscriptions.errors import GroupRangeLost, InvalidCursor, UnknownGroup
 from projections.subscriptions.groups import GroupRange
@@ -298,10 +296,10 @@ class Consuming:
     async def _keep_failed(self, reader: RangeReader) -> None:
         while (part := reader.failed_part) is not None:
             handler = part.handler
-            delay = handler.delay(1)
+            attempts, delay = handler.after(0, part.error)
             await self._ask(
                 fail_batch, self._group, handler.name, encode_batch(part.events),
-                attempts=1, error=repr(part.error), delay=delay, held=reader.held,
+                attempts=attempts, error=repr(part.error), delay=delay, held=reader.held,
             )  # fmt: skip
             reader.part_is_kept(part)
             self._redelivery.tell_failed(handler, part.events, part.error, delay)
@@ -309,7 +307,7 @@ class Consuming:
     @staticmethod
     def _refused(reader: RangeReader, what: str, error: DatabaseError) -> None:
         """What the database refuses for one range holds up no other; what it refuses to all is not for a range."""
-        if isinstance(error, (DatabaseUnavailable, MissingPrivilege, OutOfResources, ReadOnlyDatabase)):
+        if fault_of(error) in {Fault.PROJECTION, Fault.DATABASE}:
             raise error
         reader.start_again(what, error)
 

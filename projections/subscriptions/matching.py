@@ -16,13 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from journal import (
     DatabaseError,
-    DatabaseUnavailable,
     EventEnvelope,
+    MissingPrivilege,
     OwnedSession,
-    ReadOnlyDatabase,
     slice_ranges,
 )
-from projections.dispatch import CONFLICTS
+from journal.faults import Fault, fault_of, is_conflict
 from projections.handlers import ExactlyOnce, Group, Kind, Projection
 from projections.recovery import Recovery
 
@@ -38,9 +37,10 @@ _REMEMBERED = 10_000
 _ASKED = 500
 """Topics that are asked about in one statement, for which there is a limit of time."""
 _DUE = 1000
-_DISK_FULL = "53100"
-_SYSTEM = "58"
-"""The class of errors of the server's files."""
+_MEMORY = {"53000", "53200"}
+_CANCELLED = "57014"
+_MOST = 0.9
+"""Of its time, after which a cancelled statement is taken to have used it up: clocks do not run alike."""
 _LIMIT_EXCEEDED = "54000"
 
 _TYPES = "SELECT projections.entity_types_v1() AS entity_type"
@@ -210,6 +210,10 @@ class _TooMuch(Exception):
     """The payloads of these events are more than PostgreSQL takes at once, 1 GB, or reads in time."""
 
 
+class _Interrupted(DatabaseError):
+    """Somebody has cancelled the statement before its time was over: no condition took too long."""
+
+
 class _Asking:
     """
     Runs what asks conditions, in a transaction, so that none of them can spoil it or take for ever.
@@ -237,11 +241,17 @@ class _Asking:
         return await self._try((asked + 1) * limit, work)
 
     async def _try(self, limit: timedelta, work: Callable[[], Awaitable[T]]) -> T:
-        async with self._session.savepoint():
-            await self._session.fetchval(_TIMEOUT, f"{limit // timedelta(milliseconds=1)}ms")
-            result = await work()
-            await self._session.fetchval(_TIMEOUT, "0")
-            return result
+        began = time.monotonic()
+        try:
+            async with self._session.savepoint():
+                await self._session.fetchval(_TIMEOUT, f"{limit // timedelta(milliseconds=1)}ms")
+                result = await work()
+                await self._session.fetchval(_TIMEOUT, "0")
+                return result
+        except DatabaseError as error:
+            if error.sqlstate == _CANCELLED and time.monotonic() - began < _MOST * limit.total_seconds():
+                raise _Interrupted(str(error), sqlstate=_CANCELLED) from error
+            raise
 
     def _raise_unless_of_a_condition(self, error: DatabaseError) -> None:
         if _is_of_no_condition(error):
@@ -277,6 +287,7 @@ class _Asking:
 
 
 def _is_of_no_condition(error: DatabaseError) -> bool:
-    elsewhere = isinstance(error, DatabaseUnavailable | ReadOnlyDatabase)
-    state = error.sqlstate or ""
-    return elsewhere or state in CONFLICTS or state == _DISK_FULL or state.startswith(_SYSTEM)
+    """What a condition can not bring about: it may use up memory, take long, or be wrong by itself."""
+    if isinstance(error, MissingPrivilege | _Interrupted) or is_conflict(error):
+        return True
+    return fault_of(error) is Fault.DATABASE and error.sqlstate not in _MEMORY

@@ -15,14 +15,8 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
-from journal import (
-    Appended,
-    Database,
-    DatabaseUnavailable,
-    OutOfResources,
-    ProjectionsError,
-    ReadOnlyDatabase,
-)
+from journal import Appended, Database, ProjectionsError
+from journal.faults import Fault, fault_of
 from projections.subscriptions.errors import PublishFailed
 from projections.subscriptions.publishing import (
     DEFAULT_PUBLISHER,
@@ -34,15 +28,8 @@ from projections.subscriptions.settings import PublisherSettings
 
 log = logging.getLogger("projections")
 
-_PASSING = (DatabaseUnavailable, OutOfResources, ReadOnlyDatabase, TimeoutError)
-"""What may be over in a while, as a fail-over is. Whether the batch was stored is unknown; doing it again is safe."""
-
 _PATIENCE = 30
 """Seconds that a batch may take: a connection that says nothing for so long is dead."""
-
-
-_PASSING_CODES = ("40", "55P03", "57014")
-"""A deadlock, a lock or a statement that took too long."""
 
 
 class _Waiting(NamedTuple):
@@ -223,7 +210,7 @@ class Publisher:
         try:
             appended = await self._persist([waiting.row for waiting in batch])
         except Exception as error:  # noqa: BLE001 - whoever waits for it is told
-            if len(batch) == 1 or _is_passing(error):
+            if len(batch) == 1 or _is_passing(error) or fault_of(error) is not Fault.EVENT:
                 self._fail(batch, error)
                 return
             half = len(batch) // 2
@@ -272,8 +259,12 @@ class Publisher:
 
 
 def _is_passing(error: Exception) -> bool:
-    sqlstate = getattr(error, "sqlstate", None) or ""
-    return isinstance(error, _PASSING) or sqlstate.startswith(_PASSING_CODES)
+    """
+    Whether it may be over in a while, as a fail-over is.
+
+    Whether the batch was stored is unknown then; doing it again is safe.
+    """
+    return isinstance(error, TimeoutError) or fault_of(error) in {Fault.BATCH, Fault.DATABASE}
 
 
 def new_event_id() -> UUID:

@@ -108,8 +108,8 @@ class Redelivery:
                 self._group, retry.handler, describe(events), retry.attempts + 1, extra=self._extra("retried"),
             )  # fmt: skip
             return
-        handler, attempts = self.handlers[retry.handler], retry.attempts + 1
-        delay = handler.delay(attempts)
+        handler = self.handlers[retry.handler]
+        attempts, delay = handler.after(retry.attempts, error)
         try:
             await ask(
                 fail_batch, self._group, handler.name, retry.matches,

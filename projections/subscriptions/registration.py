@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias, TypedDict
 
+from journal.faults import Fault, fault_of
 from projections.errors import InvalidHandler
 from projections.subscriptions.matched import MatchedEvent
 
 MAX_NAME_LENGTH = 255
+_AGAIN = timedelta(minutes=1)
+"""When a batch is tried again whose handler has no delays any more, and that is not at fault."""
 
 Handler: TypeAlias = Callable[[Sequence[MatchedEvent]], Awaitable[None]]
 """What handles a batch; it has failed when it raises."""
@@ -102,9 +105,22 @@ class Registered:
                 f"handler {self.name!r}: split_by must be a function from a batch to its parts"
             )
 
-    def delay(self, attempts: int) -> timedelta | None:
-        """How long to wait after so many tries; None: no more are left."""
-        return self.retries[attempts - 1] if attempts <= len(self.retries) else None
+    def after(self, attempts: int, error: Exception) -> tuple[int, timedelta | None]:
+        """
+        What a failed try counts as.
+
+        Args:
+            attempts: Tries of the batch before it that count.
+            error: Why it failed. What is not the fault of the batch uses up no try: a database that is away, a
+                statement that was cancelled, a table that is missing.
+
+        Returns:
+            Tries that count now, and how long to wait for the next; None: no more are left.
+        """
+        if fault_of(error) is not Fault.EVENT:
+            delays = self.retries or (_AGAIN,)
+            return attempts, delays[min(attempts, len(delays) - 1)]
+        return attempts + 1, self.retries[attempts] if attempts < len(self.retries) else None
 
     def batches(self, events: Sequence[MatchedEvent]) -> list[Sequence[MatchedEvent]]:
         """What the events of a page are handled in."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from journal import Database, DatabaseError
+from journal.faults import Fault, fault_of
 from journal.tasks import end
 from projections.webhooks.claims import Claimed, Outcome, finish
 from projections.webhooks.delivery_observer import DeliveryObserver, tell
@@ -163,5 +164,5 @@ class Outcomes:
 
 
 def _is_about_values(error: Exception) -> bool:
-    """Whether the database refuses what it was given: class 22 of SQLSTATE, and the driver what it can not encode."""
-    return isinstance(error, DatabaseError) and (error.sqlstate or "").startswith("22")
+    """Whether the database refuses what it was given, or the driver can not encode it."""
+    return isinstance(error, DatabaseError) and fault_of(error) is Fault.EVENT

@@ -24,6 +24,7 @@ from journal import (
     Row,
     Session,
 )
+from journal.faults import Fault, fault_of
 from projections.webhooks.cron import CronLine
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.messages import send
@@ -147,7 +148,7 @@ async def _move_on(
 
 def _of_the_schedule(error: Exception) -> bool:
     """Whether it would be the same again: what a database refuses for its own reasons, it may take later."""
-    return not isinstance(error, DatabaseError) or (error.sqlstate or "")[:2] in {"22", "23"}
+    return fault_of(error) is Fault.EVENT
 
 
 def _tick_id(schedule_id: str, tick: datetime) -> UUID:

@@ -23,13 +23,16 @@ from journal import (
     ConnectionSettings,
     DatabaseError,
     EventEnvelope,
+    MissingPrivilege,
     OwnedSession,
     ProjectionsError,
     SliceRange,
     connect,
 )
 from journal.drivers.identifiers import quote
-from projections.dispatch import CONFLICTS, NOT_OF_AN_EVENT, Dispatcher
+from journal.faults import Fault, fault_of, is_conflict
+from offsets import TransactionEnded
+from projections.dispatch import Dispatcher
 from projections.errors import HandlerFailed, describe
 from projections.handlers import Kind, projection_of
 from projections.loop_monitor import LoopMonitor
@@ -147,13 +150,20 @@ async def _fold(job: Job, slices: SliceRange) -> None:
     async with connect(job.dsn, settings) as database, database.session() as session:
         try:
             await _Part(job, slices, session).run()
-        except NOT_OF_AN_EVENT:
-            raise
         except Exception as error:
+            if _may_pass(error):
+                raise
             await session.rollback()
             text = str(error) if isinstance(error, ProjectionsError) else f"{type(error).__name__}: {error}"
             await session.execute(_FAIL, job.rebuild_id, slices.min_slice, text[:2000])
             raise
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether another attempt may get through."""
+    if isinstance(error, MissingPrivilege | TransactionEnded):
+        return True
+    return fault_of(error) in {Fault.BATCH, Fault.DATABASE}
 
 
 class _Part:
@@ -223,7 +233,7 @@ class _Part:
             source_id, seq_nr = envelope.source_id, envelope.seq_nr
 
     async def _commit(self, place: _Place, page: Sequence[EventEnvelope]) -> _Place:
-        """Handle a page, in one transaction; where events may be skipped and one fails, by halves."""
+        """Handle a page, in one transaction; by halves where it takes too long, or one fails that may be skipped."""
         try:
             return await self._transaction(place, page)
         except HandlerFailed as failure:
@@ -234,6 +244,9 @@ class _Part:
                     "skipped %s", failure, extra={"action": "skipped", "projection": self._projection.name}
                 )
                 return await self._transaction(place, page, skipped=True)
+        except Exception as error:
+            if len(page) == 1 or fault_of(error) is not Fault.BATCH:
+                raise
         middle = len(page) // 2
         return await self._commit(await self._commit(place, page[:middle]), page[middle:])
 
@@ -244,7 +257,7 @@ class _Part:
             try:
                 return await self._try(place, page, skipped=skipped, done=done)
             except DatabaseError as error:
-                if error.sqlstate not in CONFLICTS or attempt == _CONFLICT_RETRIES:
+                if attempt == _CONFLICT_RETRIES or not is_conflict(error):
                     raise
             await asyncio.sleep(0.01 * attempt)
         raise AssertionError("unreachable")  # pragma: no cover - the last attempt raises or returns

@@ -76,7 +76,7 @@ async def _(bench: Bench) -> str:
 
 @case("an older schema")
 async def _(bench: Bench) -> str:
-    return await with_version(bench, "UPDATE projections.schema_versions SET version = 0")
+    return await with_version(bench, "DELETE FROM projections.schema_versions WHERE version > 1")
 
 
 @case("a newer schema")

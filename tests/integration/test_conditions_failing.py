@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
-from journal import Database, Event, append
-from projections.subscriptions.matching import Matching
+from journal import Database, DatabaseError, Event, append
+from projections.subscriptions.matching import Matching, _Asking, _Events, _is_of_no_condition
+from tests.fixtures.projections import until
 from tests.integration.matching_support import (
     QUARANTINED,
     execute,
@@ -21,6 +24,7 @@ from tests.integration.matching_support import (
     tend,
 )
 
+WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 SLOW = "e.seq_nr > 0 AND factorial(30000) > 0"
 ERRORS = [
     ("(e.payload->>'n')::int > 0", {"n": "x"}, "invalid input syntax"),
@@ -243,3 +247,25 @@ async def test_events_of_one_source_match_in_order_across_a_failure(database: Da
     await match(database)
 
     assert await matched(database) == [("a", n) for n in (1, 2, 3, 4)]
+
+
+async def test_a_statement_that_somebody_cancels_is_no_fault_of_a_condition(database: Database) -> None:
+    """Before its time is over: nothing is known of the condition that was asked."""
+    async with database.session() as session, database.session() as holder:
+        asking = _Asking(session, _Events("plane", [], [], [], [], []), timedelta(minutes=5))
+        await holder.begin()
+        await holder.fetchval("SELECT pg_advisory_xact_lock(7)")
+        await session.begin()
+        waiting = asyncio.create_task(
+            asking._try(timedelta(minutes=5), partial(session.fetchval, "SELECT pg_advisory_xact_lock(7)"))
+        )
+        await until(database, f"SELECT EXISTS ({WAITING})")
+        await fetchval(database, f"SELECT pg_cancel_backend(pid) FROM ({WAITING}) AS w")
+        with pytest.raises(DatabaseError, match="user request") as cancelled:
+            await waiting
+        with pytest.raises(DatabaseError, match="timeout") as too_slow:
+            await asking._try(timedelta(milliseconds=20), partial(session.fetchval, "SELECT pg_sleep(60)"))
+        await session.rollback()
+
+    assert _is_of_no_condition(cancelled.value)
+    assert not _is_of_no_condition(too_slow.value)

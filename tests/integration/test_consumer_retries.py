@@ -10,7 +10,7 @@ from itertools import groupby
 
 import pytest
 
-from journal import Database
+from journal import Database, DatabaseError
 from projections.subscriptions import (
     Consumer,
     GroupRangeLost,
@@ -75,6 +75,27 @@ async def test_a_failed_batch_comes_again_whole_and_to_its_handler_alone(databas
     batch = [("a", 1), ("b", 1)]
     assert sorted(failed.batches) == sorted([batch, batch, batch, [("c", 1)]])
     assert other.batches == [batch, [("c", 1)]]
+
+
+async def test_what_is_not_the_fault_of_a_batch_uses_up_no_retry(database: Database) -> None:
+    """Such as a statement of the handler that was cancelled: more often than there are retries."""
+    times = 0
+
+    async def cancelled(batch: Sequence[MatchedEvent]) -> None:
+        nonlocal times
+        times += 1
+        if times <= 4:
+            raise Failure("no") from DatabaseError("canceling statement", sqlstate="57014")
+
+    seen, reader = Seen(cancelled), consumer(database)
+    reader.handle(seen, name="mails", retries=[SOON, SOON])
+
+    async with consuming(database, reader):
+        await landed_and_matched(database, "a")
+        await seen.until_calls(5)
+        await until(database, NONE_KEPT)
+
+    assert await fetchval(database, "SELECT count(*) FROM projections.group_retries") == 0
 
 
 async def test_the_cursor_passes_a_batch_that_is_kept_for_later(database: Database) -> None:

@@ -85,7 +85,7 @@ async def test_a_handler_that_raises_leaves_neither_effect_nor_offset(either: Da
 
 async def test_bad_sql_leaves_neither_effect_nor_offset(either: Database) -> None:
     async def bad(session: Session, event: Happened, envelope: EventEnvelope) -> None:
-        await session.execute("SELECT no_such_column")
+        await session.execute("SELECT 'x'::integer")
 
     await happen(either, "a")
 
@@ -93,7 +93,7 @@ async def test_bad_sql_leaves_neither_effect_nor_offset(either: Database) -> Non
 
     assert await effects(either) == []
     assert await fetchval(either, OFFSETS) == 0
-    assert "no_such_column" in str(told.all("parked")[0][2])
+    assert "invalid input syntax" in str(told.all("parked")[0][2])
 
 
 async def test_a_constraint_that_fails_at_commit_is_tried_again_and_not_lost(either: Database) -> None:
