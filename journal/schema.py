@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from journal.catalogue import compare, read_catalogue
+from journal.catalogue import Catalogue, compare, read_catalogue
 from journal.drivers.identifiers import quote
 from journal.drivers.session import Session
 from journal.drivers.sync import Diagnostic, SyncConnection, connect_sync
+from journal.embedded import EmbeddedServerError, temporary_server
 from journal.errors import MissingPrivilege, SchemaError
 
 __all__ = [
@@ -37,8 +38,25 @@ _MIGRATION = re.compile(r"(\d{4})_\w+\.sql")
 _INCLUDE = re.compile(r"^\\ir (\S+)$", re.MULTILINE)
 _PSQL_LINE = re.compile(r"^\\.*$", re.MULTILINE)
 # Where the schema's name is one, and not a word: before a dot, after SCHEMA, or a literal of its own.
-_NAME = re.compile(r"\bprojections(?=\.)|(?<=SCHEMA )projections\b|(?<=')projections(?=')")
+_NAME = re.compile(
+    r"\bprojections(?=(_conditions)?\.)"
+    r"|(?<=SCHEMA )projections(?=(_conditions)?\b)"
+    r"|(?<=')projections(?=(_conditions)?')"
+)
 _NOT_INSTALLED = "the schema projections is not installed in this database: run `projections schema install`"
+
+# Beside the schema, as it was installed: only the owner can give the same rights to the same roles.
+_MAY_BUILD = """
+SELECT NOT pg_is_in_recovery() AND has_database_privilege(current_database(), 'CREATE')
+AND pg_has_role((SELECT nspowner FROM pg_namespace WHERE nspname = 'projections'), 'USAGE')
+"""
+# Conditions of each kind, where the server has the role that they need.
+_MODELS = """
+SELECT projections.condition_id_v1(c.condition) FROM unnest(ARRAY['TRUE', 'e.seq_nr > 0']) AS c (condition)
+WHERE (SELECT p.proowner FROM pg_proc AS p WHERE p.oid = 'projections.compile_condition_v1'::regproc)
+    = to_regrole('projections_matcher')
+"""
+_ROLES = b"SELECT rolname FROM pg_roles WHERE rolname ~ '^projections_(reader|writer|worker|matcher)$'"
 
 # A migration that waits for a table makes every writer wait behind it.
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '10s'"
@@ -258,8 +276,9 @@ def verify(dsn: str, *, root: Path | None = None) -> list[str]:
     """
     Compare a database's schema with this library's, thing by thing.
 
-    The library's is built beside it, under another name, in a transaction that is rolled back:
-    nothing changes, and no writer waits. That needs a primary, and the privilege CREATE on the database.
+    The library's is built beside it, under another name, in a transaction that is rolled back: nothing changes, and
+    no writer waits. Where that cannot be, on a standby or as another role than the schema's owner, it is built on an
+    embedded server, which is started for it and removed.
 
     Args:
         dsn: The database.
@@ -269,7 +288,7 @@ def verify(dsn: str, *, root: Path | None = None) -> list[str]:
         A line for each difference; empty when there is none.
 
     Raises:
-        MissingPrivilege: The role may not create a schema in this database.
+        MissingPrivilege: It cannot be built there, and there is no PostgreSQL on this machine either.
         DatabaseError: The database refused.
     """
     folder = root or sql_root()
@@ -279,17 +298,34 @@ def verify(dsn: str, *, root: Path | None = None) -> list[str]:
             return [_NOT_INSTALLED]
         if version != latest:
             return [_other_version(version, latest)]
-        return compare(read_catalogue(connection, folder), _expected(connection, folder))
+        expected = (
+            _build(connection, folder)
+            if _value(connection, _MAY_BUILD)
+            else _build_elsewhere(connection, folder)
+        )
+        return compare(read_catalogue(connection, folder), expected)
 
 
-def _expected(connection: SyncConnection, root: Path) -> dict[str, str]:
+def _build(connection: SyncConnection, root: Path) -> Catalogue:
     """The catalogue of a fresh install, made under another name and rolled back."""
     name = f"projections_verify_{secrets.token_hex(4)}"
     names = [path for path in _included(root) if path == "schema.sql" or "/" in path]
-    if not _value(connection, "SELECT has_database_privilege(current_database(), 'CREATE')"):
-        raise MissingPrivilege(
-            "verify builds the schema once more, and rolls that back: it needs CREATE on this database"
-        )
     with connection.transaction(force_rollback=True):
         _run(connection, _NAME.sub(name, _join(root, names)))
+        _run(connection, _NAME.sub(name, _MODELS))
         return read_catalogue(connection, root, schema=name)
+
+
+def _build_elsewhere(connection: SyncConnection, root: Path) -> Catalogue:
+    """The same on a server of our own, with those of the schema's roles that the database's server has."""
+    roles = [name for (name,) in connection.execute(_ROLES).fetchall()]
+    try:
+        with temporary_server() as dsn, connect_sync(dsn) as other:
+            for role in roles:
+                other.execute(f"CREATE ROLE {quote(role)}".encode())
+            return _build(other, root)
+    except EmbeddedServerError as error:
+        raise MissingPrivilege(
+            "verify builds the schema once more, to compare with: as its owner in this database, which is no standby "
+            f"then, or on an embedded server. Neither is possible: {error}"
+        ) from error

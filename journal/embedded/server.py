@@ -11,8 +11,8 @@ import shlex
 import socket
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum, auto
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +25,7 @@ from journal.embedded.binaries import Binaries, find_binaries
 from journal.embedded.failure import EmbeddedServerError
 from journal.embedded.locks import UseLock, exclusive
 
-__all__ = ["EmbeddedServer"]
+__all__ = ["EmbeddedServer", "temporary_server"]
 
 _TIMEOUT = 300.0  # seconds to start, the replay of the log after a crash included, or to stop
 _PAUSE = 0.02  # seconds between two looks at a server that is starting or stopping
@@ -256,6 +256,24 @@ class EmbeddedServer:
         # The data directory as ".", for pg_ctl starts the server by a shell and does not quote paths for it.
         program, seconds = binaries.directory / "pg_ctl", f"{_TIMEOUT:.0f}"
         return account.run(program, "-D", ".", "-w", "-t", seconds, *arguments, cwd=self._data, output=output)
+
+
+@contextmanager
+def temporary_server() -> Iterator[str]:
+    """
+    A server of this process alone for the length of the block, which is removed with its data; gives its DSN.
+
+    Raises:
+        EmbeddedServerError: There is no PostgreSQL on this machine, or it does not start.
+    """
+    with tempfile.TemporaryDirectory(prefix="slice-projections-") as base:
+        Path(base).chmod(0o711)  # the server may run as another user, who passes through
+        server = EmbeddedServer(Path(base, "server"), {"fsync": "off"})
+        try:
+            with server as dsn:
+                yield dsn
+        finally:
+            server.remove()
 
 
 def _lines(file: Path) -> list[str]:

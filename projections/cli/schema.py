@@ -75,8 +75,8 @@ def verify(context: click.Context, dsn: str | None, as_json: bool) -> None:
 
     Exit code 1 when they differ.
 
-    Builds the schema a second time under another name and rolls it back: nothing changes and no writer waits,
-    but it needs CREATE on the database.
+    Builds the schema a second time under another name and rolls it back: nothing changes and no writer waits.
+    On a standby, or as another role than the owner, it builds it on an embedded server, which it starts and removes.
     """
     with database_dsn(dsn) as database:
         differences = journal_schema.verify(database)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from journal import schema
-from journal.catalogue import read_catalogue
+from journal.catalogue import Catalogue, read_catalogue
 from journal.drivers.sync import connect_sync
 
 APPEND = "SELECT * FROM projections.append_event_v1('plane-1', 'plane', 'Landed', '{}')"
@@ -22,7 +22,7 @@ def run(dsn: str, statement: str, *arguments: Any) -> list[tuple[Any, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
-def catalogue(dsn: str) -> dict[str, str]:
+def catalogue(dsn: str) -> Catalogue:
     with connect_sync(dsn) as connection:
         return read_catalogue(connection, schema.sql_root())
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,12 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from journal import schema
+from journal.catalogue import Catalogue, compare, read_catalogue
 from journal.drivers.sync import connect_sync
 from journal.errors import MissingPrivilege
-from tests.fixtures.postgres import client
+from tests.fixtures.failover import Server, pair
+from tests.fixtures.postgres import Databases, client
+from tests.integration.manual_changes import CHANGES, PARTITION
 from tests.integration.schema_support import (
     run,
 )
@@ -22,6 +28,30 @@ from tests.integration.schema_support import (
 def psql(dsn: str, file: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [client("psql"), "-X", "-q", *options, "-f", file, "-d", dsn]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def lived_in(databases: Databases, template: str) -> Iterator[str]:
+    """A database with what comes and goes: time partitions, conditions."""
+    with databases.fresh(template) as made:
+        run(made, "CREATE FUNCTION mine() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+        run(made, "SELECT projections.create_partition_v1('2020-01-01Z', '2020-01-02Z')")
+        run(made, "SELECT projections.subscribe_v1('g', 'e.seq_nr > 1')")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def expected(lived_in: str) -> Catalogue:
+    with connect_sync(lived_in) as connection:
+        return schema._build(connection, schema.sql_root())
+
+
+@pytest.fixture(autouse=True)
+def _needed_major(request: pytest.FixtureRequest) -> None:
+    if mark := request.node.get_closest_marker("needs_major"):
+        with psycopg.connect(request.getfixturevalue("admin_dsn")) as connection:
+            if connection.info.server_version < mark.args[0] * 10000:
+                pytest.skip(f"PostgreSQL {mark.args[0]} and later can do this")
 
 
 class TestVerify:
@@ -48,45 +78,16 @@ class TestVerify:
 
         assert schema.verify(dsn) == []
 
-    @pytest.mark.parametrize(
-        ("change", "difference"),
-        [
-            ("DROP INDEX projections.events_event_id_idx", "missing: index projections.events_event_id_"),
-            ("ALTER TABLE projections.imports ADD COLUMN x int", "unexpected: column imports.x"),
-            (
-                "ALTER TABLE projections.imports ALTER events DROP NOT NULL",
-                "different: column imports.events",
-            ),
-            (
-                "ALTER TABLE projections.imports ALTER imported_at DROP DEFAULT",
-                "different: column imports.imp",
-            ),
-            ("ALTER TABLE projections.sources SET (fillfactor = 90)", "different: table sources"),
-            (
-                "ALTER TABLE projections.events DROP CONSTRAINT seq_nr_is_positive",
-                "missing: constraint events.seq_nr",
-            ),
-            ("CREATE INDEX mine ON projections.sources (slice)", "unexpected: index projections.mine"),
-            ("DROP VIEW projections.partitions CASCADE", "missing: view partitions"),
-            (
-                "DROP FUNCTION projections.notify_appended_v1()",
-                "missing: function projections.notify_appended_v1()",
-            ),
-            (
-                "ALTER FUNCTION projections.poll_writers_v1 STABLE",
-                "different: function projections.poll_writers_v1",
-            ),
-            ("GRANT SELECT ON projections.events TO public", "unexpected: grant on table events to PUBLIC"),
-            (
-                "REVOKE INSERT ON projections.events FROM projections_writer",
-                "different: grant on table events to",
-            ),
-        ],
-    )
-    def test_a_change_is_reported(self, dsn: str, change: str, difference: str) -> None:
-        run(dsn, change)
+    @pytest.mark.parametrize(("change", "difference"), CHANGES)
+    def test_a_change_is_reported(
+        self, lived_in: str, expected: Catalogue, change: str, difference: str
+    ) -> None:
+        with psycopg.connect(lived_in) as connection:
+            connection.execute(change.encode())
+            differences = compare(read_catalogue(connection, schema.sql_root()), expected)
+            connection.rollback()
 
-        assert any(line.startswith(difference) for line in schema.verify(dsn))
+        assert any(line.startswith(difference) for line in differences), differences
 
     def test_a_missing_schema_is_reported(self, empty_dsn: str) -> None:
         assert schema.verify(empty_dsn) == [
@@ -111,9 +112,91 @@ class TestVerify:
 
             assert schema.verify(make_conninfo(dsn, options="-c lock_timeout=100ms")) == []
 
-    def test_a_role_that_can_not_create_is_told_what_it_needs(self, login: Any) -> None:
-        with pytest.raises(MissingPrivilege, match="needs CREATE on this database"):
+    def test_what_users_add_is_no_difference(self, dsn: str, login: Any) -> None:
+        role = psycopg.conninfo.conninfo_to_dict(login("projections_writer"))["user"]
+        for statement in (
+            f"GRANT SELECT (payload) ON projections.events TO {role}",
+            f"GRANT ALL ON FUNCTION projections.maintain_v1 TO {role}",
+            f"GRANT ALL ON SCHEMA projections TO {role}",
+            "CREATE VIEW mine AS SELECT * FROM projections.events",
+            "CREATE TABLE theirs (source_id text PRIMARY KEY REFERENCES projections.sources)",
+            "CREATE TABLE captured (id text PRIMARY KEY)",
+            "SELECT projections.capture_table_v1('captured')",
+            "CREATE PUBLICATION mine FOR TABLE projections.events",
+            "COMMENT ON TABLE projections.events IS 'ours'",
+            "ANALYZE projections.events",
+        ):
+            run(dsn, statement)
+
+        assert schema.verify(dsn) == []
+
+    def test_a_partition_in_slice_order_is_no_difference(self, lived_in: str, expected: Catalogue) -> None:
+        name = PARTITION.partition(".")[2]
+        with psycopg.connect(lived_in, autocommit=True) as connection:
+            copied = connection.execute("SELECT projections.cluster_partition_v1(%s)", [name])
+            assert copied.fetchone() == (0,)
+            assert schema.verify(lived_in) == []  # while the copy is there
+            (oid,) = connection.execute("SELECT %s::regclass::oid", [PARTITION]).fetchone() or ()
+            with connection.transaction(force_rollback=True):
+                connection.execute(
+                    "SELECT projections.replace_partition_v1(%s, %s)", [name, f"events_copy_of_{oid}"]
+                )
+                differences = compare(read_catalogue(connection, schema.sql_root()), expected)
+            connection.execute("SELECT projections.drop_partition_copies_v1()")
+
+        assert differences == []
+
+    def test_a_table_on_another_disk_is_reported_and_a_partition_is_not(
+        self, lived_in: str, expected: Catalogue
+    ) -> None:
+        name = f"sp_{uuid.uuid4().hex[:8]}"
+        with psycopg.connect(lived_in, autocommit=True) as connection:
+            try:
+                connection.execute("SET allow_in_place_tablespaces = on")
+            except psycopg.Error:
+                pytest.skip("this release of PostgreSQL needs a directory for a tablespace")
+            connection.execute(f"CREATE TABLESPACE {name} LOCATION ''".encode())
+            try:
+                with connection.transaction(force_rollback=True):
+                    connection.execute(f"ALTER TABLE {PARTITION} SET TABLESPACE {name}".encode())
+                    connection.execute(f"ALTER TABLE projections.imports SET TABLESPACE {name}".encode())
+                    (line,) = compare(read_catalogue(connection, schema.sql_root()), expected)
+            finally:
+                connection.execute(f"DROP TABLESPACE {name}".encode())
+
+        assert line.startswith("different: table imports is")
+
+    def test_a_role_that_may_not_create_compares_with_an_embedded_server(self, dsn: str, login: Any) -> None:
+        run(dsn, "SELECT projections.subscribe_v1('g', 'e.seq_nr > 1')")
+        run(dsn, "SELECT projections.create_partition_v1('2020-01-01Z', '2020-01-02Z')")
+        reader = login("projections_reader")
+        assert schema.verify(reader) == []
+
+        run(dsn, "ALTER TABLE projections.imports ALTER events DROP NOT NULL")
+
+        (line,) = schema.verify(reader)
+        assert line.startswith("different: column imports.events")
+
+    def test_where_the_schema_cannot_be_built_it_says_what_to_do(
+        self, login: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PROJECTIONS_PG_BIN", "/nonexistent")
+
+        with pytest.raises(MissingPrivilege, match="Neither is possible: PROJECTIONS_PG_BIN="):
             schema.verify(login("projections_reader"))
+
+    async def test_a_standby_is_compared(self, base_cluster: Server) -> None:
+        async with pair(base_cluster, "d") as servers:
+            await asyncio.to_thread(servers.follow)
+            standby = servers.standby.dsn("d")
+            assert await asyncio.to_thread(schema.verify, standby) == []
+
+            servers.primary.value("ALTER TABLE projections.imports SET (fillfactor = 50)", "d")
+            written = servers.primary.value("SELECT pg_current_wal_lsn()")
+            await asyncio.to_thread(servers.standby.until, f"SELECT pg_last_wal_replay_lsn() >= '{written}'")
+            (line,) = await asyncio.to_thread(schema.verify, standby)
+
+        assert line.startswith("different: table imports is")
 
 
 class TestPsql:
