@@ -23,8 +23,9 @@ _KEYS = "SELECT * FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6
 _HEADS = "SELECT * FROM projections.read_heads_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _LOAD = "SELECT * FROM projections.load_events_v1($1, $2, $3)"
 _PREDECESSORS = "SELECT * FROM projections.predecessors_v1($1, $2, $3, $4)"
+_TYPES = "SELECT projections.entity_types_v1() AS entity_type"
 _NOW = "SELECT clock_timestamp()"
-_HAS_EVENTS = "SELECT EXISTS (SELECT FROM projections.events WHERE entity_type = $1)"
+_HAS_EVENTS = "SELECT EXISTS (SELECT FROM projections.sources WHERE entity_type = $1)"
 
 
 class Key(NamedTuple):
@@ -82,8 +83,13 @@ async def find_event(session: Session, event_id: UUID) -> EventEnvelope | None:
     return _envelopes(rows)[0] if rows else None
 
 
+async def entity_types(session: Session) -> list[str]:
+    """The entity types that the journal has, or has had, events of."""
+    return [row["entity_type"] for row in await session.fetch(_TYPES)]
+
+
 async def has_events(session: Session, entity_type: str) -> bool:
-    """Whether the journal has an event of this entity type: a misspelt one has none."""
+    """Whether the journal has, or has had, an event of this entity type: a misspelt one has none."""
     return bool(await session.fetchval(_HAS_EVENTS, entity_type))
 
 

@@ -28,6 +28,7 @@ from offsets.management import (
     set_offset,
     set_paused,
     status,
+    statuses,
 )
 from offsets.state import Batch, OffsetState, Verdict
 from offsets.store import (
@@ -79,6 +80,7 @@ __all__ = [
     "set_paused",
     "set_ranges",
     "status",
+    "statuses",
     "take_over",
     "workers",
 ]

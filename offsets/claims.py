@@ -34,11 +34,11 @@ WHERE $1 = ANY(projection_ids) AND lease_until > clock_timestamp() AND NOT leavi
 """
 _RANGES = """
 SELECT
-    r.min_slice, r.max_slice, r.epoch, r.owner, r.assigned_to, r.claimed_at, r.horizon, r.handled_until,
-    r.handled_at, r.handled, r.failures, r.error, r.restarts_at,
+    r.projection_id, r.min_slice, r.max_slice, r.epoch, r.owner, r.assigned_to, r.claimed_at, r.horizon,
+    r.handled_until, r.handled_at, r.handled, r.failures, r.error, r.restarts_at,
     w.lease_until, coalesce(w.lease_until > clock_timestamp(), FALSE) AS alive
 FROM projections.projection_ranges AS r LEFT JOIN projections.workers AS w ON r.owner = w.owner
-WHERE r.projection_id = $1 ORDER BY r.min_slice
+WHERE r.projection_id = ANY($1) ORDER BY r.projection_id, r.min_slice
 """
 _WORKERS = """
 SELECT
@@ -209,7 +209,7 @@ async def _transaction(session: OwnedSession) -> AsyncIterator[None]:
 
 
 async def _assign(session: Session, projection_id: int) -> None:
-    ranges = await read_ranges(session, projection_id)
+    ranges = (await read_ranges(session, [projection_id]))[projection_id]
     workers = [row["owner"] for row in await session.fetch(_MEMBERS, projection_id)]
     if workers:  # so that of many projections with one range each, not all go to one worker
         first = projection_id % len(workers)
@@ -222,10 +222,13 @@ async def _assign(session: Session, projection_id: int) -> None:
         await session.execute(_ASSIGN, projection_id, *map(list, zip(*changed, strict=True)))
 
 
-async def read_ranges(session: Session, projection_id: int) -> list[RangeStatus]:
-    """The ranges of a projection, in order."""
-    rows = (tuple(row.values()) for row in await session.fetch(_RANGES, projection_id))
-    return [RangeStatus(SliceRange(first, last), *rest) for first, last, *rest in rows]
+async def read_ranges(session: Session, projection_ids: Sequence[int]) -> dict[int, list[RangeStatus]]:
+    """The ranges of projections, in order."""
+    found: dict[int, list[RangeStatus]] = {number: [] for number in projection_ids}
+    for row in await session.fetch(_RANGES, list(projection_ids)):
+        number, first, last, *rest = row.values()
+        found[number].append(RangeStatus(SliceRange(first, last), *rest))
+    return found
 
 
 async def workers(session: Session) -> list[WorkerStatus]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from journal import BEGINNING, OwnedSession, ProjectionsError, Session, slice_ranges
+from journal import BEGINNING, OwnedSession, ProjectionsError, Row, Session, slice_ranges
 from offsets.claims import RangeStatus, read_ranges, set_ranges
 
-_FIND = (
-    "SELECT projection_id, entity_type, paused, evicted_before FROM projections.projections WHERE name = $1"
-)
+_FIND = """
+SELECT projection_id, name, entity_type, paused, evicted_before FROM projections.projections
+WHERE $1::text[] IS NULL OR name = ANY($1) ORDER BY name
+"""
 _NAMES = "SELECT name FROM projections.projections ORDER BY name"
 _SET_PAUSED = "UPDATE projections.projections SET paused = $2 WHERE name = $1"
 _SET_OFFSET = "SELECT projections.set_offset_v1($1, $2)"
@@ -63,14 +65,33 @@ async def status(session: Session, name: str) -> ProjectionStatus:
     Raises:
         UnknownProjection: None of this name has run; the error lists those that have.
     """
-    row = await session.fetchrow(_FIND, name)
-    if row is None:
-        known = ", ".join(await names(session)) or "none"
-        raise UnknownProjection(f"no projection {name!r} has run on this database; known: {known}")
-    ranges = await read_ranges(session, row["projection_id"])
-    return ProjectionStatus(
-        row["projection_id"], name, row["entity_type"], row["paused"], row["evicted_before"], ranges
-    )
+    (found,) = await statuses(session, [name])
+    return found
+
+
+async def statuses(session: Session, wanted: Sequence[str] | None = None) -> list[ProjectionStatus]:
+    """
+    Where projections stand; in two statements, however many they are.
+
+    Args:
+        session: Where.
+        wanted: Their names; None for all, by name.
+
+    Raises:
+        UnknownProjection: None of one of the names has run; the error lists those that have.
+    """
+    rows = {row["name"]: row for row in await session.fetch(_FIND, None if wanted is None else list(wanted))}
+    for name in wanted or ():
+        if name not in rows:
+            known = ", ".join(await names(session)) or "none"
+            raise UnknownProjection(f"no projection {name!r} has run on this database; known: {known}")
+    ranges = await read_ranges(session, [row["projection_id"] for row in rows.values()])
+    return [_status(rows[name], ranges) for name in (rows if wanted is None else wanted)]
+
+
+def _status(row: Row, ranges: Mapping[int, list[RangeStatus]]) -> ProjectionStatus:
+    number, name, entity_type, paused, evicted_before = row.values()
+    return ProjectionStatus(number, name, entity_type, paused, evicted_before, ranges[number])
 
 
 async def set_paused(session: Session, name: str, *, paused: bool) -> None:

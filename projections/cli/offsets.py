@@ -8,12 +8,12 @@ import click
 from rich.table import Table
 
 import offsets as stored
-from journal import BEGINNING, Session
+from journal import BEGINNING
 from projections.cli.connection import confirm, visit
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import print_table
 
-__all__ = ["offsets", "statuses"]
+__all__ = ["offsets"]
 
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
@@ -29,7 +29,7 @@ def offsets() -> None:
 @json_option
 def show(name: str | None, dsn: str | None, as_json: bool) -> None:
     """Show how far each range of slices is: everything before its horizon is handled."""
-    found = visit(dsn, lambda session: statuses(session, name))
+    found = visit(dsn, lambda session: stored.statuses(session, None if name is None else [name]))
     if as_json:
         echo_json(projections=[_values(status) for status in found])
         return
@@ -74,17 +74,6 @@ def clear(name: str, yes: bool, dsn: str | None) -> None:
     confirm(f"Have projection {name!r} handle every event again? Its read model is left as it is.", yes=yes)
     visit(dsn, lambda session: stored.clear_offset(session, name))
     click.echo(f"projection {name!r} starts at the beginning")
-
-
-async def statuses(session: Session, name: str | None) -> list[stored.ProjectionStatus]:
-    """
-    How one projection stands, or all of them.
-
-    Raises:
-        UnknownProjection: None of this name has run.
-    """
-    names = [name] if name is not None else await stored.names(session)
-    return [await stored.status(session, each) for each in names]
 
 
 def _parsed(text: str) -> datetime:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 import offsets
-from journal import Session, has_events
+from journal import Session, entity_types
 from projections.cli.connection import visit
 from projections.cli.lag import age, owner_of
 from projections.cli.options import dsn_option, echo_json, json_option
@@ -29,8 +29,8 @@ _LONG = 1.0  # seconds after which an open transaction is worth a line
 
 class _Report(NamedTuple):
     snapshot: Snapshot
-    has_events: dict[str, bool]
-    """By entity type."""
+    entity_types: set[str]
+    """Those that the journal has events of."""
     versions: dict[str, int]
     """By projection."""
     rebuilds: dict[str, datetime]
@@ -88,11 +88,10 @@ def resume(name: str, dsn: str | None) -> None:
 
 async def _report(session: Session, name: str | None) -> _Report:
     found = await snapshot(session, None if name is None else [name])
-    types = {projection.entity_type for projection in found.projections}
     rows = await session.fetch(_REBUILDS)
     return _Report(
         found,
-        {each: await has_events(session, each) for each in types},
+        set(await entity_types(session)),
         {row["name"]: row["version"] for row in rows},
         {row["name"]: row["started_at"] for row in rows if row["started_at"] is not None},
     )
@@ -100,7 +99,7 @@ async def _report(session: Session, name: str | None) -> _Report:
 
 def _notes(report: _Report) -> Iterator[str]:
     for found in report.snapshot.projections:
-        if not report.has_events[found.entity_type]:
+        if found.entity_type not in report.entity_types:
             yield f"projection {found.name!r}: there are no events of type {found.entity_type!r}"
         if (since := report.rebuilds.get(found.name)) is not None:
             yield (
@@ -136,7 +135,7 @@ def _values(report: _Report) -> dict[str, object]:
                 "entity_type": found.entity_type,
                 "version": report.versions[found.name],
                 "rebuilding_since": _iso(report.rebuilds.get(found.name)),
-                "has_events": report.has_events[found.entity_type],
+                "has_events": found.entity_type in report.entity_types,
                 "paused": found.paused,
                 "lag_seconds": found.lag,
                 "backlog": found.backlog,

@@ -23,7 +23,7 @@ from projections.demo.read_models import PROJECTIONS
 from projections.demo.running import Moves
 from projections.demo.stopping import Stopping
 from projections.demo.watch import Watch
-from projections.monitoring import projection_lag
+from projections.monitoring import projection_lags
 
 _LOOK = 0.1
 """Seconds between looks at the database while something is awaited."""
@@ -249,7 +249,7 @@ class Crew:
     async def _look(self, watch: Watch) -> int:
         """Measure, by the database; returns the backlog."""
         async with self._database.session() as session:
-            found = [await projection_lag(session, name) for name in PROJECTIONS]
+            found = await projection_lags(session, list(PROJECTIONS))
         # Each projection handles every event, and each event has its effect in one of them.
         handled = sum(one.handled for one in found) // len(PROJECTIONS)
         watch.measured(handled, max(one.lag for one in found))

@@ -15,6 +15,7 @@ from projections.monitoring.lag import (
     SliceLag,
     State,
     projection_lag,
+    projection_lags,
 )
 from projections.monitoring.snapshot import OpenWriter, Snapshot, snapshot
 from projections.monitoring.webhooks import (
@@ -40,6 +41,7 @@ __all__ = [
     "dead_deliveries",
     "group_lag",
     "projection_lag",
+    "projection_lags",
     "quarantined_conditions",
     "snapshot",
     "unmatched_entity_types",

@@ -6,15 +6,20 @@ Computed by the database from what it has stored: exact also when no worker runs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import NamedTuple
 
 import offsets
-from journal import NUMBER_OF_SLICES, Row, Session, SliceRange
+from journal import Session, SliceRange
 
-_SLICE_LAG = "SELECT slice, lag, backlog, parked, parked_since FROM projections.slice_lag_v1($1)"
+_SLICE_LAG = (
+    "SELECT projection_id, slice, lag, backlog, parked, parked_since FROM projections.slice_lag_v1($1)"
+)
 
 
 class State(StrEnum):
@@ -76,7 +81,21 @@ class RangeLag(NamedTuple):
     restarts_at: datetime | None
 
 
-class ProjectionLag(NamedTuple):
+class Unhandled(NamedTuple):
+    """What a slice has not handled, as the database tells it."""
+
+    lag: float
+    """Age of the oldest event that is not handled, in seconds; 0 when there is none."""
+    backlog: int
+    parked: int
+    parked_since: datetime | None
+
+
+_NOTHING = Unhandled(0.0, 0, 0, None)
+
+
+@dataclass(frozen=True)
+class ProjectionLag:
     """How far a projection is behind."""
 
     projection_id: int
@@ -84,10 +103,23 @@ class ProjectionLag(NamedTuple):
     entity_type: str
     paused: bool
     ranges: list[RangeLag]
-    slices: list[SliceLag]
-    """All 1,024, in order."""
-    parked_since: datetime | None
-    """When the source that has waited longest was parked."""
+    unhandled: Mapping[int, Unhandled]
+    """By slice, of those that have something."""
+
+    @cached_property
+    def slices(self) -> list[SliceLag]:
+        """All 1,024, in order; made when they are asked for."""
+        return [
+            _slice_lag(number, part, self.unhandled.get(number, _NOTHING), paused=self.paused)
+            for part in self.ranges
+            for number in range(part.slices.min_slice, part.slices.max_slice + 1)
+        ]
+
+    @property
+    def parked_since(self) -> datetime | None:
+        """When the source that has waited longest was parked."""
+        times = (one.parked_since for one in self.unhandled.values())
+        return min((time for time in times if time is not None), default=None)
 
     @property
     def lag(self) -> float:
@@ -123,46 +155,66 @@ async def projection_lag(session: Session, name: str) -> ProjectionLag:
     Raises:
         UnknownProjection: None of this name has run; the error lists those that have.
     """
-    status = await offsets.status(session, name)
-    rows = {row["slice"]: row for row in await session.fetch(_SLICE_LAG, status.projection_id)}
-    slices = [
-        _slice_lag(number, part, rows.get(number), paused=status.paused)
-        for part in status.ranges
-        for number in range(part.slices.min_slice, part.slices.max_slice + 1)
-    ]
-    assert len(slices) == NUMBER_OF_SLICES  # noqa: S101 - the ranges tile them
+    (found,) = await projection_lags(session, [name])
+    return found
+
+
+async def projection_lags(session: Session, names: Sequence[str] | None = None) -> list[ProjectionLag]:
+    """
+    How far projections are behind; in three statements, however many they are.
+
+    Args:
+        session: Where; inside or outside of a transaction.
+        names: Of the projections; None for all, by name.
+
+    Raises:
+        UnknownProjection: None of one of the names has run; the error lists those that have.
+    """
+    statuses = await offsets.statuses(session, names)
+    unhandled: dict[int, dict[int, Unhandled]] = {status.projection_id: {} for status in statuses}
+    for row in await session.fetch(_SLICE_LAG, list(unhandled)):
+        number, slice_number, lag, backlog, parked, parked_since = row.values()
+        seconds = 0.0 if lag is None else lag.total_seconds()
+        unhandled[number][slice_number] = Unhandled(seconds, backlog, parked, parked_since)
+    return [_projection_lag(status, unhandled[status.projection_id]) for status in statuses]
+
+
+def _projection_lag(status: offsets.ProjectionStatus, unhandled: Mapping[int, Unhandled]) -> ProjectionLag:
+    firsts = [part.slices.min_slice for part in status.ranges]
+    within: list[list[Unhandled]] = [[] for _ in firsts]
+    for number, one in unhandled.items():
+        within[bisect_right(firsts, number) - 1].append(one)
     return ProjectionLag(
         status.projection_id,
-        name,
+        status.name,
         status.entity_type,
         status.paused,
-        [_range_lag(part, slices, paused=status.paused) for part in status.ranges],
-        slices,
-        _parked_since(rows),
+        [
+            _range_lag(part, found, paused=status.paused)
+            for part, found in zip(status.ranges, within, strict=True)
+        ],
+        unhandled,
     )
 
 
-def _slice_lag(number: int, part: offsets.RangeStatus, row: Row | None, *, paused: bool) -> SliceLag:
-    lag = 0.0 if row is None or row["lag"] is None else row["lag"].total_seconds()
-    parked = 0 if row is None else row["parked"]
+def _slice_lag(number: int, part: RangeLag, found: Unhandled, *, paused: bool) -> SliceLag:
     return SliceLag(
         slice=number,
-        lag=lag,
-        backlog=0 if row is None else row["backlog"],
+        lag=found.lag,
+        backlog=found.backlog,
         handled_at=part.handled_at,
         owner=part.owner,
         epoch=part.epoch,
-        state=_state(part, parked, paused=paused),
-        parked=parked,
+        state=_state(part, found.parked, paused=paused),
+        parked=found.parked,
     )
 
 
-def _range_lag(part: offsets.RangeStatus, slices: list[SliceLag], *, paused: bool) -> RangeLag:
-    within = slices[part.slices.min_slice : part.slices.max_slice + 1]
+def _range_lag(part: offsets.RangeStatus, within: Sequence[Unhandled], *, paused: bool) -> RangeLag:
     parked = sum(one.parked for one in within)
     return RangeLag(
         slices=part.slices,
-        lag=max(one.lag for one in within),
+        lag=max((one.lag for one in within), default=0.0),
         backlog=sum(one.backlog for one in within),
         handled_at=part.handled_at,
         handled=part.handled,
@@ -179,7 +231,7 @@ def _range_lag(part: offsets.RangeStatus, slices: list[SliceLag], *, paused: boo
     )
 
 
-def _state(part: offsets.RangeStatus, parked: int, *, paused: bool) -> State:
+def _state(part: offsets.RangeStatus | RangeLag, parked: int, *, paused: bool) -> State:
     if paused:
         return State.PAUSED
     if not part.alive:
@@ -187,9 +239,3 @@ def _state(part: offsets.RangeStatus, parked: int, *, paused: bool) -> State:
     if part.failures:
         return State.RESTARTING
     return State.PARKED if parked else State.RUNNING
-
-
-def _parked_since(rows: Mapping[int, Row]) -> datetime | None:
-    return min(
-        (row["parked_since"] for row in rows.values() if row["parked_since"] is not None), default=None
-    )

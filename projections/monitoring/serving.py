@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -163,7 +164,7 @@ def worker_app(
 
     def held(snapshot: Snapshot) -> Snapshot:
         mine = [
-            one._replace(ranges=[part for part in one.ranges if metrics.owns(part)])
+            replace(one, ranges=[part for part in one.ranges if metrics.owns(part)])
             for one in snapshot.projections
         ]
         return snapshot._replace(projections=mine)

@@ -15,7 +15,7 @@ from projections.monitoring.groups import (
     quarantined_conditions,
     unmatched_entity_types,
 )
-from projections.monitoring.lag import ProjectionLag, projection_lag
+from projections.monitoring.lag import ProjectionLag, projection_lags
 from projections.monitoring.webhooks import WebhookTotals, webhook_totals
 
 _NOW = "SELECT clock_timestamp()"
@@ -67,10 +67,9 @@ async def snapshot(
         UnknownProjection: One of them has not run.
     """
     at: datetime = await session.fetchval(_NOW)
-    found = await offsets.names(session) if names is None else names
     return Snapshot(
         at,
-        [await projection_lag(session, name) for name in found],
+        await projection_lags(session, names),
         await offsets.workers(session),
         await open_writers(session),
         await group_lag(session) if groups else (),

@@ -19,6 +19,7 @@ from journal import (
     EventEnvelope,
     MissingPrivilege,
     OwnedSession,
+    entity_types,
     slice_ranges,
 )
 from journal.faults import Fault, fault_of, is_conflict
@@ -43,7 +44,6 @@ _MOST = 0.9
 """Of its time, after which a cancelled statement is taken to have used it up: clocks do not run alike."""
 _LIMIT_EXCEEDED = "54000"
 
-_TYPES = "SELECT projections.entity_types_v1() AS entity_type"
 _BEGIN = "SELECT projections.begin_matching_v1($1, $2)"
 _STATE = "SELECT projections.subscriptions_state_v1()"
 _INTERESTS = """
@@ -86,8 +86,7 @@ class Matching:
 
     async def tend(self, session: OwnedSession) -> Sequence[Projection]:
         """Match published events whose time has come; returns the projections of all entity types."""
-        for row in await session.fetch(_TYPES):
-            entity_type: str = row["entity_type"]
+        for entity_type in await entity_types(session):
             if entity_type not in self._projections:
                 await session.fetchval(_BEGIN, entity_type, self._min_slices)
                 self._projections[entity_type] = _projection(entity_type, self._timeout)

@@ -14,3 +14,12 @@ CREATE TABLE IF NOT EXISTS projections.sources (
     fillfactor = 70,
     autovacuum_vacuum_scale_factor = 0.05
 );
+-- For who asks which entity types there are, and no partition of events is opened for it. An append changes nothing here.
+-- Asks before, as those of events.
+DO $$
+BEGIN
+    IF to_regclass('projections.sources_entity_type_idx') IS NULL THEN
+        CREATE INDEX sources_entity_type_idx ON projections.sources (entity_type);
+    END IF;
+END;
+$$;

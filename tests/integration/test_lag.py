@@ -43,7 +43,7 @@ SELECT min_slice, max_slice, epoch, horizon, import_id FROM projections.projecti
 WHERE projection_id = 1 ORDER BY min_slice
 """
 SAVE = "SELECT projections.save_offsets_v1(1, %s, %s, 'b', %s, %s, %s, %s::smallint[], %s, %s, %s)"
-LAG = "SELECT slice, backlog, oldest_unhandled, parked FROM projections.slice_lag_v1(1)"
+LAG = "SELECT slice, backlog, oldest_unhandled, parked FROM projections.slice_lag_v1('{1}')"
 HOUR = timedelta(hours=1)
 
 
@@ -464,7 +464,7 @@ def test_what_is_handled_costs_nothing(dsn: str) -> None:
 
 
 def pages(connection: psycopg.Connection[Any]) -> int:
-    query = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM projections.slice_lag_v1(1)"
+    query = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM projections.slice_lag_v1('{1}')"
     connection.execute(query.encode())  # what is read once in a session is not counted
     (found,) = connection.execute(query.encode()).fetchone() or ([],)
     plan = found[0]["Plan"]

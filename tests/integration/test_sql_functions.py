@@ -187,7 +187,7 @@ CALLS = {
     "log_attempts_v1": "SELECT projections.log_attempts_v1('{a,a}', '{t,t}', '{e,e}', ARRAY[now(), now()], "
     "'{topic,topic}', '{p,p}', '{webhook,webhook}', '{1,1}', '{f,f}', '{failed,success}', ARRAY[now(), now()], "
     "'{500,200}', '{NULL,NULL}', '{1 s,1 s}')",
-    "slice_lag_v1": "SELECT projections.slice_lag_v1(1)",
+    "slice_lag_v1": "SELECT projections.slice_lag_v1()",
     "group_lag_v1": "SELECT projections.group_lag_v1()",
     "evict_offsets_v1": "SELECT projections.evict_offsets_v1(1, '1 day', '')",
     "release_range_v1": "SELECT projections.release_range_v1(1, 0, 2, now(), 0)",

@@ -1,4 +1,4 @@
--- The entity types that the journal has events of: one step in the index for each, however many events there are.
+-- The entity types that sources are of: one step in the index for each, however many sources and events there are.
 CREATE OR REPLACE FUNCTION projections.entity_types_v1()
 RETURNS SETOF text
 LANGUAGE sql
@@ -6,11 +6,11 @@ STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH RECURSIVE types AS (
-        (SELECT e.entity_type FROM projections.events AS e ORDER BY e.entity_type LIMIT 1)
+        (SELECT s.entity_type FROM projections.sources AS s ORDER BY s.entity_type LIMIT 1)
         UNION ALL
         SELECT (
-            SELECT e.entity_type FROM projections.events AS e
-            WHERE e.entity_type > t.entity_type ORDER BY e.entity_type LIMIT 1
+            SELECT s.entity_type FROM projections.sources AS s
+            WHERE s.entity_type > t.entity_type ORDER BY s.entity_type LIMIT 1
         )
         FROM types AS t WHERE t.entity_type IS NOT NULL
     )
