@@ -20,6 +20,8 @@ from journal.errors import (
     InvalidPayload,
     LostGeneration,
     MissingPrivilege,
+    NoAnswer,
+    OutOfMemory,
     OutOfResources,
     ProjectionsError,
     ReadOnlyDatabase,
@@ -33,8 +35,10 @@ from journal.maintenance import MaintainedPartition, make_partitions
 from journal.payload import decode, decoder, event_type, event_type_of
 from journal.polling import Notifier, PollPacing, WritersPoller
 from journal.reader import (
+    PAGE_BYTES,
     HeadReader,
     Key,
+    Page,
     SliceReader,
     current_events,
     entity_types,
@@ -42,6 +46,7 @@ from journal.reader import (
     has_events,
     latest_seq_nr,
     read_source,
+    read_source_page,
 )
 from journal.settings import ConnectionSettings
 from journal.slices import ALL_SLICES, NUMBER_OF_SLICES, SliceRange, slice_of, slice_ranges
@@ -51,6 +56,7 @@ __all__ = [
     "ALL_SLICES",
     "BEGINNING",
     "NUMBER_OF_SLICES",
+    "PAGE_BYTES",
     "AppendConflict",
     "Appended",
     "Backtracking",
@@ -74,10 +80,13 @@ __all__ = [
     "LostGeneration",
     "MaintainedPartition",
     "MissingPrivilege",
+    "NoAnswer",
     "Notifier",
     "Origin",
+    "OutOfMemory",
     "OutOfResources",
     "OwnedSession",
+    "Page",
     "Poll",
     "PollPacing",
     "Position",
@@ -114,6 +123,7 @@ __all__ = [
     "latest_seq_nr",
     "make_partitions",
     "read_source",
+    "read_source_page",
     "release_table",
     "slice_of",
     "slice_ranges",

@@ -9,7 +9,9 @@ Errors of the journal and of everything above it.
     ├── InvalidPayload            a stored payload does not fit its model
     ├── DatabaseError             the database refused or broke a statement
     │   ├── DatabaseUnavailable   no connection, or it was lost
+    │   │   └── NoAnswer          a statement took longer than it may
     │   ├── OutOfResources        the server has no disk or memory left, or can not read its files
+    │   │   └── OutOfMemory       this process, or the server, has no memory left
     │   ├── MissingPrivilege      a grant is missing
     │   └── ReadOnlyDatabase      a standby, or default_transaction_read_only
     ├── LostGeneration            a token is of a state that the database is not in any more
@@ -27,6 +29,8 @@ __all__ = [
     "InvalidPayload",
     "LostGeneration",
     "MissingPrivilege",
+    "NoAnswer",
+    "OutOfMemory",
     "OutOfResources",
     "ProjectionsError",
     "ReadOnlyDatabase",
@@ -93,12 +97,20 @@ class DatabaseUnavailable(DatabaseError):
     """No connection to the database could be had, or it was lost."""
 
 
+class NoAnswer(DatabaseUnavailable):
+    """A statement took longer than it may; its connection was dropped, and its outcome is unknown."""
+
+
 class MissingPrivilege(DatabaseError):
     """The connected role lacks a grant."""
 
 
 class OutOfResources(DatabaseError):
     """The server has no disk or memory left, or can not read or write its files."""
+
+
+class OutOfMemory(OutOfResources):
+    """This process has no memory left for what the database sent, or the server none for what it was asked."""
 
 
 class ReadOnlyDatabase(DatabaseError):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final
 
-from journal.errors import DatabaseUnavailable, SchemaError
+from journal.errors import DatabaseUnavailable, OutOfMemory, SchemaError
 
 __all__ = [
     "CONFLICTS",
@@ -143,6 +143,8 @@ def fault_of(error: BaseException) -> Fault:
         code = getattr(cause, "sqlstate", None)
         if isinstance(code, str) and code != IN_FAILED_TRANSACTION:
             return fault_of_code(code)
+        if isinstance(cause, OutOfMemory):  # this process: the server sends a code
+            return Fault.BATCH
         if isinstance(cause, _OF_THE_DATABASE):  # without a word from the server, or said of its code
             return Fault.DATABASE
     return Fault.EVENT

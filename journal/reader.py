@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from journal.drivers import Database, Row, Session
 from journal.events import BEGINNING, EventEnvelope, Origin, Position
 from journal.slices import ALL_SLICES, SliceRange
 
+T = TypeVar("T")
+
 PAGE_SIZE = 1000
+PAGE_BYTES = 8 * 2**20
+"""A page ends with the event with which it has so many bytes; an event has up to 16 MiB itself."""
+
 _LATEST = 2**63 - 1
 _NO_ID = UUID(int=0)
 
-_SOURCE = "SELECT * FROM projections.read_source_v1($1, $2, $3, $4, $5)"
+_SOURCE = "SELECT * FROM projections.read_source_v1($1, $2, $3, $4, $5, $6)"
 _FIND = "SELECT * FROM projections.find_event_v1($1)"
 _LATEST_SEQ_NR = "SELECT seq_nr FROM projections.sources WHERE source_id = $1"
-_EVENTS = "SELECT * FROM projections.read_events_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_EVENTS = "SELECT * FROM projections.read_events_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _KEYS = "SELECT * FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _HEADS = "SELECT * FROM projections.read_heads_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-_LOAD = "SELECT * FROM projections.load_events_v1($1, $2, $3)"
+_LOAD = "SELECT * FROM projections.load_events_v1($1, $2, $3, $4)"
 _PREDECESSORS = "SELECT * FROM projections.predecessors_v1($1, $2, $3, $4)"
 _TYPES = "SELECT projections.entity_types_v1() AS entity_type"
 _NOW = "SELECT clock_timestamp()"
@@ -42,8 +48,28 @@ class Key(NamedTuple):
         return Position(self.db_timestamp, self.slice, self.source_id, self.seq_nr)
 
 
-def _envelopes(rows: Sequence[Row], origin: Origin = Origin.QUERY) -> list[EventEnvelope]:
-    return [EventEnvelope._make((*row.values(), origin)) for row in rows]
+class Page(list[T]):
+    """What was read at once, in its order."""
+
+    more = False
+    """Whether it ends because of its rows or its bytes: then what follows is still to be read."""
+
+    @classmethod
+    def of(cls, items: Iterable[T], *, more: bool) -> Page[T]:
+        """A page of items."""
+        page = cls(items)
+        page.more = more
+        return page
+
+
+_COLUMNS = len(EventEnvelope._fields) - 1
+
+
+def _envelopes(
+    rows: Sequence[Row], origin: Origin = Origin.QUERY, *, page_size: int | None = None
+) -> Page[EventEnvelope]:
+    events = (EventEnvelope._make((*islice(row.values(), _COLUMNS), origin)) for row in rows)
+    return Page.of(events, more=bool(rows) and (len(rows) == page_size or rows[-1]["more"]))
 
 
 async def read_source(
@@ -61,15 +87,29 @@ async def read_source(
     """
     low, high = first, _LATEST if last is None else last
     while low <= high:
-        page = _envelopes(await session.fetch(_SOURCE, source_id, low, high, backwards, PAGE_SIZE))
+        page = await read_source_page(session, source_id, low, high, backwards=backwards)
         for envelope in page:
             yield envelope
-        if len(page) < PAGE_SIZE:
+        if not page.more:
             return
         if backwards:
             high = page[-1].seq_nr - 1
         else:
             low = page[-1].seq_nr + 1
+
+
+async def read_source_page(
+    session: Session,
+    source_id: str,
+    first: int,
+    last: int,
+    *,
+    backwards: bool = False,
+    page_bytes: int = PAGE_BYTES,
+) -> Page[EventEnvelope]:
+    """The first events of a source from one number to another, or the last, as many as a page has."""
+    rows = await session.fetch(_SOURCE, source_id, first, last, backwards, PAGE_SIZE, page_bytes)
+    return _envelopes(rows, page_size=PAGE_SIZE)
 
 
 async def latest_seq_nr(session: Session, source_id: str) -> int:
@@ -80,7 +120,7 @@ async def latest_seq_nr(session: Session, source_id: str) -> int:
 async def find_event(session: Session, event_id: UUID) -> EventEnvelope | None:
     """The event of an id, or None. Looking up a UUIDv7 spares the partitions before its time."""
     rows = await session.fetch(_FIND, event_id)
-    return _envelopes(rows)[0] if rows else None
+    return EventEnvelope._make((*rows[0].values(), Origin.QUERY)) if rows else None
 
 
 async def entity_types(session: Session) -> list[str]:
@@ -129,30 +169,39 @@ class SliceReader:
     Args:
         entity_type: The kind of sources to read.
         slices: The range.
-        page_size: Rows of a page: what a batch holds, and what bounds the memory.
+        page_size: Rows of a page: what a batch holds.
+        page_bytes: Bytes of a page, which bound the memory: payloads, metadata, and half a KiB for each event. It
+            ends with the event with which it has so many.
     """
 
-    def __init__(self, entity_type: str, slices: SliceRange, page_size: int = PAGE_SIZE) -> None:
+    def __init__(
+        self, entity_type: str, slices: SliceRange, page_size: int = PAGE_SIZE, page_bytes: int = PAGE_BYTES
+    ) -> None:
         self.entity_type = entity_type
         self.slices = slices
         self.page_size = page_size
+        self.page_bytes = page_bytes
 
-    async def events(self, session: Session, after: Position, until: datetime) -> list[EventEnvelope]:
+    async def events(self, session: Session, after: Position, until: datetime) -> Page[EventEnvelope]:
         """The next events, up to and including the time ``until``."""
-        page = (self.entity_type, *self.slices, *after, until, self.page_size)
-        return _envelopes(await session.fetch(_EVENTS, *page))
+        page = (self.entity_type, *self.slices, *after, until, self.page_size, self.page_bytes)
+        return _envelopes(await session.fetch(_EVENTS, *page), page_size=self.page_size)
 
-    async def keys(self, session: Session, after: Position, until: datetime) -> list[Key]:
+    async def keys(self, session: Session, after: Position, until: datetime) -> Page[Key]:
         """The keys of the next events, without their payload: what backtracking compares."""
         rows = await session.fetch(_KEYS, self.entity_type, *self.slices, *after, until, self.page_size)
-        return [Key(*row.values()) for row in rows]
+        return Page.of((Key(*row.values()) for row in rows), more=len(rows) == self.page_size)
 
-    async def load(self, session: Session, keys: Sequence[Key]) -> list[EventEnvelope]:
-        """The events of keys, in the order of the log."""
+    async def load(self, session: Session, keys: Sequence[Key]) -> tuple[Page[EventEnvelope], Sequence[Key]]:
+        """A page of the events of keys, which are in the order of the log; and the keys that are left."""
         if not keys:
-            return []
+            return Page(), ()
         columns = [[key[i] for key in keys] for i in range(3)]
-        return _envelopes(await session.fetch(_LOAD, *columns), Origin.BACKTRACKING)
+        rows = await session.fetch(_LOAD, *columns, self.page_bytes)
+        page = _envelopes(rows, Origin.BACKTRACKING)
+        if not page.more:
+            return page, ()
+        return page, [key for key in keys if key.position > page[-1].position]
 
     async def missing(
         self, session: Session, source_id: str, first: int, last: int, *, since: datetime = BEGINNING
@@ -186,15 +235,14 @@ class SliceReader:
 class HeadReader(SliceReader):
     """Reads pages without event ids, payloads, metadata and tags: for those who need few events whole."""
 
-    async def events(self, session: Session, after: Position, until: datetime) -> list[EventEnvelope]:
+    async def events(self, session: Session, after: Position, until: datetime) -> Page[EventEnvelope]:
         """The next events, up to and including the time ``until``."""
-        page = (self.entity_type, *self.slices, *after, until, self.page_size)
+        rows = await session.fetch(_HEADS, self.entity_type, *self.slices, *after, until, self.page_size)
         entity_type, query = self.entity_type, Origin.QUERY
-        return [
+        heads = (
             EventEnvelope(
                 source_id, seq_nr, at, slice_number, _NO_ID, entity_type, event_type, 0, "", None, None, query
             )
-            for source_id, seq_nr, at, slice_number, event_type in (
-                row.values() for row in await session.fetch(_HEADS, *page)
-            )
-        ]
+            for source_id, seq_nr, at, slice_number, event_type in (row.values() for row in rows)
+        )
+        return Page.of(heads, more=len(rows) == self.page_size)

@@ -92,12 +92,16 @@ class _LiveReader:
         self._poller = poller
         self._state = OffsetState(_UNBOUNDED, start)
         self._last: dict[str, datetime] = {}
+        self._left: Sequence[Key] = ()
+        """Late ones that a page had no room for: they come before anything else."""
         self._look = 0
         self._used_poll_at = float("-inf")
 
     async def step(self) -> Sequence[EventEnvelope]:
         """Do what the state machine says next; returns what is new, in order."""
-        size = self._reader.page_size
+        if self._left:
+            async with self._database.session() as session:
+                return await self._load(session, self._left)
         match self._machine.next_step():
             case Poll():
                 await self._poll()
@@ -105,16 +109,20 @@ class _LiveReader:
             case ReadKeys(after, until):
                 async with self._database.session() as session:
                     keys = await self._reader.keys(session, after, until)
-                    new = await self._accept(session, await self._reader.load(session, self._late(keys)))
+                    new = await self._load(session, self._late(keys))
                 last = keys[-1] if keys else None
-                self._machine.keys_read(last.position if last else None, full=len(keys) == size)
+                self._machine.keys_read(last.position if last else None, full=keys.more)
             case ReadEvents(after, until):
                 async with self._database.session() as session:
                     page = await self._reader.events(session, after, until)
                     new = await self._accept(session, page)
-                self._machine.events_read(page[-1].position if page else None, full=len(page) == size)
+                self._machine.events_read(page[-1].position if page else None, full=page.more)
         self._forget_settled()
         return new
+
+    async def _load(self, session: Session, keys: Sequence[Key]) -> list[EventEnvelope]:
+        page, self._left = await self._reader.load(session, keys)
+        return await self._accept(session, page)
 
     async def _poll(self) -> None:
         place = self._machine.position.db_timestamp

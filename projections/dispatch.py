@@ -82,9 +82,15 @@ class Dispatcher:
 
         Raises:
             HandlerFailed: A handler raised, a payload does not fit, or the rows can not be written.
+            MemoryError: This process has none left for so many events.
             TransactionEnded: A handler committed or rolled back by itself.
         """
-        await self._handle(session, envelopes)
+        # Handlers have limits of their own (handler_timeout).
+        patience, session.patience = session.patience, None
+        try:
+            await self._handle(session, envelopes)
+        finally:
+            session.patience = patience
 
     def _find(self, envelope: EventEnvelope) -> _Handler | None:
         found = self._handlers.get(envelope.event_type)

@@ -42,3 +42,11 @@ class ProjectionFailed(ProjectionsError):
 def describe(envelope: EventEnvelope) -> str:
     """An event, for messages."""
     return f"event {envelope.event_type!r} of source {envelope.source_id!r}, seq_nr {envelope.seq_nr}"
+
+
+_LENGTH = 2000
+
+
+def said(error: BaseException) -> str:
+    """What is logged and stored of an error: never nothing, as MemoryError and TimeoutError say by themselves."""
+    return (str(error) or repr(error))[:_LENGTH]

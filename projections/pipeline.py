@@ -17,7 +17,7 @@ from journal import DatabaseError, EventEnvelope, OwnedSession
 from journal.faults import Fault, fault_of, is_conflict
 from offsets import OffsetState, OffsetStore
 from projections.dispatch import Dispatcher
-from projections.errors import HandlerFailed, ProjectionFailed, describe
+from projections.errors import HandlerFailed, ProjectionFailed, describe, said
 from projections.handlers import Projection
 from projections.observer import StatusObserver
 from projections.recovery import GiveUp
@@ -91,9 +91,13 @@ class Pipeline:
                 else:
                     todo.extend(reversed(_around(batch, failure.index)))
             except Exception as error:
-                if len(batch) == 1 or fault_of(error) is not Fault.BATCH:
+                if len(batch) > 1 and fault_of(error) is Fault.BATCH:
+                    todo.extend(reversed(_around(batch, None)))  # less may pass where more took too long
+                elif isinstance(error, MemoryError):
+                    alone = HandlerFailed(f"{describe(batch[0])}: {said(error)}")
+                    await self._recover(session, batch[0], alone)
+                else:
                     raise
-                todo.extend(reversed(_around(batch, None)))  # less may pass where more took too long
 
     async def skip(self, session: OwnedSession, envelope: EventEnvelope) -> None:
         """Count an event as handled without handling it: an event that is dropped must not block its source."""
@@ -198,6 +202,8 @@ class Pipeline:
                 await self._commit(session, [envelope])
             except HandlerFailed as again:
                 failure = again
+            except MemoryError as error:
+                failure = HandlerFailed(f"{describe(envelope)}: {said(error)}")
             else:
                 return
         await self._give_up(session, envelope, failure, recovery.retries + 1)
@@ -247,7 +253,7 @@ class Pipeline:
         """Set a source aside, and remember it once that is committed."""
 
         async def work() -> None:
-            await self._store.park_in_tx(session, envelope, str(failure)[:2000], attempts)
+            await self._store.park_in_tx(session, envelope, said(failure), attempts)
 
         await self._in_transaction(session, [], work)
         self._state.parked[envelope.source_id] = envelope.seq_nr
@@ -266,7 +272,7 @@ async def nothing() -> None:
 
 def _at(envelope: EventEnvelope, failure: Exception) -> str:
     """A failure with its event, which most failures name."""
-    where, text = describe(envelope), str(failure)
+    where, text = describe(envelope), said(failure)
     return text if where in text else f"{where}: {text}"
 
 

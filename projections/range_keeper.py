@@ -11,6 +11,7 @@ from journal import DatabaseError, ProjectionsError
 from journal.faults import Fault, fault_of, sqlstate_of
 from journal.tasks import end
 from offsets import Claim, OffsetStore, Progress, RangeLost, TransactionEnded
+from projections.errors import said
 from projections.handlers import Projection
 from projections.process import Process
 from projections.slice_range import RangeRunner
@@ -116,6 +117,7 @@ class RangeKeeper:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the range starts again
                 failures = 1 if runner.progress.horizon > begun_at else failures + 1
+                self._process.pages.failed(error)
                 await self._pause_after(runner, error, failures)
                 await self._claim_again(runner.claim)
 
@@ -142,7 +144,7 @@ class RangeKeeper:
         )  # fmt: skip
         with suppress(ProjectionsError):  # the database may be what has failed
             async with self._process.database.session() as session:
-                await OffsetStore(runner.claim).failed(session, failures, text[:2000], delay)
+                await OffsetStore(runner.claim).failed(session, failures, text, delay)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._ending.wait(), delay.total_seconds())
 
@@ -189,7 +191,7 @@ class RangeKeeper:
 
 def _said(error: Exception) -> str:
     """An error, and what is to be done where no event is at fault and only somebody who mends it can help."""
-    text = str(error) or type(error).__name__
+    text = said(error)
     fault = fault_of(error)
     if sqlstate_of(error) is None or fault not in {Fault.BATCH, Fault.PROJECTION}:
         return text

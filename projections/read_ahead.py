@@ -6,8 +6,9 @@ import asyncio
 from contextlib import suppress
 from datetime import datetime
 
-from journal import Database, EventEnvelope, Position, ProjectionsError, SliceReader
+from journal import EventEnvelope, Page, Position, ProjectionsError, SliceReader
 from journal.tasks import end
+from projections.connections import Connections
 
 
 class ReadAhead:
@@ -18,30 +19,28 @@ class ReadAhead:
 
     Args:
         reader: Reads the range.
-        database: Lends the connection.
-        spare: The process's connections for reading ahead.
+        connections: Lends the connection.
     """
 
-    def __init__(self, reader: SliceReader, database: Database, spare: asyncio.Semaphore) -> None:
+    def __init__(self, reader: SliceReader, connections: Connections) -> None:
         self._reader = reader
-        self._database = database
-        self._spare = spare
+        self._connections = connections
         self._after: Position | None = None
         self._reading = False
-        self._task: asyncio.Task[list[EventEnvelope]] | None = None
+        self._task: asyncio.Task[Page[EventEnvelope]] | None = None
 
     def start(self, after: Position, until: datetime) -> None:
         """Begin to read the page after a position."""
-        if self._task is None and not self._spare.locked():
+        if self._task is None and not self._connections.ahead.locked():
             self._after, self._reading = after, False
             self._task = asyncio.create_task(self._read(after, until))
 
-    async def _read(self, after: Position, until: datetime) -> list[EventEnvelope]:
-        async with self._spare, self._database.session() as session:
+    async def _read(self, after: Position, until: datetime) -> Page[EventEnvelope]:
+        async with self._connections.lend_ahead() as session:
             self._reading = True
             return await self._reader.events(session, after, until)
 
-    async def take(self, after: Position) -> list[EventEnvelope] | None:
+    async def take(self, after: Position) -> Page[EventEnvelope] | None:
         """The page after a position, if it is being read; anything else that was begun is dropped."""
         if self._task is not None and self._reading and self._after == after:
             task, self._task = self._task, None

@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from journal import PollPacing
+from journal import PAGE_BYTES, PollPacing
 from projections.recovery import Backoff
 
 
@@ -34,6 +34,14 @@ class RunSettings(BaseModel):
     cache_size: int = Field(default=65_536, ge=1)
     """Sources of a projection whose offset is kept in memory, about 200 bytes each, shared by the ranges of a process;
     others are looked up for each batch."""
+
+    page_bytes: int = Field(default=PAGE_BYTES, ge=1)
+    """A page ends with the event with which its payloads and metadata have so many bytes; one has up to 16 MiB. A range
+    has two pages in memory, and what handlers make of them. Halved when memory or an answer is wanting."""
+
+    read_timeout: timedelta = Field(default=timedelta(seconds=30), gt=timedelta(0))
+    """How long a statement of a range may take outside of handlers, such as the reading of a page: then its connection
+    is dropped, and the range starts again."""
 
     lease: timedelta = timedelta(seconds=10)
     """How long a crashed process keeps others from its ranges. Safety does not depend on it."""

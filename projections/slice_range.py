@@ -19,13 +19,14 @@ from journal import (
     KeptSession,
     Key,
     OwnedSession,
+    Page,
     Poll,
     Position,
     ReadEvents,
     ReadKeys,
     SliceReader,
     WriterLockBacktracking,
-    read_source,
+    read_source_page,
 )
 from journal.faults import Fault, fault_of
 from offsets import Claim, OffsetState, OffsetStore, Parked, Progress
@@ -62,9 +63,10 @@ class RangeRunner:
         self._process = process
         self._settings = process.settings
         reader = HeadReader if projection.kind is Kind.HEADS else SliceReader
-        self._reader = reader(projection.entity_type, claim.slices, projection.batch_size)
+        size, page_bytes = projection.batch_size, process.pages.bytes
+        self._reader = reader(projection.entity_type, claim.slices, size, page_bytes)
         self._store = OffsetStore(claim)
-        self._ahead = ReadAhead(self._reader, process.database, process.connections.ahead)
+        self._ahead = ReadAhead(self._reader, process.connections)
         self._session = KeptSession(process.connections.lend)
         # A page's sources must fit, or a verdict would miss one that was just looked up.
         self._cache_size = max(cache_size, projection.batch_size)
@@ -202,24 +204,23 @@ class RangeRunner:
                 keys = await self._reader.keys(session, after, until)
                 await self._handle_late(session, keys)
                 last = max((key.position for key in keys), default=None)
-                self._backtracking.keys_read(last, full=len(keys) == self._reader.page_size)
+                self._backtracking.keys_read(last, full=keys.more)
             case ReadEvents(after, until):
                 page = await self._ahead.take(after)
                 if page is None:
                     page = await self._read(session, after, until)
-                full = len(page) == self._reader.page_size
                 last = page[-1].position if page else None
-                if full and last is not None and self._backtracking.goes_on(last):
+                if page.more and last is not None and self._backtracking.goes_on(last):
                     self._ahead.start(last, until)
                 await self._handle(session, page)
                 # Only after the commit: until then the stored horizon must not pass these events.
-                self._backtracking.events_read(last, full=full)
-                if full:
+                self._backtracking.events_read(last, full=page.more)
+                if page.more:
                     self._process.poller.wake()  # there is more: whoever polls next need not wait
 
-    async def _read(self, session: OwnedSession, after: Position, until: datetime) -> list[EventEnvelope]:
+    async def _read(self, session: OwnedSession, after: Position, until: datetime) -> Page[EventEnvelope]:
         page = await self._reader.events(session, after, until)
-        if page and len(page) < self._reader.page_size and self.projection.kind is Kind.GROUP:
+        if page and not page.more and self.projection.kind is Kind.GROUP:
             await self._pause_for(self.projection.group.within.total_seconds())
             page = await self._reader.events(session, after, until)
         return page
@@ -239,8 +240,10 @@ class RangeRunner:
 
     async def _handle_late(self, session: OwnedSession, keys: Sequence[Key]) -> None:
         """Of keys that were read again, load and handle the events that have not been handled."""
-        late = await self._acceptance.unhandled(session, keys)
-        await self._handle(session, await self._reader.load(session, late))
+        late: Sequence[Key] = await self._acceptance.unhandled(session, keys)
+        while late:
+            page, late = await self._reader.load(session, late)
+            await self._handle(session, page)
 
     async def _handle(self, session: OwnedSession, page: Sequence[EventEnvelope]) -> None:
         if page and (accepted := await self._acceptance.accept(session, page)):
@@ -281,9 +284,9 @@ class RangeRunner:
 
     async def _read_parked(
         self, session: OwnedSession, source_id: str, first: int, size: int
-    ) -> list[EventEnvelope]:
-        events = read_source(session, source_id, first=first, last=first + size - 1)
-        return [envelope async for envelope in events]
+    ) -> Page[EventEnvelope]:
+        last = first + size - 1
+        return await read_source_page(session, source_id, first, last, page_bytes=self._reader.page_bytes)
 
     async def _pause_for(self, seconds: float) -> bool:
         """Wait, but no longer than until the range is to stop; whether it is."""

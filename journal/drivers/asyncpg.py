@@ -25,6 +25,7 @@ _ERRORS = (
     asyncpg.InternalClientError,  # a statement on a connection that is just being lost
     OSError,
     TimeoutError,
+    MemoryError,
 )
 
 
@@ -45,12 +46,12 @@ class AsyncpgSession(BaseSession):
             return False  # the pool has taken a lost connection back
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
-        # The method is looked up while it is awaited: on a lost connection the look-up fails already.
         async with self._pinned():
-            try:
-                return await getattr(self.connection, method)(*args, **options)
-            except _ERRORS as error:
-                self._raise(error)
+            return await self._run(self._look_up(method, *args, **options))
+
+    async def _look_up(self, method: str, *args: Any, **options: Any) -> Any:
+        # While it is awaited: on a lost connection the look-up fails already.
+        return await getattr(self.connection, method)(*args, **options)
 
     async def _drop(self) -> None:
         with suppress(asyncpg.InterfaceError):  # the pool has taken a lost connection back

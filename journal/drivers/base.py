@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 from journal.drivers.failures import translate
 from journal.drivers.session import OwnedSession, Session
-from journal.errors import DatabaseError, ProjectionsError
+from journal.errors import DatabaseError, NoAnswer, ProjectionsError
 from journal.faults import IN_FAILED_TRANSACTION
 from journal.settings import ConnectionSettings
 from journal.tasks import end
@@ -56,6 +56,7 @@ class BaseSession(ABC):
         self.failure: ProjectionsError | None = None
         self.pooled = pooled
         self._pins = pins
+        self.patience: timedelta | None = None
 
     @property
     @abstractmethod
@@ -88,9 +89,18 @@ class BaseSession(ABC):
             )
 
     async def _run(self, call: Awaitable[T]) -> T:
+        limit = None if self.patience is None else self.patience.total_seconds()
         try:
-            return await call
+            async with asyncio.timeout(limit) as watchdog:
+                return await call
         except self.errors as error:
+            if watchdog.expired() or isinstance(error, MemoryError):
+                await self._drop()  # in the middle of an answer that nobody will read to its end
+            if watchdog.expired():
+                self.failure = NoAnswer(
+                    f"no answer from the database for {limit:g} s: its connection is dropped"
+                )
+                raise self.failure from error
             self._raise(error)
 
     def _raise(self, error: BaseException) -> NoReturn:

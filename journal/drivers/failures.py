@@ -14,6 +14,7 @@ from journal.errors import (
     EventIdConflict,
     InvalidEvent,
     MissingPrivilege,
+    OutOfMemory,
     OutOfResources,
     ProjectionsError,
     ReadOnlyDatabase,
@@ -36,6 +37,7 @@ _OF_THE_CLIENT = {
     "NotSupportedError",
 }  # refused by the driver, nothing was sent
 _UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300", "25P03"}
+_NO_MEMORY = "out of memory"  # what libpq says, without a code
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*@|(password\s*=\s*)('[^']*'|\S+)", re.IGNORECASE)
 
 
@@ -57,6 +59,8 @@ def translate(error: BaseException) -> ProjectionsError:
             message = getattr(diagnostics, "message_primary", None) or str(cause).split("\n", 1)[0]
             detail = getattr(diagnostics, "message_detail", None) or getattr(cause, "detail", None)
             return _from_sqlstate(sqlstate, hide_password(str(message)), detail)
+        if isinstance(cause, MemoryError) or _NO_MEMORY in str(cause):
+            return OutOfMemory("this process has no memory left for what the database sends")
     reason = hide_password(str(error)).strip() or type(error).__name__
     if isinstance(error, ValueError | TypeError) or type(error).__name__ in _OF_THE_CLIENT:
         return DatabaseError(reason)
@@ -87,6 +91,8 @@ def _kind_of(sqlstate: str) -> tuple[type[DatabaseError], str]:
         )
     if sqlstate in _UNAVAILABLE or sqlstate.startswith(("08", "28")):
         return DatabaseUnavailable, "no connection to the database: {}"
+    if sqlstate == "53200":
+        return OutOfMemory, "the database server has no memory left: {}"
     if sqlstate.startswith(("53", "58")):
         return OutOfResources, "the database server can not go on: {}"
     return DatabaseError, "{}"

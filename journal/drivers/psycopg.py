@@ -21,7 +21,7 @@ from journal.drivers.session import OwnedSession, Row
 from journal.errors import DatabaseUnavailable
 from journal.settings import ConnectionSettings
 
-_ERRORS = (psycopg.Error, OSError, TimeoutError)
+_ERRORS = (psycopg.Error, OSError, TimeoutError, MemoryError)
 
 
 class PsycopgSession(BaseSession):

@@ -76,6 +76,10 @@ class OwnedSession(Session, Protocol):
     pooled: bool
     """Whether a pooler lends it for each transaction: nothing lasts longer, no setting and no lock."""
 
+    patience: timedelta | None
+    """How long a statement may take; then its connection is dropped, and it raises :class:`journal.NoAnswer`. None: for
+    as long as it takes."""
+
     async def begin(self, mark: str | None = None, idle: timedelta | None = None) -> None:
         """
         Open a transaction.

@@ -33,11 +33,11 @@ from projections.cli.running import (
 from projections.cli.signals import stopped_by_signals
 from projections.cli.supervisor import Asked, heard_from_supervisor, supervise, tagged_logs
 from projections.cli.targets import load_projections
+from projections.connections import OTHER_CONNECTIONS
 from projections.event_loop import loop_runner
 from projections.maintenance import maintaining
 from projections.monitoring.authentication import Address
 from projections.observer import CombinedObserver, StatusObserver
-from projections.process import OTHER_CONNECTIONS
 from projections.runner import run as run_projections
 from projections.settings import RunSettings
 from projections.subscriptions.matching import Matching

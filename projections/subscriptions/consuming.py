@@ -23,6 +23,8 @@ from journal import (
     SliceRange,
 )
 from journal.faults import Fault, fault_of
+from projections.errors import said
+from projections.page_limit import PageLimit
 from projections.subscriptions import groups
 from projections.subscriptions.errors import GroupRangeLost, InvalidCursor, UnknownGroup
 from projections.subscriptions.groups import GroupRange
@@ -76,6 +78,7 @@ class Consuming:
         self._stop = asyncio.Event()
         self._stopping = False
         self._settled = -1
+        self._pages = PageLimit(settings.page_bytes)
         self._failures = 0
         now = asyncio.get_running_loop().time()
         self._alive_at = now
@@ -146,7 +149,7 @@ class Consuming:
         except Exception as error:
             self._failures += 1
             log.warning(
-                "group %s: %s", self._group, error,
+                "group %s: %s", self._group, said(error),
                 exc_info=None if isinstance(error, ProjectionsError) else error,
                 extra=self._extra("reading_failed"),
             )  # fmt: skip
@@ -177,12 +180,16 @@ class Consuming:
         self, call: Callable[Concatenate[OwnedSession, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Ask the database; an answer that does not come must not outlast the lease."""
-        limit = self._settings.lease.total_seconds() / 2
+        limit = self._settings.lease / 2
         try:
-            async with asyncio.timeout(limit):
-                return await call(await self._session.get(), *args, **kwargs)
+            async with asyncio.timeout(limit.total_seconds()):
+                session = await self._session.get()
         except TimeoutError as error:
-            raise DatabaseUnavailable(f"no connection to the database: no answer for {limit:g} s") from error
+            raise DatabaseUnavailable(
+                f"no connection to the database within {limit.total_seconds():g} s"
+            ) from error
+        session.patience = limit
+        return await call(session, *args, **kwargs)
 
     # The lease and the ranges
 
@@ -328,18 +335,21 @@ class Consuming:
         return any(more)
 
     async def _read_page(self, reader: RangeReader, settled: int) -> bool:
-        size = self._settings.page_size
         try:
             page = await self._ask(
                 groups.read_next, self._group, reader.held.slices,
-                after=reader.position, until=settled, limit=size,
+                after=reader.position, until=settled,
+                limit=self._settings.page_size, page_bytes=self._pages.bytes,
             )  # fmt: skip
+        except MemoryError as error:
+            self._pages.failed(error)
+            raise
         except DatabaseError as error:
+            self._pages.failed(error)
             self._refused(reader, "reading", error)
             return False
-        full = len(page) == size
-        reader.take(page, page[-1].match_id if full else settled)
-        return full and reader.has_room
+        reader.take(page, page[-1].match_id if page.more else settled)
+        return page.more and reader.has_room
 
     async def _wait(self, *, busy: bool) -> None:
         """Wait until there is something to do; the pause between questions grows while the answer is nothing."""

@@ -10,7 +10,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from journal import ALL_SLICES, EventEnvelope, Row, Session, SliceRange, slice_ranges
+from journal import (
+    ALL_SLICES,
+    PAGE_BYTES,
+    EventEnvelope,
+    Page,
+    Row,
+    Session,
+    SliceRange,
+    slice_ranges,
+)
 from projections.subscriptions.errors import UnknownGroup, own_errors
 
 _CREATE = "SELECT projections.create_group_v1($1, $2, $3)"
@@ -18,7 +27,7 @@ _REMOVE = "SELECT projections.remove_group_v1($1)"
 _CUT = "SELECT projections.cut_group_v1($1, $2)"
 _POLL = "SELECT * FROM projections.poll_group_v1($1, $2, $3)"
 _SETTLED = "SELECT projections.settled_matches_v1()"
-_READ = "SELECT * FROM projections.read_next_v1($1, $2, $3, $4, $5, $6, $7)"
+_READ = "SELECT * FROM projections.read_next_v1($1, $2, $3, $4, $5, $6, $7, $8)"
 _LENGTH = "SELECT projections.replay_length_v1($1, $2, $3, $4, $5)"
 _MOVE = "SELECT projections.move_cursor_v1($1, $2, $3, $4)"
 _RELEASE = "SELECT projections.release_group_range_v1($1, $2, $3)"
@@ -36,6 +45,10 @@ _CURSORS = """
 SELECT r.min_slice, r.max_slice, r.cursor FROM projections.group_ranges AS r
 INNER JOIN projections.subscription_groups AS g ON r.group_id = g.group_id WHERE g.name = $1 ORDER BY r.min_slice
 """
+
+
+_COLUMNS = len(EventEnvelope._fields) + 1
+"""Of a match: two of its own, then those of its event but where that came from."""
 
 
 class GroupRange(NamedTuple):
@@ -157,7 +170,8 @@ async def read_next(
     until: int,
     limit: int,
     subscription_ids: Sequence[int] | None = None,
-) -> list[Match]:
+    page_bytes: int = PAGE_BYTES,
+) -> Page[Match]:
     """
     The next matches of a range, in their order, from any place: nothing is claimed, and nothing moves.
 
@@ -169,20 +183,25 @@ async def read_next(
         until: What :func:`settled_matches` said.
         limit: At most so many.
         subscription_ids: Of these; None for all of the group.
+        page_bytes: The one with which they have so many bytes together is the last.
+
+    Returns:
+        A list, with ``more`` where it ends because of a limit.
 
     Raises:
         InvalidSubscription: The limit is below 1.
     """
     ids = None if subscription_ids is None else list(subscription_ids)
     with own_errors():
-        rows = await session.fetch(_READ, name, *slices, after, until, limit, ids)
-    return [_match(row) for row in rows]
+        rows = await session.fetch(_READ, name, *slices, after, until, limit, ids, page_bytes)
+    more = bool(rows) and (len(rows) == limit or rows[-1]["more"])
+    return Page.of(map(_match, rows), more=more)
 
 
 def _match(row: Row) -> Match:
     values: tuple[Any, ...] = tuple(row.values())
     # Without an id there is no event: it was dropped after it had matched.
-    envelope = None if values[6] is None else EventEnvelope(*values[2:])
+    envelope = None if values[6] is None else EventEnvelope(*values[2:_COLUMNS])
     return Match(values[0], values[1], envelope)
 
 

@@ -20,6 +20,7 @@ from journal import (
     KeptSession,
     MissingPrivilege,
     OwnedSession,
+    Page,
     ProjectionsError,
     SchemaError,
     hide_password,
@@ -171,10 +172,10 @@ class LiveReader:
                 failures = 0
                 await self._deliver(matches)
                 self._position = until
-                if len(matches) < self._settings.page:  # else more is waiting
+                if not matches.more:
                     await self._rest(busy=bool(matches))
 
-    async def _read(self, session: OwnedSession) -> tuple[list[Match], int]:
+    async def _read(self, session: OwnedSession) -> tuple[Page[Match], int]:
         """A page, and the position after it."""
         # In two statements: what the first calls settled, the second sees.
         until = await settled_matches(session)
@@ -183,11 +184,10 @@ class LiveReader:
             self._position = await last_place(session, self._group, until)
         self._admit(self._position)
         if until == self._read_until:
-            return [], self._position
+            return Page(), self._position
         # Only what is there stays: a number without a match may be given out again after a crash.
         place = max(self._position, await last_place(session, self._group, until))
-        page = self._settings.page
-        matches: list[Match] = []
+        matches: Page[Match] = Page()
         if self._live and place > self._position:
             ids = list(self._live) if len(self._live) <= _FEW else None
             matches = await read_next(
@@ -195,10 +195,11 @@ class LiveReader:
                 self._group,
                 after=self._position,
                 until=until,
-                limit=page,
+                limit=self._settings.page,
                 subscription_ids=ids,
+                page_bytes=self._settings.page_bytes,
             )
-        if len(matches) == page:
+        if matches.more:
             return matches, matches[-1].match_id
         self._read_until = until
         return matches, place

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from journal import PollPacing
+from journal import PAGE_BYTES, PollPacing
 from projections.recovery import Backoff
 
 _NONE = timedelta(0)
@@ -21,6 +21,10 @@ class ConsumerSettings(BaseModel):
     page_size: int = Field(default=1000, ge=1, le=100_000)
     """Matches that are read at a time; a handler gets at most so many in a call. Memory holds up to ``read_ahead``
     pages for each range."""
+
+    page_bytes: int = Field(default=4 * 2**20, ge=1)
+    """A page ends with the match with which its payloads and metadata have so many bytes; one has up to 16 MiB.
+    Halved when the process has no memory left, or the database has not answered in time."""
 
     read_ahead: int = Field(default=10, ge=1)
     """Pages that quick handlers may be ahead of the slowest one: throughput against what a failure repeats."""
@@ -90,6 +94,9 @@ class ListenerSettings(BaseModel):
 
     page: int = Field(default=500, ge=1)
     """Matches that are read at a time."""
+
+    page_bytes: int = Field(default=PAGE_BYTES, ge=1)
+    """A page ends with the match with which its payloads and metadata have so many bytes; one has up to 16 MiB."""
 
     buffer: int = Field(default=1000, ge=1)
     """Matches that may wait for one who listens; one that has more is too slow. Each is kept once for all."""

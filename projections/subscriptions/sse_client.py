@@ -157,7 +157,7 @@ class StreamClient:
                     subscription_ids=[await self._listening.subscribe()],
                 )  # fmt: skip
             await self._tell(matches)
-            more = len(matches) == _PAGE
+            more = matches.more
             if not more:
                 self._seen = max(self._seen, last)
 

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from journal import Database, OwnedSession, Row
+from journal import PAGE_BYTES, Database, OwnedSession, Row
 from projections.webhooks.retrying import RetryPolicy
 
 log = logging.getLogger("projections")
 
-_CLAIM = "SELECT * FROM projections.claim_deliveries_v1($1, $2, $3)"
+_CLAIM = "SELECT * FROM projections.claim_deliveries_v1($1, $2, $3, $4)"
 _FINISH = "SELECT projections.finish_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9) AS delivery_id"
 _REAP = "SELECT projections.reap_deliveries_v1()"
 
@@ -49,6 +49,11 @@ class Claimed(NamedTuple):
     claimed_at: datetime
     """The database's time, for the signature: clocks of processes may be wrong."""
 
+    @property
+    def size(self) -> int:
+        """Characters that it carries: about what it takes in memory."""
+        return len(self.data or "")
+
     def __repr__(self) -> str:
         return f"<attempt {self.attempt} at event {self.event_id} for endpoint {self.endpoint_id}>"  # and no secret
 
@@ -68,7 +73,9 @@ class Outcome(NamedTuple):
     took: timedelta | None = None
 
 
-async def claim(session: OwnedSession, limit: int, margin: timedelta) -> list[Claimed]:
+async def claim(
+    session: OwnedSession, limit: int, margin: timedelta, most: int = PAGE_BYTES
+) -> list[Claimed]:
     """
     Take deliveries that are due, up to a number, fairly over endpoints.
 
@@ -76,9 +83,10 @@ async def claim(session: OwnedSession, limit: int, margin: timedelta) -> list[Cl
         session: Outside a transaction: the claim is good at once.
         limit: At most so many.
         margin: After an endpoint's deadline and so long, an attempt counts as lost.
+        most: The one with which they carry so many bytes together is the last.
     """
     somewhere = f"ep_{random_source.token_hex(4)}"
-    return [_claimed(row) for row in await session.fetch(_CLAIM, limit, somewhere, margin)]
+    return [_claimed(row) for row in await session.fetch(_CLAIM, limit, somewhere, margin, most)]
 
 
 async def finish(database: Database, outcomes: Sequence[Outcome]) -> set[int]:

@@ -16,6 +16,7 @@ from datetime import timedelta
 
 from journal import Database, KeptSession, ProjectionsError
 from journal.tasks import end
+from projections.page_limit import PageLimit
 from projections.webhooks.ciphers import Cipher, PlainCipher
 from projections.webhooks.claims import Claimed, Outcome, claim, reap
 from projections.webhooks.delivery_observer import DeliveryObserver, tell
@@ -80,6 +81,7 @@ class _Deliverer:
         self._observer = observer
         self._session = KeptSession(database.session)
         self._in_flight: dict[asyncio.Task[None], Claimed] = {}
+        self._pages = PageLimit(settings.max_bytes)
         self._woken = asyncio.Event()
         self._room = asyncio.Event()
         self._ending = asyncio.Event()
@@ -118,7 +120,7 @@ class _Deliverer:
         pause = shortest = self._settings.pacing.shortest.total_seconds()
         while not self._ending.is_set():
             free = self._settings.max_in_flight - len(self._in_flight)
-            if free == 0:
+            if free == 0 or self._free_bytes <= 0:
                 self._room.clear()
                 await self._room.wait()
                 continue
@@ -134,6 +136,10 @@ class _Deliverer:
                 pause = shortest
             except TimeoutError:
                 pause = min(pause * 2, self._settings.pacing.longest.total_seconds())
+
+    @property
+    def _free_bytes(self) -> int:
+        return self._pages.bytes - sum(claimed.size for claimed in self._in_flight.values())
 
     async def _end_claiming(self, claiming: asyncio.Task[None]) -> None:
         """Let a claim that is being made end: those that it has taken would wait for the end of their leases."""
@@ -157,9 +163,11 @@ class _Deliverer:
     async def _claim(self, limit: int) -> list[Claimed]:
         try:
             async with asyncio.timeout(self._patience):
-                found = await claim(await self._session.get(), limit, self._settings.margin)
-        except (ProjectionsError, TimeoutError) as error:
+                session = await self._session.get()
+                found = await claim(session, limit, self._settings.margin, self._free_bytes)
+        except (ProjectionsError, TimeoutError, MemoryError) as error:
             await self._session.close()
+            self._pages.failed(error)
             self._failures += 1
             tell(self._observer.ready, ready=False)
             log.warning("webhooks wait: %s", str(error) or "no answer", extra={"action": "webhooks_wait"})

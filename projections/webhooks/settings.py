@@ -21,6 +21,10 @@ class DeliverySettings(BaseModel):
     """Requests on their way at a time: each holds a connection and its event in memory. Above what slow endpoints may
     hold together (:attr:`EndpointSettings.max_in_flight` each), or these keep the others waiting."""
 
+    max_bytes: int = Field(default=64 * 2**20, ge=1)
+    """What requests on their way may carry together: more is claimed when some have ended. The last may be too much, by
+    up to 16 MiB. Halved when the process has no memory left."""
+
     claim_size: int = Field(default=100, ge=1, le=1000)
     """Deliveries that are taken in one transaction."""
 

@@ -6,3 +6,10 @@ DROP FUNCTION IF EXISTS projections.predecessors_v1(text[], bigint[]);
 DROP FUNCTION IF EXISTS projections.slice_lag_v1(integer);
 -- Which entity types there are is asked all the time: of sources, for events have many partitions.
 CREATE INDEX sources_entity_type_idx ON projections.sources (entity_type);
+DROP FUNCTION IF EXISTS projections.read_events_by_slices_v1(
+    text, integer, integer, timestamptz, integer, text, bigint, timestamptz, integer
+);
+DROP FUNCTION IF EXISTS projections.load_events_v1(text[], bigint[], timestamptz[]);
+DROP FUNCTION IF EXISTS projections.read_source_v1(text, bigint, bigint, boolean, integer);
+DROP FUNCTION IF EXISTS projections.read_next_v1(text, integer, integer, bigint, bigint, integer, bigint[]);
+DROP FUNCTION IF EXISTS projections.claim_deliveries_v1(integer, text, interval);

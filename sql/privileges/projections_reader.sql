@@ -33,6 +33,7 @@ BEGIN
         projections.webhook_totals_v1,
         projections.slice_of_v1,
         projections.uuid7_time_v1,
+        projections.event_bytes_v1,
         projections.read_events_by_slices_v1,
         projections.read_keys_by_slices_v1,
         projections.read_heads_by_slices_v1,

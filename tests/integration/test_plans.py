@@ -85,7 +85,7 @@ def sorts_the_empty_partition(plan: dict[str, Any]) -> bool:
 
 def explain(
     connection: psycopg.Connection[Any], function: str, place: str, slices: str
-) -> list[dict[str, Any]]:
+) -> list[list[dict[str, Any]]]:
     told: list[dict[str, Any]] = []
 
     def hear(diagnostic: psycopg.errors.Diagnostic) -> None:
@@ -103,8 +103,8 @@ def explain(
         connection.execute(page)
     finally:
         connection.remove_notice_handler(hear)
-    (plan,) = told
-    return list(nodes(plan))
+    assert told  # what is read is counted before: each walks alike
+    return [list(nodes(plan)) for plan in told]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -113,9 +113,8 @@ def explain(
 def test_a_page_walks_the_index_by_time_without_sorting(
     connection: psycopg.Connection[Any], function: str, place: str, slices: str
 ) -> None:
-    plan = explain(connection, function, place, slices)
-
-    assert_walks_the_index(connection, plan)
+    for plan in explain(connection, function, place, slices):
+        assert_walks_the_index(connection, plan)
 
 
 def test_statistics_that_know_no_events_yet_do_not_change_the_plan(
@@ -129,7 +128,8 @@ def test_statistics_that_know_no_events_yet_do_not_change_the_plan(
         prepare(opened)
 
         for function, slices in product(FUNCTIONS, RANGES):
-            assert_walks_the_index(opened, explain(opened, function, "beginning", slices))
+            for plan in explain(opened, function, "beginning", slices):
+                assert_walks_the_index(opened, plan)
 
 
 def assert_walks_the_index(connection: psycopg.Connection[Any], plan: list[dict[str, Any]]) -> None:

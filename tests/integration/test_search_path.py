@@ -11,6 +11,7 @@ from journal import schema
 # What they call fits its arguments' types exactly, or was resolved when they were made: nothing can take its place.
 UNSET = {
     "checked_json_v1",
+    "event_bytes_v1",
     "read_offsets_v1",
     "slice_of_v1",
     "uuid7_time_v1",

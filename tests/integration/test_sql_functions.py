@@ -40,6 +40,7 @@ CALLS = {
     "stored_events_v1": "SELECT projections.stored_events_v1("
     "'{a}', '{Landed}', '{1}', '{\"{}\"}', '{NULL}', '{NULL}', "
     "ARRAY(SELECT event_id FROM projections.events WHERE source_id = 'a' AND seq_nr = 1))",
+    "event_bytes_v1": "SELECT projections.event_bytes_v1('{}', NULL)",
     "read_events_by_slices_v1": "SELECT projections.read_events_by_slices_v1('plane', 0, 1023, "
     "'1970-01-01Z', -1, '', 0, 'infinity', 10)",
     "read_heads_by_slices_v1": "SELECT projections.read_heads_by_slices_v1('plane', 0, 1023, "

@@ -1,8 +1,8 @@
 -- The events of given keys, in the order of the log. It is planned with the times of the oldest and the newest as values: no
 -- partition of another time is opened. Each key is looked up: knowing how many there are, the planner would rather read the
--- whole log.
+-- whole log. A page is bounded as that of read_events_by_slices_v1.
 CREATE OR REPLACE FUNCTION projections.load_events_v1(
-    p_source_ids text[], p_seq_nrs bigint[], p_timestamps timestamptz[]
+    p_source_ids text[], p_seq_nrs bigint[], p_timestamps timestamptz[], p_bytes bigint DEFAULT 8388608
 )
 RETURNS TABLE (
     source_id text,
@@ -15,7 +15,8 @@ RETURNS TABLE (
     version smallint,
     payload text,
     metadata text,
-    tags text[]
+    tags text[],
+    more boolean
 )
 LANGUAGE plpgsql
 VOLATILE -- read_events_by_slices_v1 says why
@@ -30,15 +31,38 @@ AS $$
 DECLARE
     _oldest timestamptz;
     _newest timestamptz;
+    _size bigint;
+    _rows bigint := 0;
 BEGIN
     SELECT min(k.at), max(k.at) INTO _oldest, _newest FROM unnest(p_timestamps) AS k (at);
+    -- Both measure and write after they have sorted: what is left out is not unpacked.
+    FOR _size IN
+        SELECT projections.event_bytes_v1(e.payload, e.metadata)
+        FROM (
+            SELECT e.payload, e.metadata
+            FROM unnest(p_source_ids, p_seq_nrs, p_timestamps) AS k (source_id, seq_nr, db_timestamp)
+            INNER JOIN projections.events AS e
+                ON k.source_id = e.source_id AND k.seq_nr = e.seq_nr AND k.db_timestamp = e.db_timestamp
+            WHERE e.db_timestamp BETWEEN _oldest AND _newest
+            ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr
+            OFFSET 0
+        ) AS e
+    LOOP
+        p_bytes := p_bytes - _size;
+        _rows := _rows + 1;
+        EXIT WHEN p_bytes <= 0;
+    END LOOP;
     RETURN QUERY SELECT
         e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
-        e.payload::text, e.metadata::text, e.tags
-    FROM unnest(p_source_ids, p_seq_nrs, p_timestamps) AS k (source_id, seq_nr, db_timestamp)
-    INNER JOIN projections.events AS e
-        ON k.source_id = e.source_id AND k.seq_nr = e.seq_nr AND k.db_timestamp = e.db_timestamp
-    WHERE e.db_timestamp BETWEEN _oldest AND _newest
-    ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr;
+        e.payload::text, e.metadata::text, e.tags, coalesce(p_bytes <= 0, FALSE)
+    FROM (
+        SELECT e.*
+        FROM unnest(p_source_ids, p_seq_nrs, p_timestamps) AS k (source_id, seq_nr, db_timestamp)
+        INNER JOIN projections.events AS e
+            ON k.source_id = e.source_id AND k.seq_nr = e.seq_nr AND k.db_timestamp = e.db_timestamp
+        WHERE e.db_timestamp BETWEEN _oldest AND _newest
+        ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr
+        LIMIT CASE WHEN p_bytes <= 0 THEN _rows END
+    ) AS e;
 END;
 $$;

@@ -1,8 +1,9 @@
 -- A source's events with numbers from p_from to p_to, a page at a time; backwards from p_to where p_backwards is set. Backwards
 -- it begins with the time of the source's last event, and looks on in longer and longer times until it has all: partitions
--- of times before are not opened. Where the first event lies is not known.
+-- of times before are not opened. Where the first event lies is not known. A page is bounded as that of
+-- read_events_by_slices_v1.
 CREATE OR REPLACE FUNCTION projections.read_source_v1(
-    p_source_id text, p_from bigint, p_to bigint, p_backwards boolean, p_limit integer
+    p_source_id text, p_from bigint, p_to bigint, p_backwards boolean, p_limit integer, p_bytes bigint DEFAULT 8388608
 )
 RETURNS TABLE (
     source_id text,
@@ -15,7 +16,8 @@ RETURNS TABLE (
     version smallint,
     payload text,
     metadata text,
-    tags text[]
+    tags text[],
+    more boolean
 )
 LANGUAGE plpgsql
 VOLATILE -- read_events_by_slices_v1 says why
@@ -28,34 +30,57 @@ DECLARE
     _until timestamptz;
     _since timestamptz;
     _interval interval;
-    _found bigint;
+    _size bigint;
+    _rows bigint := 0;
 BEGIN
     -- Two queries, because an order that depends on a parameter can use no index.
     IF p_backwards THEN
         SELECT least(p_limit, least(p_to, s.seq_nr) - p_from + 1), s.db_timestamp, t.partition_interval INTO _left, _until, _interval
         FROM projections.sources AS s CROSS JOIN projections.partition_settings AS t
         WHERE s.source_id = p_source_id AND t.table_name = 'events';
-        WHILE _left > 0 AND _until > '1970-01-01T00:00:00Z' LOOP
+        WHILE _left > 0 AND coalesce(p_bytes > 0, TRUE) AND _until > '1970-01-01T00:00:00Z' LOOP
             _since := _until - _interval;
+            _rows := 0;
+            FOR _size IN
+                SELECT projections.event_bytes_v1(e.payload, e.metadata)
+                FROM projections.events AS e
+                WHERE e.source_id = p_source_id AND e.seq_nr BETWEEN p_from AND p_to
+                AND e.db_timestamp > _since AND e.db_timestamp <= _until
+                ORDER BY e.seq_nr DESC LIMIT _left
+            LOOP
+                p_bytes := p_bytes - _size;
+                _rows := _rows + 1;
+                EXIT WHEN p_bytes <= 0;
+            END LOOP;
             RETURN QUERY SELECT
                 e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
-                e.payload::text, e.metadata::text, e.tags
+                e.payload::text, e.metadata::text, e.tags, coalesce(p_bytes <= 0, FALSE)
             FROM projections.events AS e
             WHERE e.source_id = p_source_id AND e.seq_nr BETWEEN p_from AND p_to
             AND e.db_timestamp > _since AND e.db_timestamp <= _until
-            ORDER BY e.seq_nr DESC LIMIT _left;
-            GET DIAGNOSTICS _found = ROW_COUNT;
-            _left := _left - _found;
+            ORDER BY e.seq_nr DESC LIMIT CASE WHEN p_bytes <= 0 THEN _rows ELSE _left END;
+            GET DIAGNOSTICS _rows = ROW_COUNT;
+            _left := _left - _rows;
             _until := _since;
             _interval := 2 * _interval;
         END LOOP;
     ELSE
+        FOR _size IN
+            SELECT projections.event_bytes_v1(e.payload, e.metadata)
+            FROM projections.events AS e
+            WHERE e.source_id = p_source_id AND e.seq_nr BETWEEN p_from AND p_to
+            ORDER BY e.seq_nr LIMIT p_limit
+        LOOP
+            p_bytes := p_bytes - _size;
+            _rows := _rows + 1;
+            EXIT WHEN p_bytes <= 0;
+        END LOOP;
         RETURN QUERY SELECT
-        e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
-        e.payload::text, e.metadata::text, e.tags
+            e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
+            e.payload::text, e.metadata::text, e.tags, coalesce(p_bytes <= 0, FALSE)
         FROM projections.events AS e
         WHERE e.source_id = p_source_id AND e.seq_nr BETWEEN p_from AND p_to
-        ORDER BY e.seq_nr LIMIT p_limit;
+        ORDER BY e.seq_nr LIMIT CASE WHEN p_bytes <= 0 THEN _rows ELSE p_limit END;
     END IF;
 END;
 $$;

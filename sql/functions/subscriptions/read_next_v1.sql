@@ -1,6 +1,7 @@
 -- The next matches of a range of a group after a cursor, in their order, with their events; those of events that were
 -- dropped have none; where subscriptions are given, only theirs. Reading claims and moves nothing: move_cursor_v1 does, when
 -- what was read is handled. p_until is what settled_matches_v1 returns, asked in a statement before.
+-- A page is bounded as that of read_events_by_slices_v1: "more" on the last match of one that p_bytes has ended.
 -- The generic plan walks the index in order whatever the statistics say.
 CREATE OR REPLACE FUNCTION projections.read_next_v1(
     p_group text,
@@ -9,7 +10,8 @@ CREATE OR REPLACE FUNCTION projections.read_next_v1(
     p_after bigint,
     p_until bigint,
     p_limit integer,
-    p_subscription_ids bigint[] DEFAULT NULL
+    p_subscription_ids bigint[] DEFAULT NULL,
+    p_bytes bigint DEFAULT 8388608
 )
 RETURNS TABLE (
     match_id bigint,
@@ -24,7 +26,8 @@ RETURNS TABLE (
     version smallint,
     payload text,
     metadata text,
-    tags text[]
+    tags text[],
+    more boolean
 )
 LANGUAGE plpgsql
 STABLE
@@ -32,13 +35,40 @@ SET plan_cache_mode = 'force_generic_plan'
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
+DECLARE
+    _size bigint;
+    _rows integer := 0;
 BEGIN
     IF coalesce(p_limit, 0) < 1 THEN
         RAISE EXCEPTION 'a page has 1 match or more, not %', coalesce(p_limit::text, 'NULL') USING ERRCODE = 'PJ081';
     END IF;
+    FOR _size IN
+        -- Measured after they were sorted: what is left out is not unpacked.
+        SELECT projections.event_bytes_v1(e.payload, e.metadata)
+        FROM (
+            SELECT e.payload, e.metadata
+            FROM (
+                SELECT m.* FROM projections.matches AS m
+                WHERE m.group_id = (SELECT g.group_id FROM projections.subscription_groups AS g WHERE g.name = p_group)
+                AND m.match_id > p_after AND m.match_id <= p_until
+                AND m.slice BETWEEN p_min_slice AND p_max_slice
+                AND (p_subscription_ids IS NULL OR m.subscription_ids && p_subscription_ids)
+                ORDER BY m.group_id, m.match_id
+                LIMIT p_limit
+            ) AS m
+            LEFT JOIN projections.events AS e
+                ON m.source_id = e.source_id AND m.seq_nr = e.seq_nr AND m.db_timestamp = e.db_timestamp
+            ORDER BY m.match_id
+            OFFSET 0
+        ) AS e
+    LOOP
+        p_bytes := p_bytes - _size;
+        _rows := _rows + 1;
+        EXIT WHEN p_bytes <= 0;
+    END LOOP;
     RETURN QUERY SELECT
         m.match_id, m.subscription_ids, m.source_id, m.seq_nr, m.db_timestamp, m.slice,
-        e.event_id, e.entity_type, e.event_type, e.version, e.payload::text, e.metadata::text, e.tags
+        e.event_id, e.entity_type, e.event_type, e.version, e.payload::text, e.metadata::text, e.tags, coalesce(p_bytes <= 0, FALSE)
     FROM (
         SELECT m.* FROM projections.matches AS m
         WHERE m.group_id = (SELECT g.group_id FROM projections.subscription_groups AS g WHERE g.name = p_group)
@@ -46,7 +76,7 @@ BEGIN
         AND m.slice BETWEEN p_min_slice AND p_max_slice
         AND (p_subscription_ids IS NULL OR m.subscription_ids && p_subscription_ids)
         ORDER BY m.group_id, m.match_id
-        LIMIT p_limit
+        LIMIT CASE WHEN p_bytes <= 0 THEN _rows ELSE p_limit END
     ) AS m
     LEFT JOIN projections.events AS e
         ON m.source_id = e.source_id AND m.seq_nr = e.seq_nr AND m.db_timestamp = e.db_timestamp

@@ -4,9 +4,10 @@
 -- Fair: after the endpoints of the 100 deliveries that are due for longest, all are walked in a ring, from a place that p_from
 -- says (a random one serves), and each gives its oldest, then each its second oldest, and so on. Endpoints are held to their
 -- limits over all workers by the lock of their circuit; one whose circuit another worker holds is passed over. At most 1,000
--- endpoints are looked at in a call.
+-- endpoints are looked at in a call. The one with which they carry p_bytes is the last.
 CREATE OR REPLACE FUNCTION projections.claim_deliveries_v1(
-    p_limit integer, p_from text DEFAULT '', p_margin interval DEFAULT '15 seconds'
+    p_limit integer, p_from text DEFAULT '', p_margin interval DEFAULT '15 seconds',
+    p_bytes bigint DEFAULT 8388608
 )
 RETURNS TABLE (
     delivery_id bigint, lease_token bigint, endpoint_id text, event_id text, event_time timestamptz, tenant text, topic text,
@@ -85,20 +86,27 @@ BEGIN
         RETURN;
     END IF;
     SELECT array_agg(t.delivery_id) INTO _taken FROM (
-        SELECT r.delivery_id FROM (
-            SELECT d.delivery_id, d.next_at, row_number() OVER (PARTITION BY d.endpoint_id ORDER BY d.next_at, d.delivery_id) AS turn
-            FROM (
-                SELECT d.delivery_id, d.endpoint_id, d.next_at
-                FROM unnest(_endpoints, _rooms) AS c (endpoint_id, room)
-                CROSS JOIN LATERAL (
-                    SELECT d.delivery_id, d.endpoint_id, d.next_at FROM projections.webhook_deliveries AS d
-                    WHERE d.state = 'pending' AND d.endpoint_id = c.endpoint_id AND d.next_at <= _now
-                    ORDER BY d.endpoint_id, d.next_at, d.delivery_id LIMIT c.room FOR NO KEY UPDATE SKIP LOCKED
+        SELECT t.delivery_id, sum(512 + octet_length(coalesce(t.data, v.data))) OVER before AS bytes
+        FROM (
+            SELECT r.* FROM (
+                SELECT d.*, row_number() OVER (PARTITION BY d.endpoint_id ORDER BY d.next_at, d.delivery_id) AS turn
+                FROM (
+                    SELECT d.*
+                    FROM unnest(_endpoints, _rooms) AS c (endpoint_id, room)
+                    CROSS JOIN LATERAL (
+                        SELECT d.delivery_id, d.endpoint_id, d.next_at, d.event_time, d.event_id, d.data
+                        FROM projections.webhook_deliveries AS d
+                        WHERE d.state = 'pending' AND d.endpoint_id = c.endpoint_id AND d.next_at <= _now
+                        ORDER BY d.endpoint_id, d.next_at, d.delivery_id LIMIT c.room FOR NO KEY UPDATE SKIP LOCKED
+                    ) AS d
                 ) AS d
-            ) AS d
-        ) AS r
-        ORDER BY r.turn, r.next_at LIMIT p_limit
-    ) AS t;
+            ) AS r
+            ORDER BY r.turn, r.next_at LIMIT p_limit
+        ) AS t
+        LEFT JOIN projections.webhook_events AS v ON t.event_time = v.event_time AND t.event_id = v.event_id
+        WINDOW before AS (ORDER BY t.turn, t.next_at, t.delivery_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+    ) AS t
+    WHERE coalesce(t.bytes, 0) < p_bytes;
     RETURN QUERY
     WITH leased AS (
         UPDATE projections.webhook_deliveries AS d

@@ -1,0 +1,63 @@
+"""The connections of a process, as its ranges take turns with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from journal import Database, OwnedSession
+from projections.errors import PoolTooSmall
+
+OTHER_CONNECTIONS = 3
+"""Of a pool, what ranges do not take: one for polls, one for heartbeats, one for what comes up."""
+_READING_AHEAD = 2
+"""How many ranges read a page ahead at a time: with two cores, a third would only wait."""
+
+
+class Connections:
+    """
+    Lends the connections of a pool to ranges, in turn, and keeps back what polls and heartbeats need.
+
+    Args:
+        database: The pool.
+        patience: How long a statement may take outside of handlers.
+
+    Raises:
+        PoolTooSmall: There would be none for ranges.
+    """
+
+    def __init__(self, database: Database, patience: timedelta | None = None) -> None:
+        self._size = database.max_connections - OTHER_CONNECTIONS
+        if self._size < 1:
+            raise PoolTooSmall(
+                f"a pool of {database.max_connections} is too small to run projections: polls and heartbeats keep a "
+                f"connection each, ranges need one and one is spare; give it max_connections={OTHER_CONNECTIONS + 1} "
+                "or more"
+            )
+        self._database = database
+        self._patience = patience
+        self._places = asyncio.Semaphore(self._size)
+        self.ahead = asyncio.Semaphore(_READING_AHEAD)
+        self.ranges = 0
+        """How many ranges take turns."""
+
+    @property
+    def scarce(self) -> bool:
+        """Whether a range should give its connection back as soon as it can."""
+        return self.ranges > self._size
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[OwnedSession]:
+        """Lend one for a turn, in the order of asking."""
+        async with self._places, self._database.session() as session:
+            session.patience = self._patience
+            yield session
+
+    @asynccontextmanager
+    async def lend_ahead(self) -> AsyncIterator[OwnedSession]:
+        """Lend one for reading ahead."""
+        async with self.ahead, self._database.session() as session:
+            session.patience = self._patience
+            yield session

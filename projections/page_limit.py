@@ -1,0 +1,36 @@
+"""How large pages of events may be in a process, and smaller ones where its memory was too small for them."""
+
+from __future__ import annotations
+
+import logging
+
+from journal import NoAnswer, OutOfMemory
+from projections.errors import said
+
+log = logging.getLogger("projections")
+
+_SMALLEST = 64 * 1024
+"""Bytes: below it, what a process lacks is not memory for pages. One event is always read."""
+
+
+class PageLimit:
+    """
+    The bytes of a page, shared by all ranges of a process as its memory is.
+
+    Args:
+        limit: To begin with.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.bytes = limit
+
+    def failed(self, error: Exception) -> None:
+        """Halve it when a range failed for want of memory, or waited for a page in vain: until the process ends."""
+        if not isinstance(error, MemoryError | OutOfMemory | NoAnswer) or self.bytes <= _SMALLEST:
+            return
+        self.bytes = max(self.bytes // 2, _SMALLEST)
+        log.warning(
+            "from now on this process reads pages of at most %d KiB: %s. Give it more memory, fewer ranges, or smaller "
+            "page_bytes", self.bytes // 1024, said(error),
+            extra={"action": "pages_halved", "page_bytes": self.bytes},
+        )  # fmt: skip
