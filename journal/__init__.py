@@ -33,7 +33,7 @@ from journal.generation import Generation, generation
 from journal.importing import ImportResult, import_events
 from journal.maintenance import MaintainedPartition, make_partitions
 from journal.payload import decode, decoder, event_type, event_type_of
-from journal.polling import Notifier, PollPacing, WritersPoller
+from journal.polling import Look, Notifier, PollPacing, WritersPoller
 from journal.reader import (
     PAGE_BYTES,
     HeadReader,
@@ -77,6 +77,7 @@ __all__ = [
     "InvalidPayload",
     "KeptSession",
     "Key",
+    "Look",
     "LostGeneration",
     "MaintainedPartition",
     "MissingPrivilege",

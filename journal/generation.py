@@ -42,6 +42,9 @@ class Generation:
         """From the columns of ``generation_v1``, which other functions return too."""
         return cls(row["timeline"], row["started_at"], row["wal_position"], row["system_identifier"])
 
+    def __str__(self) -> str:
+        return f"timeline {self.timeline}, started at {self.started_at}, log at {_lsn(self.position)}"
+
     def follows(self, earlier: Generation) -> bool:
         """Whether everything seen under an earlier one still holds: the same life, and not before it."""
         same = (self.system, self.timeline, self.started_at) == (

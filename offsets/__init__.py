@@ -1,6 +1,7 @@
 """Offsets: where a projection stands, and what that says of an event."""
 
 from offsets.claims import (
+    Beats,
     Heartbeat,
     Held,
     RangeStatus,
@@ -14,7 +15,7 @@ from offsets.claims import (
     take_over,
     workers,
 )
-from offsets.errors import OffsetOvertaken, RangeLost, TransactionEnded, WrongEntityType
+from offsets.errors import DatabaseWentBack, OffsetOvertaken, RangeLost, TransactionEnded, WrongEntityType
 from offsets.live import live_events
 from offsets.management import (
     ParkedSource,
@@ -44,7 +45,9 @@ from offsets.store import (
 
 __all__ = [
     "Batch",
+    "Beats",
     "Claim",
+    "DatabaseWentBack",
     "Heartbeat",
     "Held",
     "OffsetOvertaken",

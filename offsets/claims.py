@@ -16,7 +16,7 @@ from journal import OwnedSession, Session, SliceRange
 from offsets.assignment import assign
 from offsets.store import Claim
 
-_HEARTBEAT = "SELECT * FROM projections.heartbeat_v1($1, $2, $3, $4, $5, $6, $7)"
+_HEARTBEAT = "SELECT * FROM projections.heartbeat_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _LEAVE = "SELECT projections.leave_v1($1)"
 _TAKE_OVER = "SELECT projections.take_over_v1($1, $2, $3)"
 _SET_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
@@ -92,6 +92,20 @@ class Heartbeat(NamedTuple):
     others_horizon: datetime | None
     """The oldest horizon among the ranges that it does not own; None when it owns all."""
     held: list[Held]
+    went_back: bool
+    """Whether the database went back in time since the last answer: nothing that is remembered of it holds."""
+
+
+class Beats:
+    """
+    Counts the heartbeats of a worker, and which of them had an answer last.
+
+    The database keeps the last that it has seen; one that shows an earlier number than was answered has lost it.
+    """
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.answered = 0
 
 
 class RangeStatus(NamedTuple):
@@ -138,6 +152,7 @@ async def heartbeat(
     worker: Worker,
     lease: timedelta,
     projections: Mapping[int, int],
+    beats: Beats,
     *,
     leaving: bool = False,
 ) -> list[Heartbeat]:
@@ -149,20 +164,34 @@ async def heartbeat(
         worker: Who.
         lease: How long it counts as alive without another heartbeat.
         projections: The projections that it runs, each with the version of its code.
+        beats: Its heartbeats so far.
         leaving: It takes nothing new, and what it has is assigned to others.
     """
+    beats.sent += 1
+    sent, answered = beats.sent, beats.answered
+    versions = list(projections.values())
     rows = await session.fetch(
-        _HEARTBEAT, *worker, lease, list(projections), list(projections.values()), leaving
+        _HEARTBEAT, *worker, lease, list(projections), versions, leaving, answered, sent
     )
-    columns = ("min_slices", "max_slices", "epochs", "horizons", "import_ids", "kept", "taken_from")
+    beats.answered = sent
+    columns = (
+        "min_slices", "max_slices", "epochs", "horizons", "import_ids", "commits", "kept", "taken_from",
+    )  # fmt: skip
     return [
         Heartbeat(
-            row["projection_id"], row["version"], row["paused"], row["decided"], row["uneven"],
+            number := row["projection_id"], row["version"], row["paused"], row["decided"], row["uneven"],
             row["awaited"], row["others_horizon"],
             [
-                Held(Claim(row["projection_id"], SliceRange(first, last), *claimed), kept, taken_from)
-                for first, last, *claimed, kept, taken_from in zip(*(row[c] or () for c in columns), strict=True)
+                Held(
+                    Claim(number, SliceRange(low, high), epoch, horizon, import_id, commits, worker.owner),
+                    kept,
+                    taken_from,
+                )
+                for low, high, epoch, horizon, import_id, commits, kept, taken_from in zip(
+                    *(row[c] or () for c in columns), strict=True
+                )
             ],
+            row["went_back"],
         )
         for row in rows
     ]  # fmt: skip

@@ -3,7 +3,8 @@ Errors of offsets.
 
     ProjectionsError
     ├── RangeLost               another worker has claimed the slice range
-    ├── OffsetOvertaken         a source was already past the batch
+    ├── OffsetOvertaken         a source does not stand where the batch begins
+    ├── DatabaseWentBack        the database is not what it was when it was looked at last
     ├── TransactionEnded        a handler ended the transaction of its batch
     └── WrongEntityType         the projection's name belongs to another entity type
 """
@@ -18,7 +19,15 @@ class RangeLost(ProjectionsError):
 
 
 class OffsetOvertaken(ProjectionsError):
-    """A source was already at or past an event of the batch: nothing of it was committed."""
+    """A source does not stand where the batch begins: nothing of it was committed."""
+
+
+class DatabaseWentBack(ProjectionsError):
+    """
+    The database is in an earlier state than one that was seen: a fail-over has lost commits, or it was restored.
+
+    What was remembered of it is worth nothing: the range, or the reader, begins again with what is stored.
+    """
 
 
 class TransactionEnded(ProjectionsError):
@@ -33,6 +42,7 @@ _BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {
     "PJ010": RangeLost,
     "PJ011": OffsetOvertaken,
     "PJ012": TransactionEnded,
+    "PJ013": DatabaseWentBack,
     "PJ020": WrongEntityType,
 }
 

@@ -63,6 +63,11 @@ class OffsetState:
         for source_id, seq_nr in seq_nrs.items():
             known[source_id] = seq_nr
 
+    def previous(self, source_id: str) -> int | None:
+        """The last handled number of a source that has been looked up; None where it has no offset."""
+        known: int = self._known[source_id]
+        return None if known == _ABSENT else known
+
     def forget(self, source_ids: Iterable[str]) -> None:
         """Look these up again: what became of their last batch is not known."""
         for source_id in source_ids:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from journal import ALL_SLICES, DatabaseError, EventEnvelope, OwnedSession, Session, SliceRange
-from offsets.errors import from_database
+from offsets.errors import OffsetOvertaken, from_database
 
 _REGISTER = "SELECT projections.register_projection_v1($1, $2, $3, $4)"
 _CLAIM = "SELECT * FROM projections.claim_range_v1($1, $2, $3)"
-_RELEASE = "SELECT projections.release_range_v1($1, $2, $3, $4, $5)"
+_RELEASE = "SELECT projections.release_range_v1($1, $2, $3, $4, $5, $6, $7)"
 _FAIL = "SELECT projections.fail_range_v1($1, $2, $3, $4, $5, $6)"
-_SAVE_HORIZONS = "SELECT projections.save_horizons_v1($1, $2, $3, $4, $5)"
-_SAVE = "SELECT projections.save_offsets_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_SAVE_HORIZONS = "SELECT min_slice FROM projections.save_horizons_v1($1, $2, $3, $4, $5, $6, $7)"
+_SAVE = """
+SELECT projections.save_offsets_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+"""
 _READ = "SELECT source_id, seq_nr FROM projections.read_offsets_v1($1, $2)"
 # Whatever the database's default is: eviction looks at imports that committed while it waited for their lock.
 _READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
@@ -27,7 +30,8 @@ WHERE projection_id = $1 AND slice BETWEEN $2 AND $3
 """
 _PARK = "SELECT projections.park_source_v1($1, $2, $3, $4, $5, $6, $7)"
 _ADVANCE_PARKED = """
-UPDATE projections.parked_sources SET seq_nr = $3, decision = 'retry' WHERE projection_id = $1 AND source_id = $2
+UPDATE projections.parked_sources SET seq_nr = $4, decision = 'retry'
+WHERE projection_id = $1 AND source_id = $2 AND seq_nr = $3
 """
 _UNPARK = "DELETE FROM projections.parked_sources WHERE projection_id = $1 AND source_id = $2"
 
@@ -48,6 +52,9 @@ class Claim(NamedTuple):
     epoch: int
     horizon: datetime
     import_id: int
+    commits: int
+    """How often its progress had been stored when it was claimed."""
+    owner: str
 
 
 class Parked(NamedTuple):
@@ -84,26 +91,58 @@ async def register(
         )
 
 
-async def claim_again(session: Session, held: Claim, owner: str) -> Claim | None:
-    """Claim a range that its owner holds with a new epoch; None when it belongs to another, or was cut anew."""
-    row = await session.fetchrow(_CLAIM, held.projection_id, held.slices.min_slice, owner)
-    if row is None or row["max_slice"] != held.slices.max_slice or row["epoch"] != held.epoch + 1:
+async def claim_again(session: Session, held: Claim) -> Claim | None:
+    """Claim a range that its owner holds with a new epoch; None when it belongs to another, or was cut differently."""
+    row = await session.fetchrow(_CLAIM, held.projection_id, held.slices.min_slice, held.owner)
+    if row is None or row["max_slice"] != held.slices.max_slice:
         return None
-    return Claim(held.projection_id, held.slices, row["epoch"], row["horizon"], row["import_id"])
+    return held._replace(
+        epoch=row["epoch"], horizon=row["horizon"], import_id=row["import_id"], commits=row["commits"]
+    )
 
 
 class Progress(NamedTuple):
     """How far a claimed range is: everything before the horizon is handled."""
 
-    claim: Claim
+    store: OffsetStore
     horizon: datetime
     import_id: int
 
+    @property
+    def claim(self) -> Claim:
+        """The range."""
+        return self.store.claim
 
-async def save_horizons(session: Session, projection_id: int, progress: Sequence[Progress]) -> None:
-    """Store how far ranges are that have had nothing to handle; those that are no longer held stay as they are."""
-    columns = [(p.claim.slices.min_slice, p.claim.epoch, p.horizon, p.import_id) for p in progress]
-    await session.execute(_SAVE_HORIZONS, projection_id, *map(list, zip(*columns, strict=True)))
+
+async def save_horizons(session: Session, projection_id: int, progress: Sequence[Progress]) -> list[Progress]:
+    """
+    Store how far ranges of one owner are that have had nothing to handle.
+
+    A range that is just storing a batch is left out: that stores how far it is.
+
+    Returns:
+        Those that were not stored, because the database does not have them as they are remembered.
+    """
+    async with AsyncExitStack() as stack:
+        free = [one for one in progress if not one.store.storing.locked()]
+        if not free:
+            return []
+        for one in free:
+            await stack.enter_async_context(one.store.storing)
+        rows = await session.fetch(
+            _SAVE_HORIZONS,
+            projection_id,
+            [one.claim.slices.min_slice for one in free],
+            [one.claim.epoch for one in free],
+            free[0].claim.owner,
+            [one.store.commits for one in free],
+            [one.horizon for one in free],
+            [one.import_id for one in free],
+        )
+        stored = {row["min_slice"] for row in rows}
+        for one in free:
+            one.store.commits += one.claim.slices.min_slice in stored
+        return [one for one in free if one.claim.slices.min_slice not in stored]
 
 
 async def evict(session: OwnedSession, projection_id: int, retention: timedelta) -> None:
@@ -122,7 +161,7 @@ async def evict(session: OwnedSession, projection_id: int, retention: timedelta)
 
 class OffsetStore:
     """
-    The offsets of one claimed range.
+    The offsets of one claimed range. Progress is compared and set: nothing is stored on what is not as it was left.
 
     Args:
         claim: The range and its epoch.
@@ -130,6 +169,10 @@ class OffsetStore:
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
+        self.commits = claim.commits
+        """How often progress has been stored, as far as is known; the database must have the same count."""
+        self.storing = asyncio.Lock()
+        """Held by whoever stores progress until the outcome is known."""
 
     async def evicted_before(self, session: Session) -> datetime:
         """Events before this time count as handled where their source has no offset."""
@@ -148,9 +191,11 @@ class OffsetStore:
         progress: tuple[datetime, int],
         last: Mapping[str, EventEnvelope],
         handled: int,
+        *,
+        previous: Mapping[str, int],
     ) -> None:
         """
-        Store a batch's progress in the transaction of its effects.
+        Store a batch's progress in the transaction of its effects; :attr:`commits` is to be raised when that commits.
 
         Args:
             session: The transaction of the batch.
@@ -158,25 +203,30 @@ class OffsetStore:
             progress: The horizon, where a restart would begin, and the last import that it accounts for.
             last: The last handled event of each source.
             handled: How many events that were.
+            previous: The number that each source is remembered to stand at, of those that have an offset.
 
         Raises:
             RangeLost: Another worker has claimed the range.
-            OffsetOvertaken: A source was already past the batch.
+            OffsetOvertaken: A source does not stand where the batch begins.
+            DatabaseWentBack: The range is not as it was stored last.
             TransactionEnded: This is not the transaction that was begun.
         """
-        envelopes = [
-            last[source_id] for source_id in sorted(last)
-        ]  # one order: two holders must not deadlock
+        # Those with an offset first; in one order, for two holders must not deadlock.
+        order = sorted(last, key=lambda source_id: (source_id not in previous, source_id))
+        envelopes = [last[source_id] for source_id in order]
         with _own_errors():
             await session.execute(
                 _SAVE,
                 self.claim.projection_id,
                 self.claim.slices.min_slice,
                 self.claim.epoch,
+                self.claim.owner,
+                self.commits,
                 batch,
                 *progress,
                 [e.source_id for e in envelopes],
                 [e.slice for e in envelopes],
+                [previous[source_id] for source_id in order if source_id in previous],
                 [e.seq_nr for e in envelopes],
                 [e.db_timestamp for e in envelopes],
                 handled,
@@ -194,9 +244,15 @@ class OffsetStore:
             _PARK, self.claim.projection_id, e.source_id, e.slice, e.seq_nr, e.event_type, error, attempts
         )
 
-    async def advance_parked_in_tx(self, session: Session, source_id: str, seq_nr: int) -> None:
-        """Have a source that goes on wait at a later event."""
-        await session.execute(_ADVANCE_PARKED, self.claim.projection_id, source_id, seq_nr)
+    async def advance_parked_in_tx(self, session: Session, source_id: str, seq_nr: int, after: int) -> None:
+        """
+        Have a source that goes on wait at a later event than the one that it waits at.
+
+        Raises:
+            OffsetOvertaken: It does not wait at that event.
+        """
+        if not await session.execute(_ADVANCE_PARKED, self.claim.projection_id, source_id, seq_nr, after):
+            raise OffsetOvertaken(f"source {source_id!r} is not parked at event {seq_nr} any more")
 
     async def unpark_in_tx(self, session: Session, source_id: str) -> None:
         """Let a source go on."""
@@ -207,7 +263,23 @@ class OffsetStore:
         c = self.claim
         await session.execute(_FAIL, c.projection_id, c.slices.min_slice, c.epoch, failures, error, delay)
 
-    async def release(self, session: Session, horizon: datetime, import_id: int) -> None:
-        """Give the range back, so that the next claim need not wait for the lease."""
+    async def release(self, session: Session, horizon: datetime, import_id: int) -> bool:
+        """
+        Give the range back, so that the next claim need not wait for the lease.
+
+        Returns:
+            Whether it was ours, and as it was stored last; else nothing has changed.
+        """
         c = self.claim
-        await session.execute(_RELEASE, c.projection_id, c.slices.min_slice, c.epoch, horizon, import_id)
+        async with self.storing:
+            released: bool = await session.fetchval(
+                _RELEASE,
+                c.projection_id,
+                c.slices.min_slice,
+                c.epoch,
+                c.owner,
+                self.commits,
+                horizon,
+                import_id,
+            )
+        return released

@@ -64,13 +64,17 @@ class Acceptance:
         done = {Verdict.DUPLICATE, Verdict.PARKED}
         return [k for k in keys if batch.validate(k.source_id, k.seq_nr, k.db_timestamp) not in done]
 
-    async def _batch(self, session: Session, source_ids: set[str]) -> Batch:
+    async def look_up(self, session: Session, source_ids: set[str]) -> None:
+        """Have the offsets of sources in memory."""
         if unknown := self._state.unknown(source_ids):
             stored = await self._store.read(session, unknown)
             self._state.loaded(unknown, stored)
             if len(stored) < len(unknown):
                 # Later than the offsets: a bound from before an eviction would not explain what it took away.
                 self._state.evicted_before = await self._store.evicted_before(session)
+
+    async def _batch(self, session: Session, source_ids: set[str]) -> Batch:
+        await self.look_up(session, source_ids)
         return self._state.batch(source_ids)
 
     async def _unknown_gaps(

@@ -43,6 +43,7 @@ class Membership:
         self._settings = process.settings
         self._ranges: dict[int, Ranges] = {}
         self._session = KeptSession(process.database.session)
+        self._beats = offsets.Beats()
         self._alive_at = asyncio.get_running_loop().time()
         self._failures = 0
         self._idle = False
@@ -120,6 +121,7 @@ class Membership:
             self._process.worker,
             self._settings.lease,
             {number: ranges.projection.version for number, ranges in asked.items()},
+            self._beats,
             leaving=leaving,
         )
         self._alive_at, self._failures = sent_at, 0
@@ -127,6 +129,10 @@ class Membership:
             Pulse(self._process.worker.owner, sent_at, self._settings.lease, self._process.monitor.blocked)
         )
         for heartbeat in told:
+            if heartbeat.went_back:
+                self._ranges[heartbeat.projection_id].start_again(
+                    offsets.DatabaseWentBack("the database has lost a heartbeat of this worker")
+                )
             self._ranges[heartbeat.projection_id].told(heartbeat)
             soon = soon or heartbeat.uneven or heartbeat.awaited > 0
         for gone in asked.keys() - {heartbeat.projection_id for heartbeat in told}:

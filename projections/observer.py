@@ -43,6 +43,9 @@ class StatusObserver:
     def failed(self, name: str, slices: SliceRange, error: BaseException) -> None:
         """A range has failed; it restarts after a pause."""
 
+    def went_back(self, name: str, slices: SliceRange, error: BaseException) -> None:
+        """The database went back in time; the range begins again with what is stored."""
+
     def batch_started(self, name: str, slices: SliceRange, envelopes: Sequence[EventEnvelope]) -> None:
         """Handlers are about to be called for a batch; a range has one at a time, begun and ended in one task."""
 

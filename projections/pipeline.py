@@ -107,7 +107,8 @@ class Pipeline:
         """Count the event that a source was parked at as handled; what came after it is to be handled next."""
 
         async def work() -> None:
-            await self._store.advance_parked_in_tx(session, envelope.source_id, envelope.seq_nr + 1)
+            at = envelope.seq_nr
+            await self._store.advance_parked_in_tx(session, envelope.source_id, at, at + 1)
 
         await self._in_transaction(session, [envelope], work)
 
@@ -118,10 +119,10 @@ class Pipeline:
         The source stays parked, at the event after them: until all that came meanwhile is handled, a crash must
         find it so, because the stored horizon is past these events.
         """
-        last = envelopes[-1]
+        first, last = envelopes[0], envelopes[-1]
 
         async def work() -> None:
-            await self._store.advance_parked_in_tx(session, last.source_id, last.seq_nr + 1)
+            await self._store.advance_parked_in_tx(session, last.source_id, first.seq_nr, last.seq_nr + 1)
             await self._dispatcher.handle(session, envelopes)
 
         with self._telling(envelopes):
@@ -179,17 +180,21 @@ class Pipeline:
         work: Callable[[], Awaitable[None]],
     ) -> None:
         mark = secrets.token_hex(8)
-        progress = self._progress()
-        try:
-            await session.begin(mark, self._idle)
-            await work()
-            await self._store.save_in_tx(session, mark, progress, last, handled)
-            await session.commit()
-        except BaseException:
-            # After a COMMIT that broke, the outcome is unknown: the range restarts and reads it back.
-            with suppress(Exception):  # a connection that is gone must not hide why
-                await session.rollback()
-            raise
+        known = ((source_id, self._state.previous(source_id)) for source_id in last)
+        previous = {source_id: seq_nr for source_id, seq_nr in known if seq_nr is not None}
+        async with self._store.storing:
+            progress = self._progress()
+            try:
+                await session.begin(mark, self._idle)
+                await work()
+                await self._store.save_in_tx(session, mark, progress, last, handled, previous=previous)
+                await session.commit()
+            except BaseException:
+                # After a COMMIT that broke, the outcome is unknown: the range restarts and reads it back.
+                with suppress(Exception):  # a connection that is gone must not hide why
+                    await session.rollback()
+                raise
+            self._store.commits += 1
 
     async def _recover(self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed) -> None:
         recovery = self._projection.recovery

@@ -10,7 +10,7 @@ import offsets
 from journal import DatabaseError, ProjectionsError
 from journal.faults import Fault, fault_of, sqlstate_of
 from journal.tasks import end
-from offsets import Claim, OffsetStore, Progress, RangeLost, TransactionEnded
+from offsets import Claim, DatabaseWentBack, OffsetStore, Progress, RangeLost, TransactionEnded
 from projections.errors import said
 from projections.handlers import Projection
 from projections.process import Process
@@ -44,6 +44,7 @@ class RangeKeeper:
         self._paused = paused
         self._ending = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._generation = process.poller.generation
         self._runner = self._new_runner(claim)
         self._claiming = False
 
@@ -64,6 +65,10 @@ class RangeKeeper:
     def decided(self) -> None:
         """Somebody has decided about a parked source of the projection."""
         self._runner.decided()
+
+    def start_again(self, error: ProjectionsError, store: OffsetStore | None = None) -> None:
+        """Drop what the range remembers, and begin again; see :meth:`RangeRunner.start_again`."""
+        self._runner.start_again(error, store)
 
     def give_up(self) -> None:
         """Finish the batch at hand, store how far it is, and release the range."""
@@ -107,7 +112,7 @@ class RangeKeeper:
 
     async def _keep(self) -> None:
         """Run; a failure starts it again after a pause, from its stored offset."""
-        failures = 0
+        failures, warned = 0, False
         while not self._ending.is_set():
             runner = self._runner
             begun_at = runner.progress.horizon
@@ -116,9 +121,14 @@ class RangeKeeper:
             except (RangeLost, *_FATAL):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the range starts again
-                failures = 1 if runner.progress.horizon > begun_at else failures + 1
+                moved = runner.progress.horizon > begun_at
+                failures = 1 if moved else failures + 1
                 self._process.pages.failed(error)
-                await self._pause_after(runner, error, failures)
+                if isinstance(error, DatabaseWentBack) and (moved or not warned):
+                    warned = True
+                    self._tell_went_back(runner, error)
+                else:
+                    await self._pause_after(runner, error, failures)
                 await self._claim_again(runner.claim)
 
     async def _run_once(self, runner: RangeRunner) -> None:
@@ -130,6 +140,16 @@ class RangeKeeper:
         finally:
             self._process.observer.stopped(name, slices)
             log.info("%s: slices %s stopped", name, slices, extra=self._extra("stopped"))
+
+    def _tell_went_back(self, runner: RangeRunner, error: DatabaseWentBack) -> None:
+        """The first time there is nothing to wait for."""
+        name, slices = self._projection.name, runner.claim.slices
+        self._process.observer.went_back(name, slices, error)
+        self._process.tables.forget()
+        log.error(
+            "%s: slices %s: %s; what was remembered is dropped, starting again as it is stored", name, slices, error,
+            extra=self._extra("went_back"),
+        )  # fmt: skip
 
     async def _pause_after(self, runner: RangeRunner, error: Exception, failures: int) -> None:
         name, slices = self._projection.name, runner.claim.slices
@@ -149,12 +169,12 @@ class RangeKeeper:
             await asyncio.wait_for(self._ending.wait(), delay.total_seconds())
 
     async def _claim_again(self, claim: Claim) -> None:
-        """The claim anew, with the offset as the database has it: the outcome of the last COMMIT may be unknown."""
+        """Claim it again, with the offset as the database has it: the outcome of the last COMMIT may be unknown."""
         self._claiming = True
         while not self._ending.is_set():
             try:
                 async with self._process.database.session() as session:
-                    again = await offsets.claim_again(session, claim, self._process.worker.owner)
+                    again = await offsets.claim_again(session, claim)
             except DatabaseError as error:  # also read-only, as a standby is until it is promoted
                 log.error("%s", error, extra=self._extra("database_unavailable"))  # noqa: TRY400 - it says where
                 with suppress(TimeoutError):
@@ -169,17 +189,28 @@ class RangeKeeper:
         self._claiming = False
 
     def _new_runner(self, claim: Claim) -> RangeRunner:
+        poller = self._process.poller
+        if self._generation != poller.generation and poller.back_to is not None:
+            # The horizon is of another server's clock, which may have been ahead of the one that stamps events now.
+            claim = claim._replace(horizon=min(claim.horizon, poller.back_to))
+        self._generation = poller.generation
         runner = RangeRunner(self._projection, claim, self._process, self._cache_size)
         runner.pause(paused=self._paused)
         return runner
 
     async def _release(self) -> None:
-        claim, horizon, import_id = self._runner.progress
+        store, horizon, import_id = self._runner.progress
         try:
             async with self._process.database.session() as session:
-                await OffsetStore(claim).release(session, horizon, import_id)
+                released = await store.release(session, horizon, import_id)
         except ProjectionsError as error:  # the next heartbeat shows it as ours, and it is released then
             log.warning("release: %s", error, extra=self._extra("release_failed"))
+        else:
+            if not released:  # likewise, if it is ours
+                log.warning(
+                    "release: slices %s are not as they were stored last: another has claimed them, or the database "
+                    "went back in time", store.claim.slices, extra=self._extra("release_failed"),
+                )  # fmt: skip
 
     def _extra(self, action: str) -> dict[str, object]:
         return {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
 import offsets
-from journal import DatabaseError, ProjectionsError
-from offsets import Heartbeat, Held, Progress
+from journal import DatabaseError, DatabaseUnavailable, ProjectionsError, Session
+from offsets import DatabaseWentBack, Heartbeat, Held, Progress
 from projections.handlers import Projection
 from projections.process import Process
 from projections.range_keeper import RangeKeeper
@@ -71,6 +71,11 @@ class Ranges:
         for one in held.values():
             self._begin(one, len(heartbeat.held))
 
+    def start_again(self, error: ProjectionsError) -> None:
+        """What the ranges remember is worth nothing: each begins again with what is stored."""
+        for keeper in self._keepers.values():
+            keeper.start_again(error)
+
     def stop(self) -> None:
         """Finish the batches at hand, and release all."""
         for keeper in self._keepers.values():
@@ -128,10 +133,25 @@ class Ranges:
         progress = self.progress
         if moved := [one for one in progress if one not in self._saved]:
             async with self._process.database.session() as session:
-                await offsets.save_horizons(session, self.projection_id, moved)
-            for claim, horizon, _ in moved:
-                self._process.observer.progressed(self.projection.name, claim.slices, horizon)
+                refused = await self._save(session, moved)
+            for one in moved:
+                if one not in refused:
+                    self._process.observer.progressed(self.projection.name, one.claim.slices, one.horizon)
         self._saved = set(progress)
+
+    async def _save(self, session: Session, moved: Sequence[Progress]) -> Sequence[Progress]:
+        try:
+            refused = await offsets.save_horizons(session, self.projection_id, moved)
+        except DatabaseUnavailable as error:  # nobody knows whether they are stored
+            self._start_again(moved, error)
+            raise
+        self._start_again(refused, DatabaseWentBack("the stored horizon is not what it was left at"))
+        return refused
+
+    def _start_again(self, progress: Sequence[Progress], error: ProjectionsError) -> None:
+        for one in progress:
+            if keeper := self._keepers.get(one.claim.slices.min_slice):
+                keeper.start_again(error, one.store)
 
     async def _evict(self) -> None:
         # One at a time, or those of many projections would keep the connections that their ranges need.

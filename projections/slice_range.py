@@ -18,10 +18,12 @@ from journal import (
     IntervalBacktracking,
     KeptSession,
     Key,
+    Look,
     OwnedSession,
     Page,
     Poll,
     Position,
+    ProjectionsError,
     ReadEvents,
     ReadKeys,
     SliceReader,
@@ -29,7 +31,7 @@ from journal import (
     read_source_page,
 )
 from journal.faults import Fault, fault_of
-from offsets import Claim, OffsetState, OffsetStore, Parked, Progress
+from offsets import Claim, DatabaseWentBack, OffsetState, OffsetStore, Parked, Progress
 from projections.acceptance import Acceptance
 from projections.at_least_once import AtLeastOncePipeline
 from projections.dispatch import Dispatcher
@@ -72,6 +74,8 @@ class RangeRunner:
         self._cache_size = max(cache_size, projection.batch_size)
         self._backtracking = _backtracking(claim, process.settings)
         self._look = process.poller.number
+        self._generation = process.poller.generation
+        self._outdated: ProjectionsError | None = None
         self._used_poll_at = claim.horizon
         self._stopping = asyncio.Event()
         self._running = asyncio.Event()
@@ -81,7 +85,7 @@ class RangeRunner:
     @property
     def progress(self) -> Progress:
         """How far the range is: what to store when nothing else stores it."""
-        return Progress(self.claim, self._backtracking.horizon, self._backtracking.import_id)
+        return Progress(self._store, self._backtracking.horizon, self._backtracking.import_id)
 
     def stop(self) -> None:
         """Stop after the batch at hand."""
@@ -96,6 +100,18 @@ class RangeRunner:
         else:
             self._running.set()
 
+    def start_again(self, error: ProjectionsError, store: OffsetStore | None = None) -> None:
+        """
+        End with an error before anything else is decided: what is remembered is worth nothing.
+
+        Args:
+            error: Why.
+            store: Only where these are its offsets still.
+        """
+        if store is None or store is self._store:
+            self._outdated = error
+            self._process.poller.wake()
+
     def decided(self) -> None:
         """Somebody has decided about a parked source of this projection."""
         self._decisions = True
@@ -108,6 +124,7 @@ class RangeRunner:
             RangeLost: Another worker has claimed the range.
             ProjectionFailed: An event can not be handled and its recovery says to stop.
             DatabaseUnavailable: The database is gone.
+            DatabaseWentBack: What is remembered is worth nothing: a new one is to begin.
         """
         target = self.projection.make()
         self._process.connections.ranges += 1
@@ -176,6 +193,10 @@ class RangeRunner:
         if not self._running.is_set():
             await self._session.close()
             await self._running.wait()
+            if not self._stopping.is_set():  # much may have happened to the database meanwhile
+                await self._next_look()
+        if self._outdated is not None:
+            raise self._outdated
         return not self._stopping.is_set()
 
     def _make_pipeline(self, dispatcher: Dispatcher) -> Pipeline:
@@ -225,12 +246,18 @@ class RangeRunner:
             page = await self._reader.events(session, after, until)
         return page
 
-    async def _poll(self) -> None:
+    async def _next_look(self) -> Look:
         place = self._backtracking.position.db_timestamp
         look = await self._process.poller.look(
             self, self.projection.entity_type, place, self._look, self._backtracking.import_id
         )
         self._look = look.number
+        if look.generation != self._generation:
+            raise DatabaseWentBack("another database answers, or it went back in time")
+        return look
+
+    async def _poll(self) -> None:
+        look = await self._next_look()
         # Now and then also a look that says nothing: the horizon moves on with it.
         every = self._settings.save_horizon_every * max(1, self._process.connections.ranges / _OFTEN)
         fresh = look.poll.polled_at - self._used_poll_at < every
@@ -258,6 +285,7 @@ class RangeRunner:
 
     async def _unpark(self, session: OwnedSession, parked: Parked) -> None:
         """Handle what came while a source was parked, in order; what is not visible yet comes through the log."""
+        await self._acceptance.look_up(session, {parked.source_id})
         drop, size = parked.decision == "drop", 1
         next_seq_nr = parked.seq_nr
         while page := await self._read_parked(session, parked.source_id, next_seq_nr, size):

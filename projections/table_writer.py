@@ -41,6 +41,10 @@ class TableWriter:
     def __init__(self) -> None:
         self._plans: dict[Table, _Plan] = {}
 
+    def forget(self) -> None:
+        """Check all tables again: the database is not the one that they were read from."""
+        self._plans.clear()
+
     async def prepare(self, session: Session, *tables: Table) -> None:
         """
         Check tables before the first change comes; those that were checked cost nothing.

@@ -13,3 +13,12 @@ DROP FUNCTION IF EXISTS projections.load_events_v1(text[], bigint[], timestamptz
 DROP FUNCTION IF EXISTS projections.read_source_v1(text, bigint, bigint, boolean, integer);
 DROP FUNCTION IF EXISTS projections.read_next_v1(text, integer, integer, bigint, bigint, integer, bigint[]);
 DROP FUNCTION IF EXISTS projections.claim_deliveries_v1(integer, text, interval);
+DROP FUNCTION IF EXISTS projections.claim_range_v1(integer, integer, text);
+DROP FUNCTION IF EXISTS projections.release_range_v1(integer, integer, bigint, timestamptz, bigint);
+DROP FUNCTION IF EXISTS projections.save_horizons_v1(integer, integer[], bigint[], timestamptz[], bigint[]);
+DROP FUNCTION IF EXISTS projections.save_offsets_v1(
+    integer, integer, bigint, text, timestamptz, bigint, text[], smallint[], bigint[], timestamptz[], bigint
+);
+DROP FUNCTION IF EXISTS projections.heartbeat_v1(text, text, integer, interval, integer[], integer[], boolean);
+-- A worker counts its heartbeats.
+ALTER TABLE projections.workers ADD COLUMN beats bigint NOT NULL DEFAULT 0;

@@ -8,5 +8,7 @@ CREATE TABLE IF NOT EXISTS projections.workers (
     joined_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     lease_until timestamptz NOT NULL,
     -- It finishes its batches and takes nothing new.
-    leaving boolean NOT NULL DEFAULT FALSE
+    leaving boolean NOT NULL DEFAULT FALSE,
+    -- Its last heartbeat, counted by it: one that remembers a later one learns that the database went back in time.
+    beats bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);

@@ -86,7 +86,9 @@ async def a_worker(database: Database, owner: str, lease: timedelta) -> None:
     async with database.session() as session:
         versions = {(await offsets.status(session, "p")).projection_id: 1}
         await offsets.take_over(session, owner, versions)
-        await offsets.heartbeat(session, offsets.Worker(owner, "elsewhere", 1), lease, versions)
+        await offsets.heartbeat(
+            session, offsets.Worker(owner, "elsewhere", 1), lease, versions, offsets.Beats()
+        )
 
 
 # The fence

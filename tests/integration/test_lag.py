@@ -42,7 +42,13 @@ RANGES = """
 SELECT min_slice, max_slice, epoch, horizon, import_id FROM projections.projection_ranges
 WHERE projection_id = 1 ORDER BY min_slice
 """
-SAVE = "SELECT projections.save_offsets_v1(1, %s, %s, 'b', %s, %s, %s, %s::smallint[], %s, %s, %s)"
+SAVE = """
+SELECT projections.save_offsets_v1(
+    1, r.min_slice, r.epoch, r.owner, r.commits, 'b', %s, %s, %s, %s::smallint[], %s, %s, %s, %s
+)
+FROM projections.projection_ranges AS r WHERE r.projection_id = 1 AND r.min_slice = %s
+"""
+OWN = "UPDATE projections.projection_ranges SET owner = 'me' WHERE projection_id = 1"
 LAG = "SELECT slice, backlog, oldest_unhandled, parked FROM projections.slice_lag_v1('{1}')"
 HOUR = timedelta(hours=1)
 
@@ -124,16 +130,20 @@ class Model:
         bound = min([*left, *self.in_flight(), self.now()])
         horizon = min(part.horizon, bound)
         horizon += self.random.choice([0.0, 0.5, 1.0]) * (bound - horizon)
-        last = {e.source_id: e for e in sorted(batch, key=lambda e: e.seq_nr)}.values()
+        stand = dict(self.db.execute("SELECT source_id, seq_nr FROM projections.source_offsets").fetchall())
+        last = list({e.source_id: e for e in sorted(batch, key=lambda e: e.seq_nr)}.values())
+        last.sort(key=lambda e: e.source_id not in stand)
         columns = [
             [e.source_id for e in last],
             [e.slice for e in last],
+            [stand[e.source_id] for e in last if e.source_id in stand],
             [e.seq_nr for e in last],
             [e.at for e in last],
         ]
         with self.db.transaction():
             self.db.execute("SELECT set_config('projections.batch', 'b', true)")
-            self.db.execute(SAVE, [part.min_slice, part.epoch, horizon, import_id, *columns, len(batch)])
+            self.db.execute(OWN)
+            self.db.execute(SAVE, [horizon, import_id, *columns, len(batch), part.min_slice])
 
     def park(self) -> None:
         if due := [e for e in self.unhandled() if e.source_id not in self.parked]:

@@ -70,23 +70,27 @@ class TestRoles:
         ((projection,),) = run(worker, "SELECT projections.register_projection_v1('delays', 'plane')")
         run(worker, "SELECT projections.set_ranges_v1(%s, '{0,512}')", projection)
         run(worker, "SELECT projections.assign_ranges_v1(%s, '{0}', '{me}')", projection)
-        beat = "SELECT epochs FROM projections.heartbeat_v1('me', 'host', 1, '10 s', ARRAY[%s], '{1}', false)"
+        beat = "SELECT epochs FROM projections.heartbeat_v1('me', 'host', 1, '10 s', ARRAY[%s], '{1}', false, 0, 1)"
         (([_],),) = run(worker, beat, projection)
         run(worker, "SELECT projections.fail_range_v1(%s, 0, 2, 1, 'why', '1 s')", projection)
         ((epoch,),) = run(worker, "SELECT epoch FROM projections.claim_range_v1(%s, 0, 'me')", projection)
         with connect_sync(worker) as connection:
             connection.execute("SELECT set_config('projections.batch', 'b', true)")
             connection.execute(
-                "SELECT projections.save_offsets_v1(%s, 0, %s, 'b', now(), 0, "
-                "'{a}', '{97}', '{1}', ARRAY[now()], 1)",
+                "SELECT projections.save_offsets_v1(%s, 0, %s, 'me', 0, 'b', now(), 0, "
+                "'{a}', '{97}', '{}', '{1}', ARRAY[now()], 1)",
                 [projection, epoch],
             )
 
         assert run(worker, "SELECT * FROM projections.read_offsets_v1(%s, '{a}')", projection) == [("a", 1)]
-        run(worker, "SELECT projections.save_horizons_v1(%s, '{0}', '{3}', ARRAY[now()], '{0}')", projection)
+        run(
+            worker,
+            "SELECT projections.save_horizons_v1(%s, '{0}', '{3}', 'me', '{1}', ARRAY[now()], '{0}')",
+            projection,
+        )
         run(worker, "SELECT projections.park_source_v1(%s, 'a', 97, 2, 'Landed', 'why', 1)", projection)
         run(worker, "SELECT projections.evict_offsets_v1(%s, '1 day', '')", projection)
-        run(worker, "SELECT projections.release_range_v1(%s, 0, %s, now(), 0)", projection, epoch)
+        run(worker, "SELECT projections.release_range_v1(%s, 0, %s, 'me', 1, now(), 0)", projection, epoch)
         run(worker, "SELECT projections.take_over_v1('you', ARRAY[%s], '{1}')", projection)
         run(worker, "SELECT projections.leave_v1('me')")
         run(worker, "SELECT projections.set_offset_v1(%s, now())", projection)

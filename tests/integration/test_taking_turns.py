@@ -59,9 +59,10 @@ async def claims(process: Process, ranges: int) -> list[Claim]:
     async with process.database.session() as session:
         number = await offsets.register(session, "p", "plane", slice_ranges(ranges))
         lease = timedelta(hours=1)
-        await offsets.heartbeat(session, process.worker, lease, {number: 1})
+        beats = offsets.Beats()
+        await offsets.heartbeat(session, process.worker, lease, {number: 1}, beats)
         await offsets.assign_ranges(session, number)
-        (told,) = await offsets.heartbeat(session, process.worker, lease, {number: 1})
+        (told,) = await offsets.heartbeat(session, process.worker, lease, {number: 1}, beats)
     return [held.claim for held in told.held]
 
 

@@ -3,9 +3,12 @@
 --
 -- A range is free when it has no owner, or one whose lease has ended. A new epoch makes everything that an earlier owner
 -- still tries to commit fail. A row that a transaction holds locked is left for the next heartbeat.
+--
+-- p_beat counts the heartbeats of a worker, p_answered is the last one of them that it had an answer to: a row that shows an
+-- earlier one, or none, says that the database went back in time.
 CREATE OR REPLACE FUNCTION projections.heartbeat_v1(
     p_owner text, p_host text, p_pid integer, p_lease interval, p_projection_ids integer[], p_versions integer[],
-    p_leaving boolean
+    p_leaving boolean, p_answered bigint, p_beat bigint
 )
 RETURNS TABLE (
     projection_id integer,
@@ -28,7 +31,11 @@ RETURNS TABLE (
     -- For each, whether it is assigned to this worker: else it is to be given up.
     kept boolean[],
     -- For each, the dead owner that it was taken from by this heartbeat, or NULL.
-    taken_from text[]
+    taken_from text[],
+    -- For each, how often progress was stored.
+    commits bigint[],
+    -- Whether the database went back in time since the last answer: what the worker remembers of it is worth nothing.
+    went_back boolean
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -36,16 +43,20 @@ AS $$
 DECLARE
     _now CONSTANT timestamptz := clock_timestamp();
     _claimed jsonb;
+    _beats bigint;
     -- Those of which this worker has the code.
     _ids CONSTANT integer[] := ARRAY(
         SELECT p.projection_id FROM projections.projections AS p
         INNER JOIN unnest(p_projection_ids, p_versions) AS v (id, version) ON p.projection_id = v.id AND p.version = v.version
     );
 BEGIN
-    INSERT INTO projections.workers AS w (owner, host, pid, projection_ids, lease_until, leaving)
-    VALUES (p_owner, p_host, p_pid, _ids, _now + p_lease, p_leaving)
+    SELECT w.beats INTO _beats FROM projections.workers AS w WHERE w.owner = p_owner FOR UPDATE;
+    INSERT INTO projections.workers AS w (owner, host, pid, projection_ids, lease_until, leaving, beats)
+    VALUES (p_owner, p_host, p_pid, _ids, _now + p_lease, p_leaving, p_beat)
     ON CONFLICT (owner) DO UPDATE
-    SET lease_until = excluded.lease_until, leaving = excluded.leaving, projection_ids = excluded.projection_ids;
+    SET lease_until = excluded.lease_until, leaving = excluded.leaving, projection_ids = excluded.projection_ids,
+        -- One that was given up may arrive after the one that followed it.
+        beats = greatest(w.beats, excluded.beats);
 
     WITH free AS (
         SELECT r.projection_id, r.min_slice, r.owner
@@ -73,7 +84,8 @@ BEGIN
             WHERE k.projection_id = p.projection_id AND k.decision <> 'waiting'
         ),
         coalesce(e.uneven, FALSE), r.awaited, r.others_horizon,
-        r.min_slices, r.max_slices, r.epochs, r.horizons, r.import_ids, r.kept, r.taken_from
+        r.min_slices, r.max_slices, r.epochs, r.horizons, r.import_ids, r.kept, r.taken_from, r.commits,
+        coalesce(_beats, 0) < p_answered
     FROM projections.projections AS p
     CROSS JOIN LATERAL (
         SELECT
@@ -88,7 +100,8 @@ BEGIN
             array_agg(r.import_id) FILTER (WHERE r.owner = p_owner) AS import_ids,
             array_agg(r.assigned_to IS NOT DISTINCT FROM p_owner) FILTER (WHERE r.owner = p_owner) AS kept,
             array_agg(_claimed ->> format('%s/%s', r.projection_id, r.min_slice)) FILTER (WHERE r.owner = p_owner)
-            AS taken_from
+            AS taken_from,
+            array_agg(r.commits) FILTER (WHERE r.owner = p_owner) AS commits
         FROM projections.projection_ranges AS r WHERE r.projection_id = p.projection_id
     ) AS r
     LEFT JOIN projections.uneven_v1(_ids) AS e ON p.projection_id = e.projection_id

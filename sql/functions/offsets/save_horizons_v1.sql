@@ -1,18 +1,21 @@
--- Stores how far ranges are that have had nothing to handle, many in one statement.
+-- Stores how far ranges are that have had nothing to handle, many in one statement; returns those that it has stored. The
+-- others are not as their owner remembers them.
 CREATE OR REPLACE FUNCTION projections.save_horizons_v1(
     p_projection_id integer,
     p_min_slices integer[],
     p_epochs bigint[],
+    p_owner text,
+    p_commits bigint[],
     p_horizons timestamptz[],
     p_import_ids bigint[]
 )
-RETURNS void
+RETURNS TABLE (min_slice smallint)
 LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
 AS $$
     UPDATE projections.projection_ranges AS r
     SET
-        horizon = h.horizon, import_id = h.import_id,
+        horizon = h.horizon, import_id = h.import_id, commits = r.commits + 1,
         -- A range that moves on has recovered.
         failures = CASE WHEN h.horizon > r.horizon THEN 0 ELSE r.failures END,
         error = CASE WHEN h.horizon > r.horizon THEN NULL ELSE r.error END,
@@ -20,11 +23,13 @@ AS $$
     FROM (
         SELECT n.min_slice, n.horizon, n.import_id
         FROM projections.projection_ranges AS f
-        INNER JOIN unnest(p_min_slices, p_epochs, p_horizons, p_import_ids) AS n (min_slice, epoch, horizon, import_id)
-            ON f.min_slice = n.min_slice AND f.epoch = n.epoch
-        WHERE f.projection_id = p_projection_id
+        INNER JOIN unnest(p_min_slices, p_epochs, p_commits, p_horizons, p_import_ids)
+            AS n (min_slice, epoch, commits, horizon, import_id)
+            ON f.min_slice = n.min_slice AND f.epoch = n.epoch AND f.commits = n.commits
+        WHERE f.projection_id = p_projection_id AND f.owner = p_owner
         ORDER BY f.min_slice
         FOR UPDATE OF f  -- in the order in which a cut takes them
     ) AS h
     WHERE r.projection_id = p_projection_id AND r.min_slice = h.min_slice
+    RETURNING r.min_slice
 $$;

@@ -1,16 +1,22 @@
--- Stores what a batch has handled, in the transaction of its effects.
+-- Stores what a batch has handled, in the transaction of its effects. Compare and set: the range, and each source, must
+-- stand where the worker remembers them. Sources that have an offset come first, each with its number in p_previous; the
+-- others have none.
 --
--- Raises PJ010 when the range is no longer held with this epoch, PJ011 when a source was already at or past its
--- number, PJ012 when this is not the transaction that the batch began: each rolls the effects back.
+-- Raises PJ010 when the range is no longer held with this epoch, PJ011 when a source does not stand where the batch has
+-- it, PJ012 when this is not the transaction that the batch began, PJ013 when the range is not as it was stored last,
+-- because the database went back in time: each rolls the effects back.
 CREATE OR REPLACE FUNCTION projections.save_offsets_v1(
     p_projection_id integer,
     p_min_slice integer,
     p_epoch bigint,
+    p_owner text,
+    p_commits bigint,
     p_batch text,
     p_horizon timestamptz,
     p_import_id bigint,
     p_source_ids text[],
     p_slices smallint[],
+    p_previous bigint[],
     p_seq_nrs bigint[],
     p_timestamps timestamptz[],
     p_handled bigint
@@ -20,10 +26,18 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 -- By the key, whatever the statistics say of a table that is written all the time.
 SET plan_cache_mode = 'force_generic_plan'
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
 AS $$
 DECLARE
-    _saved bigint;
+    _all CONSTANT integer := cardinality(p_source_ids);
+    _known CONSTANT integer := cardinality(p_previous);
+    _saved bigint := 0;
     _new bigint;
+    _gone text[];
+    _next bigint[];
 BEGIN
     IF current_setting('projections.batch', TRUE) IS DISTINCT FROM p_batch THEN
         RAISE EXCEPTION 'the handler ended the transaction of its batch' USING ERRCODE = 'PJ012';
@@ -33,35 +47,69 @@ BEGIN
         horizon = p_horizon, import_id = p_import_id, handled = r.handled + p_handled,
         handled_until = greatest(r.handled_until, (SELECT max(t.at) FROM unnest(p_timestamps) AS t (at))),
         handled_at = CASE WHEN p_handled > 0 THEN clock_timestamp() ELSE r.handled_at END,
-        failures = 0, error = NULL, restarts_at = NULL
-    WHERE r.projection_id = p_projection_id AND r.min_slice = p_min_slice AND r.epoch = p_epoch;
+        failures = 0, error = NULL, restarts_at = NULL, commits = r.commits + 1
+    WHERE r.projection_id = p_projection_id AND r.min_slice = p_min_slice
+    AND r.epoch = p_epoch AND r.owner = p_owner AND r.commits = p_commits;
     IF NOT FOUND THEN
+        -- Epochs only rise, and each has one owner, whose count nobody else moves.
+        IF EXISTS (
+            SELECT FROM projections.projection_ranges AS r
+            WHERE r.projection_id = p_projection_id AND r.min_slice = p_min_slice
+            AND (r.epoch < p_epoch OR (r.epoch = p_epoch AND r.owner IS NOT NULL))
+        ) THEN
+            RAISE EXCEPTION 'the slice range from % is not as it was stored last: the database went back in time', p_min_slice
+            USING ERRCODE = 'PJ013';
+        END IF;
         RAISE EXCEPTION 'the slice range from % is no longer held with epoch %', p_min_slice, p_epoch USING ERRCODE = 'PJ010';
     END IF;
     -- From here only COMMIT is left. A client that is gone without a word (stopped, cut off) must not keep the row above
     -- locked, and with it the range from whoever takes over.
     PERFORM set_config('idle_in_transaction_session_timeout', '10s', TRUE);
-    -- Two statements: most sources are known, and updating those alone costs a quarter less than an upsert of all.
+    -- Apart, for most sources are known: updating those alone costs a quarter less than an upsert of all.
     -- The row above is locked, so no other holder of this range comes in between.
-    UPDATE projections.source_offsets AS o
-    SET seq_nr = s.seq_nr, db_timestamp = s.db_timestamp
-    FROM unnest(p_source_ids, p_seq_nrs, p_timestamps) AS s (source_id, seq_nr, db_timestamp)
-    WHERE o.projection_id = p_projection_id AND o.source_id = s.source_id COLLATE "C" AND o.seq_nr < s.seq_nr;
-    GET DIAGNOSTICS _saved = ROW_COUNT;
-    IF _saved < cardinality(p_source_ids) THEN
-        INSERT INTO projections.source_offsets AS o (projection_id, source_id, slice, seq_nr, db_timestamp)
-        SELECT p_projection_id, s.source_id, s.slice, s.seq_nr, s.db_timestamp
-        FROM unnest(p_source_ids, p_slices, p_seq_nrs, p_timestamps) AS s (source_id, slice, seq_nr, db_timestamp)
+    IF _known > 0 THEN
+        UPDATE projections.source_offsets AS o
+        SET seq_nr = s.seq_nr, db_timestamp = s.db_timestamp
+        FROM unnest(p_source_ids[:_known], p_previous, p_seq_nrs[:_known], p_timestamps[:_known])
+            AS s (source_id, previous, seq_nr, db_timestamp)
+        WHERE o.projection_id = p_projection_id AND o.source_id = s.source_id COLLATE "C" AND o.seq_nr = s.previous;
+        GET DIAGNOSTICS _saved = ROW_COUNT;
+    END IF;
+    IF _saved < _known THEN
+        -- Some offsets were evicted since they were looked up: what they stood at is older than what is kept, or deleted.
+        SELECT array_agg(u.source_id), array_agg(u.previous + 1) INTO _gone, _next
+        FROM unnest(p_source_ids[:_known], p_previous) AS u (source_id, previous)
         WHERE NOT EXISTS (
             SELECT FROM projections.source_offsets AS k
-            WHERE k.projection_id = p_projection_id AND k.source_id = s.source_id COLLATE "C"
+            WHERE k.projection_id = p_projection_id AND k.source_id = u.source_id COLLATE "C"
         );
+        IF NOT EXISTS (
+            SELECT FROM projections.projections AS p
+            CROSS JOIN LATERAL projections.predecessors_v1(
+                _gone, _next, p.evicted_before, (SELECT max(t.at) FROM unnest(p_timestamps) AS t (at))
+            )
+            WHERE p.projection_id = p_projection_id
+        ) THEN
+            INSERT INTO projections.source_offsets AS o (projection_id, source_id, slice, seq_nr, db_timestamp)
+            SELECT p_projection_id, s.source_id, s.slice, s.seq_nr, s.db_timestamp
+            FROM unnest(p_source_ids[:_known], p_slices[:_known], p_seq_nrs[:_known], p_timestamps[:_known])
+                AS s (source_id, slice, seq_nr, db_timestamp)
+            ON CONFLICT DO NOTHING;
+            GET DIAGNOSTICS _new = ROW_COUNT;
+            _saved := _saved + _new;
+        END IF;
+    END IF;
+    IF _known < _all THEN
+        INSERT INTO projections.source_offsets AS o (projection_id, source_id, slice, seq_nr, db_timestamp)
+        SELECT p_projection_id, s.source_id, s.slice, s.seq_nr, s.db_timestamp
+        FROM unnest(p_source_ids[_known + 1:], p_slices[_known + 1:], p_seq_nrs[_known + 1:], p_timestamps[_known + 1:])
+            AS s (source_id, slice, seq_nr, db_timestamp)
+        ON CONFLICT DO NOTHING;
         GET DIAGNOSTICS _new = ROW_COUNT;
         _saved := _saved + _new;
     END IF;
-    IF _saved <> cardinality(p_source_ids) THEN
-        RAISE EXCEPTION '% of % sources were already past this batch', cardinality(p_source_ids) - _saved, cardinality(p_source_ids)
-        USING ERRCODE = 'PJ011';
+    IF _saved <> _all THEN
+        RAISE EXCEPTION '% of % sources do not stand where this batch begins', _all - _saved, _all USING ERRCODE = 'PJ011';
     END IF;
 END;
 $$;
