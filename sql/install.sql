@@ -123,6 +123,8 @@
 \ir functions/subscriptions/quarantine_condition_v1.sql
 \ir functions/subscriptions/release_condition_v1.sql
 \ir functions/subscriptions/publish_v1.sql
+\ir functions/subscriptions/check_place_v1.sql
+\ir functions/subscriptions/check_group_range_v1.sql
 \ir functions/subscriptions/poll_group_v1.sql
 \ir functions/subscriptions/release_group_range_v1.sql
 \ir functions/subscriptions/leave_group_v1.sql
@@ -132,6 +134,7 @@
 \ir functions/subscriptions/move_cursor_v1.sql
 \ir functions/subscriptions/fail_batch_v1.sql
 \ir functions/subscriptions/take_retries_v1.sql
+\ir functions/subscriptions/finish_retry_v1.sql
 \ir functions/subscriptions/forget_retry_v1.sql
 \ir functions/subscriptions/replay_retry_v1.sql
 \ir functions/subscriptions/entity_types_v1.sql

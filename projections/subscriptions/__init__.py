@@ -15,25 +15,22 @@ from projections.subscriptions.errors import (
 )
 from projections.subscriptions.groups import (
     GroupRange,
-    Match,
     create_group,
     cursors,
     group_names,
     leave_group,
     move_cursor,
-    peek,
     poll_group,
-    read_next,
     release_range,
     remove_group,
     rescale_group,
-    settled_matches,
 )
 from projections.subscriptions.listening import Interest, Listener, Listening
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.matching import Matching
 from projections.subscriptions.publisher import Accepted, Publisher
 from projections.subscriptions.publishing import Publication, publish, publish_all, publish_sync
+from projections.subscriptions.reading import Match, peek, read_next, settled_matches
 from projections.subscriptions.retrying import (
     FailedBatch,
     dead_letters,

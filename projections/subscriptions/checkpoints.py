@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from projections.subscriptions.reading import Place
+
 
 @dataclass(slots=True, eq=False)
 class Checkpoint:
@@ -12,11 +14,11 @@ class Checkpoint:
     A page that was read: done when all that it was handed to have done their part.
 
     Args:
-        cursor: Number of its last match.
+        cursor: The place after its last match.
         open: How many handlers have not done their part.
     """
 
-    cursor: int
+    cursor: Place
     open: int
 
 
@@ -30,7 +32,7 @@ class Checkpoints:
         cursor: Where the range stands.
     """
 
-    def __init__(self, cursor: int) -> None:
+    def __init__(self, cursor: Place) -> None:
         self.cursor = cursor
         self.begun_until = cursor
         """The end of the last page that anybody has begun with."""
@@ -39,12 +41,12 @@ class Checkpoints:
     def __len__(self) -> int:
         return len(self._active)
 
-    def add(self, cursor: int, parts: int) -> Checkpoint:
+    def add(self, cursor: Place, parts: int) -> Checkpoint:
         """
         Take in the next page.
 
         Args:
-            cursor: Number of its last match, higher than that of the page before.
+            cursor: The place after its last match, which comes after that of the page before.
             parts: How many handlers have something to do for it; with none it is done.
 
         Raises:
@@ -52,7 +54,7 @@ class Checkpoints:
         """
         last = self._active[-1].cursor if self._active else self.cursor
         if cursor <= last:
-            raise ValueError(f"a page that ends at {cursor} does not come after {last}")
+            raise ValueError(f"a page that ends at {cursor.match_id} does not come after {last.match_id}")
         checkpoint = Checkpoint(cursor, parts)
         self._active.append(checkpoint)
         self._advance()
@@ -67,7 +69,7 @@ class Checkpoints:
         checkpoint.open -= 1
         self._advance()
 
-    def pass_over(self, cursor: int) -> None:
+    def pass_over(self, cursor: Place) -> None:
         """Nothing up to here is for this range; does nothing while a page is not done."""
         if not self._active:
             self.cursor = max(self.cursor, cursor)

@@ -17,18 +17,22 @@ from journal import (
     Database,
     DatabaseError,
     DatabaseUnavailable,
+    Generation,
     KeptSession,
     OwnedSession,
     ProjectionsError,
     SliceRange,
 )
 from journal.faults import Fault, fault_of
+from offsets import DatabaseWentBack
 from projections.errors import said
 from projections.page_limit import PageLimit
-from projections.subscriptions import groups
+from projections.subscriptions import groups, reading
 from projections.subscriptions.errors import GroupRangeLost, InvalidCursor, UnknownGroup
 from projections.subscriptions.groups import GroupRange
+from projections.subscriptions.joining import Joining
 from projections.subscriptions.range_reader import RangeReader
+from projections.subscriptions.reading import Place
 from projections.subscriptions.redelivery import Redelivery
 from projections.subscriptions.registration import Registered
 from projections.subscriptions.retrying import encode_batch, fail_batch
@@ -66,7 +70,7 @@ class Consuming:
         self, database: Database, group: str, owner: str, subscribe: Subscribe, settings: ConsumerSettings
     ) -> None:
         self._group = group
-        self._owner = owner
+        self._joining = Joining(group, owner, settings.lease)
         self._subscribe = subscribe
         self._settings = settings
         self._session = KeptSession(database.session)
@@ -79,6 +83,7 @@ class Consuming:
         self._stopping = False
         self._settled = -1
         self._pages = PageLimit(settings.page_bytes)
+        self._generation: Generation | None = None
         self._failures = 0
         now = asyncio.get_running_loop().time()
         self._alive_at = now
@@ -132,7 +137,7 @@ class Consuming:
             await asyncio.wait(self._ending, timeout=_GOODBYE)
         with suppress(ProjectionsError, TimeoutError):
             async with asyncio.timeout(_GOODBYE):
-                await groups.leave_group(await self._session.get(), self._group, self._owner)
+                await self._joining.leave(self._ask)
         await self._close()
 
     async def _close(self) -> None:
@@ -154,8 +159,7 @@ class Consuming:
                 extra=self._extra("reading_failed"),
             )  # fmt: skip
             await self._close()
-            for reader in self._ranges.values():
-                reader.doubt()
+            self._look_again()
             self._look_at_lease()
             return False
         except BaseException:
@@ -196,24 +200,39 @@ class Consuming:
     async def _beat(self) -> None:
         sent_at = asyncio.get_running_loop().time()
         try:
-            held = await self._ask(groups.poll_group, self._group, self._owner, self._settings.lease)
-        except UnknownGroup:
-            for reader in list(self._ranges.values()):
-                self._lose(reader, "the group was removed")
-            self._told_handlers(await self._subscribe())
+            held = await self._joining.stay(self._ask)
+        except (UnknownGroup, DatabaseWentBack) as error:
+            await self._start_over(str(error))
             return
         self._alive_at = sent_at
         self._beat_at = sent_at + self._settings.heartbeat.total_seconds()
+        self._look_again()
         await self._told(held)
+
+    def _look_again(self) -> None:
+        """Read all ranges again, which says whether what they have read is still there."""
+        for reader in self._ranges.values():
+            reader.looked_until = -1
+
+    async def _start_over(self, why: str) -> None:
+        """Forget all, and join again by another name: what was begun under the old one can store nothing any more."""
+        log.warning(
+            "group %s: subscribing again, and joining: %s",
+            self._group,
+            why,
+            extra=self._extra("joining_again"),
+        )
+        for reader in list(self._ranges.values()):
+            self._lose(reader, why)
+        await self._joining.leave(self._ask)
+        self._beat_at = 0.0
+        self._told_handlers(await self._subscribe())
 
     async def _told(self, held: list[GroupRange]) -> None:
         now = {one.slices: one for one in held}
         for slices, reader in list(self._ranges.items()):
             if slices not in now or now[slices].epoch != reader.held.epoch:
                 self._lose(reader, "another has it, or the group was cut anew")
-            elif now[slices].cursor < reader.stored:
-                # A crash, or a standby that took over, has forgotten it; or somebody wants it again.
-                self._lose(reader, f"its cursor went back to {now[slices].cursor}")
         for slices, one in now.items():
             if slices in self._ranges:
                 if not one.kept:
@@ -229,7 +248,6 @@ class Consuming:
             restart=self._settings.restart, changed=self._changed.set,
         )  # fmt: skip
         self._ranges[held.slices] = reader
-        self._settled = -1  # whatever was settled before, this range has not been read
         log.info(
             "group %s: slices %s started after match %d", self._group, held.slices, held.cursor,
             extra=reader.labels("started"),
@@ -260,13 +278,7 @@ class Consuming:
         kept = await self._ask(keep_subscriptions, sorted(wanted))
         self._keep_at = asyncio.get_running_loop().time() + self._settings.keep_every.total_seconds()
         if not wanted <= set(kept):
-            log.warning(
-                "group %s: a subscription is gone: subscribing again", self._group,
-                extra=self._extra("subscription_gone"),
-            )  # fmt: skip
-            self._told_handlers(await self._subscribe())
-            for reader in list(self._ranges.values()):
-                self._lose(reader, "it has another subscription now")
+            await self._start_over("a subscription is gone")
 
     # What handlers have done
 
@@ -274,12 +286,13 @@ class Consuming:
         """Store what has become of the pages of a range."""
         try:
             await self._keep_failed(reader)
-            if reader.far_from_cursor(_FAR):
-                # So that the next reader need not come by all that is for other ranges.
-                reader.pass_over(await self._ask(groups.last_match, self._group, reader.position))
-            if (cursor := reader.cursor) > reader.stored:
-                await self._ask(groups.move_cursor, self._group, reader.held, cursor)
-                reader.stored = cursor
+            # So that the next reader need not come by all that is for other ranges.
+            reader.pass_over(_FAR)
+            if (cursor := reader.cursor).match_id > reader.stored:
+                await self._ask(
+                    groups.move_cursor, self._group, reader.held, cursor.match_id, cursor.matched_at
+                )
+                reader.is_stored(cursor)
             if reader.given_up:
                 self._drop(reader)
                 await self._ask(groups.release_range, self._group, reader.held)
@@ -290,7 +303,7 @@ class Consuming:
             elif reader.failure is not None:
                 name, error = reader.failure
                 reader.start_again(f"handler {name!r}", error)
-        except GroupRangeLost as error:
+        except (GroupRangeLost, DatabaseWentBack) as error:
             self._lose(reader, str(error))
         except InvalidCursor as error:
             # The match was dropped by force since it was read, or somebody has moved the cursor.
@@ -306,7 +319,7 @@ class Consuming:
             attempts, delay = handler.after(0, part.error)
             await self._ask(
                 fail_batch, self._group, handler.name, encode_batch(part.events),
-                attempts=attempts, error=repr(part.error), delay=delay, held=reader.held,
+                attempts=attempts, error=repr(part.error), delay=delay, held=reader.held, page=part.page,
             )  # fmt: skip
             reader.part_is_kept(part)
             self._redelivery.tell_failed(handler, part.events, part.error, delay)
@@ -325,31 +338,43 @@ class Consuming:
         open_ranges = [reader for reader in self._ranges.values() if reader.has_room]
         if not open_ranges:
             return False
-        settled = await self._ask(groups.settled_matches)
-        if settled != self._settled:
+        look = await self._ask(reading.look)
+        before, self._generation = self._generation or look.generation, look.generation
+        if not look.generation.follows(before):  # all that is remembered is looked at before anything else
+            self._beat_at = self._keep_at = 0.0
+            return True
+        if look.settled != self._settled:
             self._pause = self._settings.pacing.shortest.total_seconds()
-        self._settled = settled
-        for reader in open_ranges:
-            reader.doubt(settled)
-        more = [await self._read_page(reader, settled) for reader in open_ranges if reader.position < settled]
+        self._settled = look.settled
+        if not (unread := [reader for reader in open_ranges if reader.looked_until != look.settled]):
+            return False
+        # Only to the last match that is there: a number without a match may be given out again after a crash.
+        last = await self._ask(reading.last_place, self._group, look.settled)
+        more = [await self._read_page(reader, last, look.settled) for reader in unread]
         return any(more)
 
-    async def _read_page(self, reader: RangeReader, settled: int) -> bool:
+    async def _read_page(self, reader: RangeReader, last: Place, settled: int) -> bool:
         try:
             page = await self._ask(
-                groups.read_next, self._group, reader.held.slices,
-                after=reader.position, until=settled,
+                reading.read_held, self._group, reader.held, after=reader.position, until=last.match_id,
                 limit=self._settings.page_size, page_bytes=self._pages.bytes,
             )  # fmt: skip
         except MemoryError as error:
             self._pages.failed(error)
             raise
+        except (GroupRangeLost, DatabaseWentBack) as error:
+            self._lose(reader, str(error))
+            return False
         except DatabaseError as error:
             self._pages.failed(error)
             self._refused(reader, "reading", error)
             return False
-        reader.take(page, page[-1].match_id if page.more else settled)
-        return page.more and reader.has_room
+        if page.more:
+            reader.take(page, page[-1].place)
+            return reader.has_room
+        reader.take(page, max(reader.position, last))
+        reader.looked_until = settled
+        return False
 
     async def _wait(self, *, busy: bool) -> None:
         """Wait until there is something to do; the pause between questions grows while the answer is nothing."""

@@ -6,6 +6,7 @@ Errors of subscriptions and of those who read for them.
     ├── InvalidSubscription     anything else of a subscription, a group or a publication can not be as it is
     ├── UnknownGroup            there is no such group
     ├── InvalidCursor           a cursor is not one of the group's, or lies before the stored one
+    ├── DatabaseWentBack        what is remembered of a group is not in the database any more (offsets)
     ├── GroupRangeLost          another reader holds the range, or the group was cut anew
     ├── HandlerTimedOut         a handler took longer than it may
     ├── PublishFailed           something that a publisher had accepted could not be stored
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from journal import DatabaseError, ProjectionsError
+from offsets import DatabaseWentBack
 
 
 class InvalidCondition(ProjectionsError, ValueError):
@@ -63,6 +65,7 @@ class SubscriptionLost(ProjectionsError):
 
 
 _BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {
+    "PJ013": DatabaseWentBack,
     "PJ080": InvalidCondition,
     "PJ081": InvalidSubscription,
     "PJ082": UnknownGroup,

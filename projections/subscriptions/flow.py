@@ -16,8 +16,8 @@ from typing import TypeAlias
 from journal.tasks import end
 from projections.subscriptions.calling import call
 from projections.subscriptions.checkpoints import Checkpoint, Checkpoints
-from projections.subscriptions.groups import Match
 from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.reading import Match, Place
 from projections.subscriptions.registration import Registered
 
 log = logging.getLogger("projections")
@@ -32,6 +32,8 @@ class FailedPart:
     handler: Registered
     events: Sequence[MatchedEvent]
     error: Exception
+    page: Place
+    """The end of the page that it is of."""
     kept: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -46,7 +48,7 @@ class Flow:
     """
 
     def __init__(
-        self, cursor: int, handlers: Mapping[str, tuple[Registered, int]], changed: Callable[[], None]
+        self, cursor: Place, handlers: Mapping[str, tuple[Registered, int]], changed: Callable[[], None]
     ) -> None:
         self.checkpoints = Checkpoints(cursor)
         self.failed_parts: deque[FailedPart] = deque()
@@ -66,19 +68,19 @@ class Flow:
         """Hand out the next page; returns how many of its events were gone from the journal."""
         by_subscription: defaultdict[int, list[MatchedEvent]] = defaultdict(list)
         gone = 0
-        for match_id, subscription_ids, envelope in page:
-            if envelope is None:
+        for match in page:
+            if match.envelope is None:
                 gone += 1
                 continue
-            event = MatchedEvent(match_id, subscription_ids, envelope)
-            for subscription_id in subscription_ids:
+            event = MatchedEvent(match.match_id, match.subscription_ids, match.envelope, match.matched_at)
+            for subscription_id in match.subscription_ids:
                 by_subscription[subscription_id].append(event)
         parts = {
             name: events
             for name, (_, subscription_id) in self._handlers.items()
             if (events := by_subscription.get(subscription_id))
         }
-        checkpoint = self.checkpoints.add(page[-1].match_id, len(parts))
+        checkpoint = self.checkpoints.add(page[-1].place, len(parts))
         for name, events in parts.items():
             self._queues[name].put_nowait((checkpoint, events))
         return gone
@@ -104,30 +106,32 @@ class Flow:
                     return
                 self.checkpoints.begin(checkpoint)
                 for batch in handler.batches(events):
-                    await self._handle(handler, batch)
+                    await self._handle(handler, batch, checkpoint.cursor)
                 self.checkpoints.done(checkpoint)
                 self._changed()
         except Exception as error:  # noqa: BLE001 - whatever it is, the range starts again
             self.failure = self.failure or (handler, error)
             self._changed()
 
-    async def _handle(self, handler: Registered, batch: Sequence[MatchedEvent]) -> None:
+    async def _handle(self, handler: Registered, batch: Sequence[MatchedEvent], page: Place) -> None:
         """Handle a batch; what fails is kept for later, where the handler says so."""
         try:
             parts = handler.parts(batch)
         except Exception as error:  # noqa: BLE001 - it is the user's
-            await self._fail(handler, batch, error)
+            await self._fail(handler, batch, error, page)
             return
         for part in parts:
             try:
                 await call(handler, part)
             except Exception as error:  # noqa: BLE001 - it is the user's
-                await self._fail(handler, part, error)
+                await self._fail(handler, part, error, page)
 
-    async def _fail(self, handler: Registered, events: Sequence[MatchedEvent], error: Exception) -> None:
+    async def _fail(
+        self, handler: Registered, events: Sequence[MatchedEvent], error: Exception, page: Place
+    ) -> None:
         if not handler.retries:
             raise error
-        failed = FailedPart(handler, events, error)
+        failed = FailedPart(handler, events, error, page)
         self.failed_parts.append(failed)
         self._changed()
         await failed.kept.wait()

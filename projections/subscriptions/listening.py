@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, NamedTuple, Self
 
 from journal import Database, DatabaseError, Session
@@ -19,8 +20,9 @@ from projections.subscriptions.errors import InvalidSubscription, ListenerClosed
 from projections.subscriptions.groups import is_reliable
 from projections.subscriptions.live_reader import LiveReader
 from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.reading import Place
 from projections.subscriptions.settings import ListenerSettings
-from projections.subscriptions.subscribing import subscribe
+from projections.subscriptions.subscribing import made_at, subscribe
 
 __all__ = ["Interest", "Listener", "Listening"]
 
@@ -36,6 +38,13 @@ class Interest(NamedTuple):
     contains: Mapping[str, Any] | None = None
     condition: str | None = None
     params: Mapping[str, Any] | None = None
+
+
+class Subscribed(NamedTuple):
+    """A subscription: its number, and when it was made."""
+
+    subscription_id: int
+    made_at: datetime
 
 
 class Listener:
@@ -68,6 +77,11 @@ class Listener:
     def position(self) -> int:
         """Number of the last match that has been given to whom it is for; -1 while nobody listens."""
         return self._reader.position
+
+    @property
+    def place(self) -> Place | None:
+        """Likewise, as a place; None while nobody listens."""
+        return self._reader.place
 
     def listen(
         self,
@@ -108,7 +122,7 @@ class Listener:
         self._reader.end_all()
         await self._reader.close()
 
-    async def subscribe(self, interest: Interest) -> int:
+    async def subscribe(self, interest: Interest) -> Subscribed:
         """
         The subscription for an interest, which is made when there is none.
 
@@ -127,7 +141,7 @@ class Listener:
                     raise
         raise AssertionError  # the last try returns or raises
 
-    async def _subscribe(self, session: Session, interest: Interest) -> int:
+    async def _subscribe(self, session: Session, interest: Interest) -> Subscribed:
         number = await subscribe(
             session,
             self.group,
@@ -140,7 +154,7 @@ class Listener:
             raise InvalidSubscription(
                 f"group {self.group!r} is one that consumers read for: listen with a group of another name"
             )
-        return number
+        return Subscribed(number, await made_at(session, number))
 
 
 class Listening:
@@ -153,9 +167,9 @@ class Listening:
     def __init__(self, listener: Listener, reader: LiveReader, interest: Interest, limit: int) -> None:
         self.interest = interest
         self.limit = limit
-        self.subscription_id: int | None = None
-        self.position = -1
-        """It is given all matches after this number; -1 before it has joined."""
+        self.subscribed: Subscribed | None = None
+        self.place: Place | None = None
+        """It is given all matches after it; None before it has joined."""
         self.ended = asyncio.Event()
         """Nothing comes any more: it was closed, or has failed."""
         self._listener = listener
@@ -163,6 +177,16 @@ class Listening:
         self._buffer: deque[MatchedEvent] = deque()
         self._changed = asyncio.Event()
         self._error: Exception | None = None
+
+    @property
+    def subscription_id(self) -> int | None:
+        """Its subscription; None before it has subscribed."""
+        return None if self.subscribed is None else self.subscribed.subscription_id
+
+    @property
+    def position(self) -> int:
+        """It is given all matches after this number; -1 before it has joined."""
+        return -1 if self.place is None else self.place.match_id
 
     async def __aenter__(self) -> Self:
         try:
@@ -185,6 +209,7 @@ class Listening:
         Raises:
             ListenerTooSlow: The buffer was full.
             SubscriptionLost: Somebody removed the subscription, or the process was cut off for so long that it expired.
+            offsets.DatabaseWentBack: After a fail-over or a restore the database lacks what was given: listen again.
         """
         await self.join()
         if not await self._filled():
@@ -204,33 +229,36 @@ class Listening:
                 await self._filled()
         return [self._buffer.popleft() for _ in range(min(limit, len(self._buffer)))]
 
-    async def subscribe(self) -> int:
+    async def subscribe(self) -> Subscribed:
         """Subscribe, which :meth:`join` does too; from here on the subscription is kept."""
-        if self.subscription_id is None:
-            self.subscription_id = await self._listener.subscribe(self.interest)
+        if self.subscribed is None:
+            self.subscribed = await self._listener.subscribe(self.interest)
             if not self.ended.is_set():
                 self._reader.add(self)
-        return self.subscription_id
+        return self.subscribed
 
     async def join(self) -> None:
         """Wait until it is certain that all matches after :attr:`position` come."""
-        if self.position >= 0 or self.ended.is_set():
+        if self._decided():
             return
         await self.subscribe()
         self._reader.join(self)
-        while self.position < 0 and not self.ended.is_set():
+        while not self._decided():
             await self._change()
         if self._error is not None:
             raise self._error
+
+    def _decided(self) -> bool:
+        return self.place is not None or self.ended.is_set()
 
     def close(self) -> None:
         """End it; what waits is dropped."""
         self._buffer.clear()
         self.end()
 
-    def joined(self, position: int) -> None:
+    def joined(self, place: Place) -> None:
         """See :class:`projections.subscriptions.live_reader.Sink`."""
-        self.position = position
+        self.place = place
         self._changed.set()
 
     def put(self, event: MatchedEvent) -> None:

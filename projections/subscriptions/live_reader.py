@@ -2,8 +2,9 @@
 One reader of a group's matches for all who listen in a process.
 
 It reads what is settled, in the order of the numbers, on one connection, and keeps its place in memory: a lost one
-costs time and no match. It runs while somebody listens. All of it happens in one event loop: matches are given and the
-position is moved between two awaits, so whoever sees a position has been given all matches up to it.
+costs time and no match. When the database goes back to before that place, all who listen are ended with an error. It
+runs while somebody listens. All of it happens in one event loop: matches are given and the position is moved between
+two awaits, so whoever sees a position has been given all matches up to it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import asyncio
 import logging
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 from weakref import WeakSet
 
 from journal import (
     Database,
+    Generation,
     KeptSession,
     MissingPrivilege,
     OwnedSession,
@@ -26,11 +29,12 @@ from journal import (
     hide_password,
 )
 from journal.tasks import end
+from offsets import DatabaseWentBack
 from projections.subscriptions.errors import SubscriptionLost
-from projections.subscriptions.groups import Match, last_place, read_next, settled_matches
 from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.reading import Match, Place, last_place, look, read_on
 from projections.subscriptions.settings import ListenerSettings
-from projections.subscriptions.subscribing import keep_subscriptions
+from projections.subscriptions.subscribing import keep_known
 
 __all__ = ["LiveReader", "Sink"]
 
@@ -43,18 +47,21 @@ _TURN = 5000
 """Matches that are given to somebody before everything else in the process has its turn."""
 
 # Trying again would not heal these.
-_FATAL = (MissingPrivilege, SchemaError)
+_FATAL = (DatabaseWentBack, MissingPrivilege, SchemaError)
 
 
 class Sink(Protocol):
     """Who is given the matches of one subscription."""
 
-    subscription_id: int | None
     limit: int
     """How many it can hold."""
 
-    def joined(self, position: int) -> None:
-        """From here on it is given all matches after a number."""
+    @property
+    def subscribed(self) -> tuple[int, datetime] | None:
+        """Its subscription: the number, and when it was made."""
+
+    def joined(self, place: Place) -> None:
+        """From here on it is given all matches after a place."""
         ...
 
     def put(self, event: MatchedEvent) -> None:
@@ -89,8 +96,9 @@ class LiveReader:
         self._waiting: WeakSet[Sink] = WeakSet()
         self._live: dict[int, WeakSet[Sink]] = {}
         self._smallest = sys.maxsize
-        self._position: int | None = None
+        self._place: Place | None = None
         self._read_until = -1
+        self._generation: Generation | None = None
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -100,7 +108,12 @@ class LiveReader:
     @property
     def position(self) -> int:
         """All matches up to this number have been given to those that had joined; -1 while nobody reads."""
-        return -1 if self._position is None else self._position
+        return -1 if self._place is None else self._place.match_id
+
+    @property
+    def place(self) -> Place | None:
+        """Likewise, as a place; None while nobody reads."""
+        return self._place
 
     def add(self, sink: Sink) -> None:
         """Keep its subscription alive."""
@@ -121,11 +134,10 @@ class LiveReader:
         """Forget it."""
         self._known.discard(sink)
         self._waiting.discard(sink)
-        number = sink.subscription_id
-        if number is not None and (sinks := self._live.get(number)) is not None:
+        if sink.subscribed is not None and (sinks := self._live.get(sink.subscribed[0])) is not None:
             sinks.discard(sink)
             if not sinks:
-                del self._live[number]
+                del self._live[sink.subscribed[0]]
         self._woken.set()
 
     def end_all(self) -> None:
@@ -150,7 +162,7 @@ class LiveReader:
             self._fail_all(error)
         finally:
             # At once: whoever is added from here on starts another.
-            self._task = self._position = None
+            self._task = self._place = None
             self._read_until = -1
             await session.close()
 
@@ -159,7 +171,7 @@ class LiveReader:
         while self._known:
             try:
                 async with asyncio.timeout(self._settings.patience.total_seconds()):
-                    matches, until = await self._read(await session.get())
+                    matches, place = await self._read(await session.get())
             except _FATAL:
                 raise
             except (ProjectionsError, TimeoutError) as error:
@@ -171,48 +183,53 @@ class LiveReader:
             else:
                 failures = 0
                 await self._deliver(matches)
-                self._position = until
+                self._place = place
                 if not matches.more:
                     await self._rest(busy=bool(matches))
 
-    async def _read(self, session: OwnedSession) -> tuple[Page[Match], int]:
-        """A page, and the position after it."""
+    async def _read(self, session: OwnedSession) -> tuple[Page[Match], Place]:
+        """A page, and the place after it."""
         # In two statements: what the first calls settled, the second sees.
-        until = await settled_matches(session)
+        until, generation = await look(session)
+        if not generation.follows(self._generation or generation):
+            self._keep_at = 0.0  # all that is remembered is looked at
+        self._generation = generation
         await self._keep(session)
-        if self._position is None:
-            self._position = await last_place(session, self._group, until)
-        self._admit(self._position)
+        if self._place is None:
+            self._place = await last_place(session, self._group, until)
+        self._admit(self._place)
         if until == self._read_until:
-            return Page(), self._position
+            return Page(), self._place
         # Only what is there stays: a number without a match may be given out again after a crash.
-        place = max(self._position, await last_place(session, self._group, until))
+        last = await last_place(session, self._group, until)
         matches: Page[Match] = Page()
-        if self._live and place > self._position:
+        if self._live:
             ids = list(self._live) if len(self._live) <= _FEW else None
-            matches = await read_next(
+            matches = await read_on(
                 session,
                 self._group,
-                after=self._position,
-                until=until,
+                after=self._place,
+                until=last.match_id,
                 limit=self._settings.page,
                 subscription_ids=ids,
                 page_bytes=self._settings.page_bytes,
             )
+            last = max(self._place, last)
         if matches.more:
-            return matches, matches[-1].match_id
+            return matches, matches[-1].place
         self._read_until = until
-        return matches, place
+        return matches, last
 
     async def _keep(self, session: OwnedSession) -> None:
         clock = asyncio.get_running_loop().time
         if clock() < self._keep_at:
             return
-        ids = self._ids()
-        kept = await keep_subscriptions(session, ids)
+        wanted = self._subscribed()
+        kept = await keep_known(session, [number for number, _ in wanted])
         self._keep_at = clock() + self._settings.keep_every.total_seconds()
-        self._lose(set(ids) - set(kept))
+        self._lose(wanted - kept.items())
         self._prune()
+        self._read_until = -1  # the place is looked at, too, where nothing comes
 
     # Loops over those who listen are not in coroutines, whose variables would keep alive the last of them.
 
@@ -223,15 +240,15 @@ class LiveReader:
             (sink.limit for sinks in self._live.values() for sink in sinks), default=sys.maxsize
         )
 
-    def _ids(self) -> list[int]:
-        return sorted({sink.subscription_id for sink in self._known if sink.subscription_id is not None})
+    def _subscribed(self) -> set[tuple[int, datetime]]:
+        return {sink.subscribed for sink in self._known if sink.subscribed is not None}
 
-    def _admit(self, position: int) -> None:
+    def _admit(self, place: Place) -> None:
         for sink in list(self._waiting):
-            assert sink.subscription_id is not None  # noqa: S101 - it has subscribed before
-            self._live.setdefault(sink.subscription_id, WeakSet()).add(sink)
+            assert sink.subscribed is not None  # noqa: S101 - it has subscribed before
+            self._live.setdefault(sink.subscribed[0], WeakSet()).add(sink)
             self._smallest = min(self._smallest, sink.limit)
-            sink.joined(position)
+            sink.joined(place)
         self._waiting.clear()
 
     async def _deliver(self, matches: Sequence[Match]) -> None:
@@ -244,17 +261,19 @@ class LiveReader:
     def _give(self, matches: Sequence[Match]) -> None:
         for match in matches:
             if match.envelope is not None:  # else it was dropped meanwhile
-                event = MatchedEvent(match.match_id, match.subscription_ids, match.envelope)
+                event = MatchedEvent(match.match_id, match.subscription_ids, match.envelope, match.matched_at)
                 for number in match.subscription_ids:
                     for sink in list(self._live.get(number, ())):
                         sink.put(event)
-            self._position = match.match_id
+            self._place = match.place
 
-    def _lose(self, ids: set[int]) -> None:
-        for sink in [sink for sink in self._known if sink.subscription_id in ids]:
+    def _lose(self, gone: set[tuple[int, datetime]]) -> None:
+        for sink, number in [
+            (s, s.subscribed[0]) for s in self._known if s.subscribed and s.subscribed in gone
+        ]:
             sink.fail(
                 SubscriptionLost(
-                    f"subscription {sink.subscription_id} of group {self._group!r} was removed, or has expired, while "
+                    f"subscription {number} of group {self._group!r} was removed, or has expired, while "
                     "somebody listened: what came since is unknown; listen again"
                 )
             )
@@ -268,7 +287,7 @@ class LiveReader:
             reason = hide_password(str(error)) or f"no answer within {self._settings.patience}"
             log.warning(
                 "listening for group %s: %s; reading on from match %s when it is back",
-                self._group, reason, self._position, extra={"action": "listening_interrupted"},
+                self._group, reason, self.position, extra={"action": "listening_interrupted"},
             )  # fmt: skip
 
     async def _rest(self, *, busy: bool) -> None:

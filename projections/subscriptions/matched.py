@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from journal import EventEnvelope
@@ -15,11 +16,13 @@ class MatchedEvent(NamedTuple):
         match_id: Number of the match: grows in the order in which a group reads.
         subscription_ids: The group's subscriptions that it matched.
         envelope: The event.
+        matched_at: When it matched; None for a batch that failed before such times were kept.
     """
 
     match_id: int
     subscription_ids: list[int]
     envelope: EventEnvelope
+    matched_at: datetime | None = None
 
     @property
     def topic(self) -> str:

@@ -44,6 +44,7 @@ _MOST = 0.9
 """Of its time, after which a cancelled statement is taken to have used it up: clocks do not run alike."""
 _LIMIT_EXCEEDED = "54000"
 
+_BEGUN = "SELECT p.name FROM projections.projections AS p WHERE p.name = ANY ($1::text[])"
 _BEGIN = "SELECT projections.begin_matching_v1($1, $2)"
 _STATE = "SELECT projections.subscriptions_state_v1()"
 _INTERESTS = """
@@ -86,9 +87,14 @@ class Matching:
 
     async def tend(self, session: OwnedSession) -> Sequence[Projection]:
         """Match published events whose time has come; returns the projections of all entity types."""
-        for entity_type in await entity_types(session):
-            if entity_type not in self._projections:
+        types = await entity_types(session)
+        begun = {row["name"] for row in await session.fetch(_BEGUN, [f"matching/{each}" for each in types])}
+        for entity_type in types:
+            if (
+                f"matching/{entity_type}" not in begun
+            ):  # or not any more, where the database went back in time
                 await session.fetchval(_BEGIN, entity_type, self._min_slices)
+            if entity_type not in self._projections:
                 self._projections[entity_type] = _projection(entity_type, self._timeout)
         while await self._match_due(session, _DUE):
             pass

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from journal import ProjectionsError
 from projections.recovery import Backoff
 from projections.subscriptions.flow import FailedPart, Flow
-from projections.subscriptions.groups import GroupRange, Match
+from projections.subscriptions.groups import GroupRange
+from projections.subscriptions.reading import Match, Place
 from projections.subscriptions.registration import Registered
 
 log = logging.getLogger("projections")
@@ -42,13 +43,12 @@ class RangeReader:
         changed: Callable[[], None],
     ) -> None:
         self.held = held
-        self.stored = held.cursor
-        """The cursor as the database has it."""
-        self.position = held.cursor
+        """As the database has it, with the cursor that is known to be stored."""
+        self.position = Place(held.cursor)
         """Up to here everything was read."""
+        self.looked_until = -1
+        """What was settled when the range was last read to its end; -1: it is to be read whatever is settled."""
         self.giving_up = False
-        self._looked_at = held.cursor
-        self._handed_out = held.cursor
         self._group = group
         self._handlers = handlers
         self._read_ahead = read_ahead
@@ -60,12 +60,21 @@ class RangeReader:
         self._dropped_at = 0.0
         self._told_stuck = False
         self._ending: asyncio.Task[None] | None = None
-        self._flow: Flow | None = Flow(held.cursor, handlers, changed)
+        self._flow: Flow | None = Flow(self.position, handlers, changed)
 
     @property
-    def cursor(self) -> int:
+    def stored(self) -> int:
+        """The cursor as the database has it."""
+        return self.held.cursor
+
+    @property
+    def cursor(self) -> Place:
         """Everything up to here is done."""
-        return self._flow.checkpoints.cursor if self._flow else self.stored
+        return self._flow.checkpoints.cursor if self._flow else Place(self.stored)
+
+    def is_stored(self, cursor: Place) -> None:
+        """The database has the cursor."""
+        self.held = self.held._replace(cursor=cursor.match_id)
 
     @property
     def failed_part(self) -> FailedPart | None:
@@ -96,7 +105,7 @@ class RangeReader:
             and len(self._flow.checkpoints) < self._read_ahead
         )
 
-    def take(self, page: Sequence[Match], read_until: int) -> None:
+    def take(self, page: Sequence[Match], read_until: Place) -> None:
         """
         Hand out what was read.
 
@@ -107,35 +116,17 @@ class RangeReader:
         self.position = read_until
         if not page or self._flow is None:
             return
-        self._handed_out = page[-1].match_id
         if gone := self._flow.take(page):
             log.warning(
                 "group %s: %d events were dropped from the journal before they were read: they are left out",
                 self._group, gone, extra=self.labels("events_gone"),
             )  # fmt: skip
 
-    def doubt(self, settled: int = 0) -> None:
-        """
-        Read again what lies after the last match that was seen, from a number on.
-
-        A number that no match has may be given out again: a crash takes back what was rolled back before it.
-
-        Args:
-            settled: Up to here it is certain that nothing else can appear.
-        """
-        self.position = max(self._handed_out, min(self.position, settled))
-
-    def far_from_cursor(self, distance: int) -> bool:
-        """Whether much was read that was not for this range: asked once for each such stretch."""
-        if self._flow is None or len(self._flow.checkpoints) or self.position - self._looked_at < distance:
-            return False
-        self._looked_at = self.position
-        return True
-
-    def pass_over(self, cursor: int) -> None:
-        """Nothing up to here is for this range."""
-        if self._flow is not None:
-            self._flow.checkpoints.pass_over(cursor)
+    def pass_over(self, distance: int) -> None:
+        """Where much was read that was not for this range, let the cursor pass over it."""
+        far = self.position.match_id - self.stored >= distance
+        if far and self._flow is not None and self.position.matched_at is not None:
+            self._flow.checkpoints.pass_over(self.position)
 
     def start_again(self, what: str, error: Exception) -> None:
         """Cancel all that is in hand, and go on from the stored cursor after a pause."""
@@ -160,8 +151,8 @@ class RangeReader:
         if self._ending is not None and not self._ending.done():
             self._tell_stuck(now)
         elif now >= self._resume_at:
-            self.position = self._handed_out = self.stored
-            self._flow = Flow(self.stored, self._handlers, self._changed)
+            self.position, self.looked_until = Place(self.stored), -1
+            self._flow = Flow(self.position, self._handlers, self._changed)
 
     def _tell_stuck(self, now: float) -> None:
         if now - self._dropped_at >= _STUCK and not self._told_stuck:
@@ -184,7 +175,9 @@ class RangeReader:
             return False
         if self._flow is None:
             return self._ending is None or self._ending.done()
-        return self._flow.failure is not None or (self._flow.wound_down and self.stored == self.cursor)
+        return self._flow.failure is not None or (
+            self._flow.wound_down and self.stored == self.cursor.match_id
+        )
 
     def _drop(self) -> None:
         if self._flow is not None:

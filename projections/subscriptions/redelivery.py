@@ -5,27 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from journal.tasks import end
 from projections.subscriptions.calling import call, describe
-from projections.subscriptions.errors import UnknownGroup
+from projections.subscriptions.joining import Ask
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.registration import Registered
 from projections.subscriptions.retrying import (
     Retry,
     decode_batch,
-    fail_batch,
-    forget_dead_letter,
+    finish_retry,
     take_retries,
 )
 
 log = logging.getLogger("projections")
-
-Ask: TypeAlias = Callable[..., Awaitable[Any]]
-"""Calls a function with a session and the arguments."""
 
 _MARGIN = timedelta(minutes=1)
 """How much longer than a handler may take a batch is its own."""
@@ -101,23 +97,24 @@ class Redelivery:
 
     async def _store(self, ask: Ask, outcome: _Outcome) -> None:
         retry, events, error = outcome
-        if error is None:
-            await ask(forget_dead_letter, retry.retry_id)
+        handler, attempts, told, delay = self.handlers[retry.handler], retry.attempts + 1, None, None
+        if error is not None:
+            attempts, delay = handler.after(retry.attempts, error)
+            told = repr(error)
+        if not await ask(finish_retry, retry, attempts=attempts, error=told, delay=delay):
+            # Its lease was over, somebody has decided, the group was removed, or the database went back in time.
+            log.warning(
+                "group %s: what came of try %d of %s by handler %r is not stored: the batch is another's by now",
+                self._group, attempts, describe(events) if events else "a batch", handler.name,
+                extra=self._extra("retry_lost"),
+            )  # fmt: skip
+        elif error is None:
             log.info(
                 "group %s: handler %r succeeded on %s with try %d",
-                self._group, retry.handler, describe(events), retry.attempts + 1, extra=self._extra("retried"),
+                self._group, handler.name, describe(events), attempts, extra=self._extra("retried"),
             )  # fmt: skip
-            return
-        handler = self.handlers[retry.handler]
-        attempts, delay = handler.after(retry.attempts, error)
-        try:
-            await ask(
-                fail_batch, self._group, handler.name, retry.matches,
-                attempts=attempts, error=repr(error), delay=delay,
-            )  # fmt: skip
-        except UnknownGroup:
-            return  # its failed batches went with it
-        self.tell_failed(handler, events, error, delay)
+        else:
+            self.tell_failed(handler, events, error, delay)
 
     def tell_failed(
         self, handler: Registered, events: Sequence[MatchedEvent], error: Exception, delay: timedelta | None

@@ -12,9 +12,11 @@ from journal import EventEnvelope, Session
 from projections.subscriptions.errors import own_errors
 from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.reading import Place
 
-_FAIL = "SELECT projections.fail_batch_v1($1, $2, $3, $4, $5, $6, $7, $8)"
+_FAIL = "SELECT projections.fail_batch_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 _TAKE = "SELECT * FROM projections.take_retries_v1($1, $2, $3, $4)"
+_FINISH = "SELECT projections.finish_retry_v1($1, $2, $3, $4, $5)"
 _FORGET = "SELECT projections.forget_retry_v1($1)"
 _REPLAY = "SELECT projections.replay_retry_v1($1)"
 _LIST = """
@@ -57,12 +59,22 @@ class FailedBatch(NamedTuple):
 
 
 class Retry(NamedTuple):
-    """A failed batch that was taken to be handled again; ``matches`` is its text as it is kept."""
+    """
+    A failed batch that was taken to be handled again.
+
+    Args:
+        retry_id: Its number.
+        handler: For whom.
+        attempts: How often it has been tried.
+        matches: Its text as it is kept.
+        taken_until: It is due again then; whoever says what came of it names the time that it was taken until.
+    """
 
     retry_id: int
     handler: str
     attempts: int
     matches: str
+    taken_until: datetime
 
 
 async def dead_letters(session: Session, group: str, *, limit: int = 1000) -> list[FailedBatch]:
@@ -119,6 +131,7 @@ async def fail_batch(
     error: str,
     delay: timedelta | None,
     held: GroupRange | None = None,
+    page: Place | None = None,
 ) -> None:
     """
     Keep a batch that a handler failed on.
@@ -132,16 +145,44 @@ async def fail_batch(
         error: Why it failed.
         delay: Handle it again after so long; None: it is dead.
         held: The range that it was read for: nothing is kept when that is another's by now.
+        page: Up to where that range was read then: nothing is kept when the database has other matches by now.
 
     Raises:
         GroupRangeLost: The range is another's, who gets the batch from the log.
         UnknownGroup: The group was removed.
+        DatabaseWentBack: What was read is not in the database any more.
     """
-    min_slice, epoch = (None, None) if held is None else (held.slices.min_slice, held.epoch)
+    reader: tuple[Any, ...] = (None,) * 4
+    if held is not None:
+        reader = (held.slices.min_slice, held.epoch, held.owner, held.cursor)
+    place = (None, None) if page is None else (page.match_id, page.matched_at)
     with own_errors():
-        await session.execute(
-            _FAIL, group, handler, attempts, _text(error), delay, matches, min_slice, epoch
-        )  # fmt: skip
+        await session.execute(_FAIL, group, handler, attempts, _text(error), delay, matches, *reader, *place)
+
+
+async def finish_retry(
+    session: Session,
+    retry: Retry,
+    *,
+    attempts: int | None = None,
+    error: str | None = None,
+    delay: timedelta | None = None,
+) -> bool:
+    """
+    Say what came of a batch that was taken.
+
+    Args:
+        session: Where.
+        retry: The batch.
+        attempts: How often it has been tried.
+        error: Why it failed again; None: it did not, and is removed.
+        delay: Handle it again after so long; None: it is dead.
+
+    Returns:
+        Whether it was still the caller's; else nothing is stored.
+    """
+    told = None if error is None else _text(error)
+    return bool(await session.fetchval(_FINISH, retry.retry_id, retry.taken_until, attempts, told, delay))
 
 
 def _text(error: str) -> str:
@@ -163,7 +204,10 @@ async def take_retries(
         limit: At most so many.
     """
     rows = await session.fetch(_TAKE, group, list(handlers), lease, limit)
-    return [Retry(row["retry_id"], row["handler"], row["attempts"], row["matches"]) for row in rows]
+    return [
+        Retry(row["retry_id"], row["handler"], row["attempts"], row["matches"], row["taken_until"])
+        for row in rows
+    ]
 
 
 def encode_batch(batch: Iterable[MatchedEvent]) -> str:
@@ -179,6 +223,7 @@ def _encode(matched: MatchedEvent) -> dict[str, Any]:
         **fields,
         "db_timestamp": matched.envelope.db_timestamp.isoformat(),
         "event_id": str(matched.envelope.event_id),
+        "matched_at": None if matched.matched_at is None else matched.matched_at.isoformat(),
     }
 
 
@@ -191,4 +236,8 @@ def _decode(fields: dict[str, Any]) -> MatchedEvent:
     fields["db_timestamp"] = datetime.fromisoformat(fields["db_timestamp"])
     fields["event_id"] = UUID(fields["event_id"])
     envelope = EventEnvelope(*(fields[name] for name in _FIELDS))
-    return MatchedEvent(fields["match_id"], fields["subscription_ids"], envelope)
+    matched_at = fields.get("matched_at")
+    return MatchedEvent(
+        fields["match_id"], fields["subscription_ids"], envelope,
+        None if matched_at is None else datetime.fromisoformat(matched_at),
+    )  # fmt: skip

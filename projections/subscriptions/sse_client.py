@@ -17,11 +17,19 @@ from typing import NamedTuple
 
 from journal import DatabaseUnavailable, OwnedSession, ProjectionsError, hide_password
 from journal.tasks import end
+from offsets import DatabaseWentBack
 from projections.subscriptions.errors import ListenerClosed
 from projections.subscriptions.framing import HEADERS, frame
-from projections.subscriptions.groups import Match, read_next, replay_length, settled_matches
-from projections.subscriptions.listening import Listener, Listening
+from projections.subscriptions.listening import Listener, Listening, Subscribed
 from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.reading import (
+    Match,
+    Place,
+    check_place,
+    read_on,
+    replay_length,
+    settled_matches,
+)
 from projections.subscriptions.settings import StreamSettings
 from projections.subscriptions.sse_rendering import Render, ServerSentEvent
 from projections.subscriptions.sse_request import EventId, Refused, Send
@@ -32,6 +40,10 @@ log = logging.getLogger("projections")
 
 _PAGE = 100
 """Matches that are sent at a time."""
+_LOST = (
+    "the event that Last-Event-ID names is not in the database any more: it went back in time, by a fail-over or a "
+    "restore. Load the state again, and open the stream without an id"
+)
 
 
 class _Rendered(NamedTuple):
@@ -68,8 +80,9 @@ class StreamClient:
         self._render = render
         self._lookups = lookups
         self._send = send
-        self._seen = 0
+        self._seen = Place(0)
         self._told = -1
+        self._subscribed: Subscribed | None = None
         self._resumes = False
 
     async def begin(self, last_event_id: str | None) -> None:
@@ -84,27 +97,35 @@ class StreamClient:
         if last_event_id is not None and last is None:
             raise Refused(204)
         async with self._lookups:
-            subscription_id = await self._listening.subscribe()
+            self._subscribed = await self._listening.subscribe()
         if last is None:
             await self._listening.join()
-            if self._listening.position < 0:
+            if self._listening.place is None:
                 raise ListenerClosed("the stream was closed meanwhile")
-            self._seen = self._listening.position
+            self._seen = self._listening.place
             return
-        if last.subscription_id != subscription_id:  # it has expired, or was that of another stream
-            raise Refused(204)
         limit = self._settings.replay_limit
-        missed = await self._missed(subscription_id, last.match_id, limit + 1)
+        missed = await self._missed(last, self._subscribed, limit + 1)
         if missed is None or missed > limit:
             raise Refused(204)
-        self._resumes, self._seen = True, last.match_id
+        self._resumes, self._seen = True, last.place
 
-    async def _missed(self, subscription_id: int, after: int, limit: int) -> int | None:
-        async with self._session() as session:
-            until = await settled_matches(session)
-            return await replay_length(
-                session, self._listener.group, subscription_id, after=after, until=until, limit=limit
-            )
+    async def _missed(self, last: EventId, subscribed: Subscribed, limit: int) -> int | None:
+        if last.subscribed != subscribed:  # it has expired, or was that of another stream
+            return None
+        try:
+            async with self._session() as session:
+                until = await settled_matches(session)
+                return await replay_length(
+                    session, self._listener.group, subscribed.subscription_id,
+                    after=last.place, until=until, limit=limit,
+                )  # fmt: skip
+        except DatabaseWentBack as error:
+            log.warning(
+                "a client of group %s has seen what is not there any more: %s", self._listener.group, error,
+                extra={"action": "stream_lost"},
+            )  # fmt: skip
+            raise Refused(409, _LOST) from error
 
     async def run(self) -> None:
         """Send what it has missed and what comes, until it is too slow or the stream is ended."""
@@ -134,7 +155,7 @@ class StreamClient:
             if self._resumes:
                 await self._replay()
                 await self._join()
-                await self._replay(self._listening.position)
+                await self._replay(self._listening.place)
             await self._live()
         except ProjectionsError as error:  # it comes again, and goes on where it was
             self._log(hide_password(str(error)))
@@ -146,40 +167,47 @@ class StreamClient:
         except TimeoutError as error:
             raise DatabaseUnavailable("the database did not answer in time") from error
 
-    async def _replay(self, until: int | None = None) -> None:
+    async def _replay(self, until: Place | None = None) -> None:
         """Send what the database has, up to a match or to the last one; a client that is slow slows this down alone."""
         more = True
         while more and not self._listening.ended.is_set():
             async with self._session() as session:
-                last = await settled_matches(session) if until is None else until
-                matches = await read_next(
+                last = await settled_matches(session) if until is None else until.match_id
+                matches = await read_on(
                     session, self._listener.group, after=self._seen, until=last, limit=_PAGE,
-                    subscription_ids=[await self._listening.subscribe()],
+                    subscription_ids=[self._own.subscription_id],
                 )  # fmt: skip
             await self._tell(matches)
             more = matches.more
-            if not more:
-                self._seen = max(self._seen, last)
+        if until is not None and not more:
+            self._seen = max(self._seen, until)
 
     async def _live(self) -> None:
         while not self._listening.ended.is_set():
             matches = await self._listening.take(_PAGE, self._settings.heartbeat.total_seconds())
             if matches:
-                # Where it has been with another process may lie before this one's reader.
-                await self._tell([match for match in matches if match.match_id > self._seen])
+                await self._tell(await self._unseen(matches))
             elif not self._listening.ended.is_set():
                 await self._beat()
+
+    async def _unseen(self, matches: Sequence[MatchedEvent]) -> Sequence[MatchedEvent]:
+        """Where it has been with another process may lie after this one's reader: what it has seen is left out."""
+        unseen = [match for match in matches if match.match_id > self._seen.match_id]
+        if len(unseen) < len(matches):
+            async with self._session() as session:
+                await check_place(session, self._listener.group, self._seen)
+        return unseen
 
     async def _beat(self) -> None:
         """Say that the stream is alive; and how far it is, also where nothing has come for long."""
         # Nothing waited just now: all up to here has been sent.
-        self._seen = max(self._seen, self._listener.position)
-        await self._write(frame(comment="", id=self._id() if self._seen > self._told else None))
+        self._seen = max(self._seen, self._listener.place or self._seen)
+        await self._write(frame(comment="", id=self._id() if self._seen.match_id > self._told else None))
 
     async def _tell(self, matches: Sequence[Match | MatchedEvent]) -> None:
         rendered = [found for match in matches if (found := self._rendered(match)) is not None]
         if matches:
-            self._seen = matches[-1].match_id
+            self._seen = Place(matches[-1].match_id, matches[-1].matched_at)
         if rendered:
             await self._write(b"".join(one.block for one in rendered))
             self._told = rendered[-1].match_id
@@ -188,7 +216,9 @@ class StreamClient:
         if match.envelope is None:  # it has been dropped since
             return None
         try:
-            found = self._render(MatchedEvent(match.match_id, match.subscription_ids, match.envelope))
+            found = self._render(
+                MatchedEvent(match.match_id, match.subscription_ids, match.envelope, match.matched_at)
+            )
         except Exception:
             # It would fail again whenever the client comes again: this one event is left out.
             log.exception("rendering match %d", match.match_id, extra={"action": "rendering_failed"})
@@ -196,12 +226,17 @@ class StreamClient:
         if found is None:
             return None
         data, event = found if isinstance(found, ServerSentEvent) else (found, None)
-        event_id = EventId(self._listening.subscription_id or 0, match.match_id)
+        event_id = EventId(self._own, Place(match.match_id, match.matched_at))
         return _Rendered(match.match_id, frame(data, event=event, id=str(event_id)))
 
     def _id(self) -> str:
-        self._told = self._seen
-        return str(EventId(self._listening.subscription_id or 0, self._seen))
+        self._told = self._seen.match_id
+        return str(EventId(self._own, self._seen))
+
+    @property
+    def _own(self) -> Subscribed:
+        assert self._subscribed is not None  # noqa: S101 - it has begun
+        return self._subscribed
 
     async def _write(self, body: bytes) -> None:
         async with asyncio.timeout(self._settings.patience.total_seconds()):

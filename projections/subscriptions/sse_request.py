@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeAlias
 from urllib.parse import parse_qs
+
+from projections.subscriptions.listening import Subscribed
+from projections.subscriptions.reading import Place
 
 __all__ = ["EventId", "Receive", "Refused", "Scope", "Send", "StreamRequest", "client_address"]
 
@@ -14,7 +18,9 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-_ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
+_ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 _FIELDS = 100
 """Of a query string."""
 
@@ -81,19 +87,37 @@ def client_address(request: StreamRequest) -> str:
 
 
 class EventId(NamedTuple):
-    """What a stream calls its events: a client that names one has seen all of the subscription up to a match."""
+    """
+    What a stream calls its events: a client that names one has seen all of the subscription up to a place.
 
-    subscription_id: int
-    match_id: int
+    Numbers come again when the database goes back in time, so both are named with their times, in microseconds.
+    """
+
+    subscribed: Subscribed
+    place: Place
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
         """What a client says; None when no stream has said that."""
         found = _ID.fullmatch(text)
-        return cls(int(found[1]), int(found[2])) if found else None
+        if found is None or max(int(found[3]), int(found[4])) > _LATEST:
+            return None
+        number, match_id, matched, made = map(int, found.groups())
+        return cls(Subscribed(number, _time(made)), Place(match_id, _time(matched) if matched else None))
 
     def __str__(self) -> str:
-        return f"{self.subscription_id}-{self.match_id}"
+        matched_at = self.place.matched_at
+        matched = 0 if matched_at is None else _micros(matched_at)
+        number, made_at = self.subscribed
+        return f"{number}-{self.place.match_id}-{matched}-{_micros(made_at)}"
+
+
+def _time(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def _micros(time: datetime) -> int:
+    return (time - _EPOCH) // timedelta(microseconds=1)
 
 
 class Refused(Exception):

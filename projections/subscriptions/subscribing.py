@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from journal import InvalidEvent, Session
@@ -13,6 +13,12 @@ from projections.subscriptions.errors import InvalidSubscription, own_errors
 _SUBSCRIBE = "SELECT projections.subscribe_v1($1, $2, $3, $4, $5, $6, $7)"
 _UNSUBSCRIBE = "SELECT projections.unsubscribe_v1($1)"
 _KEEP = "SELECT projections.keep_subscriptions_v1($1)"
+_KEEP_KNOWN = """
+SELECT s.subscription_id, s.created_at
+FROM unnest((SELECT projections.keep_subscriptions_v1($1))) AS k (subscription_id)
+INNER JOIN projections.subscriptions AS s ON k.subscription_id = s.subscription_id
+"""
+_MADE = "SELECT s.created_at FROM projections.subscriptions AS s WHERE s.subscription_id = $1"
 
 # One text for all that ask for contents: a condition is asked once, however many subscriptions share it.
 _CONTAINS = "e.payload @> (s.params -> 'contains')"
@@ -116,6 +122,12 @@ def _list(names: Sequence[str] | None) -> list[str] | None:
     return None if names is None else list(names)
 
 
+async def made_at(session: Session, subscription_id: int) -> datetime:
+    """When a subscription was made: numbers are given out again after a fail-over, number and time together are not."""
+    made: datetime = await session.fetchval(_MADE, subscription_id)
+    return made
+
+
 async def unsubscribe(session: Session, subscription_id: int) -> bool:
     """Remove a subscription; returns whether there was one. What has matched stays to be read."""
     return bool(await session.fetchval(_UNSUBSCRIBE, subscription_id))
@@ -124,3 +136,9 @@ async def unsubscribe(session: Session, subscription_id: int) -> bool:
 async def keep_subscriptions(session: Session, subscription_ids: Sequence[int]) -> list[int]:
     """Say that subscriptions are in use; returns those that exist. Call it more often than they expire."""
     return list(await session.fetchval(_KEEP, list(subscription_ids)))
+
+
+async def keep_known(session: Session, subscription_ids: Sequence[int]) -> dict[int, datetime]:
+    """Say that subscriptions are in use; returns those that exist, and when each was made."""
+    rows = await session.fetch(_KEEP_KNOWN, list(subscription_ids))
+    return {row["subscription_id"]: row["created_at"] for row in rows}

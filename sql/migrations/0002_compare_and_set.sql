@@ -22,3 +22,8 @@ DROP FUNCTION IF EXISTS projections.save_offsets_v1(
 DROP FUNCTION IF EXISTS projections.heartbeat_v1(text, text, integer, interval, integer[], integer[], boolean);
 -- A worker counts its heartbeats.
 ALTER TABLE projections.workers ADD COLUMN beats bigint NOT NULL DEFAULT 0;
+DROP FUNCTION IF EXISTS projections.poll_group_v1(text, text, interval);
+DROP FUNCTION IF EXISTS projections.move_cursor_v1(text, integer, bigint, bigint);
+DROP FUNCTION IF EXISTS projections.release_group_range_v1(text, integer, bigint);
+DROP FUNCTION IF EXISTS projections.fail_batch_v1(text, text, integer, text, interval, text, integer, bigint);
+DROP FUNCTION IF EXISTS projections.take_retries_v1(text, text[], interval, integer);

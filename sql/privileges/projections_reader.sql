@@ -58,6 +58,7 @@ BEGIN
         projections.unread_rows_v1,
         projections.maintenance_steps_v1,
         projections.settled_matches_v1,
+        projections.check_place_v1,
         projections.read_next_v1,
         projections.replay_length_v1,
         projections.entity_types_v1,

@@ -248,13 +248,17 @@ async def refused(port: int, last_id: str, path: str = "/") -> None:
         "-",
         "1-",
         "-1",
+        "1-2",
         "1-2-3",
+        "1-2-3-",
+        "1-2-3-4-5",
+        "1-2-3-" + "9" * 18,
         "1- 2",
         "+1-2",
         "1-2x",
         "9" * 30 + "-1",
         "1-" + "9" * 18,
-        "0-0",
+        "0-0-0-0",
         "%00",
         "1-2;",
     ],
@@ -294,7 +298,7 @@ async def test_the_id_of_another_group_can_not_be_resumed(database: Database) ->
     async with streaming(database) as (_, port):
         await left_after(port)
 
-        await refused(port, f"{other}-0")
+        await refused(port, f"{other}-0-0-0")
 
 
 async def test_a_subscription_that_has_expired_can_not_be_resumed(database: Database, port: int) -> None:

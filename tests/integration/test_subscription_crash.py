@@ -12,8 +12,9 @@ import pytest
 from journal import Database, ProjectionsError, Session, schema
 from journal.drivers import connect
 from journal.embedded import EmbeddedServer
-from projections.subscriptions import Consumer, groups, live_reader
+from projections.subscriptions import Consumer, live_reader, reading
 from projections.subscriptions.listening import Listener
+from projections.subscriptions.reading import Look
 from tests.chaos.server import server_of_its_own, stop_at_once
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import until
@@ -116,11 +117,11 @@ async def test_a_crash_between_match_and_read_loses_and_repeats_nothing(crashing
 async def test_a_consumer_reads_what_gets_numbers_that_a_crash_took_back(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    passed, ask = Polls(1000), groups.settled_matches
-    monkeypatch.setattr(groups, "settled_matches", passed.wrap(ask))
-    seen, reading = Seen(), Consumer(database, "g", settings=quick())
-    reading.handle(seen, name="h")
-    async with consuming(database, reading):
+    passed, ask = Polls(1000), reading.look
+    monkeypatch.setattr(reading, "look", passed.wrap(ask))
+    seen, consumer = Seen(), Consumer(database, "g", settings=quick())
+    consumer.handle(seen, name="h")
+    async with consuming(database, consumer):
         await landed_and_matched(database, "a")
         await seen.until_events(1)
         # A batch that was rolled back leaves numbers without matches; the log of them need not be on disk.
@@ -136,11 +137,11 @@ async def test_a_consumer_reads_what_gets_numbers_that_a_crash_took_back(
 async def test_a_consumer_reads_what_gets_numbers_that_were_taken_back_behind_its_connection(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    passed, back, ask = Polls(1000), Polls(0, 1), groups.settled_matches
-    monkeypatch.setattr(groups, "settled_matches", passed.wrap(back.wrap(ask)))
-    seen, reading = Seen(), Consumer(database, "g", settings=quick())
-    reading.handle(seen, name="h")
-    async with consuming(database, reading):
+    passed, back, ask = Polls(1000), Polls(0, 1), reading.look
+    monkeypatch.setattr(reading, "look", passed.wrap(back.wrap(ask)))
+    seen, consumer = Seen(), Consumer(database, "g", settings=quick())
+    consumer.handle(seen, name="h")
+    async with consuming(database, consumer):
         await landed_and_matched(database, "a")
         await seen.until_events(1)
         await execute(database, "SELECT nextval('projections.match_ids') FROM generate_series(1, 1000)")
@@ -154,9 +155,9 @@ async def test_a_consumer_reads_what_gets_numbers_that_were_taken_back_behind_it
 
 
 async def test_a_consumer_goes_back_with_its_cursor(database: Database) -> None:
-    seen, reading = Seen(), Consumer(database, "g", settings=quick())
-    reading.handle(seen, name="h")
-    async with consuming(database, reading):
+    seen, consumer = Seen(), Consumer(database, "g", settings=quick())
+    consumer.handle(seen, name="h")
+    async with consuming(database, consumer):
         await landed_and_matched(database, "a", "b")
         await until_handled(database)
         await execute(database, "UPDATE projections.group_ranges SET cursor = 0")
@@ -170,7 +171,7 @@ async def test_a_listener_is_given_what_gets_numbers_that_a_crash_took_back(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed = Polls(1000)
-    monkeypatch.setattr(live_reader, "settled_matches", passed.wrap(live_reader.settled_matches))
+    monkeypatch.setattr(live_reader, "look", passed.wrap(live_reader.look))
     async with Listener(database, "l") as listener, listener.listen() as events:
         await execute(database, "SELECT nextval('projections.match_ids') FROM generate_series(1, 1000)")
         await passed.twice.wait()
@@ -194,12 +195,12 @@ class Polls:
         self.twice.clear()
         self._count = 0
 
-    def wrap(self, ask: Callable[[Session], Awaitable[int]]) -> Callable[[Session], Awaitable[int]]:
-        async def asked(session: Session) -> int:
-            settled = await ask(session)
-            self._count += self._bounds[0] <= settled <= self._bounds[1]
+    def wrap(self, ask: Callable[[Session], Awaitable[Look]]) -> Callable[[Session], Awaitable[Look]]:
+        async def asked(session: Session) -> Look:
+            look = await ask(session)
+            self._count += self._bounds[0] <= look.settled <= self._bounds[1]
             if self._count >= 2:
                 self.twice.set()
-            return settled
+            return look
 
         return asked

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.subscriptions.checkpoints import Checkpoints
+from projections.subscriptions.reading import Place as P
 
 PAGES = st.lists(st.integers(0, 3), min_size=1, max_size=12)
 """How many handlers have something to do for each page."""
@@ -14,15 +15,15 @@ PAGES = st.lists(st.integers(0, 3), min_size=1, max_size=12)
 
 @given(PAGES, st.randoms(use_true_random=False))
 def test_the_cursor_is_always_where_everything_before_is_done(parts: list[int], random: object) -> None:
-    tracked = Checkpoints(0)
-    pages = [tracked.add(10 * (place + 1), count) for place, count in enumerate(parts)]
+    tracked = Checkpoints(P(0))
+    pages = [tracked.add(P(10 * (place + 1)), count) for place, count in enumerate(parts)]
     left = [page for page, count in zip(pages, parts, strict=True) for _ in range(count)]
     random.shuffle(left)  # type: ignore[attr-defined]
 
     while True:
-        unfinished = [page.cursor for page in pages if page in left]
-        assert tracked.cursor == (min(unfinished) - 10 if unfinished else pages[-1].cursor)
-        assert len(tracked) == (len(pages) - tracked.cursor // 10)
+        unfinished = [page.cursor.match_id for page in pages if page in left]
+        assert tracked.cursor.match_id == (min(unfinished) - 10 if unfinished else pages[-1].cursor.match_id)
+        assert len(tracked) == (len(pages) - tracked.cursor.match_id // 10)
         if not left:
             break
         tracked.done(left.pop())
@@ -32,41 +33,43 @@ def test_the_cursor_is_always_where_everything_before_is_done(parts: list[int], 
 def test_pages_that_come_while_others_end_are_all_passed_at_last(
     parts: list[int], data: st.DataObject
 ) -> None:
-    tracked, left = Checkpoints(0), []
+    tracked, left = Checkpoints(P(0)), []
     for place, count in enumerate(parts):
-        left += [tracked.add(place + 1, count)] * count
+        left += [tracked.add(P(place + 1), count)] * count
         for _ in range(data.draw(st.integers(0, len(left)))):
             tracked.done(left.pop(data.draw(st.integers(0, len(left) - 1))))
-            assert tracked.cursor < min((page.cursor for page in left), default=len(parts) + 1)
+            assert tracked.cursor.match_id < min(
+                (page.cursor.match_id for page in left), default=len(parts) + 1
+            )
     while left:
         tracked.done(left.pop(0))
 
-    assert tracked.cursor == len(parts)
+    assert tracked.cursor.match_id == len(parts)
     assert len(tracked) == 0
 
 
 def test_a_page_without_a_handler_is_passed_at_once() -> None:
-    tracked = Checkpoints(5)
+    tracked = Checkpoints(P(5))
 
-    tracked.add(9, 0)
+    tracked.add(P(9), 0)
 
-    assert tracked.cursor == 9
+    assert tracked.cursor.match_id == 9
 
 
 def test_a_page_without_a_handler_waits_for_those_before_it() -> None:
-    tracked = Checkpoints(0)
-    first = tracked.add(1, 1)
+    tracked = Checkpoints(P(0))
+    first = tracked.add(P(1), 1)
 
-    tracked.add(2, 0)
+    tracked.add(P(2), 0)
 
-    assert tracked.cursor == 0
+    assert tracked.cursor.match_id == 0
     tracked.done(first)
-    assert tracked.cursor == 2
+    assert tracked.cursor.match_id == 2
 
 
 def test_all_that_was_begun_is_done_only_when_the_cursor_is_past_the_last_page_begun() -> None:
-    tracked = Checkpoints(0)
-    first, second = tracked.add(1, 1), tracked.add(2, 1)
+    tracked = Checkpoints(P(0))
+    first, second = tracked.add(P(1), 1), tracked.add(P(2), 1)
     assert tracked.all_begun_are_done
 
     tracked.begin(second)
@@ -80,21 +83,21 @@ def test_all_that_was_begun_is_done_only_when_the_cursor_is_past_the_last_page_b
 
 @pytest.mark.parametrize("cursor", [3, 5])
 def test_a_page_that_does_not_come_after_the_one_before_is_refused(cursor: int) -> None:
-    tracked = Checkpoints(0)
-    tracked.add(5, 1)
+    tracked = Checkpoints(P(0))
+    tracked.add(P(5), 1)
 
     with pytest.raises(ValueError, match=f"ends at {cursor} does not come after 5"):
-        tracked.add(cursor, 1)
+        tracked.add(P(cursor), 1)
 
 
 def test_what_is_not_for_the_range_is_passed_over_only_when_every_page_is_done() -> None:
-    tracked = Checkpoints(0)
-    page = tracked.add(5, 1)
+    tracked = Checkpoints(P(0))
+    page = tracked.add(P(5), 1)
 
-    tracked.pass_over(9)
-    assert tracked.cursor == 0
+    tracked.pass_over(P(9))
+    assert tracked.cursor.match_id == 0
     tracked.done(page)
-    tracked.pass_over(9)
-    tracked.pass_over(7)
+    tracked.pass_over(P(9))
+    tracked.pass_over(P(7))
 
-    assert tracked.cursor == 9
+    assert tracked.cursor.match_id == 9

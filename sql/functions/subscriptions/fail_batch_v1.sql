@@ -1,9 +1,11 @@
 -- Keeps a batch that a handler failed on, with its events: to be handled again after p_delay, or, where that is NULL, dead.
 -- p_matches are the rows that were read, as a JSON array of objects. Failing on the same batch again changes its row.
 -- Given with p_min_slice and p_epoch it is kept only while that range is held: what a reader that was late has failed on is
--- somebody else's by now.
+-- somebody else's by now. With p_owner, p_stored, p_place and p_matched_at it is kept only where the database has the matches
+-- that were read, as for move_cursor_v1.
 --
--- Raises PJ081 for an empty batch, PJ082 when there is no such group, PJ083 when the range is not held.
+-- Raises PJ081 for an empty batch, PJ082 when there is no such group, PJ083 when the range is not held, PJ013 when the database
+-- went back in time.
 CREATE OR REPLACE FUNCTION projections.fail_batch_v1(
     p_group text,
     p_handler text,
@@ -12,7 +14,11 @@ CREATE OR REPLACE FUNCTION projections.fail_batch_v1(
     p_delay interval,
     p_matches text,
     p_min_slice integer DEFAULT NULL,
-    p_epoch bigint DEFAULT NULL
+    p_epoch bigint DEFAULT NULL,
+    p_owner text DEFAULT NULL,
+    p_stored bigint DEFAULT NULL,
+    p_place bigint DEFAULT NULL,
+    p_matched_at timestamptz DEFAULT NULL
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -34,10 +40,16 @@ BEGIN
             RAISE EXCEPTION 'the slices of group % from % on are no longer held with epoch %',
                 quote_literal(p_group), p_min_slice, p_epoch USING ERRCODE = 'PJ083';
         END IF;
+        IF p_owner IS NOT NULL THEN
+            PERFORM projections.check_group_range_v1(p_group, p_min_slice, p_epoch, p_owner, p_stored, p_place, p_matched_at);
+        END IF;
     END IF;
-    SELECT min(m.id) AS first, max(m.id) AS last, sha256(convert_to(string_agg(m.id::text, ' ' ORDER BY m.id), 'UTF8')) AS digest
+    SELECT min(m.id) AS first, max(m.id) AS last, sha256(convert_to(string_agg(concat_ws(' ', m.id, m.event_id), ' ' ORDER BY m.id), 'UTF8')) AS digest
     INTO _batch
-    FROM (SELECT (j.match ->> 'match_id')::bigint AS id FROM json_array_elements(p_matches::json) AS j (match)) AS m;
+    FROM (
+        SELECT (j.match ->> 'match_id')::bigint AS id, j.match ->> 'event_id' AS event_id
+        FROM json_array_elements(p_matches::json) AS j (match)
+    ) AS m;
     IF _batch.first IS NULL THEN
         RAISE EXCEPTION 'a batch has matches' USING ERRCODE = 'PJ081';
     END IF;

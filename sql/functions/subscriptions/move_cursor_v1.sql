@@ -1,6 +1,18 @@
 -- Says that a range of a group has handled everything up to a match. Raises PJ083 when the range is not held with this epoch
 -- any more, and PJ084 for a cursor that is not one of the group's matches, or lies before the stored one.
-CREATE OR REPLACE FUNCTION projections.move_cursor_v1(p_group text, p_min_slice integer, p_epoch bigint, p_cursor bigint)
+--
+-- A reader that stays while the database goes back in time gives what it remembers beside it, or events of the new history that
+-- have got numbers of the old one would count as handled: its name, the cursor that it knows to be stored, and the time of the
+-- match. Where that is not what the database has, PJ013 is raised, and nothing moves.
+CREATE OR REPLACE FUNCTION projections.move_cursor_v1(
+    p_group text,
+    p_min_slice integer,
+    p_epoch bigint,
+    p_cursor bigint,
+    p_owner text DEFAULT NULL,
+    p_stored bigint DEFAULT NULL,
+    p_matched_at timestamptz DEFAULT NULL
+)
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -15,7 +27,10 @@ BEGIN
     IF NOT FOUND OR _range.epoch IS DISTINCT FROM p_epoch THEN
         RAISE EXCEPTION 'the slices of group % from % on are no longer held with epoch %', quote_literal(p_group), p_min_slice, p_epoch
         USING ERRCODE = 'PJ083', HINT = 'Poll the group again, and read from the cursor that it returns.';
-    ELSIF p_cursor = _range.cursor THEN
+    ELSIF p_owner IS NOT NULL AND p_cursor >= _range.cursor THEN
+        PERFORM projections.check_group_range_v1(p_group, p_min_slice, p_epoch, p_owner, p_stored, p_cursor, p_matched_at);
+    END IF;
+    IF p_cursor = _range.cursor THEN
         RETURN;
     ELSIF p_cursor < _range.cursor THEN
         RAISE EXCEPTION 'the cursor of group % is at % already, which is after %', quote_literal(p_group), _range.cursor, p_cursor

@@ -1,8 +1,12 @@
 -- Joins those who read for a group, or says that one of them is still there, and takes the ranges that are to be its own:
 -- an even share of them, each with one reader at a time. Returns the ranges that it has; one that is not kept is to be
 -- released, for somebody who has too few. Call it a few times in each lease; a session needs no state for it.
--- Raises PJ081 for a reader without a name or a lease, PJ082 when there is no such group.
-CREATE OR REPLACE FUNCTION projections.poll_group_v1(p_group text, p_owner text, p_lease interval DEFAULT '10 seconds')
+-- Raises PJ081 for a reader without a name or a lease, PJ082 when there is no such group; and, for one that says that it has
+-- joined, PJ013 when the database does not know it: its lease is over, or the database went back to before it had joined, and
+-- before it had subscribed.
+CREATE OR REPLACE FUNCTION projections.poll_group_v1(
+    p_group text, p_owner text, p_lease interval DEFAULT '10 seconds', p_joined boolean DEFAULT FALSE
+)
 RETURNS TABLE (min_slice smallint, max_slice smallint, epoch bigint, cursor bigint, kept boolean)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -23,6 +27,13 @@ BEGIN
     SELECT g.group_id INTO _group FROM projections.subscription_groups AS g WHERE g.name = p_group FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no group %', quote_literal(p_group) USING ERRCODE = 'PJ082', HINT = 'Subscribe first.';
+    END IF;
+    IF p_joined AND NOT EXISTS (
+        SELECT FROM projections.group_readers AS r WHERE r.group_id = _group AND r.owner = p_owner
+    ) THEN
+        RAISE EXCEPTION 'reader % of group % is not known: its lease is over, or the database went back in time',
+            quote_literal(p_owner), quote_literal(p_group)
+        USING ERRCODE = 'PJ013', HINT = 'Subscribe, and join the group again, by another name.';
     END IF;
     INSERT INTO projections.group_readers AS r (group_id, owner, lease_until) VALUES (_group, p_owner, _now + p_lease)
     ON CONFLICT (group_id, owner) DO UPDATE SET lease_until = excluded.lease_until;

@@ -27,6 +27,7 @@ RETURNS TABLE (
     payload text,
     metadata text,
     tags text[],
+    matched_at timestamptz,
     more boolean
 )
 LANGUAGE plpgsql
@@ -68,7 +69,8 @@ BEGIN
     END LOOP;
     RETURN QUERY SELECT
         m.match_id, m.subscription_ids, m.source_id, m.seq_nr, m.db_timestamp, m.slice,
-        e.event_id, e.entity_type, e.event_type, e.version, e.payload::text, e.metadata::text, e.tags, coalesce(p_bytes <= 0, FALSE)
+        e.event_id, e.entity_type, e.event_type, e.version, e.payload::text, e.metadata::text, e.tags,
+        m.matched_at, coalesce(p_bytes <= 0, FALSE)
     FROM (
         SELECT m.* FROM projections.matches AS m
         WHERE m.group_id = (SELECT g.group_id FROM projections.subscription_groups AS g WHERE g.name = p_group)

@@ -1,10 +1,11 @@
--- Takes batches that are due for handlers of a group, the earliest first. They are due again after p_lease, should nobody
--- say what became of them: forget_retry_v1 after success, fail_batch_v1 after another failure.
+-- Takes batches that are due for handlers of a group, the earliest first. They are due again at taken_until, after p_lease,
+-- should nobody say what came of them: finish_retry_v1.
 CREATE OR REPLACE FUNCTION projections.take_retries_v1(
     p_group text, p_handlers text[], p_lease interval DEFAULT '5 minutes', p_limit integer DEFAULT 10
 )
 RETURNS TABLE (
-    retry_id bigint, handler text, first_match_id bigint, last_match_id bigint, attempts integer, matches text
+    retry_id bigint, handler text, first_match_id bigint, last_match_id bigint, attempts integer, matches text,
+    taken_until timestamptz
 )
 LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
@@ -18,5 +19,5 @@ AS $$
         FOR NO KEY UPDATE OF d SKIP LOCKED
     ) AS d
     WHERE r.retry_id = d.retry_id
-    RETURNING r.retry_id, r.handler, r.first_match_id, r.last_match_id, r.attempts, r.matches::text
+    RETURNING r.retry_id, r.handler, r.first_match_id, r.last_match_id, r.attempts, r.matches::text, r.due_at
 $$;
