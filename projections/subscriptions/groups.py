@@ -28,10 +28,6 @@ INNER JOIN projections.subscription_groups AS g ON r.group_id = g.group_id WHERE
 """
 
 
-_COLUMNS = len(EventEnvelope._fields) + 1
-"""Of a match: two of its own, then those of its event but where that came from."""
-
-
 class GroupRange(NamedTuple):
     """
     A range of a group's slices that a reader holds.
