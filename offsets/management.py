@@ -17,8 +17,9 @@ _NAMES = "SELECT name FROM projections.projections ORDER BY name"
 _SET_PAUSED = "UPDATE projections.projections SET paused = $2 WHERE name = $1"
 _SET_OFFSET = "SELECT projections.set_offset_v1($1, $2)"
 _PARKED = """
-SELECT k.source_id, k.seq_nr, k.event_type, k.error, k.attempts, k.parked_at, k.decision
-FROM projections.parked_sources AS k WHERE k.projection_id = $1 ORDER BY k.parked_at, k.source_id
+SELECT k.source_id, k.seq_nr, k.event_type, k.error, k.attempts, k.parked_at, k.decision, k.traceback
+FROM projections.parked_sources AS k WHERE k.projection_id = $1 AND ($2::text IS NULL OR k.source_id = $2)
+ORDER BY k.parked_at, k.source_id LIMIT $3
 """
 _DECIDE = """
 UPDATE projections.parked_sources SET decision = $3
@@ -51,6 +52,8 @@ class ParkedSource(NamedTuple):
     attempts: int
     parked_at: datetime
     decision: str
+    traceback: str | None
+    """File and line of what the handler raised."""
 
 
 async def names(session: Session) -> list[str]:
@@ -143,10 +146,21 @@ async def clear_offset(session: Session, name: str) -> None:
     await set_offset(session, name, BEGINNING)
 
 
-async def parked(session: Session, name: str) -> list[ParkedSource]:
-    """The sources that wait, oldest first."""
+async def parked(
+    session: Session, name: str, *, source_id: str | None = None, limit: int | None = None
+) -> list[ParkedSource]:
+    """
+    The sources that wait, oldest first.
+
+    Args:
+        session: Where.
+        name: The projection.
+        source_id: Only this one.
+        limit: At most so many; None for all.
+    """
     found = await status(session, name)
-    return [ParkedSource(*row.values()) for row in await session.fetch(_PARKED, found.projection_id)]
+    rows = await session.fetch(_PARKED, found.projection_id, source_id, limit)
+    return [ParkedSource(*row.values()) for row in rows]
 
 
 async def decide_parked(session: Session, name: str, source_id: str | None, decision: str) -> int:

@@ -28,7 +28,7 @@ _PARKED = """
 SELECT source_id, seq_nr, decision FROM projections.parked_sources
 WHERE projection_id = $1 AND slice BETWEEN $2 AND $3
 """
-_PARK = "SELECT projections.park_source_v1($1, $2, $3, $4, $5, $6, $7)"
+_PARK = "SELECT projections.park_source_v1($1, $2, $3, $4, $5, $6, $7, $8)"
 _ADVANCE_PARKED = """
 UPDATE projections.parked_sources SET seq_nr = $4, decision = 'retry'
 WHERE projection_id = $1 AND source_id = $2 AND seq_nr = $3
@@ -237,11 +237,13 @@ class OffsetStore:
         rows = await session.fetch(_PARKED, self.claim.projection_id, *self.claim.slices)
         return [Parked(*row.values()) for row in rows]
 
-    async def park_in_tx(self, session: Session, envelope: EventEnvelope, error: str, attempts: int) -> None:
+    async def park_in_tx(
+        self, session: Session, envelope: EventEnvelope, error: str, traceback: str, attempts: int
+    ) -> None:
         """Set a source aside at an event."""
-        e = envelope
+        e, number = envelope, self.claim.projection_id
         await session.execute(
-            _PARK, self.claim.projection_id, e.source_id, e.slice, e.seq_nr, e.event_type, error, attempts
+            _PARK, number, e.source_id, e.slice, e.seq_nr, e.event_type, error, attempts, traceback
         )
 
     async def advance_parked_in_tx(self, session: Session, source_id: str, seq_nr: int, after: int) -> None:

@@ -109,6 +109,7 @@ class AtLeastOncePipeline(Pipeline):
                     raise
                 return await self._halves(session, events)
             else:
+                self._streak.handled(envelope.event_type for envelope in events)
                 self._done.extend(events)
                 return True
         return False
@@ -122,6 +123,7 @@ class AtLeastOncePipeline(Pipeline):
     async def _give_up_on(
         self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed, attempts: int
     ) -> bool:
+        self._look_at_streak(envelope, failure)
         match self._projection.recovery.give_up:
             case GiveUp.FAIL:
                 raise self._gave_up(envelope, failure) from failure
@@ -130,5 +132,5 @@ class AtLeastOncePipeline(Pipeline):
                 self._log_skipped(envelope, failure)
                 return True
             case GiveUp.PARK:
-                await self._park_and_tell(session, envelope, failure, attempts)
+                await self.park_and_tell(session, envelope, failure, attempts)
                 return False

@@ -17,10 +17,19 @@ from journal import DatabaseError, EventEnvelope, OwnedSession
 from journal.faults import Fault, fault_of, is_conflict
 from offsets import OffsetState, OffsetStore
 from projections.dispatch import Dispatcher
-from projections.errors import HandlerFailed, ProjectionFailed, describe, said
+from projections.errors import (
+    HandlerFailed,
+    ProjectionFailed,
+    describe,
+    kind_of,
+    said,
+    trace_of,
+    traceback_of,
+)
 from projections.handlers import Projection
 from projections.observer import StatusObserver
 from projections.recovery import GiveUp
+from projections.streak import Streak
 
 log = logging.getLogger("projections")
 
@@ -44,6 +53,7 @@ class Pipeline:
         progress: The horizon and the last import, as they are to be stored now.
         pause: Waits between attempts; true, and early, when the range is to stop.
         idle: The database ends a batch's transaction that is without a statement for so long.
+        streak: Notices that sources fail alike.
     """
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -56,6 +66,7 @@ class Pipeline:
         progress: Callable[[], tuple[datetime, int]],
         pause: Callable[[float], Awaitable[bool]],
         idle: timedelta,
+        streak: Streak,
     ) -> None:
         self._projection = projection
         self._dispatcher = dispatcher
@@ -65,6 +76,7 @@ class Pipeline:
         self._progress = progress
         self._pause = pause
         self._idle = idle
+        self._streak = streak
 
     async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         """
@@ -129,14 +141,27 @@ class Pipeline:
             await self._in_transaction(session, envelopes, work)
         self._observer.handled(self._projection.name, self._store.claim.slices, envelopes)
 
+    async def retry_failed(
+        self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed
+    ) -> None:
+        """Park a source again that somebody had retried: it waits for another decision."""
+        self._report(envelope, failure, 1)
+        await self.park_and_tell(session, envelope, failure, 1)
+
     async def unpark(self, session: OwnedSession, source_id: str) -> None:
         """Let a source go on with what the log brings."""
         await self._in_transaction(session, [], lambda: self._store.unpark_in_tx(session, source_id))
         self._state.parked.pop(source_id, None)
+        name = self._projection.name
+        log.info(
+            "%s: source %r is parked no more: it goes on", name, source_id,
+            extra={"action": "unparked", "projection": name, "source_id": source_id},
+        )  # fmt: skip
 
     async def _commit(self, session: OwnedSession, batch: Sequence[EventEnvelope]) -> None:
         with self._telling(batch):
             await self._in_transaction(session, batch, lambda: self._dispatcher.handle(session, batch))
+        self._streak.handled(envelope.event_type for envelope in batch)
         self._observer.handled(self._projection.name, self._store.claim.slices, batch)
 
     @contextmanager
@@ -166,7 +191,9 @@ class Pipeline:
                 if attempt == _CONFLICT_RETRIES or not is_conflict(error):
                     raise
                 log.info(
-                    "conflict",
+                    "%s: conflict, trying again: %s",
+                    self._projection.name,
+                    error,
                     extra={"action": "conflict", "projection": self._projection.name, "attempt": attempt},
                 )
                 await self._wait(0.01 * attempt)
@@ -221,6 +248,7 @@ class Pipeline:
     async def _give_up(
         self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed, attempts: int
     ) -> None:
+        self._look_at_streak(envelope, failure)
         match self._projection.recovery.give_up:
             case GiveUp.FAIL:
                 raise self._gave_up(envelope, failure) from failure
@@ -228,21 +256,51 @@ class Pipeline:
                 await self.skip(session, envelope)
                 self._log_skipped(envelope, failure)
             case GiveUp.PARK:
-                await self._park_and_tell(session, envelope, failure, attempts)
+                await self.park_and_tell(session, envelope, failure, attempts)
+
+    def _look_at_streak(self, envelope: EventEnvelope, failure: HandlerFailed) -> None:
+        """Stop rather than give up one source after the other for a fault of the handler, or of what it uses."""
+        give_up = self._projection.recovery.give_up
+        if give_up is GiveUp.FAIL:
+            return
+        kind = kind_of(failure.__cause__ or failure)
+        if not self._streak.failed(envelope.event_type, kind, envelope.source_id):
+            return
+        name, done = self._projection.name, "skipped" if give_up is GiveUp.SKIP else "parked"
+        again = f", and `projections parked retry {name} --all` handles those" if done == "parked" else ""
+        raise ProjectionFailed(
+            f"projection {name!r}: more than {self._streak.limit} sources failed alike, one after the other "
+            f"({kind}): the handler is at fault, or what it uses, and no more of them are {done}. Mend it: the range "
+            f"goes on by itself{again}. If the events are at fault, raise alike_failures (--alike-failures). "
+            f"The last: {_at(envelope, failure)}"
+        ) from failure
 
     def _gave_up(self, envelope: EventEnvelope, failure: HandlerFailed) -> ProjectionFailed:
         return ProjectionFailed(f"projection {self._projection.name!r}: {_at(envelope, failure)}")
 
     def _log_skipped(self, envelope: EventEnvelope, failure: HandlerFailed) -> None:
-        log.error("skipped %s", _at(envelope, failure), extra=self._details("skipped", envelope))
+        self._log_given_up("skipped", envelope, failure)
         self._observer.skipped(self._projection.name, envelope, failure)
 
-    async def _park_and_tell(
+    async def park_and_tell(
         self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed, attempts: int
     ) -> None:
-        await self.park(session, envelope, failure, attempts)
-        log.error("parked %s", _at(envelope, failure), extra=self._details("parked", envelope))
+        """Set a source aside, and remember it once that is committed."""
+
+        async def work() -> None:
+            trace = traceback_of(failure.__cause__ or failure)
+            await self._store.park_in_tx(session, envelope, said(failure), trace, attempts)
+
+        await self._in_transaction(session, [], work)
+        self._state.parked[envelope.source_id] = envelope.seq_nr
+        self._log_given_up("parked", envelope, failure)
         self._observer.parked(self._projection.name, envelope, failure)
+
+    def _log_given_up(self, action: str, envelope: EventEnvelope, failure: HandlerFailed) -> None:
+        log.error(
+            "%s: %s %s", self._projection.name, action, _at(envelope, failure),
+            exc_info=trace_of(failure.__cause__ or failure), extra=self._details(action, envelope),
+        )  # fmt: skip
 
     def _details(self, action: str, envelope: EventEnvelope) -> dict[str, object]:
         return {
@@ -252,20 +310,10 @@ class Pipeline:
             "seq_nr": envelope.seq_nr,
         }
 
-    async def park(
-        self, session: OwnedSession, envelope: EventEnvelope, failure: Exception, attempts: int
-    ) -> None:
-        """Set a source aside, and remember it once that is committed."""
-
-        async def work() -> None:
-            await self._store.park_in_tx(session, envelope, said(failure), attempts)
-
-        await self._in_transaction(session, [], work)
-        self._state.parked[envelope.source_id] = envelope.seq_nr
-
     def _report(self, envelope: EventEnvelope, failure: HandlerFailed, attempt: int) -> None:
         log.warning(
-            "attempt %d failed: %s", attempt, _at(envelope, failure),
+            "%s: attempt %d failed: %s", self._projection.name, attempt, _at(envelope, failure),
+            exc_info=trace_of(failure.__cause__ or failure) if attempt == 1 else None,
             extra={"action": "handler_failed", "projection": self._projection.name, "attempt": attempt},
         )  # fmt: skip
         self._observer.error(self._projection.name, envelope, failure.__cause__ or failure, attempt)

@@ -11,10 +11,11 @@ from journal import DatabaseError, ProjectionsError
 from journal.faults import Fault, fault_of, sqlstate_of
 from journal.tasks import end
 from offsets import Claim, DatabaseWentBack, OffsetStore, Progress, RangeLost, TransactionEnded
-from projections.errors import said
+from projections.errors import said, storable
 from projections.handlers import Projection
 from projections.process import Process
 from projections.slice_range import RangeRunner
+from projections.streak import Streak
 from projections.tables import TableError
 
 log = logging.getLogger("projections")
@@ -32,15 +33,24 @@ class RangeKeeper:
         projection: What to run.
         claim: The range.
         cache_size: How many sources' offsets to keep in memory.
+        streak: Notices that sources fail alike, in all ranges of the projection here.
         paused: Whether to begin paused.
     """
 
     def __init__(
-        self, process: Process, projection: Projection, claim: Claim, cache_size: int, *, paused: bool
+        self,
+        process: Process,
+        projection: Projection,
+        claim: Claim,
+        cache_size: int,
+        streak: Streak,
+        *,
+        paused: bool,
     ) -> None:
         self._process = process
         self._projection = projection
         self._cache_size = cache_size
+        self._streak = Streak(process.settings.alike_failures, streak)
         self._paused = paused
         self._ending = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -164,7 +174,7 @@ class RangeKeeper:
         )  # fmt: skip
         with suppress(ProjectionsError):  # the database may be what has failed
             async with self._process.database.session() as session:
-                await OffsetStore(runner.claim).failed(session, failures, text, delay)
+                await OffsetStore(runner.claim).failed(session, failures, storable(text, 2000), delay)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._ending.wait(), delay.total_seconds())
 
@@ -194,7 +204,7 @@ class RangeKeeper:
             # The horizon is of another server's clock, which may have been ahead of the one that stamps events now.
             claim = claim._replace(horizon=min(claim.horizon, poller.back_to))
         self._generation = poller.generation
-        runner = RangeRunner(self._projection, claim, self._process, self._cache_size)
+        runner = RangeRunner(self._projection, claim, self._process, self._cache_size, self._streak)
         runner.pause(paused=self._paused)
         return runner
 

@@ -13,6 +13,7 @@ from offsets import DatabaseWentBack, Heartbeat, Held, Progress
 from projections.handlers import Projection
 from projections.process import Process
 from projections.range_keeper import RangeKeeper
+from projections.streak import Streak
 
 log = logging.getLogger("projections")
 
@@ -43,6 +44,7 @@ class Ranges:
         self._saved: set[Progress] = set()
         self._deleted = False
         self._running_version = projection.version
+        self._streak = Streak(process.settings.alike_failures)
 
     @property
     def progress(self) -> list[Progress]:
@@ -188,7 +190,9 @@ class Ranges:
             )  # fmt: skip
         assert self._told is not None  # noqa: S101 - a heartbeat has told
         cache_size = self._process.settings.cache_size // held
-        keeper = RangeKeeper(self._process, self.projection, one.claim, cache_size, paused=self._told.paused)
+        keeper = RangeKeeper(
+            self._process, self.projection, one.claim, cache_size, self._streak, paused=self._told.paused
+        )
         if not one.kept:  # a release that failed, or an assignment that has changed since it was claimed
             keeper.give_up()
         self._keepers[one.claim.slices.min_slice] = keeper

@@ -61,6 +61,10 @@ class RunSettings(BaseModel):
     restart: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
     """Pauses before a failed range starts again."""
 
+    alike_failures: int = Field(default=10, ge=1)
+    """So many sources may be parked or skipped that fail alike, with none handled between them. With the next one the
+    range stops, for then the handler is at fault. It starts again with pauses, and goes on once that is mended."""
+
     handler_timeout: timedelta = timedelta(minutes=1)
     """A call of a handler that takes longer is cancelled, and has failed: the projection's recovery decides. 5 seconds
     later the database ends a transaction that says nothing, so that a process that is cut off keeps no rows locked."""

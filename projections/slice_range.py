@@ -41,6 +41,7 @@ from projections.pipeline import Pipeline, Stopping
 from projections.process import Process
 from projections.read_ahead import ReadAhead
 from projections.settings import RunSettings
+from projections.streak import Streak
 
 _LATER = timedelta(seconds=5)
 """After a handler that hangs should have been cancelled: then the database takes its process for frozen or cut off."""
@@ -57,9 +58,12 @@ class RangeRunner:
         claim: The range.
         process: What all ranges of the process share.
         cache_size: How many sources' offsets to keep in memory.
+        streak: Notices that sources fail alike; it outlives the range's restarts.
     """
 
-    def __init__(self, projection: Projection, claim: Claim, process: Process, cache_size: int) -> None:
+    def __init__(
+        self, projection: Projection, claim: Claim, process: Process, cache_size: int, streak: Streak
+    ) -> None:
         self.projection = projection
         self.claim = claim
         self._process = process
@@ -81,6 +85,7 @@ class RangeRunner:
         self._running = asyncio.Event()
         self._running.set()
         self._decisions = False
+        self._streak = streak
 
     @property
     def progress(self) -> Progress:
@@ -212,6 +217,7 @@ class RangeRunner:
             progress,
             self._pause_for,
             self._settings.handler_timeout + _LATER,
+            self._streak,
         )
         if isinstance(self.projection.delivery, AtLeastOnce):
             return AtLeastOncePipeline(
@@ -296,7 +302,7 @@ class RangeRunner:
                     await self._pipeline.retry_parked(session, page)
             except HandlerFailed as failure:
                 if len(page) == 1:
-                    await self._pipeline.park(session, page[0], failure, 1)
+                    await self._pipeline.retry_failed(session, page[0], failure)
                     return
                 size = failure.index or len(page) // 2
             except Exception as error:

@@ -42,7 +42,8 @@ class _TextFormatter(logging.Formatter):
         action = getattr(record, "action", record.name)
         line = f"{time} {record.levelname:<7} {action}: {printable(record.getMessage())}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            lines = self.formatException(record.exc_info).splitlines()
+            line = "\n".join([line, *(f"  {printable(each)}" for each in lines)])
         return hide_password(line)
 
 

@@ -24,7 +24,7 @@ class NotParked(ProjectionsError):
 @click.group()
 def parked() -> None:
     """
-    List, retry and drop events that could not be handled.
+    List, show, retry and drop events that could not be handled.
 
     The source of such an event waits, so that its order is kept; all other sources go on.
     """
@@ -44,8 +44,7 @@ def _one_or_all(command: Any) -> Any:
 @json_option
 def list_(name: str, source: str | None, dsn: str | None, as_json: bool) -> None:
     """List the sources of a projection that wait, the event each waits at, and why."""
-    found = visit(dsn, lambda session: read_parked(session, name))
-    found = [one for one in found if source in {None, one.source_id}]
+    found = visit(dsn, lambda session: read_parked(session, name, source_id=source))
     if as_json:
         echo_json(parked=[_values(one) for one in found])
         return
@@ -56,6 +55,26 @@ def list_(name: str, source: str | None, dsn: str | None, as_json: bool) -> None
         cells = (one.source_id, one.seq_nr, one.event_type, one.attempts, at, one.decision, one.error)
         table.add_row(*(printable(str(cell)).replace("[", r"\[") for cell in cells))
     print_table(table)
+
+
+@parked.command()
+@click.argument("name")
+@click.option("--source", metavar="ID", required=True, help="Which source.")
+@dsn_option
+@json_option
+def show(name: str, source: str, dsn: str | None, as_json: bool) -> None:
+    """Show a source that waits: its event, why it could not be handled, and where in the handler that was."""
+    found = visit(dsn, lambda session: read_parked(session, name, source_id=source))
+    if not found:
+        raise NotParked(f"source {source!r} of projection {name!r} is not parked")
+    if as_json:
+        echo_json(**_values(found[0]), traceback=found[0].traceback)
+        return
+    for label, value in _values(found[0]).items():
+        click.echo(f"{label.replace('_', ' ')}: {printable(str(value))}")
+    click.echo("traceback:")
+    for line in (found[0].traceback or "none was kept").splitlines():
+        click.echo(f"  {printable(line)}")
 
 
 @parked.command()
@@ -97,4 +116,7 @@ async def _decide(session: Session, name: str, source: str | None, decision: Lit
 
 
 def _values(one: ParkedSource) -> dict[str, object]:
-    return {**one._asdict(), "parked_at": one.parked_at.isoformat()}
+    """What a list shows; tracebacks are long."""
+    values = one._asdict() | {"parked_at": one.parked_at.isoformat()}
+    del values["traceback"]
+    return values

@@ -132,6 +132,13 @@ def _finite(_: click.Context, __: click.Parameter, seconds: float) -> float:
     help="A call of a handler that takes longer is cancelled, and has failed.",
 )
 @click.option(
+    "--alike-failures",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="So many sources may be parked or skipped that fail alike, one after the other; the next one stops its range.",
+)
+@click.option(
     "--backtracking",
     type=click.Choice(["writer-lock", "interval"]),
     default="writer-lock",
@@ -177,6 +184,7 @@ def worker(  # noqa: PLR0917 - click passes all by name
     backtracking: Literal["writer-lock", "interval"],
     lease: float,
     handler_timeout: float,
+    alike_failures: int,
     maintain_every: float,
     log_format: LogFormat,
     log_level: str,
@@ -216,6 +224,7 @@ def worker(  # noqa: PLR0917 - click passes all by name
         backtracking=backtracking,
         lease=timedelta(seconds=lease),
         handler_timeout=timedelta(seconds=handler_timeout),
+        alike_failures=alike_failures,
         abort_after=_ABORT_AFTER,
     )
     address, token = served_at(http, token_file)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from journal import EventEnvelope, Session
+from projections.errors import storable
 from projections.subscriptions.errors import own_errors
 from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.matched import MatchedEvent
@@ -157,7 +158,9 @@ async def fail_batch(
         reader = (held.slices.min_slice, held.epoch, held.owner, held.cursor)
     place = (None, None) if page is None else (page.match_id, page.matched_at)
     with own_errors():
-        await session.execute(_FAIL, group, handler, attempts, _text(error), delay, matches, *reader, *place)
+        await session.execute(
+            _FAIL, group, handler, attempts, storable(error, 2000), delay, matches, *reader, *place
+        )
 
 
 async def finish_retry(
@@ -181,13 +184,8 @@ async def finish_retry(
     Returns:
         Whether it was still the caller's; else nothing is stored.
     """
-    told = None if error is None else _text(error)
+    told = None if error is None else storable(error, 2000)
     return bool(await session.fetchval(_FINISH, retry.retry_id, retry.taken_until, attempts, told, delay))
-
-
-def _text(error: str) -> str:
-    """What PostgreSQL can store of an error."""
-    return error[:2000].replace("\0", "").encode(errors="replace").decode()
 
 
 async def take_retries(

@@ -130,7 +130,7 @@ async def _decide(database: Database, body: _Decide, decision: Literal["retry", 
             waiting = (body.source_id, body.seq_nr, "waiting")
             found = [
                 (one.source_id, one.seq_nr, one.decision)
-                for one in await offsets.parked(session, body.projection)
+                for one in await offsets.parked(session, body.projection, source_id=body.source_id)
             ]
             if waiting not in found:
                 raise Refused(409, f"{body.source_id} does not wait at event {body.seq_nr} any more")

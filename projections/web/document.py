@@ -32,6 +32,8 @@ LISTED = 100
 """Parked sources that the page lists of a projection, endpoints, and their dead letters; the others are counted."""
 _TEXT = 2000
 """Characters of an error that are shown."""
+_TRACE = 1000
+"""Of a traceback: its end says where and why."""
 
 
 def live(
@@ -105,7 +107,7 @@ def _projection(
             "parked": _runs(one.parked for one in found.slices),
         },
         "parked": [_parked(one) for one in parked[:LISTED]],
-        "parked_total": len(parked),
+        "parked_total": max(len(parked), sum(one.parked for one in found.slices)),
     }
 
 
@@ -131,7 +133,8 @@ def _range(part: RangeLag) -> dict[str, Any]:
 
 
 def _parked(one: offsets.ParkedSource) -> dict[str, Any]:
-    return {**one._asdict(), "error": one.error[:_TEXT], "parked_at": _seconds(one.parked_at)}
+    shown = {"error": one.error[:_TEXT], "traceback": one.traceback and one.traceback[-_TRACE:]}
+    return {**one._asdict(), **shown, "parked_at": _seconds(one.parked_at)}
 
 
 def _worker(worker: offsets.WorkerStatus) -> dict[str, Any]:

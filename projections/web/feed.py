@@ -143,7 +143,7 @@ class Feed:
             given_up = [found.name for found in seen.groups if found.dead]
             return _Seen(
                 seen,
-                {name: await offsets.parked(session, name) for name in waiting},
+                {name: await offsets.parked(session, name, limit=document.LISTED) for name in waiting},
                 {name: await dead_letters(session, name, limit=document.DEAD_LISTED) for name in given_up},
                 await _endpoints(session) if seen.webhooks and seen.webhooks.endpoints else _Endpoints(),
             )

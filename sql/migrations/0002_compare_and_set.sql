@@ -27,3 +27,6 @@ DROP FUNCTION IF EXISTS projections.move_cursor_v1(text, integer, bigint, bigint
 DROP FUNCTION IF EXISTS projections.release_group_range_v1(text, integer, bigint);
 DROP FUNCTION IF EXISTS projections.fail_batch_v1(text, text, integer, text, interval, text, integer, bigint);
 DROP FUNCTION IF EXISTS projections.take_retries_v1(text, text[], interval, integer);
+-- Where a handler failed, for whoever decides about a parked source.
+ALTER TABLE projections.parked_sources ADD COLUMN traceback text;
+DROP FUNCTION IF EXISTS projections.park_source_v1(integer, text, integer, bigint, text, text, integer);

@@ -10,5 +10,7 @@ CREATE TABLE IF NOT EXISTS projections.parked_sources (
     parked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- waiting: for somebody to decide; retry: handle the event again; drop: go on after it.
     decision text NOT NULL DEFAULT 'waiting' CHECK (decision IN ('waiting', 'retry', 'drop')),
+    -- File and line of what the handler raised; NULL where it was parked before this was kept.
+    traceback text,
     PRIMARY KEY (projection_id, source_id)
 );

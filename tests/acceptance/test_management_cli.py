@@ -304,6 +304,22 @@ def test_an_answer_on_the_terminal_is_followed(handled: str) -> None:
     assert output.endswith("sources to go on without their event: 2\n")
 
 
+def test_a_parked_source_is_shown_with_where_its_event_failed(handled: str) -> None:
+    found = values("parked", "show", "delays", "--source", "N1", "--dsn", handled)
+    text = called("parked", "show", "delays", "--source", "N1", "--dsn", handled).stdout
+    nobody = called("parked", "show", "delays", "--source", "N9", "--dsn", handled)
+
+    assert (found["source_id"], found["seq_nr"], found["decision"]) == ("N1", 1, "waiting")
+    assert "Traceback (most recent call last):" in found["traceback"]
+    assert "does not fit Landed" in found["traceback"]
+    assert text.splitlines()[:2] == ["source id: N1", "seq nr: 1"]
+    assert "  Traceback (most recent call last):" in text.splitlines()
+    assert (nobody.returncode, nobody.stderr) == (
+        1,
+        "error: source 'N9' of projection 'delays' is not parked\n",
+    )
+
+
 def test_parked_sources_are_listed_with_their_event_and_reason(handled: str) -> None:
     (found,) = values("parked", "list", "delays", "--source", "N1", "--dsn", handled)["parked"]
     table = called("parked", "list", "delays", "--dsn", handled).stdout

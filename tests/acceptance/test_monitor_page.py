@@ -71,6 +71,15 @@ def decision(source_id: str) -> str:
     return f"{row}?.cells[4].innerText"
 
 
+async def test_a_parked_source_shows_where_its_handler_failed(chromium: str, journal: Database) -> None:
+    trace = "[...document.querySelectorAll('.parked tbody pre')].map(one => one.textContent)"
+    async with opened(chromium, journal, SHOWN) as page:
+        found = await page.value(trace)
+
+    assert len(found) == 2
+    assert all("in fail" in one and "Failure" in one for one in found)
+
+
 async def test_every_slice_is_shown_with_its_lag_state_and_parked_sources(
     chromium: str, journal: Database
 ) -> None:

@@ -17,6 +17,7 @@ from projections import StatusObserver
 from projections.handlers import projection_of
 from projections.process import Process
 from projections.slice_range import RangeRunner
+from projections.streak import Streak
 from tests.fixtures.projections import (
     EFFECTS,
     each_once,
@@ -74,7 +75,7 @@ async def test_ranges_that_wait_for_a_poll_hold_no_connection_that_others_need_t
     process = Process(smallest, settings(), StatusObserver(), asyncio.Event())
     process.poller = poller = Poller(smallest, 5)
     definition = projection_of(recording())
-    runners = [RangeRunner(definition, claim, process, 100) for claim in await claims(process, 5)]
+    runners = [RangeRunner(definition, claim, process, 100, Streak(10)) for claim in await claims(process, 5)]
     running = [asyncio.create_task(runner.run()) for runner in runners]
 
     async with asyncio.timeout(30):

@@ -289,10 +289,13 @@ class Card {
     keep(this.find(".parked tbody"), listed, (one) => `${one.source_id} ${one.seq_nr}`, (one) => this.makeParked(one), (line, one) => {
       const tries = `${one.event_type}, ${one.attempts} ${one.attempts === 1 ? "attempt" : "attempts"}`;
       const waiting = one.decision === "waiting";
+      say(line.message, one.error);
+      line.where.hidden = !one.traceback;
+      say(line.traceback, one.traceback ?? "");
       row(line, [
         ["Source", one.source_id, "code"],
         ["Event", `${number(one.seq_nr)} · ${tries}`],
-        ["Error", one.error, "error"],
+        ["Error", line.error, "error"],
         ["Parked", ago(one.parked_at, this.at)],
         ["Decision", waiting ? line.buttons : one.decision === "drop" ? "to be dropped" : "to be retried"],
       ]);
@@ -316,6 +319,10 @@ class Card {
       made.addEventListener("click", ask);
       return made;
     };
+    line.message = make("span");
+    line.traceback = make("pre");
+    line.where = make("details", {}, make("summary", {}, "Where"), line.traceback);
+    line.error = make("div", {}, line.message, line.where);
     line.buttons = make("div", { class: "buttons" },
       button("Retry", "retry", (event) => act(event.currentTarget, "retry", this.bodyOf(one))),
       button("Drop", "drop danger", (event) => this.drop(event.currentTarget, one)));
