@@ -9,7 +9,7 @@ from journal.embedded.binaries import PROVIDERS, Binaries, find_binaries
 from journal.embedded.dsn import DSN_VARIABLE, DsnError, check_dsn, database_dsn
 from journal.embedded.failure import EmbeddedServerError
 from journal.embedded.places import HOME_VARIABLE, default_root
-from journal.embedded.server import EmbeddedServer, temporary_server
+from journal.embedded.server import EmbeddedServer, binaries_for_user, temporary_server
 
 __all__ = [
     "DSN_VARIABLE",
@@ -19,6 +19,7 @@ __all__ = [
     "DsnError",
     "EmbeddedServer",
     "EmbeddedServerError",
+    "binaries_for_user",
     "check_dsn",
     "database_dsn",
     "default_root",

@@ -6,15 +6,15 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from journal.embedded.failure import EmbeddedServerError
 
-__all__ = ["BINARIES_VARIABLE", "PROVIDERS", "Binaries", "find_binaries", "from_system"]
+__all__ = ["BINARIES_VARIABLE", "PROVIDERS", "Binaries", "find_binaries", "find_binaries_of", "from_system"]
 
 BINARIES_VARIABLE = "PROJECTIONS_PG_BIN"
 """Environment variable: the directory that holds ``postgres``, ``initdb`` and ``pg_ctl``."""
@@ -100,18 +100,38 @@ def from_path() -> Binaries | None:
     return Binaries(Path(found).resolve().parent) if found else None
 
 
-def from_system() -> Binaries | None:
-    """The newest version that Debian's packages installed; they keep it off PATH."""
-    versions = [place for place in _SYSTEM.glob("*/bin") if place.parent.name.isdigit()]
+def from_system(major: int | None = None) -> Binaries | None:
+    """The newest version that Debian's packages installed, or the one that is asked for; they keep it off PATH."""
+    versions = [place for place in _SYSTEM.glob(f"{major or '*'}/bin") if place.parent.name.isdigit()]
     newest = max(versions, key=lambda place: int(place.parent.name), default=None)
     return Binaries(newest) if newest else None
 
 
-PROVIDERS: Sequence[Callable[[], Binaries | None]] = (from_environment, from_wheel, from_path, from_system)
+Provider = Callable[[], Binaries | None]
+
+PROVIDERS: Sequence[Provider] = (from_environment, from_wheel, from_path, from_system)
 """Asked in this order; the first that has the programs wins."""
 
 
-def find_binaries(providers: Sequence[Callable[[], Binaries | None]] = PROVIDERS) -> Binaries:
+def find_binaries_of(majors: Collection[int]) -> Binaries | None:
+    """
+    Find a PostgreSQL of one of these major versions, None where there is none.
+
+    Raises:
+        EmbeddedServerError: ``PROJECTIONS_PG_BIN`` names a directory without the programs.
+    """
+    older = [partial(from_system, major) for major in sorted(majors, reverse=True)]
+    # What is named counts, and nothing else.
+    named = bool(os.environ.get(BINARIES_VARIABLE))
+    providers: Sequence[Provider] = [from_environment] if named else [*PROVIDERS, *older]
+    for provider in providers:
+        binaries = provider()
+        if binaries is not None and binaries.complete and binaries.major in majors:
+            return binaries
+    return None
+
+
+def find_binaries(providers: Sequence[Provider] = PROVIDERS) -> Binaries:
     """
     Find a PostgreSQL on this machine. Nothing is downloaded.
 

@@ -29,6 +29,7 @@ __all__ = [
     "HOME_VARIABLE",
     "SOCKET_NAME",
     "default_root",
+    "majors_with_data",
     "make_root",
     "open_root",
     "own",
@@ -54,6 +55,12 @@ def default_root(major: int) -> Path:
         EmbeddedServerError: There is no home directory.
     """
     return _home() / f"postgres-{major}"
+
+
+def majors_with_data() -> set[int]:
+    """The major versions that have made data of this user."""
+    roots = (file.parents[1] for file in _home().glob("postgres-*/data/PG_VERSION"))
+    return {int(name) for root in roots if (name := root.name.removeprefix("postgres-")).isdecimal()}
 
 
 def _home() -> Path:

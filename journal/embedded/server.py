@@ -21,11 +21,11 @@ from urllib.parse import quote
 
 from journal.embedded import places
 from journal.embedded.account import Account, account_for
-from journal.embedded.binaries import Binaries, find_binaries
+from journal.embedded.binaries import BINARIES_VARIABLE, Binaries, find_binaries, find_binaries_of
 from journal.embedded.failure import EmbeddedServerError
 from journal.embedded.locks import UseLock, exclusive
 
-__all__ = ["EmbeddedServer", "temporary_server"]
+__all__ = ["EmbeddedServer", "binaries_for_user", "temporary_server"]
 
 _TIMEOUT = 300.0  # seconds to start, the replay of the log after a crash included, or to stop
 _PAUSE = 0.02  # seconds between two looks at a server that is starting or stopping
@@ -95,9 +95,9 @@ class EmbeddedServer:
         The server of this user, below ``PROJECTIONS_HOME`` or the user's data folder.
 
         Raises:
-            EmbeddedServerError: There is no PostgreSQL on this machine.
+            EmbeddedServerError: There is no PostgreSQL on this machine, or none of the version that made the data.
         """
-        binaries = find_binaries()
+        binaries = binaries_for_user()
         return cls(places.default_root(binaries.major), settings, binaries=binaries)
 
     def __enter__(self) -> str:
@@ -256,6 +256,29 @@ class EmbeddedServer:
         # The data directory as ".", for pg_ctl starts the server by a shell and does not quote paths for it.
         program, seconds = binaries.directory / "pg_ctl", f"{_TIMEOUT:.0f}"
         return account.run(program, "-D", ".", "-w", "-t", seconds, *arguments, cwd=self._data, output=output)
+
+
+def binaries_for_user() -> Binaries:
+    """
+    The programs that the server of this user runs with: of the version that made the data, where there are data.
+
+    Else data would seem to be gone as soon as a newer PostgreSQL is installed beside the one that made them.
+
+    Raises:
+        EmbeddedServerError: There is no PostgreSQL on this machine, or none of the version that made the data.
+    """
+    majors = places.majors_with_data()
+    if not majors:
+        return find_binaries()
+    if (binaries := find_binaries_of(majors)) is None:
+        major, found = max(majors), find_binaries()
+        raise EmbeddedServerError(
+            f"PostgreSQL {major} made the data in {places.default_root(major)}, and {found.directory} is "
+            f"{found.version}: install PostgreSQL {major} again, or set {BINARIES_VARIABLE} to its programs. "
+            f"To move the data to {found.version}, see docs/quickstart.md; to begin with an empty database, "
+            f"set {places.HOME_VARIABLE} to another directory"
+        )
+    return binaries
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import click
 import journal
 from journal import ConnectionSettings, ProjectionsError, Session, hide_password
 from journal.drivers import connect
-from journal.embedded import DSN_VARIABLE, database_dsn, find_binaries
+from journal.embedded import DSN_VARIABLE, binaries_for_user, database_dsn
 from journal.schema import SCHEMA_VERSION, check_version
 from projections.cli.options import dsn_option, echo_json, json_option
 
@@ -56,7 +56,9 @@ def doctor(context: click.Context, dsn: str | None, as_json: bool) -> None:
     """
     findings = _Findings()
     findings.found.update(_installation())
-    findings.look("embedded PostgreSQL", lambda: f"{find_binaries().version} in {find_binaries().directory}")
+    findings.look(
+        "embedded PostgreSQL", lambda: f"{binaries_for_user().version} in {binaries_for_user().directory}"
+    )
     findings.found["database from"] = _chosen_by(dsn)
     try:
         with database_dsn(dsn) as found:

@@ -18,6 +18,7 @@ import asyncpg
 import psycopg
 import pytest
 
+from journal import schema
 from journal.embedded import (
     Binaries,
     EmbeddedServer,
@@ -27,6 +28,7 @@ from journal.embedded import (
     find_binaries,
 )
 from journal.embedded.binaries import from_environment, from_path, from_system, from_wheel
+from tests.fixtures.majors import binaries_or_skip
 from tests.fixtures.postgres import Run, binaries_for, client
 
 REPOSITORY = Path(__file__).parents[2]
@@ -377,6 +379,76 @@ def test_data_of_another_major_version_are_refused_by_name(server: EmbeddedServe
         server.start()
 
 
+@pytest.fixture
+def older(base: Path, monkeypatch: pytest.MonkeyPatch) -> Binaries:
+    """PostgreSQL 15 with data of the user's, on a machine that has no other one yet."""
+    binaries = binaries_or_skip(15)
+    monkeypatch.delenv("PROJECTIONS_DSN", raising=False)
+    monkeypatch.setenv("PROJECTIONS_HOME", str(base))
+    monkeypatch.setenv("PROJECTIONS_PG_BIN", str(binaries.directory))
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr("journal.embedded.binaries._SYSTEM", base / "system")
+    with database_dsn() as dsn:
+        schema.install(dsn)
+        ask(dsn, "SELECT seq_nr FROM projections.append_event_v1('a', 'plane', 'Landed', '{}')")
+    monkeypatch.delenv("PROJECTIONS_PG_BIN")
+    return binaries
+
+
+COUNT = "SELECT count(*) FROM projections.events"
+
+
+def test_data_go_on_with_the_version_that_made_them_when_a_newer_one_comes(
+    base: Path, older: Binaries
+) -> None:
+    assert find_binaries().major > 15
+    (base / "system").mkdir(mode=0o755)
+    (base / "system" / "15").symlink_to(older.directory.parent)
+
+    with database_dsn() as dsn:
+        assert ask(dsn, "SHOW server_version").startswith("15.")
+        assert ask(dsn, COUNT) == 1
+
+
+def test_data_of_a_version_that_is_gone_are_named_and_nothing_is_made_beside_them(
+    base: Path, older: Binaries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = find_binaries()
+    for named in (None, newer.directory):
+        if named is not None:
+            monkeypatch.setenv("PROJECTIONS_PG_BIN", str(named))
+
+        with (
+            pytest.raises(
+                EmbeddedServerError, match=r"PostgreSQL 15 made .*: install PostgreSQL 15 again, or set"
+            ),
+            database_dsn(),
+        ):
+            pass
+
+    assert [place.name for place in base.glob("postgres-*")] == ["postgres-15"]
+
+
+def test_data_are_moved_to_a_newer_version_by_dump_and_restore(
+    base: Path, older: Binaries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dump = base / "journal.dump"
+    monkeypatch.setenv("PROJECTIONS_PG_BIN", str(older.directory))
+    with database_dsn() as dsn:
+        subprocess.run([client("pg_dump"), "-Fc", "-f", dump, "-d", dsn], check=True)
+    monkeypatch.delenv("PROJECTIONS_PG_BIN")
+    (base / "postgres-15").rename(base / "old-15")
+
+    with database_dsn() as dsn:
+        schema.install(dsn)  # the roles are the server's: a dump has none
+        schema.uninstall(dsn)
+        subprocess.run([client("pg_restore"), "--exit-on-error", "-d", dsn, dump], check=True)
+
+        assert ask(dsn, COUNT) == 1
+        assert schema.verify(dsn) == []
+        assert int(ask(dsn, "SHOW server_version_num")) >= 160000
+
+
 def test_server_that_does_not_start_shows_its_log(root: Path, binaries: Binaries) -> None:
     broken = EmbeddedServer(root, {"shared_buffers": "nonsense", "fsync": "off"}, binaries=binaries)
 
@@ -406,13 +478,17 @@ def open_descriptors(process: Path) -> list[str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_postmaster_listens_on_its_unix_socket_alone(server: EmbeddedServer, root: Path) -> None:
+def test_postmaster_listens_on_its_unix_socket_alone(
+    server: EmbeddedServer, root: Path, binaries: Binaries
+) -> None:
     server.start()
     process = Path(f"/proc/{postmaster(root)}")
 
     links = open_descriptors(process)
     own = {link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:")}
-    tables = [process / "net" / name for name in ("tcp", "tcp6", "udp", "udp6")]
+    # Until PostgreSQL 14 its processes count statistics over a UDP socket that is connected to itself.
+    names = ("tcp", "tcp6", "udp", "udp6") if binaries.major >= 15 else ("tcp", "tcp6")
+    tables = [process / "net" / name for name in names]
     lines = [line for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
     network = {line.split()[9] for line in lines}  # inode
 
