@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from journal.events import Position
 
@@ -32,6 +32,7 @@ class WritersPoll:
         imports: Imports of history since the poll before: the time of their oldest event, by number.
         asked_at: The reader's own steady clock before it polled, in seconds.
         told_at: The same clock when it had the answer.
+        replayed_until: On a standby, the primary's time up to which it has replayed what was committed.
     """
 
     polled_at: datetime
@@ -39,6 +40,7 @@ class WritersPoll:
     imports: Mapping[int, datetime] = field(default_factory=dict)
     asked_at: float = 0.0
     told_at: float = 0.0
+    replayed_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,9 @@ Step: TypeAlias = Poll | ReadKeys | ReadEvents
 
 class Backtracking(Protocol):
     """What to read next, so that nothing is lost."""
+
+    needs_primary: ClassVar[bool]
+    """Whether it relies on what a standby does not show."""
 
     import_id: int
     """The last import that the horizon accounts for."""
@@ -129,6 +134,8 @@ class WriterLockBacktracking:
         margin: Taken off every bound, for small steps of the clock.
         import_id: The last import that ``start`` accounts for.
     """
+
+    needs_primary: ClassVar[bool] = True
 
     def __init__(
         self, start: datetime, *, margin: timedelta = timedelta(milliseconds=20), import_id: int = 0
@@ -245,6 +252,10 @@ class IntervalBacktracking:
     know of it. (Pekko's rule; its window and triggers are replaced by one moving second reader, and its
     horizon is that reader's place.)
 
+    On a standby, time is what it has replayed: its clock goes on while replay is late or paused. That time stands still
+    while the primary commits nothing, and until it moves, nothing more can become visible: so what is there is read
+    to its end, and once more from the horizon on.
+
     Args:
         start: The stored horizon.
         behind: How far the first reading stays behind the database's time: covers small clock differences.
@@ -252,6 +263,8 @@ class IntervalBacktracking:
         every: How often the second reader runs.
         import_id: The last import that ``start`` accounts for.
     """
+
+    needs_primary: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -267,8 +280,11 @@ class IntervalBacktracking:
         self._every = every
         self._position = Position.before(start)
         self._second = Position.before(start)
-        self._now = start
+        self._now = self._reach = start
         self._second_run_at = start
+        self._still_since = start
+        self._read_still: datetime | None = None
+        self._again = self._second
         self._until: datetime | None = None
         self._forward = False
         self.import_id = import_id
@@ -283,9 +299,9 @@ class IntervalBacktracking:
 
     def next_step(self) -> Step:
         if self._until is not None:
-            return ReadKeys(self._second, self._until)
+            return ReadKeys(self._again, self._until)
         if self._forward:
-            return ReadEvents(self._position, self._now - self._behind)
+            return ReadEvents(self._position, self._reach)
         return Poll()
 
     def unchanged(self, poll: WritersPoll) -> bool:  # noqa: ARG002 - it tells nothing about writers
@@ -296,20 +312,43 @@ class IntervalBacktracking:
             if number > self.import_id:
                 self._second = min(self._second, Position.before(oldest))
                 self.import_id = number
-        self._now = poll.polled_at
+        still = self._take_the_time(poll)
         # What was stamped at that very time may still commit.
         settled = min(self._position.db_timestamp, self._now - self._late_by - _INSTANT)
-        if self._second.db_timestamp < settled and self._now - self._second_run_at >= self._every:
-            self._until, self._second_run_at = settled, self._now
+        if still >= self._every and self._read_still != self._now:
+            self._read_still = self._now
+            self._read_again(self._position.db_timestamp)
+        elif self._second.db_timestamp < settled and self._now - self._second_run_at >= self._every:
+            self._second_run_at = self._now
+            self._read_again(settled)
         self._forward = True
 
+    def _take_the_time(self, poll: WritersPoll) -> timedelta:
+        """Take in what time it is, and how far the first reader may go; for how long time has stood still."""
+        now = poll.polled_at if poll.replayed_until is None else poll.replayed_until
+        if now != self._now:
+            self._now, self._still_since = now, poll.polled_at
+        still = poll.polled_at - self._still_since
+        # Stamps of one transaction may be a little later than its commit.
+        self._reach = now - self._behind + min(still, 2 * self._behind)
+        return still
+
+    def _read_again(self, until: datetime) -> None:
+        if self._second.db_timestamp < until:
+            self._again, self._until = self._second, until
+
     def keys_read(self, last: Position | None, *, full: bool) -> None:
+        if self._until is None:
+            return
         if full and last is not None:
-            self._second = last
-        elif self._until is not None:
+            self._again = last
+        else:
             # Everything up to and including this time has been read again.
-            self._second = max(self._second, last or self._second, Position.before(self._until))
+            self._again = max(self._again, last or self._again, Position.before(self._until))
             self._until = None
+        # What is not as old may still be joined by a late commit.
+        old_enough = Position.before(self._now - self._late_by)
+        self._second = max(self._second, min(self._again, old_enough))
 
     def events_read(self, last: Position | None, *, full: bool) -> None:
         before = self._position
@@ -317,11 +356,11 @@ class IntervalBacktracking:
             self._position = max(self._position, last)
         self._forward = full
         if not full:
-            self._position = max(self._position, Position.before(self._now - self._behind))
+            self._position = max(self._position, Position.before(min(self._reach, self._now)))
         if self._second >= before:
             # What was old enough when it was read first is not read again: catching up costs one reading.
             old_enough = Position.before(self._now - self._late_by)
             self._second = max(self._second, min(self._position, old_enough))
 
     def goes_on(self, last: Position) -> bool:
-        return last.db_timestamp < self._now - self._behind
+        return last.db_timestamp < self._reach

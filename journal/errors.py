@@ -14,6 +14,7 @@ Errors of the journal and of everything above it.
     │   │   └── OutOfMemory       this process, or the server, has no memory left
     │   ├── MissingPrivilege      a grant is missing
     │   └── ReadOnlyDatabase      a standby, or default_transaction_read_only
+    │       └── NeedsPrimary      a standby answered what only the primary knows
     ├── LostGeneration            a token is of a state that the database is not in any more
     └── SchemaError               the schema is missing, older or newer than this library
 """
@@ -29,6 +30,7 @@ __all__ = [
     "InvalidPayload",
     "LostGeneration",
     "MissingPrivilege",
+    "NeedsPrimary",
     "NoAnswer",
     "OutOfMemory",
     "OutOfResources",
@@ -115,6 +117,10 @@ class OutOfMemory(OutOfResources):
 
 class ReadOnlyDatabase(DatabaseError):
     """The database takes no writes: a standby, or a read-only session."""
+
+
+class NeedsPrimary(ReadOnlyDatabase):
+    """A standby answered, and what was asked for is known to the primary alone."""
 
 
 class LostGeneration(ProjectionsError):

@@ -13,10 +13,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NoReturn
 
 from journal.backtracking import END_OF_TIME, Backtracking, WritersPoll
 from journal.drivers import Database, KeptSession, Row
-from journal.errors import DatabaseUnavailable
+from journal.errors import DatabaseUnavailable, NeedsPrimary
 from journal.generation import Generation
 
 CHANNEL = "projections_appended"
@@ -131,7 +132,16 @@ class WritersPoller:
         async with self._database.listen(CHANNEL, self.wake):
             yield
 
-    async def look(self, who: object, entity_type: str, place: datetime, after: int, import_id: int) -> Look:
+    async def look(
+        self,
+        who: object,
+        entity_type: str,
+        place: datetime,
+        after: int,
+        import_id: int,
+        *,
+        needs_primary: bool = True,
+    ) -> Look:
         """
         The first poll later than number ``after``; waits for it as the pacing says.
 
@@ -141,6 +151,10 @@ class WritersPoller:
             place: The time it has read up to.
             after: Number of the last look it has used; 0 for none.
             import_id: The last import it accounts for.
+            needs_primary: Whether it relies on the writers that are seen, which on a standby are none.
+
+        Raises:
+            NeedsPrimary: A standby answers who needs the primary.
         """
         self._places[who] = (entity_type, place, import_id)
         async with self._one_at_a_time:
@@ -150,9 +164,21 @@ class WritersPoller:
                 await self._poll()
         assert self._row is not None  # noqa: S101 - set by _poll
         poll, import_types, newest, since = self._row
+        if needs_primary and poll.replayed_until is not None:
+            await self._refuse_standby()
         imports = {n: t for n, t in poll.imports.items() if n > import_id and import_types[n] == entity_type}
         told = replace(poll, imports=imports)
         return Look(self._number, told, newest.get(entity_type), since, self._generations)
+
+    async def _refuse_standby(self) -> NoReturn:
+        try:
+            raise NeedsPrimary(
+                "this server is a standby, which does not show what is still open on the primary: those events would "
+                "be lost. Connect to the primary (target_session_attrs=read-write where the DSN has several hosts), or "
+                "read with IntervalBacktracking"
+            )
+        finally:
+            await self.close()  # the next connection may be to the primary
 
     def forget(self, who: object) -> None:
         """A range has stopped: its place no longer matters."""
@@ -223,7 +249,9 @@ class WritersPoller:
         imports = dict(zip(row["import_ids"], row["imported_from"], strict=True))
         newest = dict(zip(places, row["newest_events"], strict=True))
         types = dict(zip(row["import_ids"], row["import_types"], strict=True))
-        poll = WritersPoll(row["polled_at"], frozenset(row["holders"]), imports, asked_at, told_at)
+        poll = WritersPoll(
+            row["polled_at"], frozenset(row["holders"]), imports, asked_at, told_at, row["replayed_until"]
+        )
         self._row = poll, types, newest, since
         self._covered = covered
         self._number += 1

@@ -25,7 +25,8 @@ from journal import (
 from offsets.state import Batch, OffsetState, Verdict
 
 _BEGIN = """
-SELECT clock_timestamp() AS now, coalesce(max(import_id), 0) AS import_id FROM projections.imports
+SELECT coalesce(projections.replayed_until_v1(), clock_timestamp()) AS now, coalesce(max(import_id), 0) AS import_id
+FROM projections.imports
 """
 _UNBOUNDED = 2**63
 _REFRESH_SECONDS = 1.0
@@ -125,10 +126,11 @@ class _LiveReader:
         return await self._accept(session, page)
 
     async def _poll(self) -> None:
-        place = self._machine.position.db_timestamp
+        machine = self._machine
         look = await self._poller.look(
-            self, self._reader.entity_type, place, self._look, self._machine.import_id
-        )
+            self, self._reader.entity_type, machine.position.db_timestamp, self._look, machine.import_id,
+            needs_primary=machine.needs_primary,
+        )  # fmt: skip
         self._look = look.number
         now = asyncio.get_running_loop().time()
         fresh = now - self._used_poll_at < _REFRESH_SECONDS

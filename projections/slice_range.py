@@ -253,10 +253,11 @@ class RangeRunner:
         return page
 
     async def _next_look(self) -> Look:
-        place = self._backtracking.position.db_timestamp
+        machine = self._backtracking
         look = await self._process.poller.look(
-            self, self.projection.entity_type, place, self._look, self._backtracking.import_id
-        )
+            self, self.projection.entity_type, machine.position.db_timestamp, self._look, machine.import_id,
+            needs_primary=machine.needs_primary,
+        )  # fmt: skip
         self._look = look.number
         if look.generation != self._generation:
             raise DatabaseWentBack("another database answers, or it went back in time")

@@ -16,7 +16,7 @@ from journal.drivers.base import BaseDatabase, BaseSession
 from journal.drivers.failures import translated
 from journal.drivers.keepalive import keep_alive
 from journal.drivers.session import OwnedSession, Row
-from journal.errors import DatabaseUnavailable
+from journal.errors import DatabaseUnavailable, ReadOnlyDatabase
 from journal.settings import ConnectionSettings
 
 _ERRORS = (
@@ -174,8 +174,9 @@ class AsyncpgDatabase(BaseDatabase):
         session = AsyncpgSession(connection, pooled=self.pooled, pins=self._pins)
         try:
             yield session
-        except (asyncio.CancelledError, TimeoutError):
-            await session._drop()  # noqa: SLF001 - in the middle of a statement, which may never be answered
+        except (asyncio.CancelledError, TimeoutError, ReadOnlyDatabase):
+            # In the middle of a statement, which may never be answered; or a standby, and the next one may not be.
+            await session._drop()  # noqa: SLF001 - of its own making
             raise
         finally:
             if session.in_transaction:

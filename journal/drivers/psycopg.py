@@ -18,7 +18,7 @@ from journal.drivers.base import PINNED, BaseDatabase, BaseSession
 from journal.drivers.failures import translated
 from journal.drivers.keepalive import LIBPQ
 from journal.drivers.session import OwnedSession, Row
-from journal.errors import DatabaseUnavailable
+from journal.errors import DatabaseUnavailable, ReadOnlyDatabase
 from journal.settings import ConnectionSettings
 
 _ERRORS = (psycopg.Error, OSError, TimeoutError, MemoryError)
@@ -142,8 +142,9 @@ class PsycopgDatabase(BaseDatabase):
             connection = await self._acquire()
         try:
             yield PsycopgSession(connection, pooled=self.pooled, pins=self._pins)
-        except (asyncio.CancelledError, TimeoutError):
-            await connection.close()  # in the middle of a statement, which may never be answered
+        except (asyncio.CancelledError, TimeoutError, ReadOnlyDatabase):
+            # In the middle of a statement, which may never be answered; or a standby, and the next one may not be.
+            await connection.close()
             raise
         finally:
             await self._pool.putconn(connection)

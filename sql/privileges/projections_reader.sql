@@ -42,6 +42,7 @@ BEGIN
         projections.find_event_v1,
         projections.predecessors_v1,
         projections.generation_v1,
+        projections.replayed_until_v1,
         projections.poll_writers_v1,
         projections.newest_events_v1,
         projections.page_end_v1,

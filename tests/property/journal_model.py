@@ -73,6 +73,7 @@ class World:
         self.handled = dict.fromkeys(SOURCES, 0)
         self.reported = dict.fromkeys(SOURCES, BEGINNING)
         self.allowance: timedelta | None = timedelta(0)
+        self.replayed_until: datetime | None = None
         self._names = 0
 
     # The writers' side
@@ -148,10 +149,13 @@ class World:
 
     def commit(self, transaction: Transaction) -> None:
         self.end(transaction)
+        self.tails.update(transaction.tails)
+        self._show(transaction)
+
+    def _show(self, transaction: Transaction) -> None:
         for event in transaction.events:
             insort(self.log, event)
             self.by_source[event.source_id].append(event)
-        self.tails.update(transaction.tails)
         if transaction.imports_from:
             self.imports.append((len(self.imports) + 1, transaction.imports_from))
 
@@ -188,3 +192,26 @@ class World:
         committed = {s: len(events) for s, events in self.by_source.items()}
         if committed != self.handled:
             raise Lost(f"committed {committed}, handled {self.handled}")
+
+
+class Standby(World):
+    """Readers see what is replayed: commits in their order, some time later, perhaps a long time."""
+
+    def __init__(self, *, late_by: timedelta | None = None, retention: timedelta = MARGIN) -> None:
+        super().__init__(late_by=late_by, retention=retention)
+        self.replayed_until = T0
+        self._unreplayed: list[tuple[datetime, Transaction]] = []
+
+    def _show(self, transaction: Transaction) -> None:
+        self._unreplayed.append((self.now, transaction))
+
+    def replay(self, count: int | None = None) -> None:
+        """Replay so many commits, or all."""
+        for at, transaction in self._unreplayed[:count]:
+            super()._show(transaction)
+            self.replayed_until = at
+        self._unreplayed = [] if count is None else self._unreplayed[count:]
+
+    def evict(self, rows: Iterable[RangeRow]) -> None:
+        if not any(transaction.imports_from for _, transaction in self._unreplayed):
+            super().evict(rows)

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from journal import Backtracking, Poll, Position, ReadEvents, ReadKeys, WriterLockBacktracking, WritersPoll
 from offsets import OffsetState, Verdict
-from tests.property.journal_model import MARGIN, SOURCES, Broken, RangeRow, World, slice_number
+from tests.property.journal_model import MARGIN, SOURCES, Broken, RangeRow, Standby, World, slice_number
 
 REFRESH = 1.0
 """Seconds after which a poll is used whatever it says."""
@@ -98,13 +98,13 @@ class Reader:
         if self.reads_before_it_polls:
             self._snapshot = list(world.log)
             yield
-        asked_at, polled_at = world.steady, world.now
+        asked_at, polled_at, replayed_until = world.steady, world.now, world.replayed_until
         yield
         newest, imports = world.newest_after(place), dict(world.imports)
         yield
         holders = world.holders()
         yield
-        poll = WritersPoll(polled_at, holders, imports, asked_at, world.steady)
+        poll = WritersPoll(polled_at, holders, imports, asked_at, world.steady, replayed_until)
         fresh = world.steady - self.used_at < REFRESH
         nothing_new = newest is None or newest <= place
         self.idle_polls = self.idle_polls + 1 if nothing_new else 0
@@ -166,6 +166,7 @@ class Play:
         reader: The class of the readers.
         late_by: As of :class:`World`.
         steps_back: How far the clock may go back; 0 for never.
+        world: The class of the world.
         checks_horizon: Also fail where a horizon was reported too early, which comes before a loss.
     """
 
@@ -177,9 +178,10 @@ class Play:
         reader: type[Reader] = Reader,
         late_by: timedelta | None = None,
         steps_back: timedelta = timedelta(0),
+        world: type[World] = World,
         checks_horizon: bool = True,
     ) -> None:
-        self.world = World(late_by=late_by, retention=max(MARGIN, 2 * steps_back))
+        self.world = world(late_by=late_by, retention=max(MARGIN, 2 * steps_back))
         if not checks_horizon:
             self.world.allowance = None
         self._machine, self._page_size, self._reader = machine, page_size, reader
@@ -206,6 +208,8 @@ class Play:
             self._act(code, a, b)
         for number, transaction in enumerate([*self.world.open, *self.world.prepared]):
             self.world.commit(transaction) if number % 4 else self.world.end(transaction)
+        if isinstance(self.world, Standby):
+            self.world.replay()
         self.drain()
         self.world.check_nothing_is_lost()
 
@@ -215,7 +219,11 @@ class Play:
             reader.idle_polls = 0
         long = self._stepped_at >= 0 or self.world.late_by is not None
         rounds = 0
-        while rounds < 60 * long or min(reader.idle_polls for reader in self.readers) < IDLE_POLLS:
+        # Where time stands still there may be news for ever: a stamp of another range, a little after that time.
+        still = isinstance(self.world, Standby)
+        while rounds < 60 * long or (
+            not still and min(reader.idle_polls for reader in self.readers) < IDLE_POLLS
+        ):
             rounds += 1
             if rounds > MOST_ROUNDS:
                 raise Broken("a reader does not come to an end")
@@ -258,6 +266,8 @@ class Play:
                 self._cut_anew(1 + b % 3)
             case 13:
                 world.evict(self.rows)
+            case 15 if isinstance(world, Standby):
+                world.replay(1 + a % 4)
             case _:
                 reader = self.readers[a % len(self.readers)]
                 for _ in range(1 + b % 8):

@@ -20,7 +20,7 @@ from journal import (
     WritersPoll,
 )
 from journal.backtracking import _END_OF_TIME
-from tests.property.journal_model import INSTANT, MARGIN, SOURCES, T0, Lost
+from tests.property.journal_model import INSTANT, MARGIN, SOURCES, T0, Lost, Standby
 from tests.property.reader_model import Machine, Play, Reader, writer_lock
 
 Program = list[tuple[int, int, int]]
@@ -28,6 +28,7 @@ Program = list[tuple[int, int, int]]
 WRITES = [0, 0, 1, 2, 2, 2, 3, 3, 4, 4, 4, 5, 6, 7, 8]
 EVERYTHING = [*WRITES, 9, 10, 11, 12, 13]
 READS = [14]
+REPLAYS = [15]
 
 LATE_BY = timedelta(milliseconds=300)
 NEVER = timedelta(0)
@@ -85,6 +86,57 @@ def test_long_histories_keep_the_invariants(steps: timedelta) -> None:
 def test_long_histories_keep_the_invariants_of_interval_backtracking() -> None:
     for seed in range(250):
         Play(interval, 1 + seed % 5, late_by=LATE_BY).run(random_program(seed, EVERYTHING + READS * 12, 400))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(EVERYTHING + READS * 12 + REPLAYS * 4), numbers, numbers), max_size=120
+    ),
+    page_sizes,
+)
+@quick
+def test_interval_backtracking_loses_nothing_on_a_standby_that_replays_late_and_then_nothing_more(
+    program: Program, page_size: int
+) -> None:
+    Play(interval, page_size, late_by=LATE_BY, world=Standby).run(program)
+
+
+def test_long_histories_keep_the_invariants_on_a_standby() -> None:
+    for seed in range(250):
+        play = Play(interval, 1 + seed % 5, late_by=LATE_BY, world=Standby)
+        play.run(random_program(seed, EVERYTHING + READS * 12 + REPLAYS * (1 + seed % 8), 400))
+
+
+class TrustsTheClockOfAStandby(IntervalBacktracking):
+    def polled(self, poll: WritersPoll) -> None:
+        super().polled(replace(poll, replayed_until=None))
+
+
+class WaitsForTheTimeToMove(IntervalBacktracking):
+    """Reads again only what is old enough by the time that has been replayed."""
+
+    def _take_the_time(self, poll: WritersPoll) -> timedelta:
+        super()._take_the_time(poll)
+        return NEVER
+
+
+@pytest.mark.parametrize("kind", [TrustsTheClockOfAStandby, WaitsForTheTimeToMove])
+def test_the_model_finds_what_a_wrong_machine_loses_on_a_standby(kind: type[IntervalBacktracking]) -> None:
+    def wrong(start: datetime, import_id: int) -> Backtracking:
+        return kind(
+            start,
+            behind=timedelta(milliseconds=5),
+            late_by=LATE_BY,
+            every=timedelta(milliseconds=20),
+            import_id=import_id,
+        )
+
+    made = (Play(wrong, 3, late_by=LATE_BY, world=Standby, checks_horizon=False) for _ in range(1000))
+
+    assert any(
+        loses(play, random_program(seed, WRITES + REPLAYS * 2 + READS * 8, 200))
+        for seed, play in enumerate(made)
+    )
 
 
 class WindowsOnlyForKnownHolders(WriterLockBacktracking):

@@ -3,6 +3,8 @@
 -- a transaction, and read events only in later statements: the time must be older than the list, and the list older than
 -- what is read. (So newest_events is a hint for who has nothing to do, never a reason to move on.)
 -- A holder without a process is a prepared transaction; it is marked by a leading 'p'.
+-- replayed_until is for a standby, and null elsewhere: what was committed on the primary by then is here. The standby's own
+-- clock says nothing of that, and the locks of the primary are not seen there.
 CREATE OR REPLACE FUNCTION projections.poll_writers_v1(
     p_after_import_id bigint, p_entity_types text[], p_after timestamptz[]
 )
@@ -16,7 +18,8 @@ RETURNS TABLE (
     timeline integer,
     started_at timestamptz,
     wal_position bigint,
-    system_identifier bigint
+    system_identifier bigint,
+    replayed_until timestamptz
 )
 LANGUAGE plpgsql
 VOLATILE
@@ -37,7 +40,8 @@ BEGIN
         ),
         i.ids, i.types, i.since,
         CASE WHEN cardinality(p_entity_types) > 0 THEN projections.newest_events_v1(p_entity_types, p_after) ELSE '{}' END,
-        g.timeline, g.started_at, g.wal_position, g.system_identifier
+        g.timeline, g.started_at, g.wal_position, g.system_identifier,
+        projections.replayed_until_v1()
     FROM (
         SELECT
             coalesce(array_agg(i.import_id), '{}') AS ids, coalesce(array_agg(i.entity_type), '{}') AS types,
