@@ -17,7 +17,8 @@ class RunSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     backtracking: Literal["writer-lock", "interval"] = "writer-lock"
-    """writer-lock loses no late commit and needs the primary; interval is for replicas and may miss very late ones."""
+    """writer-lock loses no late commit; interval may miss very late ones: for servers that do not show who writes.
+    Projections run on the primary, with either: their offsets are there. live_events reads replicas, by interval."""
 
     late_by: timedelta = timedelta(seconds=10)
     """For interval backtracking: how much later than its timestamp a commit may become visible."""

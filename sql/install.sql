@@ -57,11 +57,8 @@
 \ir functions/journal/find_event_v1.sql
 \ir functions/journal/predecessors_v1.sql
 \ir functions/journal/generation_v1.sql
-<<<<<<< HEAD
 \ir functions/journal/newest_events_v1.sql
-=======
 \ir functions/journal/replayed_until_v1.sql
->>>>>>> 8a9709d (wip)
 \ir functions/journal/poll_writers_v1.sql
 \ir functions/journal/writers_in_flight_v1.sql
 \ir functions/journal/notify_appended_v1.sql

@@ -83,7 +83,10 @@ def _from_sqlstate(sqlstate: str, message: str, detail: str | None) -> Projectio
 def _kind_of(sqlstate: str) -> tuple[type[DatabaseError], str]:
     """The kind of error that a code of PostgreSQL is, and how to say it."""
     if sqlstate == "25006":
-        return ReadOnlyDatabase, "the database takes no writes: {}"
+        return (
+            ReadOnlyDatabase,
+            "the database takes no writes: {}. Connect to the primary (target_session_attrs=read-write finds it)",
+        )
     if sqlstate == "42501":
         return (
             MissingPrivilege,

@@ -56,6 +56,7 @@ CALLS = {
     "predecessors_v1": "SELECT projections.predecessors_v1('{a}', '{2}', '-infinity', now())",
     "newest_events_v1": "SELECT projections.newest_events_v1('{plane}', ARRAY[now()])",
     "page_end_v1": "SELECT projections.page_end_v1('2020-01-01Z', 'infinity', n) FROM generate_series(1, 2) AS n",
+    "replayed_until_v1": "SELECT projections.replayed_until_v1()",
     "poll_writers_v1": "SELECT projections.poll_writers_v1(0, '{plane}', ARRAY[now()])",
     "writers_in_flight_v1": "SELECT projections.writers_in_flight_v1()",
     "notify_appended_v1": "SELECT projections.notify_appended_v1()",

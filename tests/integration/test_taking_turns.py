@@ -41,11 +41,11 @@ class Poller(WritersPoller):
         self._missing = ranges
         self.all_wait = asyncio.Event()
 
-    async def look(self, *args: Any) -> Look:
+    async def look(self, *args: Any, **options: Any) -> Look:
         self._missing -= 1
         if not self._missing:
             self.all_wait.set()
-        return await super().look(*args)
+        return await super().look(*args, **options)
 
 
 @pytest.fixture
