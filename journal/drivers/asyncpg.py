@@ -12,7 +12,7 @@ import asyncpg
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from journal.drivers.base import BaseDatabase, BaseSession
+from journal.drivers.base import STARTED_WITH, BaseDatabase, BaseSession
 from journal.drivers.failures import translated
 from journal.drivers.keepalive import keep_alive
 from journal.drivers.session import OwnedSession, Row
@@ -161,7 +161,8 @@ class AsyncpgDatabase(BaseDatabase):
 
     @classmethod
     def _parameters(cls, settings: ConnectionSettings, *, pooled: bool) -> dict[str, str]:
-        return {"application_name": settings.application_name, **({} if pooled else cls.pinned)}
+        ours = {} if pooled else {**cls.pinned, **STARTED_WITH}
+        return {"application_name": settings.application_name, **ours}
 
     @staticmethod
     def announced_pid(connection: Any) -> int:

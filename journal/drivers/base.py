@@ -39,6 +39,13 @@ Sent at the start of a session of our own; behind a pooler, which lends another'
 it is needed.
 """
 
+STARTED_WITH: Mapping[str, str] = {"jit": "off"}
+"""
+What sessions of our own have besides: what they run is over in milliseconds, and compiling it would take seconds.
+
+Behind a pooler each transaction has it, and a statement alone has not: that would be slower, but not wrong.
+"""
+
 _AS_IT_IS = nullcontext()
 
 _ROLLBACK = 5
@@ -119,6 +126,8 @@ class BaseSession(ABC):
         self.failure = None
         # In one round trip; without arguments, which a statement of several parts does not take.
         statements = [f"BEGIN ISOLATION LEVEL {ISOLATION}", *self._pins]
+        if self.pooled:
+            statements += [f"SET LOCAL {name} = {value}" for name, value in STARTED_WITH.items()]
         if mark is not None:
             statements.append(f"SET LOCAL projections.batch = '{bytes.fromhex(mark).hex()}'")
         if idle is not None:

@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
-from journal.drivers.base import PINNED, BaseDatabase, BaseSession
+from journal.drivers.base import PINNED, STARTED_WITH, BaseDatabase, BaseSession
 from journal.drivers.failures import translated
 from journal.drivers.keepalive import LIBPQ
 from journal.drivers.session import OwnedSession, Row
@@ -117,7 +117,7 @@ class PsycopgDatabase(BaseDatabase):
     async def open(cls, dsn: str, settings: ConnectionSettings, *, pooled: bool) -> Self:
         timeout = settings.connect_timeout.total_seconds()
         arguments: dict[str, Any] = {
-            **_defaults(dsn, {} if pooled else cls.pinned),
+            **_defaults(dsn, {} if pooled else {**cls.pinned, **STARTED_WITH}),
             "application_name": settings.application_name,
             "autocommit": True,
             "connect_timeout": max(2, round(timeout)),

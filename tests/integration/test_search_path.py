@@ -12,7 +12,6 @@ from journal import schema
 UNSET = {
     "checked_json_v1",
     "event_bytes_v1",
-    "read_offsets_v1",
     "slice_of_v1",
     "uuid7_time_v1",
     "uuid7_v1",

@@ -22,6 +22,9 @@ CREATE OR REPLACE FUNCTION projections.append_events_v1(
 RETURNS TABLE (source_id text, seq_nr bigint, db_timestamp timestamptz, event_id uuid)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_nestloop = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -53,28 +56,29 @@ BEGIN
         PERFORM projections.lock_sources_v1(p_source_ids, p_entity_types);
         SELECT
             array_agg(s.ordinal), array_agg(s.seq_nr), array_agg(s.db_timestamp), array_agg(i.source_id), array_agg(i.event_id),
-            min(i.source_id) FILTER (WHERE k.entity_type IS DISTINCT FROM i.entity_type)
+            min(i.source_id) FILTER (WHERE i.entity_type IS DISTINCT FROM (
+                SELECT k.entity_type FROM projections.sources AS k WHERE k.source_id = i.source_id
+            ))
         INTO _stored_ordinals, _stored_seq_nrs, _stored_timestamps, _stored_source_ids, _stored_event_ids, _mistyped
         FROM projections.stored_events_v1(
             p_source_ids, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids
         ) AS s
         INNER JOIN unnest(p_source_ids, p_entity_types, p_event_ids) WITH ORDINALITY
-        AS i (source_id, entity_type, event_id, ordinal) ON s.ordinal = i.ordinal
-        INNER JOIN projections.sources AS k ON i.source_id = k.source_id;
+        AS i (source_id, entity_type, event_id, ordinal) ON s.ordinal = i.ordinal;
     END IF;
 
     -- Locks the sources' rows in one order, reserves their numbers, and reads the clock under the lock.
     WITH input AS (
         SELECT
             i.source_id, min(i.entity_type) AS entity_type, max(i.entity_type) AS other_entity_type,
-            count(*) AS events, k.slice
+            count(*) AS events,
+            (SELECT k.slice FROM projections.sources AS k WHERE k.source_id = i.source_id) AS slice
         FROM (
             SELECT n.source_id COLLATE "C" AS source_id, n.entity_type
             FROM unnest(p_source_ids, p_entity_types) WITH ORDINALITY AS n (source_id, entity_type, ordinal)
             WHERE _stored_ordinals IS NULL OR n.ordinal NOT IN (SELECT unnest(_stored_ordinals))
         ) AS i
-        LEFT JOIN projections.sources AS k ON i.source_id = k.source_id
-        GROUP BY i.source_id, k.slice
+        GROUP BY i.source_id
         ORDER BY i.source_id
     ), reserved AS (
         INSERT INTO projections.sources AS s (source_id, entity_type, slice, seq_nr, db_timestamp)

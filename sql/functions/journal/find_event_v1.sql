@@ -17,6 +17,8 @@ LANGUAGE plpgsql
 VOLATILE -- read_events_by_slices_v1 says why
 SET plan_cache_mode = 'force_custom_plan'
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     _since timestamptz := projections.uuid7_time_v1(p_event_id) - interval '1 day';

@@ -8,6 +8,8 @@ CREATE OR REPLACE FUNCTION projections.import_events_v1()
 RETURNS bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     _wrong record;
@@ -25,7 +27,7 @@ BEGIN
 
     SELECT i.source_id, i.entity_type, s.entity_type AS stored INTO _wrong
     FROM pg_temp.projections_import AS i
-    INNER JOIN projections.sources AS s ON i.source_id = s.source_id
+    CROSS JOIN LATERAL (SELECT s.* FROM projections.sources AS s WHERE s.source_id = i.source_id LIMIT 1) AS s
     WHERE i.entity_type <> s.entity_type
     LIMIT 1;
     IF FOUND THEN
@@ -41,7 +43,7 @@ BEGIN
             s.seq_nr + row_number() OVER w AS expected,
             coalesce(lag(i.db_timestamp) OVER w, s.db_timestamp) AS previous
         FROM pg_temp.projections_import AS i
-        INNER JOIN projections.sources AS s ON i.source_id = s.source_id
+        CROSS JOIN LATERAL (SELECT s.* FROM projections.sources AS s WHERE s.source_id = i.source_id LIMIT 1) AS s
         WINDOW w AS (PARTITION BY i.source_id ORDER BY i.seq_nr, i.db_timestamp)
     ) AS i
     WHERE i.seq_nr <> i.expected OR i.db_timestamp <= i.previous OR i.db_timestamp > clock_timestamp()
@@ -85,7 +87,10 @@ BEGIN
         SELECT
             i.event_id, i.source_id, i.seq_nr, projections.uuid7_time_v1(i.event_id) > i.db_timestamp + interval '1 day' AS late,
             count(*) OVER (PARTITION BY i.event_id) > 1
-            OR EXISTS (SELECT FROM projections.events AS e WHERE e.event_id = i.event_id AND e.db_timestamp >= _since) AS used
+            OR (
+                SELECT e.event_id FROM projections.events AS e
+                WHERE e.event_id = i.event_id AND e.db_timestamp >= _since LIMIT 1
+            ) IS NOT NULL AS used
         FROM pg_temp.projections_import AS i
         WHERE i.event_id IS NOT NULL
     ) AS i
@@ -110,7 +115,7 @@ BEGIN
         i.db_timestamp, i.seq_nr, coalesce(i.event_id, projections.uuid7_v1(i.db_timestamp)), s.slice, i.version, i.source_id,
         i.entity_type, i.event_type, projections.checked_json_v1(i.payload), projections.checked_json_v1(i.metadata), i.tags::text[]
     FROM pg_temp.projections_import AS i
-    INNER JOIN projections.sources AS s ON i.source_id = s.source_id
+    CROSS JOIN LATERAL (SELECT s.slice FROM projections.sources AS s WHERE s.source_id = i.source_id LIMIT 1) AS s
     ORDER BY i.db_timestamp, s.slice, i.source_id, i.seq_nr;
     GET DIAGNOSTICS _count = ROW_COUNT;
 

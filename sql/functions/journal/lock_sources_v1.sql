@@ -5,18 +5,23 @@ CREATE OR REPLACE FUNCTION projections.lock_sources_v1(p_source_ids text[], p_en
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE;
     INSERT INTO projections.sources AS s (source_id, entity_type, slice, seq_nr, db_timestamp)
     SELECT
-        i.source_id, i.entity_type, coalesce(k.slice, projections.slice_of_v1(i.source_id)), 0, '1970-01-01T00:00:00Z'
+        i.source_id, i.entity_type,
+        coalesce(
+            (SELECT k.slice FROM projections.sources AS k WHERE k.source_id = i.source_id), projections.slice_of_v1(i.source_id)
+        ),
+        0, '1970-01-01T00:00:00Z'
     FROM (
         SELECT n.source_id COLLATE "C" AS source_id, min(n.entity_type) AS entity_type
         FROM unnest(p_source_ids, p_entity_types) AS n (source_id, entity_type)
         GROUP BY 1
     ) AS i
-    LEFT JOIN projections.sources AS k ON i.source_id = k.source_id
     ORDER BY i.source_id
     ON CONFLICT (source_id) DO UPDATE SET seq_nr = s.seq_nr WHERE FALSE;
 END;

@@ -12,12 +12,17 @@ SET enable_bitmapscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET search_path = pg_catalog, pg_temp
+SET enable_nestloop = on
 AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY SELECT k.source_id, k.seq_nr, e.db_timestamp
     FROM unnest(p_source_ids, p_seq_nrs) AS k (source_id, seq_nr)
-    INNER JOIN projections.events AS e ON k.source_id = e.source_id AND e.seq_nr = k.seq_nr - 1
-    WHERE e.db_timestamp >= p_since AND e.db_timestamp < p_until;
+    CROSS JOIN LATERAL (
+        SELECT e.db_timestamp FROM projections.events AS e
+        WHERE e.source_id = k.source_id AND e.seq_nr = k.seq_nr - 1
+        AND e.db_timestamp >= p_since AND e.db_timestamp < p_until
+        LIMIT 1
+    ) AS e;
 END;
 $$;

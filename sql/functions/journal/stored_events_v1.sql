@@ -55,8 +55,9 @@ BEGIN
     INTO _ordinals, _seq_nrs, _timestamps, _other
     FROM unnest(p_source_ids, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids)
     WITH ORDINALITY AS i (source_id, event_type, version, payload, metadata, tags, id, ordinal)
-    INNER JOIN projections.events AS e ON i.id = e.event_id
-    WHERE e.db_timestamp >= _since;
+    CROSS JOIN LATERAL (
+        SELECT e.* FROM projections.events AS e WHERE e.event_id = i.id AND e.db_timestamp >= _since OFFSET 0
+    ) AS e;
     IF _other IS NOT NULL THEN
         RAISE EXCEPTION 'event_id % is stored with other content than it has now for source %',
             p_event_ids[_other], quote_literal(p_source_ids[_other])

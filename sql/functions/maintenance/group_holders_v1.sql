@@ -4,6 +4,8 @@ RETURNS TABLE (table_name text, holder text, since timestamptz, until timestampt
 LANGUAGE plpgsql
 STABLE
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 BEGIN

@@ -6,6 +6,8 @@ RETURNS TABLE (table_name text, kind text, holder text, since timestamptz, until
 LANGUAGE plpgsql
 STABLE
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET timezone = 'UTC'
 AS $$
 #variable_conflict use_column

@@ -4,6 +4,8 @@ RETURNS TABLE (kind text, holder text, unread bigint)
 LANGUAGE plpgsql
 STABLE
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -16,12 +18,16 @@ BEGIN
         RETURN QUERY
         SELECT 'projection', p.name, count(*)
         FROM projections.projections AS p
-        INNER JOIN projections.projection_ranges AS r ON p.projection_id = r.projection_id
-        INNER JOIN projections.events AS e ON p.entity_type = e.entity_type AND e.slice BETWEEN r.min_slice AND r.max_slice
-        LEFT JOIN projections.source_offsets AS o ON p.projection_id = o.projection_id AND e.source_id = o.source_id
+        INNER JOIN projections.events AS e ON p.entity_type = e.entity_type
         WHERE e.db_timestamp >= _from AND e.db_timestamp < _partition.to_timestamp
-        -- Of a source without an offset, what is older than this counts as handled.
-        AND CASE WHEN o.seq_nr IS NULL THEN e.db_timestamp >= p.evicted_before ELSE e.seq_nr > o.seq_nr END
+        -- Of a source without an offset, what is older than evicted_before counts as handled.
+        AND coalesce(
+            e.seq_nr > (
+                SELECT o.seq_nr FROM projections.source_offsets AS o
+                WHERE o.projection_id = p.projection_id AND o.source_id = e.source_id
+            ),
+            e.db_timestamp >= p.evicted_before
+        )
         GROUP BY p.projection_id
         ORDER BY p.name;
     END IF;

@@ -8,6 +8,8 @@ RETURNS TABLE (
 LANGUAGE sql
 STABLE
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
     SELECT
         e.endpoint_id, p.number + l.lost, w.number, l.number, x.number,

@@ -13,6 +13,9 @@ RETURNS TABLE (
 LANGUAGE sql
 STABLE
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
 AS $$
     SELECT
         e.endpoint_id, e.tenant, e.url, e.state, e.reason, e.pending, e.waiting, e.in_flight, e.dead, e.failures, e.failing_since,

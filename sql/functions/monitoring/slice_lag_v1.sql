@@ -28,7 +28,6 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
 SET enable_nestloop = off
-SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -8,6 +8,9 @@ CREATE OR REPLACE FUNCTION projections.evict_offsets_v1(
 RETURNS text
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
 AS $$
 DECLARE
     _bound timestamptz;
@@ -50,10 +53,10 @@ BEGIN
     WHERE o.projection_id = p_projection_id
     AND o.source_id > p_after_source_id AND o.source_id <= _last
     AND o.db_timestamp < _bound
-    AND NOT EXISTS (
-        SELECT FROM projections.parked_sources AS k
+    AND (
+        SELECT k.source_id FROM projections.parked_sources AS k
         WHERE k.projection_id = o.projection_id AND k.source_id = o.source_id
-    );
+    ) IS NULL;
     RETURN _last;
 END;
 $$;

@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION projections.move_offsets_v1(p_rebuild projections.reb
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_nestloop = off
 AS $$
 DECLARE
     _whole CONSTANT boolean := (p_rebuild.min_slice, p_rebuild.max_slice) = (0, 1023);

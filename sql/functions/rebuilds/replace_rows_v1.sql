@@ -6,6 +6,7 @@ CREATE OR REPLACE FUNCTION projections.replace_rows_v1(
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_nestloop = off
 AS $$
 DECLARE
     _key CONSTANT smallint[] := projections.only_key_v1(p_table);

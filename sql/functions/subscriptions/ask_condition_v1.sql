@@ -12,6 +12,9 @@ CREATE OR REPLACE FUNCTION projections.ask_condition_v1(
 LANGUAGE plpgsql
 STABLE
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_nestloop = on
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     EXECUTE format(

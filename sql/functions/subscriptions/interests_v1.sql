@@ -5,7 +5,11 @@ CREATE OR REPLACE FUNCTION projections.interests_v1(p_entity_type text, p_topics
 RETURNS TABLE (condition_id integer, topic text, group_id integer, subscription_ids bigint[])
 LANGUAGE plpgsql
 STABLE
+-- The planner takes arrays to be short, and would go through one for each element of another.
+SET enable_nestloop = off
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -46,8 +50,11 @@ BEGIN
         WHERE array_position(p_topics, NULL) IS NOT NULL AND NOT c.of_types AND c.quarantined_at IS NULL
         AND s.topics IS NULL AND s.patterns IS NULL AND (s.entity_types IS NULL OR p_entity_type = ANY (s.entity_types))
     )
-    SELECT i.condition_id, i.topic, s.group_id, array_agg(s.subscription_id ORDER BY s.subscription_id)
-    FROM interests AS i INNER JOIN projections.subscriptions AS s ON i.subscription_id = s.subscription_id
+    SELECT i.condition_id, i.topic, s.group_id, array_agg(i.subscription_id ORDER BY i.subscription_id)
+    FROM interests AS i
+    CROSS JOIN LATERAL (
+        SELECT s.group_id FROM projections.subscriptions AS s WHERE s.subscription_id = i.subscription_id LIMIT 1
+    ) AS s
     GROUP BY i.condition_id, i.topic, s.group_id;
 END;
 $$;

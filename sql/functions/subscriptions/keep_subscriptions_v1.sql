@@ -3,6 +3,8 @@ CREATE OR REPLACE FUNCTION projections.keep_subscriptions_v1(p_subscription_ids 
 RETURNS bigint[]
 LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
     WITH kept AS (
         UPDATE projections.subscriptions AS s SET active_at = clock_timestamp()

@@ -4,6 +4,9 @@ CREATE OR REPLACE FUNCTION projections.match_due_v1(p_limit integer DEFAULT 1000
 RETURNS bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
 AS $$
 DECLARE
     _due projections.directed_events[];
@@ -19,10 +22,21 @@ BEGIN
     IF _due IS NULL THEN
         RETURN 0;
     END IF;
-    DELETE FROM projections.directed_events AS d USING unnest(_due) AS u
-    WHERE d.source_id = u.source_id AND d.seq_nr = u.seq_nr AND d.passed;
-    UPDATE projections.directed_events AS d SET matched = TRUE FROM unnest(_due) AS u
-    WHERE d.source_id = u.source_id AND d.seq_nr = u.seq_nr;
+    -- They are locked above: they stay where they are.
+    DELETE FROM projections.directed_events AS d
+    WHERE d.ctid = ANY (ARRAY(
+        SELECT f.ctid FROM unnest(_due) AS u CROSS JOIN LATERAL (
+            SELECT f.ctid FROM projections.directed_events AS f
+            WHERE f.source_id = u.source_id AND f.seq_nr = u.seq_nr AND f.passed LIMIT 1
+        ) AS f
+    ));
+    UPDATE projections.directed_events AS d SET matched = TRUE
+    WHERE d.ctid = ANY (ARRAY(
+        SELECT f.ctid FROM unnest(_due) AS u CROSS JOIN LATERAL (
+            SELECT f.ctid FROM projections.directed_events AS f
+            WHERE f.source_id = u.source_id AND f.seq_nr = u.seq_nr LIMIT 1
+        ) AS f
+    ));
 
     SELECT
         array_agg(u.source_id) AS source_ids, array_agg(u.seq_nr) AS seq_nrs, array_agg(u.db_timestamp) AS db_timestamps,

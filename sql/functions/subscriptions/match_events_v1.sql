@@ -22,6 +22,8 @@ RETURNS bigint
 LANGUAGE plpgsql
 SET plan_cache_mode = 'force_generic_plan'
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     _oldest CONSTANT timestamptz := (SELECT min(t.at) FROM unnest(p_db_timestamps) AS t (at));
@@ -95,10 +97,13 @@ BEGIN
         -- Grouped by all that is stored of an event: joining it once more is planned as a loop over all of them.
         SELECT
             s.group_id, e.slice, e.seq_nr, e.db_timestamp, clock_timestamp(), e.source_id,
-            array_agg(s.subscription_id ORDER BY s.subscription_id)
+            array_agg(p.subscription_id ORDER BY p.subscription_id)
         FROM pairs AS p
         INNER JOIN given AS e ON p.place = e.place
-        INNER JOIN projections.subscriptions AS s ON p.subscription_id = s.subscription_id AND s.since <= e.db_timestamp
+        CROSS JOIN LATERAL (
+            SELECT s.group_id FROM projections.subscriptions AS s
+            WHERE s.subscription_id = p.subscription_id AND s.since <= e.db_timestamp LIMIT 1
+        ) AS s
         GROUP BY e.place, s.group_id, e.slice, e.seq_nr, e.db_timestamp, e.source_id
         ORDER BY e.place, s.group_id
     ) AS m;

@@ -16,6 +16,8 @@ RETURNS bigint
 LANGUAGE plpgsql
 SET plan_cache_mode = 'force_generic_plan'
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     _directed record;
@@ -38,11 +40,23 @@ BEGIN
         IF FOUND THEN
             -- Whoever comes second removes it: this reader, or match_due_v1.
             DELETE FROM projections.directed_events AS d
-            USING unnest(p_source_ids, p_seq_nrs, p_topics) AS e (source_id, seq_nr, topic)
-            WHERE d.source_id = e.source_id AND d.seq_nr = e.seq_nr AND e.topic IS NULL AND (d.not_before IS NULL OR d.matched);
+            WHERE d.ctid = ANY (ARRAY(
+                SELECT f.ctid FROM unnest(p_source_ids, p_seq_nrs, p_topics) AS e (source_id, seq_nr, topic)
+                CROSS JOIN LATERAL (
+                    SELECT f.ctid FROM projections.directed_events AS f
+                    WHERE f.source_id = e.source_id AND f.seq_nr = e.seq_nr AND (f.not_before IS NULL OR f.matched) LIMIT 1
+                ) AS f
+                WHERE e.topic IS NULL
+            ));
             UPDATE projections.directed_events AS d SET passed = TRUE
-            FROM unnest(p_source_ids, p_seq_nrs, p_topics) AS e (source_id, seq_nr, topic)
-            WHERE d.source_id = e.source_id AND d.seq_nr = e.seq_nr AND e.topic IS NULL;
+            WHERE d.ctid = ANY (ARRAY(
+                SELECT f.ctid FROM unnest(p_source_ids, p_seq_nrs, p_topics) AS e (source_id, seq_nr, topic)
+                CROSS JOIN LATERAL (
+                    SELECT f.ctid FROM projections.directed_events AS f
+                    WHERE f.source_id = e.source_id AND f.seq_nr = e.seq_nr LIMIT 1
+                ) AS f
+                WHERE e.topic IS NULL
+            ));
         END IF;
     END IF;
     RETURN projections.match_events_v1(

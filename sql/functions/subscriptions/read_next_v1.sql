@@ -34,6 +34,9 @@ LANGUAGE plpgsql
 STABLE
 SET plan_cache_mode = 'force_generic_plan'
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -9,6 +9,9 @@ RETURNS TABLE (
 )
 LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
 AS $$
     UPDATE projections.group_retries AS r SET due_at = clock_timestamp() + p_lease
     FROM (

@@ -5,6 +5,8 @@ RETURNS TABLE (condition_id integer, of_types boolean, open boolean, topics text
 LANGUAGE sql
 STABLE
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
     SELECT c.condition_id, c.of_types, o.open, w.topics, w.subscription_ids
     FROM projections.conditions AS c

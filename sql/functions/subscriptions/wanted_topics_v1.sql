@@ -5,11 +5,17 @@ RETURNS TABLE (topic text, subscription_id bigint, condition_id integer)
 LANGUAGE sql
 STABLE
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
     SELECT t.topic, s.subscription_id, s.condition_id
     FROM unnest(p_topics) AS t (topic)
-    INNER JOIN projections.subscription_topics AS n ON t.topic = n.topic
-    INNER JOIN projections.subscriptions AS s ON n.subscription_id = s.subscription_id
+    CROSS JOIN LATERAL (
+        SELECT n.subscription_id FROM projections.subscription_topics AS n WHERE n.topic = t.topic OFFSET 0
+    ) AS n
+    CROSS JOIN LATERAL (
+        SELECT s.* FROM projections.subscriptions AS s WHERE s.subscription_id = n.subscription_id LIMIT 1
+    ) AS s
     WHERE s.entity_types IS NULL OR p_entity_type = ANY (s.entity_types)
     UNION ALL
     SELECT t.topic, s.subscription_id, s.condition_id

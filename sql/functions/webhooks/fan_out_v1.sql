@@ -20,6 +20,8 @@ CREATE OR REPLACE FUNCTION projections.fan_out_v1(
 RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     _forgotten timestamptz := (SELECT f.before FROM projections.webhook_forgotten AS f);
@@ -27,8 +29,8 @@ DECLARE
     _made integer;
 BEGIN
     PERFORM FROM projections.webhook_circuits AS c
-    INNER JOIN projections.webhook_endpoints AS e ON c.endpoint_id = e.endpoint_id
-    WHERE c.endpoint_id = ANY (p_for) AND e.ordering <> 'none'
+    WHERE c.endpoint_id = ANY (p_for)
+    AND (SELECT e.ordering FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = c.endpoint_id) <> 'none'
     ORDER BY c.endpoint_id FOR NO KEY UPDATE OF c;
     -- Endpoints that are gone, or were made after the event, get none; the others stay until this commits.
     WITH kept AS (
@@ -57,11 +59,13 @@ BEGIN
             f.place, f.endpoint_id,
             CASE e.ordering WHEN 'key' THEN p_order_keys[f.place] WHEN 'endpoint' THEN '' END AS order_key, e.on_dead
         FROM unnest(_places, p_for) AS f (place, endpoint_id)
-        INNER JOIN projections.webhook_endpoints AS e ON f.endpoint_id = e.endpoint_id
-        WHERE NOT EXISTS (
-            SELECT FROM projections.webhook_deliveries AS d
+        CROSS JOIN LATERAL (
+            SELECT e.ordering, e.on_dead FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = f.endpoint_id LIMIT 1
+        ) AS e
+        WHERE (
+            SELECT d.delivery_id FROM projections.webhook_deliveries AS d
             WHERE d.endpoint_id = f.endpoint_id AND d.event_id = p_event_ids[f.place]
-        )
+        ) IS NULL
     ), busy AS (
         SELECT k.endpoint_id, k.order_key, TRUE AS busy
         FROM (SELECT DISTINCT k.endpoint_id, k.order_key, k.on_dead FROM keyed AS k WHERE k.order_key IS NOT NULL) AS k

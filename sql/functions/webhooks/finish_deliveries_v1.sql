@@ -20,6 +20,8 @@ CREATE OR REPLACE FUNCTION projections.finish_deliveries_v1(
 RETURNS SETOF bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET lock_timeout = '2s'
 AS $$
 DECLARE
@@ -34,10 +36,12 @@ BEGIN
         RAISE EXCEPTION 'a verdict is done, retry with a delay, dead or release' USING ERRCODE = 'PJ096';
     END IF;
     PERFORM projections.lock_deliveries_v1(p_delivery_ids);
-    SELECT array_agg(d.delivery_id), array_agg(p.place::integer) INTO _held, _places
-    FROM projections.webhook_deliveries AS d
-    INNER JOIN unnest(p_delivery_ids, p_tokens) WITH ORDINALITY AS p (delivery_id, token, place) ON d.delivery_id = p.delivery_id
-    WHERE d.state = 'leased' AND d.lease_token = p.token;
+    SELECT array_agg(p.delivery_id), array_agg(p.place::integer) INTO _held, _places
+    FROM unnest(p_delivery_ids, p_tokens) WITH ORDINALITY AS p (delivery_id, token, place)
+    CROSS JOIN LATERAL (
+        SELECT FROM projections.webhook_deliveries AS d
+        WHERE d.delivery_id = p.delivery_id AND d.state = 'leased' AND d.lease_token = p.token LIMIT 1
+    ) AS d;
     IF _held IS NULL THEN
         RETURN;
     END IF;

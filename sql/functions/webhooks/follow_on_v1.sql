@@ -8,13 +8,17 @@ CREATE OR REPLACE FUNCTION projections.follow_on_v1(p_delivery_ids bigint[])
 RETURNS void
 LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
     UPDATE projections.webhook_deliveries AS w
     SET state = 'pending', next_at = greatest(w.next_at, clock_timestamp())
     FROM (
         SELECT DISTINCT d.endpoint_id, d.order_key, e.on_dead
         FROM projections.webhook_deliveries AS d
-        INNER JOIN projections.webhook_endpoints AS e ON d.endpoint_id = e.endpoint_id
+        CROSS JOIN LATERAL (
+            SELECT e.on_dead FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = d.endpoint_id LIMIT 1
+        ) AS e
         WHERE d.delivery_id = ANY (p_delivery_ids) AND d.order_key IS NOT NULL AND d.state IN ('done', 'dead', 'discarded')
     ) AS k
     CROSS JOIN LATERAL (

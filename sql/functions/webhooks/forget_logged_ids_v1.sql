@@ -4,6 +4,9 @@ CREATE OR REPLACE FUNCTION projections.forget_logged_ids_v1(p_limit integer DEFA
 RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
 AS $$
 DECLARE
     _kind text;

@@ -14,6 +14,7 @@ RETURNS TABLE (
 LANGUAGE plpgsql
 STABLE
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
 SET datestyle = 'ISO'
 AS $$
 DECLARE

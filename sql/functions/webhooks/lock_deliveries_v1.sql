@@ -4,6 +4,8 @@ CREATE OR REPLACE FUNCTION projections.lock_deliveries_v1(p_delivery_ids bigint[
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 BEGIN
     PERFORM FROM projections.webhook_circuits AS c

@@ -9,6 +9,8 @@ CREATE OR REPLACE FUNCTION projections.log_attempts_v1(
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     _given bigint;
@@ -49,7 +51,9 @@ BEGIN
             SELECT DISTINCT ON (u.attempt_id COLLATE "C") u.*, i.row_time
             FROM unnest(p_attempt_ids, p_tenants, p_statuses, p_codes, p_responses, p_took)
             WITH ORDINALITY AS u (attempt_id, tenant, status, code, response, took, place)
-            INNER JOIN projections.webhook_log_ids AS i ON u.attempt_id = i.id AND i.kind = 'attempt'
+            CROSS JOIN LATERAL (
+                SELECT i.row_time FROM projections.webhook_log_ids AS i WHERE i.id = u.attempt_id AND i.kind = 'attempt' LIMIT 1
+            ) AS i
             WHERE u.attempt_id <> ALL (_added)
             ORDER BY u.attempt_id COLLATE "C", u.place DESC
         ) AS g

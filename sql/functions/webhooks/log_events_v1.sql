@@ -8,6 +8,8 @@ CREATE OR REPLACE FUNCTION projections.log_events_v1(
 RETURNS void
 LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
     WITH given AS (
         SELECT DISTINCT ON (e.event_id COLLATE "C") e.*

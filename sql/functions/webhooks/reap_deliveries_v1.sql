@@ -5,6 +5,8 @@ CREATE OR REPLACE FUNCTION projections.reap_deliveries_v1(p_limit integer DEFAUL
 RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     _now timestamptz := clock_timestamp();

@@ -13,6 +13,9 @@ CREATE OR REPLACE FUNCTION projections.release_waiting_v1(
 RETURNS record
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
 AS $$
 DECLARE
     _order record;

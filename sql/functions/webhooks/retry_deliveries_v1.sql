@@ -16,6 +16,9 @@ CREATE OR REPLACE FUNCTION projections.retry_deliveries_v1(
 RETURNS record
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
 AS $$
 DECLARE
     _looked_at bigint[];
@@ -39,9 +42,10 @@ BEGIN
     FROM projections.webhook_endpoints AS e
     WHERE d.delivery_id = ANY (_looked_at) AND d.state = ANY (p_states)
     AND e.endpoint_id = d.endpoint_id AND e.state <> 'disabled'
-    AND (d.data IS NOT NULL OR EXISTS (
-        SELECT FROM projections.webhook_events AS v WHERE v.event_time = d.event_time AND v.event_id = d.event_id
-    ));
+    AND (d.data IS NOT NULL OR (
+        SELECT v.event_id FROM projections.webhook_events AS v
+        WHERE v.event_time = d.event_time AND v.event_id = d.event_id LIMIT 1
+    ) IS NOT NULL);
     GET DIAGNOSTICS retried = ROW_COUNT;
 END;
 $$;
