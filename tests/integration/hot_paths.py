@@ -113,10 +113,14 @@ READS = {
     "a page of keys": _rows_of(f"read_keys_by_slices_v1{PAGE}"),
     "a page of heads": _rows_of(f"read_heads_by_slices_v1{PAGE}"),
     "events by key": _rows_of(f"load_events_v1({_array(SOURCE_ID)}, {_array('1::bigint')}, {TIMES})"),
-    "predecessors": _rows_of(f"predecessors_v1({_array(SOURCE_ID)}, {_array('2::bigint')})"),
+    "predecessors": _rows_of(
+        f"predecessors_v1({_array(SOURCE_ID)}, {_array('2::bigint')}, '2000-01-01', now())"
+    ),
     "a source": _rows_of("read_source_v1('s-000007', 1, 100, FALSE, 100)"),
     "a source backwards": _rows_of("read_source_v1('s-000007', 1, 100, TRUE, 100)"),
     "an event by its id": _rows_of("find_event_v1('019a0000-0000-7000-8000-000000000007')"),
+    "newest events": "SELECT projections.newest_events_v1('{thing,published}', '{2000-01-01,2000-01-01}')",
+    "a poll": _rows_of("poll_writers_v1(0, '{}', '{}')"),
     "entity types": _rows_of("entity_types_v1()"),
     "offsets": _rows_of(f"read_offsets_v1(1, {_array(SOURCE_ID)})"),
     "lag": _rows_of("slice_lag_v1(1)"),

@@ -6,17 +6,21 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import psycopg
 import pytest
 
-from journal import Database, schema
+from journal import ConnectionSettings, connect, schema
 from journal.embedded import EmbeddedServer
 from journal.embedded.binaries import from_system
+from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.plans import explained, prepare
 from tests.fixtures.postgres import SETTINGS
+from tests.fixtures.projections import fetchval
 from tests.integration.hot_paths import BEFORE, FILL, PATHS
 from tests.integration.test_search_path import UNSET
+from tests.integration.test_session_defaults import with_default
 
 NEEDED = "needs a PostgreSQL with LLVM: install Debian's package postgresql"
 # Every expression is worth it, says the planner then.
@@ -71,19 +75,19 @@ def test_nothing_inside_of_a_function_is_compiled(
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
-async def test_no_statement_of_the_library_compiles_anything(dsn: str, driver: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        name = sql.Identifier(connection.info.dbname)
-        connection.execute(sql.SQL("ALTER DATABASE {} SET jit = on").format(name))
+async def test_no_statement_of_the_library_compiles_anything(dsn: str, driver: Any) -> None:
+    await with_default(dsn, "jit = on")
 
-    async with connect(dsn, driver=driver) as database, database.session() as session:
-        assert await session.fetchval("SHOW jit") == "off"
+    async with connect(dsn, ConnectionSettings(driver=driver)) as database:
+        assert await fetchval(database, "SHOW jit") == "off"
 
 
-async def test_no_transaction_compiles_anything_behind_a_pooler(pooled: str) -> None:
-    async with connect(pooled) as database:
-        async with database.session() as session:
-            await session.execute("SET jit = on")
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_no_transaction_behind_a_pooler_compiles_anything(dsn: str, driver: Any) -> None:
+    await with_default(dsn, "jit = on")
+
+    async with pooler(dsn) as address, connect(address, ConnectionSettings(driver=driver)) as database:
+        assert await fetchval(database, "SHOW jit") == "on"
         async with database.transaction() as session:
             assert await session.fetchval("SHOW jit") == "off"
 

@@ -24,9 +24,11 @@ BEGIN
         e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.event_type, e.version,
         e.payload::jsonb, e.metadata::jsonb, e.tags
     FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps) WITH ORDINALITY AS k (source_id, seq_nr, db_timestamp, place)
-    INNER JOIN projections.events AS e
-        ON k.source_id = e.source_id AND k.seq_nr = e.seq_nr AND k.db_timestamp = e.db_timestamp
-    WHERE e.db_timestamp BETWEEN _oldest AND _newest
+    CROSS JOIN LATERAL (
+        SELECT e.* FROM projections.events AS e
+        WHERE e.source_id = k.source_id AND e.seq_nr = k.seq_nr AND e.db_timestamp = k.db_timestamp
+        AND e.db_timestamp BETWEEN _oldest AND _newest LIMIT 1
+    ) AS e
     ORDER BY k.place;
 EXCEPTION
     -- One of them is JSON that jsonb can not hold: only now each is converted by itself, which takes five times as long.
@@ -34,9 +36,11 @@ EXCEPTION
         RETURN QUERY
         SELECT e.*
         FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps) WITH ORDINALITY AS k (source_id, seq_nr, db_timestamp, place)
-        INNER JOIN projections.matchable_events AS e
-            ON k.source_id = e.source_id AND k.seq_nr = e.seq_nr AND k.db_timestamp = e.db_timestamp
-        WHERE e.db_timestamp BETWEEN _oldest AND _newest
+        CROSS JOIN LATERAL (
+            SELECT e.* FROM projections.matchable_events AS e
+            WHERE e.source_id = k.source_id AND e.seq_nr = k.seq_nr AND e.db_timestamp = k.db_timestamp
+            AND e.db_timestamp BETWEEN _oldest AND _newest LIMIT 1
+        ) AS e
         ORDER BY k.place;
 END;
 $$;
