@@ -123,7 +123,7 @@ READS = {
     "a poll": _rows_of("poll_writers_v1(0, '{}', '{}')"),
     "entity types": _rows_of("entity_types_v1()"),
     "offsets": _rows_of(f"read_offsets_v1(1, {_array(SOURCE_ID)})"),
-    "lag": _rows_of("slice_lag_v1(1)"),
+    "lag": _rows_of("slice_lag_v1('{1}')"),
     "who holds partitions": _rows_of("retention_holders_v1()"),
     "interests": _rows_of(f"interests_v1('thing', {_array(TOPIC, 1, TOPICS)} || NULL::text)"),
     "matches of a group": _rows_of("read_next_v1('g', 0, 1023, 0, 9000000000, 500)"),
@@ -145,7 +145,26 @@ READS = {
     "named attempts": _rows_of(f"list_logged_attempts_v1(p_attempt_ids => {_array(ATTEMPT_ID, 1, 100)})"),
     "metrics of attempts": _rows_of("attempt_metrics_v1(now() - interval '1 day', now() + interval '1 day')"),
 }
+
+
+def _save(first: int, known: int) -> str:
+    """Store a batch of the first projection's first range; of its sources, so many have an offset."""
+    return f"""SELECT projections.save_offsets_v1(
+        1, 0, 0, 'worker', 0, 'batch', now(), 0, {_array(SOURCE_ID, first, first + BATCH - 1)},
+        {_array("1::smallint")}, {_array("1::bigint", 1, known)}, {_array("2::bigint")}, {_array("now()")}, {BATCH})"""
+
+
+_CLAIMED = [
+    "SELECT set_config('projections.batch', 'batch', TRUE)",
+    """INSERT INTO projections.projections (projection_id, name, entity_type) OVERRIDING SYSTEM VALUE
+    VALUES (1, 'p', 'thing') ON CONFLICT DO NOTHING""",
+    """INSERT INTO projections.projection_ranges (projection_id, min_slice, max_slice) VALUES (1, 0, 1023)
+    ON CONFLICT DO NOTHING""",
+    "UPDATE projections.projection_ranges SET owner = 'worker' WHERE projection_id = 1",
+]
 WRITES = {
+    "offsets of known sources": _save(1, BATCH),
+    "offsets of new sources": _save(200_001, 0),
     "append to known sources": append(1, BATCH),
     "append to new sources": append(200_001, 200_000 + BATCH),
     "append with ids": append(300_001 - BATCH // 2, 300_000 + BATCH // 2, event_ids=True),
@@ -183,6 +202,8 @@ SWEEPS = {
 }  # fmt: skip
 """Paths that are about all that there is, and so look at all of it."""
 BEFORE = {
+    "offsets of known sources": _CLAIMED,
+    "offsets of new sources": _CLAIMED,
     "import": [STAGE],
     "finish deliveries": [
         """UPDATE projections.webhook_deliveries

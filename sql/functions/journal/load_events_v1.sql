@@ -25,8 +25,8 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
-SET search_path = pg_catalog, pg_temp
 SET enable_nestloop = on
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -42,9 +42,11 @@ BEGIN
         FROM (
             SELECT e.payload, e.metadata
             FROM unnest(p_source_ids, p_seq_nrs, p_timestamps) AS k (source_id, seq_nr, db_timestamp)
-            INNER JOIN projections.events AS e
-                ON k.source_id = e.source_id AND k.seq_nr = e.seq_nr AND k.db_timestamp = e.db_timestamp
-            WHERE e.db_timestamp BETWEEN _oldest AND _newest
+            CROSS JOIN LATERAL (
+                SELECT e.* FROM projections.events AS e
+                WHERE e.source_id = k.source_id AND e.seq_nr = k.seq_nr AND e.db_timestamp = k.db_timestamp
+                AND e.db_timestamp BETWEEN _oldest AND _newest LIMIT 1
+            ) AS e
             ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr
             OFFSET 0
         ) AS e
@@ -55,26 +57,17 @@ BEGIN
     END LOOP;
     RETURN QUERY SELECT
         e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
-<<<<<<< HEAD
         e.payload::text, e.metadata::text, e.tags, coalesce(p_bytes <= 0, FALSE)
     FROM (
         SELECT e.*
         FROM unnest(p_source_ids, p_seq_nrs, p_timestamps) AS k (source_id, seq_nr, db_timestamp)
-        INNER JOIN projections.events AS e
-            ON k.source_id = e.source_id AND k.seq_nr = e.seq_nr AND k.db_timestamp = e.db_timestamp
-        WHERE e.db_timestamp BETWEEN _oldest AND _newest
+        CROSS JOIN LATERAL (
+            SELECT e.* FROM projections.events AS e
+            WHERE e.source_id = k.source_id AND e.seq_nr = k.seq_nr AND e.db_timestamp = k.db_timestamp
+            AND e.db_timestamp BETWEEN _oldest AND _newest LIMIT 1
+        ) AS e
         ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr
         LIMIT CASE WHEN p_bytes <= 0 THEN _rows END
     ) AS e;
-=======
-        e.payload::text, e.metadata::text, e.tags
-    FROM unnest(p_source_ids, p_seq_nrs, p_timestamps) AS k (source_id, seq_nr, db_timestamp)
-    CROSS JOIN LATERAL (
-        SELECT e.* FROM projections.events AS e
-        WHERE e.source_id = k.source_id AND e.seq_nr = k.seq_nr AND e.db_timestamp = k.db_timestamp
-        AND e.db_timestamp BETWEEN _oldest AND _newest LIMIT 1
-    ) AS e
-    ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr;
->>>>>>> bf801cc (Look things up by their keys whatever the statistics say, and run functions without JIT)
 END;
 $$;
