@@ -167,6 +167,7 @@
 \ir functions/rebuilds/move_offsets_v1.sql
 \ir functions/rebuilds/swap_rebuild_v1.sql
 \ir functions/monitoring/slice_lag_v1.sql
+\ir functions/monitoring/unmatched_events_v1.sql
 \ir functions/monitoring/group_lag_v1.sql
 \ir functions/capture/describe_changes_v1.sql
 \ir functions/capture/append_changes_v1.sql

@@ -81,12 +81,12 @@ def show(  # noqa: PLR0917 - click passes all by name
     as_json: bool,
 ) -> None:
     """
-    Show how far groups are behind: lag, the age of the oldest match that is not read, counted from when it matched,
-    and backlog, the number of such matches.
+    Show how far groups are behind: lag, the age of the oldest event that is not read, backlog, the number of matches
+    that are not read, and "to match", the number of events that may be for the group and are still to be matched.
 
-    Both come from the database alone, exact whether or not anybody reads. An event that is still to be matched is
-    not among them: matching runs in `projections worker --subscriptions`, as projections called
-    matching/ENTITY_TYPE, and `projections lag` shows how far they are.
+    All come from the database alone, exact whether or not anybody reads or matches. Lag counts what is still to be
+    matched, too: matching runs in `projections worker --subscriptions`, as projections called matching/ENTITY_TYPE,
+    and `projections lag` shows how far they are. What was published counts from when it matched.
 
     A range is read; or nobody reads it, and it is unread (matches wait) or idle (none waits). A group of listeners
     has no cursor and is listening: it is never behind. Retries are batches that failed and are to be handled again;
@@ -214,27 +214,27 @@ def _notes(found: _Look) -> Iterator[str]:
 def _by_group(found: list[GroupLag]) -> Table:
     table = Table(
         "group", "state", _number("ranges"), _number("readers"), _number("lag"), _number("backlog"),
-        _number("retries"), _number("dead"),
+        _number("to match"), _number("retries"), _number("dead"),
     )  # fmt: skip
     for one in found:
         table.add_row(
             _name(one), one.state, str(len(one.ranges)), str(len(one.readers)), age(one.lag), f"{one.backlog:,}",
-            f"{one.retries:,}", f"{one.dead:,}",
+            f"{one.unmatched:,}", f"{one.retries:,}", f"{one.dead:,}",
         )  # fmt: skip
     return table
 
 
 def _by_range(found: list[GroupLag]) -> Table:
     table = Table(
-        "group", "slices", "reader", "state", _number("lag"), _number("backlog"), _number("cursor"), _number("epoch"),
-        "last moved",
+        "group", "slices", "reader", "state", _number("lag"), _number("backlog"), _number("to match"),
+        _number("cursor"), _number("epoch"), "last moved",
     )  # fmt: skip
     for one in found:
         for part in one.ranges:
             moved = "never" if part.moved_at is None else f"{part.moved_at:%Y-%m-%d %H:%M:%S}"
             table.add_row(
                 _name(one), str(part.slices), _reader(part), part.state, age(part.lag), f"{part.backlog:,}",
-                str(part.cursor), str(part.epoch), moved,
+                f"{part.unmatched:,}", str(part.cursor), str(part.epoch), moved,
             )  # fmt: skip
     return table
 
@@ -260,6 +260,7 @@ def _values(one: GroupLag) -> dict[str, object]:
         "state": one.state,
         "lag_seconds": one.lag,
         "backlog": one.backlog,
+        "unmatched": one.unmatched,
         "readers": one.readers,
         "retries": one.retries,
         "dead": one.dead,
@@ -274,6 +275,7 @@ def _range_values(part: GroupRangeLag) -> dict[str, object]:
         "state": part.state,
         "lag_seconds": part.lag,
         "backlog": part.backlog,
+        "unmatched": part.unmatched,
         "cursor": part.cursor,
         "owner": part.owner,
         "alive": part.alive,

@@ -1,8 +1,8 @@
 """
 How far groups of consumers are behind, and which conditions of subscriptions were set apart.
 
-Computed by the database from what it has stored: exact also when nobody reads. What is still to be matched is not
-among it: matching runs as projections, called ``matching/ENTITY_TYPE``, and is behind as they are.
+Computed by the database from what it has stored: exact also when nobody reads. Lag counts from the log: also by what is
+still to be matched, which projections called ``matching/ENTITY_TYPE`` do.
 """
 
 from __future__ import annotations
@@ -53,9 +53,12 @@ class GroupRangeLag(NamedTuple):
     slices: SliceRange
     state: GroupState
     lag: float
-    """Age of the oldest match that is not read, in seconds since it matched; 0 when there is none."""
+    """Age of the oldest event that is not read, or not matched though it may be for the group, in seconds; 0 when there
+    is none. What was published counts from when it matched."""
     backlog: int
     """Matches that are not read."""
+    unmatched: int
+    """Events that may be for the group, and are still to be matched."""
     cursor: int
     """The match up to which all are handled."""
     owner: str | None
@@ -84,13 +87,18 @@ class GroupLag(NamedTuple):
 
     @property
     def lag(self) -> float:
-        """Age of the oldest match that is not read, in seconds since it matched; 0 when there is none."""
+        """Age of the oldest event that is not read, or not matched, in seconds; see :attr:`GroupRangeLag.lag`."""
         return max((part.lag for part in self.ranges), default=0.0)
 
     @property
     def backlog(self) -> int:
         """Matches that are not read."""
         return sum(part.backlog for part in self.ranges)
+
+    @property
+    def unmatched(self) -> int:
+        """Events that may be for it, and are still to be matched."""
+        return sum(part.unmatched for part in self.ranges)
 
     @property
     def without_reader(self) -> int:
@@ -178,6 +186,7 @@ def _range(row: Row) -> GroupRangeLag:
         state=GroupState(row["state"]),
         lag=lag.total_seconds(),
         backlog=row["backlog"],
+        unmatched=row["unmatched"],
         cursor=row["cursor"],
         owner=row["owner"],
         alive=row["alive"],

@@ -145,10 +145,15 @@ def _of_writers(snapshot: Snapshot) -> Iterator[Metric]:
 def _of_groups(snapshot: Snapshot) -> Iterator[Metric]:
     lag = _gauge(
         "projections_group_lag_seconds",
-        "Age of the oldest match that is not read, since it matched; 0 when there is none.",
+        "Age of the oldest event that is not read, or is not matched and may be for the group; 0 when there is none.",
         _GROUP_LABEL,
     )
     backlog = _gauge("projections_group_backlog_matches", "Matches that are not read.", _GROUP_LABEL)
+    unmatched = _gauge(
+        "projections_group_unmatched_events",
+        "Events that may be for the group, and are still to be matched.",
+        _GROUP_LABEL,
+    )
     ranges = _gauge("projections_group_ranges", "Ranges into which the group is cut.", _GROUP_LABEL)
     unread = _gauge(
         "projections_group_ranges_without_reader", "Ranges that no reader that is alive holds.", _GROUP_LABEL
@@ -160,11 +165,12 @@ def _of_groups(snapshot: Snapshot) -> Iterator[Metric]:
     for one in snapshot.groups:
         lag.add_metric([one.name], one.lag)
         backlog.add_metric([one.name], one.backlog)
+        unmatched.add_metric([one.name], one.unmatched)
         ranges.add_metric([one.name], len(one.ranges))
         unread.add_metric([one.name], one.without_reader)
         retries.add_metric([one.name], one.retries)
         dead.add_metric([one.name], one.dead)
-    yield from (lag, backlog, ranges, unread, retries, dead)
+    yield from (lag, backlog, unmatched, ranges, unread, retries, dead)
     yield GaugeMetricFamily(
         "projections_quarantined_conditions",
         "Conditions of subscriptions that failed, or took too long, and are asked no more.",

@@ -174,6 +174,7 @@ def _group_range(part: GroupRangeLag) -> dict[str, Any]:
         "state": part.state,
         "lag": _rounded(part.lag),
         "backlog": part.backlog,
+        "unmatched": part.unmatched,
         "cursor": part.cursor,
         "owner": part.owner,
         "alive": part.alive,

@@ -106,6 +106,7 @@ BEGIN
         projections.writers_in_flight_v1,
         projections.slice_lag_v1,
         projections.group_lag_v1,
+        projections.unmatched_events_v1,
         projections.read_offsets_v1,
         projections.missing_partitions_v1,
         projections.partitioned_table_v1,

@@ -14,7 +14,7 @@ from journal import Database
 from projections.subscriptions import create_group, poll_group, subscribe
 from tests.fixtures.commands import COMMAND, called, environment, projections, query
 from tests.fixtures.projections import execute
-from tests.fixtures.subscriptions import landed_and_matched
+from tests.fixtures.subscriptions import landed, landed_and_matched
 
 LOW, HIGH = "a", "yz"  # slices 97 and 801
 KEPT = {
@@ -84,7 +84,7 @@ def test_lag_and_backlog_of_each_group(group: str) -> None:
     (row,) = rows(done("groups", "--dsn", group))
     (found,) = values("groups", "billing", "--dsn", group)["groups"]
 
-    assert (row[:4], row[5:]) == (["billing", "unread", "2", "0"], ["3", "0", "0"])
+    assert (row[:4], row[5:]) == (["billing", "unread", "2", "0"], ["3", "0", "0", "0"])
     assert (found["name"], found["backlog"], found["state"], found["head"]) == ("billing", 3, "unread", 3)
     assert found["lag_seconds"] == max(part["lag_seconds"] for part in found["ranges"]) > 0
 
@@ -95,12 +95,23 @@ async def test_lag_and_backlog_of_each_range_and_who_reads_it(database: Database
     table = rows(done("groups", "billing", "--by", "range", "--dsn", group))
     (found,) = values("groups", "--dsn", group)["groups"]
 
-    assert [row[:4] + row[5:7] for row in table] == [
-        ["billing", "0-511", "[me]", "read", "2", "0"],
-        ["billing", "512-1023", "[me]", "read", "1", "0"],
+    assert [row[:4] + row[5:8] for row in table] == [
+        ["billing", "0-511", "[me]", "read", "2", "0", "0"],
+        ["billing", "512-1023", "[me]", "read", "1", "0", "0"],
     ]
     assert [part["backlog"] for part in found["ranges"]] == [2, 1]
     assert found["readers"] == ["[me]"]
+
+
+async def test_fail_above_tells_that_nobody_matches(database: Database, group: str) -> None:
+    await execute(database, "UPDATE projections.group_ranges SET cursor = 3")
+    caught_up = called("groups", "--fail-above", "0ms", "--dsn", group)
+    await landed(database, LOW)
+
+    behind = called("groups", "--fail-above", "0ms", "--dsn", group)
+
+    assert (caught_up.returncode, behind.returncode) == (0, 3)
+    assert "lag above 0 s: billing" in behind.stderr
 
 
 @pytest.mark.parametrize(("limit", "code"), [("2h", 0), ("0ms", 3)])

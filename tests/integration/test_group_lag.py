@@ -104,7 +104,7 @@ async def test_lag_is_the_age_of_the_oldest_match_that_is_not_read(group: Databa
     await landed_and_matched(group, LOW, HIGH)
     await execute(
         group,
-        "UPDATE projections.matches SET matched_at = clock_timestamp() - interval '1 hour' WHERE slice < 512",
+        "UPDATE projections.matches SET db_timestamp = clock_timestamp() - interval '1 hour' WHERE slice < 512",
     )
 
     found = await lag_of(group)
@@ -116,15 +116,66 @@ async def test_lag_is_the_age_of_the_oldest_match_that_is_not_read(group: Databa
 
 async def test_a_match_of_the_future_has_no_negative_lag(group: Database) -> None:
     await landed_and_matched(group, LOW)
-    await execute(group, "UPDATE projections.matches SET matched_at = clock_timestamp() + interval '1 hour'")
+    await execute(
+        group, "UPDATE projections.matches SET db_timestamp = clock_timestamp() + interval '1 hour'"
+    )
 
     assert (await lag_of(group)).lag == 0
 
 
-async def test_an_event_that_is_not_matched_yet_is_not_counted(group: Database) -> None:
+async def test_an_event_that_nobody_has_matched_is_behind_in_its_range(group: Database) -> None:
+    await landed(group, LOW, LOW)
+
+    found = await lag_of(group)
+
+    assert found.backlog == 0
+    assert [part.unmatched for part in found.ranges] == [2, 0]
+    assert [part.lag > 0 for part in found.ranges] == [True, False]
+
+
+async def test_an_event_that_matching_has_not_come_to_is_behind(group: Database) -> None:
+    await landed_and_matched(group, LOW)
+    await landed(group, HIGH)
+
+    found = await lag_of(group)
+
+    assert [(part.backlog, part.unmatched) for part in found.ranges] == [(1, 0), (0, 1)]
+    assert all(part.lag > 0 for part in found.ranges)
+
+
+async def test_only_unmatched_events_of_the_types_that_a_group_asks_for_are_behind(
+    group: Database,
+) -> None:
+    async with group.transaction() as session:
+        await subscribe(session, "other", topics=["Landed"], entity_types=["ship"])
+        await create_group(session, "without subscriptions")
+        await create_group(session, "listening", reliable=False)
+        await subscribe(session, "listening", topics=["Landed"], reliable=False)
     await landed(group, LOW)
 
-    assert (await lag_of(group)).backlog == 0
+    for name in ("other", "without subscriptions", "listening"):
+        assert ((await lag_of(group, name)).unmatched, (await lag_of(group, name)).lag) == (0, 0), name
+
+
+async def test_an_unmatched_event_is_no_older_than_the_subscription(group: Database) -> None:
+    await landed(group, LOW)
+    await execute(group, "UPDATE projections.events SET db_timestamp = db_timestamp - interval '1 hour'")
+    await execute(group, "UPDATE projections.subscriptions SET since = since - interval '1 minute'")
+    async with group.transaction() as session:
+        await subscribe(session, "old", topics=["Landed"])
+    await execute(group, "UPDATE projections.subscriptions SET since = '1970-01-02Z' WHERE group_id = 2")
+
+    assert (await lag_of(group)).lag < 600 < (await lag_of(group, "old")).lag
+
+
+async def test_what_was_published_counts_from_when_it_matched(group: Database) -> None:
+    await landed_and_matched(group, LOW)
+    await execute(
+        group,
+        "UPDATE projections.matches SET source_id = 'publisher/p', db_timestamp = db_timestamp - interval '1 hour'",
+    )
+
+    assert 0 < (await lag_of(group)).lag < 600
 
 
 async def test_random_reading_and_cutting_leaves_what_a_plain_count_says(group: Database) -> None:

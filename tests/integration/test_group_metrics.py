@@ -24,7 +24,7 @@ async def group(database: Database) -> Database:
         await subscribe(session, "g", topics=["Landed"])
         await subscribe(session, "g", condition="e.seq_nr > 1")
     await landed_and_matched(database, "a")
-    await execute(database, "UPDATE projections.matches SET matched_at = matched_at - interval '2 hours'")
+    await execute(database, "UPDATE projections.matches SET db_timestamp = db_timestamp - interval '2 hours'")
     return database
 
 

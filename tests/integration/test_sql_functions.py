@@ -193,6 +193,7 @@ CALLS = {
     "'{topic,topic}', '{p,p}', '{webhook,webhook}', '{1,1}', '{f,f}', '{failed,success}', ARRAY[now(), now()], "
     "'{500,200}', '{NULL,NULL}', '{1 s,1 s}')",
     "slice_lag_v1": "SELECT projections.slice_lag_v1()",
+    "unmatched_events_v1": "SELECT projections.unmatched_events_v1()",
     "group_lag_v1": "SELECT projections.group_lag_v1()",
     "evict_offsets_v1": "SELECT projections.evict_offsets_v1(1, '1 day', '')",
     "release_range_v1": "SELECT projections.release_range_v1(1, 0, 2, 'worker', 0, now(), 0)",

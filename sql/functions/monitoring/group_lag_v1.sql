@@ -1,5 +1,6 @@
--- How far groups, or one of them, are behind: for each range the number of its matches that are not read, and the age of the
--- oldest. What is still to be matched is not among them: that is the lag of the projections called matching/ENTITY_TYPE.
+-- How far groups, or one of them, are behind: for each range the number of its matches that are not read, how many events
+-- that may be for it are still to be matched (which of them are, nobody knows), and the age of the oldest of both. It is that of
+-- the event; only what was published counts from when it matched, for it may have been for later.
 --
 -- A range is read (a reader that is alive holds it), unread (nobody does, and matches wait), idle (nobody does, and none
 -- waits) or listening (of a group that keeps no cursor: it is never behind). head is the number up to which matches can be
@@ -22,7 +23,8 @@ RETURNS TABLE (
     moved_at timestamptz,
     state text,
     retries bigint,
-    dead bigint
+    dead bigint,
+    unmatched bigint
 )
 LANGUAGE plpgsql
 -- All statements see the same snapshot: the caller's.
@@ -39,10 +41,17 @@ DECLARE
     _head bigint;
     _group record;
     _cursors bigint[];  -- by slice, from 1
+    -- What is still to be matched.
+    _types text[];
+    _slices integer[];
+    _oldest timestamptz[];
+    _events bigint[];
 BEGIN
     IF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
         _head := projections.settled_matches_v1();
     END IF;
+    SELECT array_agg(u.entity_type), array_agg(u.slice), array_agg(u.oldest), array_agg(u.events)
+    INTO _types, _slices, _oldest, _events FROM projections.unmatched_events_v1() AS u;
     FOR _group IN
         SELECT
             g.group_id, g.name, g.reliable, min(r.cursor) AS lowest, count(*) AS ranges,
@@ -60,25 +69,48 @@ BEGIN
         RETURN QUERY
         WITH unread AS MATERIALIZED (
             -- Of a group with one range the slices do not matter: the index alone answers.
-            SELECT 0 AS slice, count(*) AS backlog, min(m.matched_at) AS oldest
+            SELECT 0 AS slice, count(*) AS backlog, min(m.match_id) AS first
             FROM projections.matches AS m
             WHERE _group.reliable AND _group.ranges = 1
             AND m.group_id = _group.group_id AND m.match_id > _group.lowest
             UNION ALL
-            SELECT m.slice, count(*), min(m.matched_at)
+            SELECT m.slice, count(*), min(m.match_id)
             FROM projections.matches AS m
             WHERE _group.reliable AND _group.ranges > 1
             AND m.group_id = _group.group_id AND m.match_id > _group.lowest AND m.match_id > _cursors[m.slice + 1]
             GROUP BY m.slice
+        ), unmatched AS MATERIALIZED (
+            -- An event from before a subscription is not for it.
+            SELECT u.slice, sum(u.events) AS events, min(greatest(u.oldest, t.since)) AS oldest
+            FROM unnest(_types, _slices, _oldest, _events) AS u (entity_type, slice, oldest, events)
+            INNER JOIN LATERAL (
+                SELECT min(s.since) AS since FROM projections.subscriptions AS s
+                WHERE s.group_id = _group.group_id AND (s.entity_types IS NULL OR u.entity_type = ANY (s.entity_types))
+            ) AS t ON t.since IS NOT NULL
+            WHERE _group.reliable
+            GROUP BY u.slice
         ), ranges AS (
-            SELECT r.*, coalesce(sum(u.backlog), 0)::bigint AS backlog, min(u.oldest) AS oldest, EXISTS (
-                SELECT FROM projections.group_readers AS o
-                WHERE o.group_id = r.group_id AND o.owner = r.owner AND o.lease_until > clock_timestamp()
-            ) AS alive
+            SELECT
+                r.*, coalesce(sum(u.backlog), 0)::bigint AS backlog, min(u.first) AS first,
+                EXISTS (
+                    SELECT FROM projections.group_readers AS o
+                    WHERE o.group_id = r.group_id AND o.owner = r.owner AND o.lease_until > clock_timestamp()
+                ) AS alive,
+                (
+                    SELECT coalesce(sum(w.events), 0)::bigint FROM unmatched AS w WHERE w.slice BETWEEN r.min_slice AND r.max_slice
+                ) AS unmatched,
+                (SELECT min(w.oldest) FROM unmatched AS w WHERE w.slice BETWEEN r.min_slice AND r.max_slice) AS oldest_unmatched
             FROM projections.group_ranges AS r
             LEFT JOIN unread AS u ON u.slice BETWEEN r.min_slice AND r.max_slice
             WHERE r.group_id = _group.group_id
             GROUP BY r.group_id, r.min_slice
+        ), aged AS (
+            SELECT r.*, least(r.oldest_unmatched, (
+                SELECT CASE WHEN starts_with(m.source_id, 'publisher/') THEN m.matched_at ELSE m.db_timestamp END
+                FROM projections.matches AS m WHERE m.group_id = r.group_id AND m.match_id = r.first
+                LIMIT 1
+            )) AS oldest
+            FROM ranges AS r
         )
         SELECT
             r.group_id, _group.name, _group.reliable, r.min_slice, r.max_slice, r.cursor, _head, r.backlog,
@@ -89,8 +121,8 @@ BEGIN
                 WHEN r.backlog > 0 THEN 'unread'
                 ELSE 'idle'
             END,
-            _group.retries, _group.dead
-        FROM ranges AS r ORDER BY r.min_slice;
+            _group.retries, _group.dead, r.unmatched
+        FROM aged AS r ORDER BY r.min_slice;
     END LOOP;
 END;
 $$;
