@@ -1,4 +1,4 @@
-"""Ending a process by a signal: the first asks, the second insists."""
+"""Ending a process by a signal: the first asks, the second insists, and after a while it ends in any case."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import logging
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from types import FrameType
+
+from projections.cli.last_resort import GRACE, LastResort
 
 __all__ = ["Received", "stopped_by_signals"]
 
@@ -17,13 +20,20 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Received:
-    """Which signal asked to stop, if any."""
+    """
+    Which signal asked to stop, if any.
 
-    number: signal.Signals | None = None
+    Args:
+        resort: Ends the process when it does not end by itself.
+    """
+
+    def __init__(self, resort: LastResort) -> None:
+        self.resort = resort
+        self.number: signal.Signals | None = None
 
 
 @contextmanager
-def stopped_by_signals(stop: asyncio.Event) -> Iterator[Received]:
+def stopped_by_signals(stop: asyncio.Event, grace: timedelta = GRACE) -> Iterator[Received]:
     """
     Set an event of the running loop at the first SIGINT or SIGTERM; a second one ends the process at once.
 
@@ -31,8 +41,9 @@ def stopped_by_signals(stop: asyncio.Event) -> Iterator[Received]:
 
     Args:
         stop: Set by the first signal.
+        grace: How long it may take to end; then it is ended.
     """
-    loop, received = asyncio.get_running_loop(), Received()
+    loop, received = asyncio.get_running_loop(), Received(LastResort(grace))
 
     def on_signal(number: int, _: FrameType | None) -> None:
         if received.number is not None:
@@ -51,7 +62,8 @@ def stopped_by_signals(stop: asyncio.Event) -> Iterator[Received]:
 
     before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
     try:
-        yield received
+        with received.resort.watching():
+            yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from journal.embedded import DSN_VARIABLE
+from projections.cli.last_resort import LastResort
 from projections.cli.logs import LogFormat
 from projections.recovery import Backoff
 
@@ -36,6 +37,8 @@ _REFUSED = frozenset({1, 2})
 _BACKOFF = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
 _SETTLED = 10.0
 """Seconds after which a process counts as started: its next failure is a first one."""
+_LATER = 5.0
+"""Seconds after the end of their grace when processes that are still there are killed."""
 _STOP = b"stop\n"
 _ORPHANED = 1
 
@@ -55,6 +58,7 @@ async def supervise(
     dsn: str,
     *,
     forever: bool,
+    grace: timedelta,
     once: Sequence[str] = (),
 ) -> Outcome:
     """
@@ -65,10 +69,11 @@ async def supervise(
         processes: How many.
         dsn: Handed down in the environment, for others can read a command line.
         forever: Start one again also when it has ended with 0.
+        grace: How long a process may take to end when it was asked to; then it is killed.
         once: Options for the first start of one of them only.
     """
     environment = {**os.environ, DSN_VARIABLE: dsn}
-    supervisor = _Supervisor(command, once, environment, forever=forever)
+    supervisor = _Supervisor(command, once, environment, grace, forever=forever)
     with supervisor.stopped_by_signals():
         await supervisor.run(processes)
     return Outcome(supervisor.received, supervisor.code)
@@ -80,12 +85,14 @@ class _Supervisor:
         command: Callable[[int], Sequence[str]],
         once: Sequence[str],
         environment: Mapping[str, str],
+        grace: timedelta,
         *,
         forever: bool,
     ) -> None:
         self._command = command
         self._once = once
         self._environment = environment
+        self._grace = grace.total_seconds()
         self._forever = forever
         self._running: dict[int, Process] = {}
         self._stop = asyncio.Event()
@@ -107,7 +114,9 @@ class _Supervisor:
 
         def on_signal(number: int, _: FrameType | None) -> None:
             if self.received is not None:
-                self._kill(number)
+                self._kill()
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(signal.Signals(number))
             self.received = signal.Signals(number)
             loop.call_soon_threadsafe(self._stop.set)
 
@@ -118,14 +127,6 @@ class _Supervisor:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _kill(self, number: int) -> None:
-        # Nothing is lost: the database rolls back what was open, and the leases end by themselves.
-        for process in self._running.values():
-            with suppress(ProcessLookupError):
-                process.kill()
-        signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(signal.Signals(number))
-
     async def _stop_all(self) -> None:
         await self._stop.wait()
         if self.received is not None:
@@ -135,6 +136,16 @@ class _Supervisor:
             )  # fmt: skip
         for process in self._running.values():
             _ask_to_stop(process)
+        # Each ends itself by then, unless it is frozen.
+        await asyncio.sleep(self._grace + _LATER)
+        self._kill()
+
+    def _kill(self) -> None:
+        # Nothing is lost: the database rolls back what was open, and the leases end by themselves.
+        for process in self._running.values():
+            log.error("process %d is killed", process.pid, extra={"action": "process_killed"})
+            with suppress(ProcessLookupError):
+                process.kill()
 
     async def _keep(self, number: int) -> None:
         failures = 0
@@ -222,12 +233,13 @@ class Asked:
 
 
 @contextmanager
-def heard_from_supervisor(stop: asyncio.Event, grace: timedelta) -> Iterator[Asked]:
+def heard_from_supervisor(stop: asyncio.Event, resort: LastResort, grace: timedelta) -> Iterator[Asked]:
     """
     In a supervised process: set an event of the running loop when the supervisor asks to stop, or is gone.
 
     Args:
         stop: Set then.
+        resort: Ends the process when it does not end by itself.
         grace: Without a supervisor, the process ends after so long whatever it is doing: nobody would end it.
     """
     loop, asked, ended = asyncio.get_running_loop(), Asked(), threading.Event()
@@ -236,10 +248,14 @@ def heard_from_supervisor(stop: asyncio.Event, grace: timedelta) -> Iterator[Ask
         asked.yes = True
         stop.set()
 
+    def heard() -> None:
+        resort.asked()
+        _call(loop, ask)
+
     def listen() -> None:
         while os.read(sys.stdin.fileno(), len(_STOP)):
-            _call(loop, ask)
-        _call(loop, ask)
+            heard()
+        heard()
         if not ended.wait(grace.total_seconds()):
             os._exit(_ORPHANED)
 

@@ -30,7 +30,7 @@ from projections.cli.running import (
     served_at,
     token_file_option,
 )
-from projections.cli.signals import stopped_by_signals
+from projections.cli.signals import Received, stopped_by_signals
 from projections.cli.supervisor import Asked, heard_from_supervisor, supervise, tagged_logs
 from projections.cli.targets import load_projections
 from projections.connections import OTHER_CONNECTIONS
@@ -48,7 +48,7 @@ log = logging.getLogger("projections")
 
 _SIGNAL_BASE = 128
 _ABORT_AFTER = timedelta(minutes=5)  # a loop that has not turned for so long will hardly turn again
-_GRACE = timedelta(seconds=10)  # to finish the batch at hand when the supervisor is gone
+_ORPHANED = timedelta(seconds=10)  # to finish the batch at hand when the supervisor is gone
 _NOT_HANDED_DOWN = frozenset({"processes", "dsn", "take_over", "http"})
 
 
@@ -60,6 +60,7 @@ class _Options:
     pgbouncer: bool | None
     until_caught_up: bool
     take_over: bool
+    grace: float
     processes: int
     supervised: bool
     traces: bool
@@ -139,6 +140,16 @@ def _finite(_: click.Context, __: click.Parameter, seconds: float) -> float:
     help="So many sources may be parked or skipped that fail alike, one after the other; the next one stops its range.",
 )
 @click.option(
+    "--grace",
+    type=click.FloatRange(0.1, 86_400),
+    callback=_finite,
+    default=80,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the batches at hand may take when the worker is stopped; then it is ended, whatever it is doing. A "
+    "little less than what the service manager allows.",
+)
+@click.option(
     "--backtracking",
     type=click.Choice(["writer-lock", "interval"]),
     default="writer-lock",
@@ -201,7 +212,8 @@ def worker(  # noqa: PLR0917 - click passes all by name
     is searched first. Logs go to stderr.
 
     SIGINT or SIGTERM stops: the batches at hand are finished and the ranges given back. A second one ends the
-    process at once; nothing is lost, and the ranges are free when their lease ends.
+    process at once; nothing is lost, and the ranges are free when their lease ends. So it ends, too, when it has not
+    --grace after the first, whatever it is waiting for.
 
     A database that goes away is waited for.
 
@@ -213,7 +225,8 @@ def worker(  # noqa: PLR0917 - click passes all by name
       0    caught up (--until-caught-up), or stopped by SIGTERM
       1    could not start, or a fault that starting again does not heal; the reason is on stderr
       2    the command line itself is wrong
-      70   a handler has held the event loop for 5 minutes; --processes starts such a process again
+      70   a handler has held the event loop for 5 minutes, or the process had not ended --grace after it was stopped;
+           --processes starts such a process again
       130  stopped by SIGINT (Ctrl-C)
       143  stopped by SIGTERM before --until-caught-up was reached
     """  # noqa: D301 - click reads the escape
@@ -267,6 +280,7 @@ async def _supervise(dsn: str, context: click.Context, options: _Options) -> int
         options.processes,
         dsn,
         forever=not options.until_caught_up,
+        grace=timedelta(seconds=options.grace),
         once=["--take-over"] if options.take_over else [],
     )
     return outcome.code or _exit_code(outcome.signal, options)
@@ -275,7 +289,8 @@ async def _supervise(dsn: str, context: click.Context, options: _Options) -> int
 async def _run(dsn: str, definitions: Sequence[Any], options: _Options) -> int:
     stop = asyncio.Event()
     async with connect(dsn, options.connections) as database:
-        with stopped_by_signals(stop) as received, _supervisor(stop, options) as asked:
+        grace = timedelta(seconds=options.grace)
+        with stopped_by_signals(stop, grace) as received, _supervisor(stop, received, options) as asked:
             async with (
                 _observed(database, options) as observer,
                 maintaining(database, options.maintain_every),
@@ -316,8 +331,10 @@ async def _observed(database: Database, options: _Options) -> AsyncIterator[Stat
         yield CombinedObserver([metrics, *observers])
 
 
-def _supervisor(stop: asyncio.Event, options: _Options) -> AbstractContextManager[Asked]:
-    return heard_from_supervisor(stop, _GRACE) if options.supervised else nullcontext(Asked())
+def _supervisor(stop: asyncio.Event, received: Received, options: _Options) -> AbstractContextManager[Asked]:
+    if not options.supervised:
+        return nullcontext(Asked())
+    return heard_from_supervisor(stop, received.resort, min(_ORPHANED, timedelta(seconds=options.grace)))
 
 
 def _exit_code(received: signal.Signals | None, options: _Options) -> int:
