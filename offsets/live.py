@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from journal import (
     ALL_SLICES,
@@ -32,6 +33,8 @@ _UNBOUNDED = 2**63
 _REFRESH_SECONDS = 1.0
 _REMEMBERED = timedelta(minutes=1)
 """How far behind the horizon sources are remembered; small against this, the clock may also step back."""
+_MARGIN = timedelta(milliseconds=20)
+"""For small steps of the clock, as the state machine's."""
 
 
 async def live_events(
@@ -49,7 +52,10 @@ async def live_events(
     Every event comes once, and each source's in order without gaps, also when its transaction commits long
     after later ones were read. Nothing is stored: who must not miss events while being away needs a
     projection. History that is imported with times more than a minute behind what was settled is left out.
-    Memory grows with the sources of the last minute and of the transactions in flight, not with the log.
+    Memory grows with the events of the last minute and the transactions in flight, not with the log.
+
+    A database that goes back in time (a fail-over to a standby that had not everything, a restore) takes events back
+    that have come; from then on those come that it holds and that have not come yet.
 
     Args:
         database: Where to read; the primary, for what the default backtracking relies on.
@@ -68,14 +74,21 @@ async def live_events(
             begin = await session.fetchrow(_BEGIN)
         assert begin is not None  # noqa: S101 - an aggregate has one row
         since = begin["now"] if start is None else start
-        machine = backtracking(since)
+        reader = _LiveReader(database, SliceReader(entity_type, slices), backtracking, poller, since)
         # What was imported up to now is found by reading from the start.
-        machine.import_id = begin["import_id"]
-        reader = _LiveReader(database, SliceReader(entity_type, slices), machine, poller, since)
+        reader.begin(since, since, begin["import_id"])
         stack.callback(poller.forget, reader)
         while True:
             for envelope in await reader.step():
                 yield envelope
+
+
+class _WentBack(Exception):
+    """The database went back in time; what it has stamped since is not older than ``to``."""
+
+    def __init__(self, to: datetime) -> None:
+        super().__init__(to)
+        self.to = to
 
 
 class _LiveReader:
@@ -83,23 +96,60 @@ class _LiveReader:
         self,
         database: Database,
         reader: SliceReader,
-        machine: Backtracking,
+        backtracking: Callable[[datetime], Backtracking],
         poller: WritersPoller,
-        start: datetime,
+        since: datetime,
     ) -> None:
         self._database = database
         self._reader = reader
-        self._machine = machine
+        self._backtracking = backtracking
         self._poller = poller
-        self._state = OffsetState(_UNBOUNDED, start)
+        self._since = since
+        self._given: dict[UUID, datetime] = {}
+        """What has come of what a window may reach: the one memory that outlives a database that goes back."""
+
+    def begin(self, start: datetime, bound: datetime, import_id: int) -> None:
+        """
+        Begin to read, with nothing in memory of what the database holds.
+
+        Args:
+            start: What is settled.
+            bound: Leave out what is older.
+            import_id: The last import that ``start`` accounts for.
+        """
+        self._machine = self._backtracking(start)
+        self._machine.import_id = import_id
+        self._state = OffsetState(_UNBOUNDED, bound)
         self._last: dict[str, datetime] = {}
         self._left: Sequence[Key] = ()
         """Late ones that a page had no room for: they come before anything else."""
-        self._look = 0
+        self._look, self._generation = self._poller.number, self._poller.generation
         self._used_poll_at = float("-inf")
 
     async def step(self) -> Sequence[EventEnvelope]:
         """Do what the state machine says next; returns what is new, in order."""
+        try:
+            new = [envelope for envelope in await self._step() if envelope.event_id not in self._given]
+        except _WentBack as found:
+            await self._begin_again(found.to)
+            return ()
+        self._given.update((envelope.event_id, envelope.db_timestamp) for envelope in new)
+        self._forget_settled()
+        return new
+
+    async def _begin_again(self, to: datetime) -> None:
+        start = min(self._machine.horizon, to)
+        bound = start - _MARGIN
+        if (
+            self._since <= to
+        ):  # else the clock of now has not reached what was asked for, and nothing is too old
+            bound = max(bound, self._since)
+        async with self._database.session() as session:
+            begin = await session.fetchrow(_BEGIN)
+        assert begin is not None  # noqa: S101 - an aggregate has one row
+        self.begin(start, bound, min(self._machine.import_id, begin["import_id"]))
+
+    async def _step(self) -> Sequence[EventEnvelope]:
         if self._left:
             async with self._database.session() as session:
                 return await self._load(session, self._left)
@@ -118,7 +168,6 @@ class _LiveReader:
                     page = await self._reader.events(session, after, until)
                     new = await self._accept(session, page)
                 self._machine.events_read(page[-1].position if page else None, full=page.more)
-        self._forget_settled()
         return new
 
     async def _load(self, session: Session, keys: Sequence[Key]) -> list[EventEnvelope]:
@@ -132,6 +181,8 @@ class _LiveReader:
             needs_primary=machine.needs_primary,
         )  # fmt: skip
         self._look = look.number
+        if look.generation != self._generation:
+            raise _WentBack(self._poller.back_to or look.poll.polled_at)
         now = asyncio.get_running_loop().time()
         fresh = now - self._used_poll_at < _REFRESH_SECONDS
         if not (fresh and look.says_nothing_to(self._machine)):
@@ -147,11 +198,21 @@ class _LiveReader:
 
     def _late(self, keys: Sequence[Key]) -> list[Key]:
         batch = self._batch(key.source_id for key in keys)
-        return [
-            key
-            for key in keys
-            if batch.validate(key.source_id, key.seq_nr, key.db_timestamp) is not Verdict.DUPLICATE
-        ]
+        return [key for key in keys if self._validate(batch, key) is not Verdict.DUPLICATE]
+
+    def _validate(self, batch: Batch, event: Key | EventEnvelope) -> Verdict:
+        """
+        The verdict on an event by what is remembered.
+
+        Raises:
+            _WentBack: Its number was used before, for an older one: a source's times rise with its numbers. It is
+                all that a dump shows that is restored in place.
+        """
+        verdict = batch.validate(event.source_id, event.seq_nr, event.db_timestamp)
+        last = self._last.get(event.source_id) if verdict is Verdict.DUPLICATE else None
+        if last is not None and event.db_timestamp > last:
+            raise _WentBack(event.db_timestamp)
+        return verdict
 
     async def _accept(self, session: Session, page: Sequence[EventEnvelope]) -> list[EventEnvelope]:
         batch = self._batch(envelope.source_id for envelope in page)
@@ -165,19 +226,21 @@ class _LiveReader:
                     session, envelope.source_id, first, last, since=bound
                 ):
                     if await self._verdict(session, batch, missing) is Verdict.ACCEPTED:
-                        batch.accept(missing.source_id, missing.seq_nr)
-                        accepted.append(missing)
+                        self._take(batch, missing, accepted)
                 verdict = await self._verdict(session, batch, envelope)
             if verdict is Verdict.ACCEPTED:
-                batch.accept(envelope.source_id, envelope.seq_nr)
-                accepted.append(envelope)
+                self._take(batch, envelope, accepted)
         self._state.committed({e.source_id: e.seq_nr for e in accepted})
-        self._last.update({e.source_id: e.db_timestamp for e in accepted})
         return accepted
+
+    def _take(self, batch: Batch, envelope: EventEnvelope, accepted: list[EventEnvelope]) -> None:
+        batch.accept(envelope.source_id, envelope.seq_nr)
+        accepted.append(envelope)
+        self._last[envelope.source_id] = envelope.db_timestamp
 
     async def _verdict(self, session: Session, batch: Batch, envelope: EventEnvelope) -> Verdict:
         key = envelope.source_id, envelope.seq_nr
-        verdict = batch.validate(*key, envelope.db_timestamp)
+        verdict = self._validate(batch, envelope)
         if verdict is not Verdict.UNKNOWN_SOURCE:
             return verdict
         since, until = self._state.evicted_before, envelope.db_timestamp
@@ -194,3 +257,4 @@ class _LiveReader:
         self._state.forget(settled)
         for source_id in settled:
             del self._last[source_id]
+        self._given = {event_id: at for event_id, at in self._given.items() if at >= bound}

@@ -7,7 +7,7 @@ import logging
 from contextlib import suppress
 
 import offsets
-from journal import DatabaseError, ProjectionsError
+from journal import DatabaseError, ProjectionsError, SchemaError
 from journal.faults import Fault, fault_of, sqlstate_of
 from journal.tasks import end
 from offsets import Claim, DatabaseWentBack, OffsetStore, Progress, RangeLost, TransactionEnded
@@ -185,7 +185,10 @@ class RangeKeeper:
             try:
                 async with self._process.database.session() as session:
                     again = await offsets.claim_again(session, claim)
-            except DatabaseError as error:  # also read-only, as a standby is until it is promoted
+            except (
+                DatabaseError,
+                SchemaError,
+            ) as error:  # a standby is read-only; a restore drops the schema first
                 log.error("%s", error, extra=self._extra("database_unavailable"))  # noqa: TRY400 - it says where
                 with suppress(TimeoutError):
                     await asyncio.wait_for(

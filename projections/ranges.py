@@ -58,6 +58,7 @@ class Ranges:
 
     def told(self, heartbeat: Heartbeat) -> None:
         """Do what a heartbeat says: what the database shows as ours is what is to run."""
+        self._deleted = False
         self._compare_version(heartbeat.version)
         self._pause(paused=heartbeat.paused)
         self._told = heartbeat

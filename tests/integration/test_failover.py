@@ -7,11 +7,13 @@ import itertools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
 
 import offsets
-from journal import ConnectionSettings, Database, ProjectionsError, connect
+from journal import BEGINNING, ConnectionSettings, Database, EventEnvelope, ProjectionsError, connect
+from offsets import live_events
 from tests.fixtures.failover import Pair, Server, pair
 from tests.fixtures.projections import (
     EFFECTS,
@@ -51,7 +53,7 @@ class Way(NamedTuple):
     @property
     def connection(self) -> ConnectionSettings:
         # With fewer connections than ranges and three, ranges take turns.
-        return ConnectionSettings(driver=self.driver, max_connections=5 if self.mode == "scarce" else 7)
+        return ConnectionSettings(driver=self.driver, max_connections=6 if self.mode == "scarce" else 8)
 
 
 EVERY = [
@@ -85,20 +87,25 @@ class Heard(Told):
 class Worker:
     """A worker in this process on a database of its own, and who appends there."""
 
-    def __init__(self, way: Way, database: Database, told: Heard) -> None:
+    def __init__(self, way: Way, database: Database, told: Heard, live: list[EventEnvelope]) -> None:
         self.way = way
         self.database = database
         self.told = told
+        self.live = live
+        """What a live reader beside it was given."""
 
     @classmethod
     @asynccontextmanager
     async def started(cls, way: Way, servers: Pair) -> AsyncIterator[Worker]:
         async with connect(way.address(servers), way.connection) as database:
-            told = Heard()
+            told, given = Heard(), list[EventEnvelope]()
+            reading = asyncio.create_task(_read(database, given))
             async with running(
                 database, recording(batch_size=5), ranges=RANGES, observer=told, settings=settings()
             ):
-                yield cls(way, database, told)
+                yield cls(way, database, told, given)
+            reading.cancel()
+            await asyncio.wait([reading])
 
     async def append(self, turns: int) -> None:
         for _ in range(turns):
@@ -144,6 +151,31 @@ class Worker:
             numbers = [seq_nr for source_id, seq_nr in handled if source_id == wanted]
             assert numbers == list(range(1, len(numbers) + 1)), (self.way, wanted)
         assert self.told.all("parked") == []
+        await self._check_live()
+
+    async def _check_live(self) -> None:
+        """A reader whose connections were lost has ended; through the pooler it has heard of nothing."""
+        if self.way.path == "direct":
+            return
+        async with asyncio.timeout(30):
+            while not set(held := await _ids(self.database)) <= {e.event_id for e in self.live}:
+                await asyncio.sleep(0)
+        given = [e.event_id for e in self.live]
+        assert len(given) == len(set(given)), self.way
+        order = [event_id for event_id in given if event_id in set(held)]
+        numbers = {e.event_id: (e.source_id, e.seq_nr) for e in self.live}
+        for wanted in SOURCES:
+            assert (ns := [numbers[i][1] for i in order if numbers[i][0] == wanted]) == sorted(ns), self.way
+
+
+async def _read(database: Database, given: list[EventEnvelope]) -> None:
+    async for envelope in live_events(database, "plane", start=BEGINNING):
+        given.append(envelope)
+
+
+async def _ids(database: Database) -> list[UUID]:
+    async with database.session() as session:
+        return [row["event_id"] for row in await session.fetch("SELECT event_id FROM projections.events")]
 
 
 async def _fail_over(base: Server, ways: Sequence[Way]) -> None:
