@@ -28,16 +28,14 @@ _COMMANDS = {
     ),
     "rebuild": LazyCommand(
         "spark_projections.cli.rebuild:rebuild",
-        "Build a read model anew, with Spark, and swap it in.",
-        "spark",
+        "Build a read model again from the journal, and swap it in.",
     ),
     "archive": LazyCommand(
         "spark_projections.cli.archive:archive",
         "Keep closed partitions as Parquet files, and bring them back.",
-        "spark",
     ),
     "backfill": LazyCommand(
-        "spark_projections.cli.backfill:backfill", "Load history from files into the journal.", "spark"
+        "spark_projections.cli.backfill:backfill", "Load history from files into the journal."
     ),
     "pause": LazyCommand("projections.cli.status:pause", "Pause a projection."),
     "resume": LazyCommand("projections.cli.status:resume", "Let a paused projection go on."),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -22,21 +21,11 @@ class LazyCommand(NamedTuple):
     """``"package.module:attribute"``"""
     summary: str
     """Its line in the list of commands."""
-    extra: str | None = None
-    """The extra of this distribution that it needs."""
 
     def load(self) -> click.Command:
-        """
-        Import the module; returns its command.
-
-        Raises:
-            MissingExtra: What it needs is not installed.
-        """
-        from projections.extras import from_extra  # noqa: PLC0415 - for few commands
-
+        """Import the module; returns its command."""
         module, attribute = self.path.split(":")
-        with from_extra(self.extra) if self.extra else nullcontext():
-            command = getattr(import_module(module), attribute)
+        command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)  # noqa: S101 - a mistake of ours, not of the user
         return command
 

@@ -147,7 +147,7 @@ def _archive(dsn: str, target: str) -> Archive:
     if ":" in target and not Path(target).exists():
         hook: Archive = load_callable(target)
         return hook
-    with from_extra("spark"):  # by its name: this package does not import that one
+    with from_extra("arrow"):  # by its name: this package does not import that one
         keeper = import_module("spark_projections.archive.closed").archive_partition
     return partial(keeper, dsn, Path(target).absolute())
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from journal import NUMBER_OF_SLICES, ConnectionSettings, Database, import_events, slice_of
 from journal.drivers import connect
 from journal.errors import EventIdConflict, InvalidEvent
+from spark_projections.backfill.mapped import CHUNK
 from spark_projections.backfill.place import Place
 from spark_projections.backfill.rows import (
     BadRow,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Backfilled", "backfill"]
 
-CHUNK = 10_000
 _BYTES_PER_BUCKET = 32 << 20
 _MOST_BUCKETS = 256
 _SPILL_ROWS = 20_000

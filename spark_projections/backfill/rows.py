@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import pyarrow as pa
@@ -19,14 +18,9 @@ from journal import BEGINNING, HistoricEvent, InvalidEvent, RawJson, slice_of
 from journal.errors import ProjectionsError
 from journal.payload import MAX_PAYLOAD_BYTES
 from journal.writer import event_row
+from spark_projections.backfill.mapped import FIELDS, REQUIRED, Mapped
 
-__all__ = ["FIELDS", "BadRow", "FilePart", "Format", "HistoricRow", "Mapped", "file_parts", "read_rows"]
-
-Format: TypeAlias = Literal["parquet", "csv", "json"]
-
-REQUIRED = ("source_id", "event_type", "payload", "db_timestamp")
-FIELDS = (*REQUIRED, "seq_nr", "version", "metadata", "tags", "event_id", "entity_type")
-"""What a column may be; ``entity_type`` is only compared."""
+__all__ = ["BadRow", "FilePart", "HistoricRow", "Mapped", "file_parts", "read_rows"]
 
 _BATCH = 4096
 _END = datetime(9999, 1, 1, tzinfo=UTC)
@@ -68,26 +62,6 @@ class FilePart(NamedTuple):
     path: str
     row_group: int | None = None
     first_row: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Mapped:
-    """
-    How rows become events.
-
-    Args:
-        entity_type: Of all of them.
-        format: Of the files: ``json`` has one object on each line.
-        columns: Columns by the fields of an event that they are; others are taken under the field's own name.
-    """
-
-    entity_type: str
-    format: Format
-    columns: Mapping[str, str] = field(default_factory=dict)
-
-    def column(self, name: str) -> str:
-        """The column of a field."""
-        return self.columns.get(name, name)
 
 
 def file_parts(path: Path, mapped: Mapped) -> list[FilePart]:

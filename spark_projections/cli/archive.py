@@ -18,13 +18,15 @@ from journal.embedded import database_dsn
 from projections.cli.connection import visit
 from projections.cli.options import dsn_option, echo_json, iso_time, json_option
 from projections.cli.output import printable
-from spark_projections.archive.check import Checked, verify_archive
-from spark_projections.archive.export import Exported, export_archive
-from spark_projections.archive.restore import Restored, restore_archive
+from projections.extras import from_extra
 from spark_projections.engine.session import spark_running
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+    from spark_projections.archive.check import Checked
+    from spark_projections.archive.export import Exported
+    from spark_projections.archive.restore import Restored
 
 __all__ = ["archive", "checked_dsn", "context_of", "counting", "engine_options"]
 
@@ -149,6 +151,8 @@ def export(
 
     With Spark every executor must see DIR under the same name.
     """
+    with from_extra("arrow"):
+        from spark_projections.archive.export import export_archive  # noqa: PLC0415 - not for the help
     with checked_dsn(dsn) as database, context_of(engine, master) as spark, counting("exported") as progress:
         done = export_archive(
             database,
@@ -213,6 +217,8 @@ def verify(
 
     Exit code 1 when something differs.
     """
+    with from_extra("arrow"):
+        from spark_projections.archive.check import verify_archive  # noqa: PLC0415 - not for the help
     with counting("verified") as progress:
         if against_journal:
             with checked_dsn(dsn) as database:
@@ -275,6 +281,8 @@ def restore(
     Each partition is one transaction; events that are in the journal already are left alone. Projections do not handle
     restored events again; one that is cleared afterwards does. Connect as the role that owns the schema.
     """
+    with from_extra("arrow"):
+        from spark_projections.archive.restore import restore_archive  # noqa: PLC0415 - not for the help
     with checked_dsn(dsn) as database, counting("restored") as progress:
         done = restore_archive(
             database, directory, entity_types=entity_types, since=since, until=until, progress=progress

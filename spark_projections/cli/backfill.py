@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from projections.cli.options import dsn_option, echo_json, json_option
-from spark_projections.backfill.backfill import CHUNK, Backfilled
-from spark_projections.backfill.backfill import backfill as backfill_files
-from spark_projections.backfill.rows import FIELDS, Format, Mapped
+from projections.extras import from_extra
+from spark_projections.backfill.mapped import CHUNK, FIELDS, Format, Mapped
 from spark_projections.cli.archive import checked_dsn, context_of, counting, engine_options
+
+if TYPE_CHECKING:
+    from spark_projections.backfill.backfill import Backfilled
 
 __all__ = ["backfill"]
 
@@ -82,6 +85,8 @@ def backfill(
 
     The role needs projections_writer and TEMPORARY on the database. With Spark every executor must see the files.
     """  # noqa: D301 - click reads the escape
+    with from_extra("arrow"):
+        from spark_projections.backfill.backfill import backfill as backfill_files  # noqa: PLC0415 - not for the help
     columns = _columns(maps)
     mapped = Mapped(entity_type, format_ or _format(files), columns)
     paths = [path.absolute() for path in files]

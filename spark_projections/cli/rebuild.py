@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +24,7 @@ from projections.cli.connection import visit, visit_session
 from projections.cli.options import dsn_option, echo_json, iso_time, json_option
 from projections.cli.output import print_table, printable, shown
 from projections.cli.targets import load_projections
+from projections.extras import from_extra
 from projections.handlers import projection_of
 from spark_projections.cli.archive import context_of
 from spark_projections.engine.jvm import JavaNotFound, UnsupportedJava, find_java
@@ -31,7 +33,6 @@ from spark_projections.rebuilds.bookkeeping import Folded, Rebuild
 from spark_projections.rebuilds.cleaning import cancel_rebuild, drop_old_tables
 from spark_projections.rebuilds.definition import rebuildable
 from spark_projections.rebuilds.options import Progress, RebuildOptions, RebuildResult
-from spark_projections.rebuilds.rebuilding import rebuild as run_rebuild
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -162,9 +163,10 @@ def rebuild(  # noqa: PLR0917 - click passes all by name
     if dry_run:
         _show_plan(visit(dsn, lambda session: _plan(session, definition, chosen)), as_json=as_json)
         return
-    rebuildable(definition, chosen.slices)  # what can not be done is said before Java starts
+    rebuildable(definition, chosen.slices)  # what cannot be done is said before Java starts
+    run_rebuild = _rebuilding()
     with database_dsn(dsn) as found, _engine(engine, master) as spark:
-        result = asyncio.run(_run(found, definition, chosen, spark))
+        result = asyncio.run(_run(run_rebuild, found, definition, chosen, spark))
     if result is None:
         click.echo("stopped; what was built is removed, and what serves is as it was", err=True)
         context.exit(_INTERRUPTED)
@@ -188,28 +190,47 @@ def _name_of(name: str, targets: tuple[str, ...]) -> str:
     return projection_of(_definition(name, targets)).name if targets or ":" in name else name
 
 
+def _without_spark() -> str | None:
+    """Why Spark cannot run here; None where it can."""
+    if find_spec("pyspark") is None:
+        return "PySpark is not installed (pip install 'slice-projections[spark]')"
+    try:
+        find_java()
+    except (JavaNotFound, UnsupportedJava) as error:
+        return str(error)
+    return None
+
+
 @contextmanager
 def _engine(engine: str, master: str | None) -> Iterator[SparkContext | None]:
     """Spark for the length of the block, or None for local processes."""
     if engine == "auto" and master is None:
-        try:
-            find_java()
-        except (JavaNotFound, UnsupportedJava) as error:
-            click.echo(f"runs in processes of this machine: {error}", err=True)
-            engine = "local"
-        else:
-            engine = "spark"
+        reason = _without_spark()
+        if reason is not None:
+            click.echo(f"runs in processes of this machine: {reason}", err=True)
+        engine = "spark" if reason is None else "local"
     with context_of(None if engine == "auto" else engine, master) as spark:
         yield spark
 
 
+def _rebuilding() -> Callable[..., Awaitable[RebuildResult]]:
+    """What rebuilds: imported when it is to run, so that the help and what only looks need no package of an extra."""
+    with from_extra("arrow"):
+        from spark_projections.rebuilds.rebuilding import rebuild as run  # noqa: PLC0415 - see above
+    return run
+
+
 async def _run(
-    dsn: str, definition: Any, options: RebuildOptions, spark: SparkContext | None
+    run_rebuild: Callable[..., Awaitable[RebuildResult]],
+    dsn: str,
+    definition: Any,
+    options: RebuildOptions,
+    spark: SparkContext | None,
 ) -> RebuildResult | None:
     """The result, or None when Ctrl-C has ended it."""
     with _showing() as progress:
         async with connect(dsn, ConnectionSettings(max_connections=2)) as database:
-            work = asyncio.create_task(
+            work = asyncio.ensure_future(
                 run_rebuild(database, dsn, definition, options, spark=spark, progress=progress)
             )
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, work.cancel)

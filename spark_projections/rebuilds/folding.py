@@ -37,6 +37,7 @@ from projections.errors import HandlerFailed, describe
 from projections.handlers import Kind, projection_of
 from projections.loop_monitor import LoopMonitor
 from projections.recovery import GiveUp
+from spark_projections.engine.pickling import cloudpickle
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.reading.batches import Reading, read_batches
 from spark_projections.reading.envelopes import envelopes
@@ -96,10 +97,8 @@ class Job:
 
     def load(self) -> Any:
         """The projection's class or object, in the process that runs it."""
-        from pyspark import cloudpickle  # noqa: PLC0415 - slow to import, and here alone
-
         sys.path.extend(entry for entry in self.path if entry not in sys.path)
-        return cloudpickle.loads(self.definition)
+        return cloudpickle().loads(self.definition)
 
 
 class _Place(NamedTuple):

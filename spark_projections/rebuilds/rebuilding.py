@@ -32,6 +32,7 @@ from journal import (
 from journal.drivers.identifiers import quote
 from journal.schema import check_version
 from projections.handlers import Projection
+from spark_projections.engine.pickling import cloudpickle
 from spark_projections.engine.spread import parallelism, spread
 from spark_projections.errors import NotRebuildable, RebuildFailed, RebuildUnderWay
 from spark_projections.reading.splits import balanced, slice_counts
@@ -235,9 +236,7 @@ class _Run:
     async def _fold(self, session: OwnedSession, rebuild: Rebuild, projection: Projection) -> None:
         counts = await self._slice_counts(projection)
         total = sum(n for slice_, n in counts.items() if slice_ in rebuild.slices)
-        from pyspark import cloudpickle  # noqa: PLC0415 - slow to import
-
-        pickled: bytes = cloudpickle.dumps(self.definition)  # type: ignore[no-untyped-call]
+        pickled: bytes = cloudpickle().dumps(self.definition)
         job = Job(
             self.dsn, pickled, tuple(sys.path), rebuild.rebuild_id, rebuild.fence.time,
             self.options.skip, self.options.from_first_kept,

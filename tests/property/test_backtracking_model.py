@@ -19,7 +19,7 @@ from journal import (
     WriterLockBacktracking,
     WritersPoll,
 )
-from journal.backtracking import _END_OF_TIME
+from journal.backtracking import END_OF_TIME
 from tests.property.journal_model import INSTANT, MARGIN, SOURCES, T0, Lost, Standby
 from tests.property.reader_model import Machine, Play, Reader, writer_lock
 
@@ -277,7 +277,7 @@ def test_an_idle_reader_reads_nothing_again() -> None:
     reader.polled(WritersPoll(T0 + timedelta(seconds=2)))
 
     last_poll = T0 + timedelta(seconds=1)
-    assert reader.next_step() == ReadEvents(Position.before(last_poll - MARGIN - INSTANT), _END_OF_TIME)
+    assert reader.next_step() == ReadEvents(Position.before(last_poll - MARGIN - INSTANT), END_OF_TIME)
 
 
 def test_catching_up_takes_no_poll_between_pages() -> None:

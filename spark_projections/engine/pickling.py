@@ -1,0 +1,17 @@
+"""Pickling what users define, also where it is no part of a module."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from projections.extras import from_extra
+
+__all__ = ["cloudpickle"]
+
+
+def cloudpickle() -> Any:
+    """PySpark's copy of cloudpickle where there is PySpark, for its executors have that; else the package."""
+    with from_extra("arrow"):
+        return import_module("pyspark.cloudpickle" if find_spec("pyspark") else "cloudpickle")
