@@ -15,16 +15,25 @@ from offsets.claims import (
     take_over,
     workers,
 )
-from offsets.errors import DatabaseWentBack, OffsetOvertaken, RangeLost, TransactionEnded, WrongEntityType
+from offsets.errors import (
+    DatabaseWentBack,
+    OffsetOvertaken,
+    ProjectionRuns,
+    RangeLost,
+    TransactionEnded,
+    WrongEntityType,
+)
 from offsets.live import live_events
 from offsets.management import (
     ParkedSource,
     ProjectionStatus,
+    Removed,
     UnknownProjection,
     clear_offset,
     decide_parked,
     names,
     parked,
+    remove,
     rescale,
     set_offset,
     set_paused,
@@ -56,9 +65,11 @@ __all__ = [
     "Parked",
     "ParkedSource",
     "Progress",
+    "ProjectionRuns",
     "ProjectionStatus",
     "RangeLost",
     "RangeStatus",
+    "Removed",
     "TransactionEnded",
     "UnknownProjection",
     "Verdict",
@@ -77,6 +88,7 @@ __all__ = [
     "parked",
     "read_ranges",
     "register",
+    "remove",
     "rescale",
     "save_horizons",
     "set_offset",

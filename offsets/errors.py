@@ -6,6 +6,7 @@ Errors of offsets.
     ├── OffsetOvertaken         a source does not stand where the batch begins
     ├── DatabaseWentBack        the database is not what it was when it was looked at last
     ├── TransactionEnded        a handler ended the transaction of its batch
+    ├── ProjectionRuns          workers run the projection that is to be removed
     └── WrongEntityType         the projection's name belongs to another entity type
 """
 
@@ -34,6 +35,10 @@ class TransactionEnded(ProjectionsError):
     """A handler committed or rolled back by itself, so its effects and its offset can not commit together."""
 
 
+class ProjectionRuns(ProjectionsError):
+    """Workers that are alive run the projection that is to be removed."""
+
+
 class WrongEntityType(ProjectionsError):
     """A projection of this name reads another entity type."""
 
@@ -44,6 +49,7 @@ _BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {
     "PJ012": TransactionEnded,
     "PJ013": DatabaseWentBack,
     "PJ020": WrongEntityType,
+    "PJ021": ProjectionRuns,
 }
 
 

@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from journal import BEGINNING, OwnedSession, ProjectionsError, Row, Session, slice_ranges
+from journal import BEGINNING, DatabaseError, OwnedSession, ProjectionsError, Row, Session, slice_ranges
 from offsets.claims import RangeStatus, read_ranges, set_ranges
+from offsets.errors import from_database
 
 _FIND = """
 SELECT projection_id, name, entity_type, paused, evicted_before FROM projections.projections
 WHERE $1::text[] IS NULL OR name = ANY($1) ORDER BY name
 """
 _NAMES = "SELECT name FROM projections.projections ORDER BY name"
+_REMOVE = "SELECT * FROM projections.remove_projection_v1($1, $2)"
 _SET_PAUSED = "UPDATE projections.projections SET paused = $2 WHERE name = $1"
 _SET_OFFSET = "SELECT projections.set_offset_v1($1, $2)"
 _PARKED = """
@@ -40,6 +42,16 @@ class ProjectionStatus(NamedTuple):
     paused: bool
     evicted_before: datetime
     ranges: list[RangeStatus]
+
+
+class Removed(NamedTuple):
+    """What has gone with a projection."""
+
+    ranges: int
+    sources: int
+    """Sources whose offsets were stored."""
+    parked: int
+    rebuilds: int
 
 
 class ParkedSource(NamedTuple):
@@ -121,6 +133,28 @@ async def rescale(session: OwnedSession, name: str, ranges: int) -> None:
     cut = slice_ranges(ranges)
     found = await status(session, name)
     await set_ranges(session, found.projection_id, cut)
+
+
+async def remove(session: Session, name: str, *, force: bool = False) -> Removed:
+    """
+    Remove a projection with its ranges, offsets and parked sources; its read model is left as it is.
+
+    Args:
+        session: Where.
+        name: The projection.
+        force: Also while workers run it: they say so, and handle nothing more of it until they are started again.
+
+    Raises:
+        UnknownProjection: None of this name has run.
+        ProjectionRuns: Workers run it.
+        DatabaseError: A rebuild of it is unfinished, or the tables that one has replaced are still there.
+    """
+    await status(session, name)
+    try:
+        row = await session.fetchrow(_REMOVE, name, force)
+    except DatabaseError as error:
+        raise from_database(error) from error.__cause__
+    return Removed(0, 0, 0, 0) if row is None else Removed(*row.values())
 
 
 async def set_offset(session: Session, name: str, start: datetime) -> None:

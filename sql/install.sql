@@ -74,6 +74,7 @@
 \ir functions/maintenance/swap_partition_v1.sql
 \ir functions/offsets/check_cut_v1.sql
 \ir functions/offsets/register_projection_v1.sql
+\ir functions/offsets/remove_projection_v1.sql
 \ir functions/offsets/set_ranges_v1.sql
 \ir functions/offsets/assign_ranges_v1.sql
 \ir functions/offsets/uneven_v1.sql

@@ -23,6 +23,7 @@ _COMMANDS = {
     "monitor": LazyCommand(
         "projections.cli.monitor:monitor", "Serve a page that shows the lag of every slice, live."
     ),
+    "remove": LazyCommand("projections.cli.remove:remove", "Remove a projection that is given up."),
     "rescale": LazyCommand(
         "projections.cli.rescale:rescale", "Cut a projection into another number of ranges."
     ),

@@ -19,7 +19,7 @@ BEGIN
         projections.webhook_attempts_default, projections.webhook_log_ids,
         projections.matchable_events, projections.subscriptions_at_hand
     TO projections_worker;
-    GRANT INSERT, UPDATE ON
+    GRANT INSERT, UPDATE, DELETE ON
         projections.projections
     TO projections_worker;
     GRANT INSERT, UPDATE, DELETE ON
@@ -121,6 +121,7 @@ BEGIN
         projections.notify_appended_v1,
         projections.register_projection_v1,
         projections.set_ranges_v1,
+        projections.remove_projection_v1,
         projections.claim_range_v1,
         projections.assign_ranges_v1,
         projections.check_cut_v1,

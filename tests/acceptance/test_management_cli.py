@@ -425,3 +425,21 @@ def test_a_database_without_the_schema_is_told_what_to_do(empty_dsn: str, comman
     assert result.stderr == (
         "error: the schema projections is not installed in this database: run `projections schema install`\n"
     )
+
+
+# ---- remove ----
+
+
+def test_remove_lists_what_goes_and_needs_a_yes(handled: str) -> None:
+    refused = called("remove", "delays", "--dsn", handled)
+
+    assert (refused.returncode, "pass --yes" in refused.stderr) == (1, True)
+    assert [one["name"] for one in values("status", "--dsn", handled)["projections"]] == ["delays"]
+
+
+def test_remove_takes_a_projection_away(handled: str) -> None:
+    removed = values("remove", "delays", "--yes", "--dsn", handled)
+
+    assert removed == {"name": "delays", "ranges": 1, "sources": 2, "parked": 2, "rebuilds": 0}
+    assert values("status", "--dsn", handled)["projections"] == []
+    assert "no projection 'delays' has run" in called("remove", "delays", "--yes", "--dsn", handled).stderr

@@ -84,6 +84,7 @@ CALLS = {
     "maintain_v1": "SELECT projections.maintain_v1()",
     "take_maintenance_v1": "SELECT projections.take_maintenance_v1('1 day')",
     "register_projection_v1": "SELECT projections.register_projection_v1('delays', 'plane')",
+    "remove_projection_v1": "SELECT projections.remove_projection_v1('nobody')",
     "set_ranges_v1": "SELECT projections.set_ranges_v1(1, '{0,512}')",
     "assign_ranges_v1": "SELECT projections.assign_ranges_v1(1, '{0}', '{worker}')",
     "check_cut_v1": "SELECT projections.check_cut_v1('{0,512}')",
