@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -27,9 +28,11 @@ _TOGETHER = 5000
 _REMEMBERED = 10_000
 """Endpoints whose topics and filters a process keeps compiled."""
 
-_VERSIONS = "SELECT tenant, endpoint_id, version FROM projections.webhook_endpoints WHERE tenant = ANY ($1)"
+_VERSIONS = """
+SELECT tenant, endpoint_id, version, updated_at FROM projections.webhook_endpoints WHERE tenant = ANY ($1)
+"""
 _LOAD = """
-SELECT endpoint_id, version, topics, filter::text AS filter FROM projections.webhook_endpoints
+SELECT endpoint_id, version, updated_at, topics, filter::text AS filter FROM projections.webhook_endpoints
 WHERE endpoint_id = ANY ($1)
 """
 _FAN_OUT = "SELECT projections.fan_out_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
@@ -141,31 +144,36 @@ class _Outbound:
 
 class _KnownEndpoints:
     """
-    Remembers what endpoints want, by their versions.
+    Remembers what endpoints want, by their versions and the times of these.
 
+    After a fail-over, a number is given out again, for another change.
     It asks for these after the events at hand were read: an endpoint that was made before them is never missed.
     """
 
     def __init__(self) -> None:
-        self._known: LRUCache[tuple[str, int], _Interest] = LRUCache(_REMEMBERED)
+        self._known: LRUCache[tuple[str, int, datetime], _Interest] = LRUCache(_REMEMBERED)
 
     async def of(
         self, session: OwnedSession, tenants: Iterable[str]
     ) -> dict[str, list[tuple[str, _Interest]]]:
         """The endpoints of tenants, and what each wants."""
         versions = await session.fetch(_VERSIONS, sorted(tenants))
-        keys = [(row["endpoint_id"], row["version"]) for row in versions]
+        keys = [_key(row) for row in versions]
         wanted = {key: self._known[key] for key in keys if key in self._known}
-        if missing := [endpoint_id for endpoint_id, version in keys if (endpoint_id, version) not in wanted]:
-            seen = dict(keys)
+        if missing := [key[0] for key in keys if key not in wanted]:
+            seen = {key[0]: key for key in keys}
             for row in await session.fetch(_LOAD, missing):
-                interest = self._known[row["endpoint_id"], row["version"]] = _interest(row)
-                wanted[row["endpoint_id"], seen[row["endpoint_id"]]] = interest  # of a later version, too
+                interest = self._known[_key(row)] = _interest(row)
+                wanted[seen[row["endpoint_id"]]] = interest  # of a later version, too
         by_tenant: dict[str, list[tuple[str, _Interest]]] = {}
         for row, key in zip(versions, keys, strict=True):
             if key in wanted:  # or it was removed meanwhile
                 by_tenant.setdefault(row["tenant"], []).append((key[0], wanted[key]))
         return by_tenant
+
+
+def _key(row: Row) -> tuple[str, int, datetime]:
+    return row["endpoint_id"], row["version"], row["updated_at"]
 
 
 def _interest(row: Row) -> _Interest:

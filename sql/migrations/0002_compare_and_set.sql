@@ -31,3 +31,5 @@ DROP FUNCTION IF EXISTS projections.take_retries_v1(text, text[], interval, inte
 ALTER TABLE projections.parked_sources ADD COLUMN traceback text;
 DROP FUNCTION IF EXISTS projections.park_source_v1(integer, text, integer, bigint, text, text, integer);
 DROP FUNCTION IF EXISTS projections.group_lag_v1(text);
+-- Tokens of attempts are random.
+DROP SEQUENCE projections.webhook_lease_tokens;

@@ -53,9 +53,6 @@ BEGIN
     GRANT SELECT, UPDATE ON
         projections.webhook_forgotten
     TO projections_worker;
-    GRANT USAGE ON
-        SEQUENCE projections.webhook_lease_tokens
-    TO projections_worker;
     GRANT EXECUTE ON FUNCTION
         projections.tell_of_endpoint_v1,
         projections.change_endpoint_v1,

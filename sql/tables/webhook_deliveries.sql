@@ -14,7 +14,8 @@ CREATE TABLE IF NOT EXISTS projections.webhook_deliveries (
     -- The next attempt, or the one on its way, was asked for by a person.
     manual boolean NOT NULL DEFAULT FALSE,
     next_at timestamptz NOT NULL,
-    -- Of an attempt on its way: after that time it counts as lost, and only who has the token may say what became of it.
+    -- Of an attempt on its way: after that time it counts as lost, and only who has the token may say what became of it. The
+    -- token is random: a number of a sequence is given out again after a fail-over, for another attempt.
     lease_until timestamptz,
     lease_token bigint,
     last_code text,
@@ -58,5 +59,3 @@ BEGIN
     END IF;
 END;
 $$;
--- Fences of attempts.
-CREATE SEQUENCE IF NOT EXISTS projections.webhook_lease_tokens;

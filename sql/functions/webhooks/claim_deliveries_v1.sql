@@ -113,7 +113,7 @@ BEGIN
     RETURN QUERY
     WITH leased AS (
         UPDATE projections.webhook_deliveries AS d
-        SET state = 'leased', attempts = d.attempts + 1, lease_token = nextval('projections.webhook_lease_tokens'),
+        SET state = 'leased', attempts = d.attempts + 1, lease_token = hashtextextended(gen_random_uuid()::text, 0),
             lease_until = _now + make_interval(secs => (e.policy ->> 'timeout')::double precision) + p_margin
         FROM projections.webhook_endpoints AS e
         WHERE d.delivery_id = ANY (_taken) AND e.endpoint_id = d.endpoint_id
