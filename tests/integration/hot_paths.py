@@ -89,7 +89,7 @@ FROM generate_series(100001 - {BATCH}, 100000 + {BATCH}) AS n
 """
 
 
-def _rebuilt(projection: str) -> list[str]:
+def rebuilt(projection: str, sources: int = SOURCES) -> list[str]:
     """What a rebuild of a projection leaves: where each source stands."""
     return [
         f"""INSERT INTO projections.rebuilds (
@@ -101,7 +101,7 @@ def _rebuilt(projection: str) -> list[str]:
         "CREATE SCHEMA projections_rebuild_1",
         f"""CREATE TABLE projections_rebuild_1._last AS
         SELECT {SOURCE_ID} COLLATE "C" AS source_id, 1::smallint AS slice, 2::bigint AS seq_nr, now() AS db_timestamp
-        FROM generate_series(1, {SOURCES}) AS n""",
+        FROM generate_series(1, {sources}) AS n""",
         "ALTER TABLE projections_rebuild_1._last ADD PRIMARY KEY (source_id)",
         "ANALYZE projections_rebuild_1._last",
     ]
@@ -210,8 +210,8 @@ BEFORE = {
         SET state = 'leased', lease_token = delivery_id, attempts = 1, lease_until = now() + interval '1 minute'
         WHERE delivery_id <= 500"""
     ],
-    "swap of offsets": _rebuilt("p"),
-    "swap of offsets of a first rebuild": _rebuilt("first"),
+    "swap of offsets": rebuilt("p"),
+    "swap of offsets of a first rebuild": rebuilt("first"),
 }
 """What is to be done before, in the same transaction."""
 
@@ -281,4 +281,4 @@ _WEBHOOKS = [
 ]
 FILL = _JOURNAL + _SUBSCRIPTIONS + _WEBHOOKS
 
-__all__ = ["BEFORE", "FILL", "NO_VACUUM", "PATHS", "SOURCES", "SWEEPS"]
+__all__ = ["BEFORE", "FILL", "NO_VACUUM", "PATHS", "SOURCES", "SWAP", "SWEEPS", "rebuilt"]

@@ -16,7 +16,7 @@ import pytest
 
 from tests.fixtures.plans import Explained, explained, looked_at, prepare, shown
 from tests.fixtures.postgres import Databases
-from tests.integration.hot_paths import BEFORE, FILL, NO_VACUUM, PATHS, SOURCES, SWEEPS
+from tests.integration.hot_paths import BEFORE, FILL, NO_VACUUM, PATHS, SOURCES, SWAP, SWEEPS, rebuilt
 
 KEPT, STALE, RIGHT = "plans kept since all was empty", "statistics of empty tables", "right statistics"
 SLACK = 100
@@ -88,3 +88,27 @@ def test_what_is_about_a_batch_never_goes_through_a_table(
 
 def _most_of_a_scan(one: Explained) -> int:
     return max((looked_at(node) for node in one.nodes() if "Scan" in node["Node Type"]), default=0)
+
+
+@pytest.mark.parametrize("sources", [5_000, pytest.param(200_000, marks=pytest.mark.slow)])
+def test_the_swap_of_a_first_rebuild_costs_as_much_for_each_of_many_sources(
+    databases: Databases, template: str, sources: int
+) -> None:
+    few = sources // 10
+    with databases.fresh(template) as one, databases.fresh(template) as other:
+        assert _pages_of_a_swap(other, sources) / sources <= 2 * _pages_of_a_swap(one, few) / few
+
+
+def _pages_of_a_swap(dsn: str, sources: int) -> int:
+    with _connected(dsn) as connection:
+        connection.execute(NO_VACUUM)
+        connection.execute("VACUUM ANALYZE")
+        connection.execute("SELECT projections.register_projection_v1('first', 'thing')")
+        for statement in rebuilt("first", sources):
+            connection.execute(statement.encode())
+        prepare(connection)
+        with explained(connection) as heard:
+            connection.execute(SWAP.encode())
+        found = connection.execute("SELECT count(*) FROM projections.source_offsets").fetchone()
+    assert found == (sources,)
+    return max(one.pages for one in heard)
