@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from journal.drivers import Session
+from journal.drivers import PLAN_ANEW, Session
 from journal.drivers.identifiers import quote
 from journal.errors import DatabaseError
 from projections.table_catalogue import Shape, read_shape
@@ -108,6 +108,7 @@ class _Plan:
     async def write(self, session: Session, rows: Mapping[_Key, Folded]) -> None:
         deleted = [key for key, row in rows.items() if row.delete]
         if deleted:
+            await session.execute(PLAN_ANEW)
             await session.execute(self._delete, *self._keys(deleted))
         for touched, upserts in self._groups(rows).items():
             sql, columns = self._upsert(touched)

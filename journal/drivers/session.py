@@ -18,6 +18,14 @@ Row: TypeAlias = Mapping[str, Any]
 """One row of a result: ``row["column"]``; iterating ``row.values()`` keeps the column order."""
 
 
+PLAN_ANEW = "SET LOCAL plan_cache_mode = force_custom_plan"
+"""
+For the rest of a transaction, make no plan for later and use none.
+
+A join with a table that grows needs it: a plan that was kept since the table was empty reads all of it, each time.
+"""
+
+
 class Session(Protocol):
     """
     One connection, and the transaction that is open on it.

@@ -200,6 +200,8 @@ def _fill(connection: SyncConnection, directory: Path, name: str, files: Sequenc
         raise ArchiveError(
             f"projections.{name} has some of these events already ({error.diag.message_detail}): nothing was restored"
         ) from error
+    # Nothing is known of the new table, nor perhaps of the sources: not one by one.
+    connection.execute("SET LOCAL enable_nestloop = off")
     wrong = connection.execute(sql.SQL(_UNKNOWN_SOURCE).format(table=table)).fetchall()
     if wrong:
         source, seq_nr, stands = wrong[0]

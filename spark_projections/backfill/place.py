@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from journal import Database, Row
+from journal.drivers import PLAN_ANEW
 from spark_projections.backfill.rows import BadRow, HistoricRow
 
 __all__ = ["Place"]
@@ -46,7 +47,8 @@ class Place:
         ids = list({row.source_id for row in page})
         # A source that goes on from the page before stands where that one left it, also where nothing is imported.
         kept = None if self._last is None else self._stands.get(self._last.source_id)
-        async with database.session() as session:
+        async with database.transaction() as session:
+            await session.execute(PLAN_ANEW)
             self._now = await session.fetchval(_NOW)
             found = await session.fetch(_STANDS, ids)
             for row in found:

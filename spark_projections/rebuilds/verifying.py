@@ -35,8 +35,10 @@ WHERE j.events IS DISTINCT FROM f.events ORDER BY slice
 _LOST = """
 SELECT count(*) AS lost, min(s.source_id) AS one FROM projections.sources AS s
 WHERE s.entity_type = $1 AND s.slice BETWEEN $2 AND $3 AND s.db_timestamp <= $4 AND s.seq_nr > 0
-AND NOT EXISTS (SELECT FROM {schema}._last AS n WHERE n.source_id = s.source_id)
-AND NOT EXISTS (SELECT FROM projections.events AS e WHERE e.source_id = s.source_id)
+AND CASE WHEN (SELECT n.source_id FROM {schema}._last AS n WHERE n.source_id = s.source_id) IS NULL
+    THEN (SELECT e.seq_nr FROM projections.events AS e WHERE e.source_id = s.source_id LIMIT 1) IS NULL
+    ELSE FALSE
+END
 """
 _IMPORTS = "SELECT EXISTS (SELECT FROM projections.imports WHERE import_id > $1 AND entity_type = $2)"
 # The same ones for each run, and spread over all sources.
@@ -79,6 +81,7 @@ async def look_for_lost_sources(session: Session, rebuild: Rebuild, entity_type:
     Raises:
         RebuildFailed: There are.
     """
+    await session.execute("SET LOCAL enable_seqscan = off")  # each is looked up, whatever the statistics say
     row = await session.fetchrow(
         _LOST.format(schema=schema_of(rebuild.rebuild_id)), entity_type, *rebuild.slices, rebuild.fence.time
     )

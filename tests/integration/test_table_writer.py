@@ -344,3 +344,27 @@ async def _written(dsn: str, driver: Any, parts: list[list[Change]]) -> dict[int
         found = await session.fetch("SELECT * FROM model")
         await session.rollback()
     return {row["k"]: {name: row[name] for name in ("s", "n", "d", "lo", "hi")} for row in found}
+
+
+async def test_a_session_that_began_with_an_empty_table_finds_what_it_deletes_by_its_key(
+    db: Database,
+) -> None:
+    await run(db, STATUS_DDL, "ALTER TABLE app.status SET (autovacuum_enabled = off)")
+    writer = TableWriter()
+    gone = fold(("s", STATUS.delete(tail=f"t{n}")) for n in range(1, 11))
+    async with db.session() as session, db.session() as other:
+        await other.execute("VACUUM (ANALYZE) app.status")
+        for _ in range(10):
+            await session.begin()
+            await writer.write(session, gone)
+            await session.commit()
+        await other.execute("INSERT INTO app.status SELECT 't' || n FROM generate_series(1, 50000) AS n")
+
+        await session.begin()
+        await writer.write(session, gone)
+        seen = "SELECT n_tup_del, seq_tup_read FROM pg_stat_xact_user_tables WHERE relid = 'app.status'::regclass"
+        row = await session.fetchrow(seen)
+        await session.commit()
+
+    assert row is not None
+    assert tuple(row.values()) == (10, 0)
