@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from journal.drivers.failures import translated
+from journal.drivers.foreign_settings import Rows, Statements, statements_of
 
 _PLACEHOLDER = re.compile(r"\$(\d+)")
 
@@ -36,13 +37,7 @@ async def fetch_on(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple
         if kind.startswith(("asyncpg.", "journal.")):
             return [tuple(row.values()) for row in await connection.fetch(sql, *args)]
         if kind == "psycopg.AsyncConnection":
-            import psycopg  # noqa: PLC0415 - one of several drivers
-            from psycopg.rows import tuple_row  # noqa: PLC0415 - the connection may make other rows
-
-            cursor = await psycopg.AsyncRawCursor(connection, row_factory=tuple_row).execute(
-                sql.encode(), args
-            )
-            return list(await cursor.fetchall())
+            return await _run(connection, statements_of(connection, sql, args))
         if kind in {"sqlalchemy.AsyncConnection", "sqlalchemy.AsyncSession"}:
             return _tuples(await connection.execute(*_as_text(sql, args)))
     raise _unknown(connection, "a Session, asyncpg's, psycopg's or SQLAlchemy's asynchronous connection")
@@ -53,13 +48,46 @@ def fetch_on_sync(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple[
     kind = _kind(connection)
     with translated(Exception):
         if kind == "psycopg.Connection":
-            import psycopg  # noqa: PLC0415 - one of several drivers
-            from psycopg.rows import tuple_row  # noqa: PLC0415 - the connection may make other rows
-
-            return psycopg.RawCursor(connection, row_factory=tuple_row).execute(sql.encode(), args).fetchall()
+            return _run_sync(connection, statements_of(connection, sql, args))
         if kind in {"sqlalchemy.Connection", "sqlalchemy.Session"}:
             return _tuples(connection.execute(*_as_text(sql, args)))
     raise _unknown(connection, "psycopg's or SQLAlchemy's synchronous connection")
+
+
+async def _run(connection: Any, statements: Statements) -> Rows:
+    import psycopg  # noqa: PLC0415 - one of several drivers
+    from psycopg.rows import tuple_row  # noqa: PLC0415 - the connection may make other rows
+
+    try:
+        sql, args = next(statements)
+        while True:
+            cursor = psycopg.AsyncRawCursor(connection, row_factory=tuple_row)
+            try:
+                rows = await (await cursor.execute(sql.encode(), args or None)).fetchall()
+            except psycopg.Error as error:
+                sql, args = statements.throw(error)
+            else:
+                sql, args = statements.send(rows)
+    except StopIteration as ended:
+        return list(ended.value)
+
+
+def _run_sync(connection: Any, statements: Statements) -> Rows:
+    import psycopg  # noqa: PLC0415 - one of several drivers
+    from psycopg.rows import tuple_row  # noqa: PLC0415 - the connection may make other rows
+
+    try:
+        sql, args = next(statements)
+        while True:
+            cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
+            try:
+                rows = cursor.execute(sql.encode(), args or None).fetchall()
+            except psycopg.Error as error:
+                sql, args = statements.throw(error)
+            else:
+                sql, args = statements.send(rows)
+    except StopIteration as ended:
+        return list(ended.value)
 
 
 def _as_text(sql: str, args: Sequence[Any]) -> tuple[Any, dict[str, Any]]:

@@ -111,7 +111,13 @@ class PsycopgDatabase(BaseDatabase):
     """A pool of psycopg connections."""
 
     errors = _ERRORS
-    pinned: ClassVar = {**PINNED, "datestyle": "ISO"}  # psycopg reads no other style of dates
+    pinned: ClassVar = {
+        **PINNED,
+        "client_encoding": "UTF8",  # of texts, both ways
+        "array_nulls": "on",  # else NULL in an array, which is sent as text, is the word
+        "standard_conforming_strings": "on",
+        "datestyle": "ISO",  # psycopg reads no other style of dates
+    }
 
     @classmethod
     async def open(cls, dsn: str, settings: ConnectionSettings, *, pooled: bool) -> Self:

@@ -41,6 +41,7 @@ def _open(dsn: str, application_name: str) -> SyncConnection:
             dsn,
             connect_timeout=_CONNECT_TIMEOUT_SECONDS,
             application_name=application_name,
+            client_encoding="UTF8",  # whatever the role's is
             prepare_threshold=None,  # a pooler would lend the session that has it to somebody else
         )
     except psycopg.ProgrammingError:
