@@ -257,8 +257,6 @@ def _run(connection: SyncConnection, text: str) -> list[str]:
             remarks.append(diagnostic.message_primary)
 
     connection.add_notice_handler(note)
-    # By itself: what is sent at once is taken apart before the first statement of it runs.
-    connection.execute("SET LOCAL standard_conforming_strings = on")
     connection.execute(_PSQL_LINE.sub("", text).encode())
     return remarks
 

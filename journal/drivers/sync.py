@@ -47,6 +47,15 @@ def _open(dsn: str, application_name: str) -> SyncConnection:
     except psycopg.ProgrammingError:
         # The parser's message may quote the password, so it is not kept as the cause either.
         raise DatabaseUnavailable("no connection to the database: the DSN can not be read") from None
-    # What another connection has committed meanwhile must be seen, whatever the database's default is.
-    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    try:
+        if connection.pgconn.parameter_status(b"standard_conforming_strings") != b"on":
+            # By itself: statements that are sent together are taken apart before the first of them runs.
+            connection.autocommit = True
+            connection.execute("SET standard_conforming_strings = on")
+            connection.autocommit = False
+        # What another connection has committed meanwhile must be seen, whatever the database's default is.
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    except BaseException:
+        connection.close()
+        raise
     return connection
