@@ -90,6 +90,9 @@ class DatabaseError(ProjectionsError):
         sqlstate: Its five-character code, when it sent one.
     """
 
+    context: str = ""
+    """In which functions of the database it happened, when it said so."""
+
     def __init__(self, message: str, *, sqlstate: str | None = None) -> None:
         super().__init__(message)
         self.sqlstate = sqlstate

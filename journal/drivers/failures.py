@@ -58,7 +58,10 @@ def translate(error: BaseException) -> ProjectionsError:
             diagnostics = getattr(cause, "diag", None)
             message = getattr(diagnostics, "message_primary", None) or str(cause).split("\n", 1)[0]
             detail = getattr(diagnostics, "message_detail", None) or getattr(cause, "detail", None)
-            return _from_sqlstate(sqlstate, hide_password(str(message)), detail)
+            failure = _from_sqlstate(sqlstate, hide_password(str(message)), detail)
+            if isinstance(failure, DatabaseError):
+                failure.context = getattr(diagnostics or cause, "context", None) or ""
+            return failure
         if isinstance(cause, MemoryError) or _NO_MEMORY in str(cause):
             return OutOfMemory("this process has no memory left for what the database sends")
     reason = hide_password(str(error)).strip() or type(error).__name__

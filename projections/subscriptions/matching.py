@@ -43,6 +43,8 @@ _CANCELLED = "57014"
 _MOST = 0.9
 """Of its time, after which a cancelled statement is taken to have used it up: clocks do not run alike."""
 _LIMIT_EXCEEDED = "54000"
+_FUNCTION = "projections_conditions."
+"""Of conditions, where PostgreSQL says in which function something failed."""
 
 _BEGUN = "SELECT p.name FROM projections.projections AS p WHERE p.name = ANY ($1::text[])"
 _BEGIN = "SELECT projections.begin_matching_v1($1, $2)"
@@ -293,6 +295,8 @@ class _Asking:
 
 def _is_of_no_condition(error: DatabaseError) -> bool:
     """What a condition can not bring about: it may use up memory, take long, or be wrong by itself."""
-    if isinstance(error, MissingPrivilege | _Interrupted) or is_conflict(error):
+    if isinstance(error, MissingPrivilege):
+        return _FUNCTION not in error.context  # what a condition lacks is its own
+    if isinstance(error, _Interrupted) or is_conflict(error):
         return True
     return fault_of(error) is Fault.DATABASE and error.sqlstate not in _MEMORY
