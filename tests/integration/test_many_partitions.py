@@ -46,7 +46,8 @@ SELECT count(*) FROM projections.append_events_v1(
 )
 """
 KEYS = """
-SELECT array_agg(source_id), array_agg(seq_nr), array_agg(db_timestamp), array_agg(event_id)
+SELECT
+    array_agg(source_id), array_agg(seq_nr), array_agg(db_timestamp), array_agg(event_id), array_agg(event_type)
 FROM projections.events WHERE db_timestamp > date_trunc('day', now(), 'UTC') AND source_id LIKE 'new%'
 """
 PAGE = "SELECT count(*) FROM projections.{}('thing', 0, 1023, {}, -1, '', 0, '9998-12-31', {})"
@@ -65,11 +66,32 @@ ALWAYS = {
     "what conditions see": "SELECT * FROM projections.matchable_events_v1(%(ids)s, %(numbers)s, %(times)s)",
     "predecessors": "SELECT * FROM projections.predecessors_v1('{new1}', '{3}', now() - interval '1 day', now())",
     "source backwards": "SELECT * FROM projections.read_source_v1('old', %(last)s, %(last)s, TRUE, 1000)",
+    "matches that are read": "SELECT * FROM projections.read_next_v1('g', 0, 1023, 0, 1000, 1000)",
+    "matching": "SELECT projections.match_log_v1('thing', %(ids)s, %(numbers)s::bigint[], %(times)s, "
+    "ARRAY(SELECT projections.slice_of_v1(id)::smallint FROM unnest(%(ids)s::text[]) AS id), %(types)s)",
+    "entity types": "SELECT projections.entity_types_v1()",
+    "lag": "SELECT * FROM projections.slice_lag_v1()",
+    "lag of groups": "SELECT * FROM projections.group_lag_v1()",
     "event by id": "SELECT * FROM projections.find_event_v1((%(event_ids)s::uuid[])[1])",
 }
 OPENED = """
 SELECT count(DISTINCT l.relation) FROM pg_locks AS l INNER JOIN pg_inherits AS i ON l.relation = i.inhrelid
 WHERE l.pid = pg_backend_pid() AND i.inhparent = 'projections.events'::regclass
+"""
+
+
+# A projection and a group that have come up to today.
+READERS = """
+SELECT projections.subscribe_v1('g', p_topics => '{happened}');
+SELECT projections.register_projection_v1('p', 'thing'), projections.begin_matching_v1('thing');
+UPDATE projections.projection_ranges
+SET horizon = date_trunc('day', now(), 'UTC'), handled_until = date_trunc('day', now(), 'UTC');
+INSERT INTO projections.matches (
+    match_id, group_id, slice, seq_nr, db_timestamp, matched_at, source_id, subscription_ids
+)
+SELECT
+    nextval('projections.match_ids'), 1, e.slice, e.seq_nr, e.db_timestamp, now(), e.source_id, '{1}'
+FROM projections.events AS e WHERE e.source_id LIKE 'new%'
 """
 
 
@@ -93,12 +115,17 @@ def journal(databases: Databases, template: str, request: pytest.FixtureRequest)
             opened.execute(PARTITIONS.format(count=request.param, ahead=AHEAD).encode())
             opened.execute(OLD.format(count=request.param).encode())
             opened.execute(NEW)
+            opened.execute(READERS)
             keys = opened.execute(KEYS).fetchone()
         assert keys is not None
         yield Journal(
             dsn,
             dict(
-                zip(("ids", "numbers", "times", "event_ids", "last"), (*keys, request.param - 1), strict=True)
+                zip(
+                    ("ids", "numbers", "times", "event_ids", "types", "last"),
+                    (*keys, request.param - 1),
+                    strict=True,
+                )
             ),
         )
 
