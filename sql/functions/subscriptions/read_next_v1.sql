@@ -37,6 +37,7 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
+SET enable_material = off
 SET enable_sort = off
 AS $$
 #variable_conflict use_column
