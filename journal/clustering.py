@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from journal.drivers import Database
 from journal.drivers.session import Session
 from journal.errors import DatabaseError, SchemaError
+from journal.schema import check_version
 
 _CLOSED = """
 SELECT c.oid, p.name, p.from_timestamp, p.to_timestamp, p.bytes
@@ -120,6 +121,7 @@ async def cluster(
 
     Raises:
         ValueError: A setting is out of bounds.
+        SchemaError: The schema is missing, or of another version.
         DatabaseError: The database refused for a reason that a later attempt does not mend, such as a full disk.
     """
     zero = timedelta(0)
@@ -127,6 +129,7 @@ async def cluster(
         raise ValueError("closed_for, pause and patience must not be negative, and attempts be at least 1")
     waits = _Patience(lock_timeout, attempts, pause, patience)
     async with database.session() as session:
+        await check_version(session)
         problem = await _clean(session)
         closed = await _closed(session, closed_for)
         if closed and problem is None and not await _settled(session, waits):

@@ -17,6 +17,7 @@ Errors of the journal and of everything above it.
     │       └── NeedsPrimary      a standby answered what only the primary knows
     ├── LostGeneration            a token is of a state that the database is not in any more
     └── SchemaError               the schema is missing, older or newer than this library
+        └── OtherSchemaVersion    it is older or newer
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = [
     "MissingPrivilege",
     "NeedsPrimary",
     "NoAnswer",
+    "OtherSchemaVersion",
     "OutOfMemory",
     "OutOfResources",
     "ProjectionsError",
@@ -132,3 +134,7 @@ class LostGeneration(ProjectionsError):
 
 class SchemaError(ProjectionsError):
     """The schema ``projections`` is missing, or of another version than this library."""
+
+
+class OtherSchemaVersion(SchemaError):
+    """The schema ``projections`` is of another version than this library: it may change while a process runs."""

@@ -18,12 +18,14 @@ from journal.drivers.identifiers import quote
 from journal.drivers.session import Session
 from journal.drivers.sync import Diagnostic, SyncConnection, connect_sync
 from journal.embedded import EmbeddedServerError, temporary_server
-from journal.errors import MissingPrivilege, SchemaError
+from journal.errors import MissingPrivilege, OtherSchemaVersion, SchemaError
+from journal.sql_files import sql_root
 
 __all__ = [
     "SCHEMA_VERSION",
     "Contents",
     "check_version",
+    "compare_version",
     "contents",
     "install",
     "installed_version",
@@ -62,12 +64,6 @@ _ROLES = b"SELECT rolname FROM pg_roles WHERE rolname ~ '^projections_(reader|wr
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '10s'"
 # As guard.sql has it, which runs after the migrations.
 _SEARCH_PATH = "SET LOCAL search_path = pg_catalog, pg_temp"
-
-
-def sql_root() -> Path:
-    """The folder of the SQL files: inside the installed package, or ``sql/`` of a checkout."""
-    packaged = Path(__file__).parent / "_sql_files"
-    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "sql"
 
 
 def _migrations(root: Path) -> dict[int, Path]:
@@ -230,14 +226,25 @@ async def check_version(session: Session) -> None:
         session: A session on the database.
 
     Raises:
-        SchemaError: The schema is missing, older or newer; the message says what to run.
+        SchemaError: The schema is missing; the message says what to run.
+        OtherSchemaVersion: It is older or newer.
     """
     exists = await session.fetchval("SELECT to_regclass('projections.schema_versions') IS NOT NULL")
     found = await session.fetchval("SELECT max(version) FROM projections.schema_versions") if exists else None
     if found is None:
         raise SchemaError(_NOT_INSTALLED)
+    compare_version(found)
+
+
+def compare_version(found: int) -> None:
+    """
+    Refuse another version than this library's.
+
+    Raises:
+        OtherSchemaVersion: The message says what to run.
+    """
     if found != SCHEMA_VERSION:
-        raise SchemaError(_other_version(found, SCHEMA_VERSION))
+        raise OtherSchemaVersion(_other_version(found, SCHEMA_VERSION))
 
 
 def _other_version(found: int, wanted: int) -> str:

@@ -13,10 +13,14 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from journal import OwnedSession, Session, SliceRange
+from journal.schema import compare_version
 from offsets.assignment import assign
 from offsets.store import Claim
 
-_HEARTBEAT = "SELECT * FROM projections.heartbeat_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_HEARTBEAT = """
+SELECT h.*, (SELECT max(v.version) FROM projections.schema_versions AS v) AS schema_version
+FROM projections.heartbeat_v1($1, $2, $3, $4, $5, $6, $7, $8, $9) AS h
+"""
 _LEAVE = "SELECT projections.leave_v1($1)"
 _TAKE_OVER = "SELECT projections.take_over_v1($1, $2, $3)"
 _SET_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
@@ -166,6 +170,9 @@ async def heartbeat(
         projections: The projections that it runs, each with the version of its code.
         beats: Its heartbeats so far.
         leaving: It takes nothing new, and what it has is assigned to others.
+
+    Raises:
+        OtherSchemaVersion: Somebody has upgraded the schema, or restored an older one.
     """
     beats.sent += 1
     sent, answered = beats.sent, beats.answered
@@ -174,6 +181,9 @@ async def heartbeat(
         _HEARTBEAT, *worker, lease, list(projections), versions, leaving, answered, sent
     )
     beats.answered = sent
+    for row in rows[:1]:
+        if row["schema_version"] is not None:  # none while it is being restored
+            compare_version(row["schema_version"])
     columns = (
         "min_slices", "max_slices", "epochs", "horizons", "import_ids", "commits", "kept", "taken_from",
     )  # fmt: skip

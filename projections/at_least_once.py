@@ -53,6 +53,8 @@ class AtLeastOncePipeline(Pipeline):
         finally:
             await end(work)
         work.result()
+        if await self._pause(0):
+            raise Stopping  # perhaps before the last event; what is done is stored
 
     async def _save_done(self, session: OwnedSession) -> None:
         """Store what has been handled since the last time."""
@@ -84,6 +86,8 @@ class AtLeastOncePipeline(Pipeline):
                 await self._attempts(session, chain)
                 return
             for envelope in chain:
+                if await self._pause(0):
+                    return
                 if not await self._attempts(session, [envelope]):
                     return
 

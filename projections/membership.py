@@ -15,7 +15,8 @@ from datetime import datetime
 from typing import Any
 
 import offsets
-from journal import KeptSession, ProjectionsError
+from journal import KeptSession, OtherSchemaVersion, ProjectionsError, SchemaError
+from journal.schema import check_version
 from projections.observer import Pulse
 from projections.process import Process
 from projections.ranges import Ranges
@@ -58,6 +59,9 @@ class Membership:
 
         Args:
             until: The time.
+
+        Raises:
+            OtherSchemaVersion: The schema was upgraded, or an older one restored: this code does not fit it any more.
         """
         try:
             every = self._settings.heartbeat.total_seconds()
@@ -68,13 +72,31 @@ class Membership:
                 await self._wait(until, pause)
                 pause = pause if soon else _SOON / 2
             await self._leave()
+        except BaseException:
+            await self._drop_all()
+            raise
         finally:
+            await self._close()  # a statement of it may have been cancelled, or wait
             with suppress(ProjectionsError, TimeoutError):
                 async with asyncio.timeout(_GOODBYE):
                     await offsets.leave(await self._session.get(), self._process.worker.owner)
-            with suppress(ProjectionsError, TimeoutError):
-                async with asyncio.timeout(_GOODBYE):
-                    await self._session.close()
+            await self._close()
+
+    async def _close(self) -> None:
+        """Give the connection back; a network that is cut must not keep us."""
+        with suppress(ProjectionsError, TimeoutError):
+            async with asyncio.timeout(_GOODBYE):
+                await self._session.close()
+
+    async def _drop_all(self) -> None:
+        """End what runs, before the ranges are free: no handler is to go on beside that of the next owner."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.lease.total_seconds()):
+                while not all(ranges.idle for ranges in self._ranges.values()):
+                    for ranges in self._ranges.values():
+                        ranges.drop()
+                    self._process.changed.clear()
+                    await self._process.changed.wait()
 
     def _done(self, until: datetime | None) -> bool:
         if self._process.stop.is_set():
@@ -100,13 +122,27 @@ class Membership:
             # A network that is cut says nothing: a heartbeat without an answer must end with the lease.
             async with asyncio.timeout(self._patience()):
                 return await self._try(leaving=leaving)
+        except OtherSchemaVersion:
+            raise
         except (ProjectionsError, TimeoutError) as error:
             self._failed(error)
             # Closing may wait for a network that is cut, too.
             with suppress(ProjectionsError, TimeoutError):
                 async with asyncio.timeout(1):
                     await self._session.close()
+            if isinstance(error, SchemaError):
+                await self._look_at_version()
             return False
+
+    async def _look_at_version(self) -> None:
+        """A heartbeat calls what is not there: the schema is of another version, or is being restored."""
+        try:
+            async with asyncio.timeout(_GOODBYE):
+                await check_version(await self._session.get())
+        except OtherSchemaVersion:
+            raise
+        except (ProjectionsError, TimeoutError):
+            await self._close()
 
     def _patience(self) -> float:
         half = self._settings.lease.total_seconds() / 2

@@ -68,6 +68,7 @@ async def run(
         InvalidHandler: A definition is no projection, or two have one name.
         WrongEntityType: A name belongs to a projection of another entity type.
         SchemaError: The database's schema is missing, or of another version than this library.
+        OtherSchemaVersion: It has become so while this ran: the batches at hand are rolled back.
         TransactionEnded: A handler commits or rolls back by itself.
         TableError: A table does not fit what a table handler declares.
         PoolTooSmall: The database lends fewer than four connections.

@@ -21,6 +21,7 @@ from journal.errors import (
     SchemaError,
 )
 from journal.faults import chain
+from journal.sql_files import object_names
 
 # Raised by the functions in sql/ with RAISE ... USING ERRCODE; sql/README.md lists them.
 _CONFLICT = "PJ001"
@@ -38,6 +39,9 @@ _OF_THE_CLIENT = {
 }  # refused by the driver, nothing was sent
 _UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300", "25P03"}
 _NO_MEMORY = "out of memory"  # what libpq says, without a code
+_NO_PRIVILEGE = "42501"
+_WORD = re.compile(r"\w+")
+_FUNCTION = re.compile(r"\w+_v\d+")
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*@|(password\s*=\s*)('[^']*'|\S+)", re.IGNORECASE)
 
 
@@ -79,8 +83,24 @@ def _from_sqlstate(sqlstate: str, message: str, detail: str | None) -> Projectio
         return SchemaError(
             f"{message}: run `projections schema install`, or `schema upgrade`, on this database"
         )
+    if sqlstate == _NO_PRIVILEGE:
+        return MissingPrivilege(f"{message}: {_grant(message)}", sqlstate=sqlstate)
     kind, text = _kind_of(sqlstate)
     return kind(text.format(message), sqlstate=sqlstate)
+
+
+def _grant(message: str) -> str:
+    """Who is to grant what: what is the library's by its roles, what is the application's as it likes."""
+    role = (
+        "grant the role projections_writer, _worker or _reader; what changes tables is for the schema's owner"
+    )
+    own = "grant it to the role that connects"
+    words = set(_WORD.findall(message))
+    if "projections" in words or any(_FUNCTION.fullmatch(word) for word in words & object_names()):
+        return role
+    if words & object_names():  # a table of the application may have the same name
+        return f"{own}, or, of the schema projections, {role}"
+    return own
 
 
 def _kind_of(sqlstate: str) -> tuple[type[DatabaseError], str]:
@@ -89,11 +109,6 @@ def _kind_of(sqlstate: str) -> tuple[type[DatabaseError], str]:
         return (
             ReadOnlyDatabase,
             "the database takes no writes: {}. Connect to the primary (target_session_attrs=read-write finds it)",
-        )
-    if sqlstate == "42501":
-        return (
-            MissingPrivilege,
-            "{}: grant the role projections_writer, _worker or _reader; what changes tables is for the schema's owner",
         )
     if sqlstate in _UNAVAILABLE or sqlstate.startswith(("08", "28")):
         return DatabaseUnavailable, "no connection to the database: {}"

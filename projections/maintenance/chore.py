@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from journal import Database, MissingPrivilege, ProjectionsError, Row, SchemaError
+from journal.schema import check_version
 from journal.tasks import end
 
 __all__ = ["maintaining", "take_turn"]
@@ -66,6 +67,7 @@ async def take_turn(database: Database, every: timedelta) -> int | None:
         DatabaseError: The database refused, or can not be reached.
     """
     async with database.session() as session:
+        await check_version(session)
         if not await session.fetchval(_TAKE, every):
             return None
     done = waits = 0

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from journal import Database
 from journal.maintenance import MaintainedPartition, make_partitions
+from journal.schema import check_version
 from projections.maintenance.listing import Partition
 from projections.maintenance.retention import Archive, DroppedPartition, Patience, drop_closed
 from projections.maintenance.settings import TABLES, check_settings
@@ -78,9 +79,12 @@ async def maintain(
     Raises:
         InvalidPartitionSetting: The interval or ahead is out of bounds.
         ValueError: Another argument is.
+        SchemaError: The schema is missing, or of another version.
         DatabaseError: The database refused for a reason that a later attempt does not mend.
     """
     check_settings("events", interval, ahead, None, None)
+    async with database.session() as session:
+        await check_version(session)
     patience = Patience(lock_timeout, attempts, pause)
     made: list[MaintainedPartition] = []
     for table in TABLES:

@@ -46,6 +46,7 @@ offsets show delays
 offsets set delays --from 2020-01-01T00:00:00Z --yes
 offsets clear delays --yes
 parked list delays
+parked show delays --source N1
 parked retry delays --all
 parked drop delays --all --yes
 subscribe billing --topic Landed
@@ -111,6 +112,7 @@ schema uninstall --yes
 """.strip().splitlines()
 REFUSED = {
     "rebuild": "this connection goes through a pooler",
+    "parked show": "is not parked",
     "subscriptions release": "not set apart",
     "groups forget": "no ",
     "webhooks endpoints test": "",

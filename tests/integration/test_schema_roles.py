@@ -6,9 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from journal import schema
+from journal.drivers import translate
 from journal.drivers.sync import connect_sync
 from journal.errors import DatabaseUnavailable, MissingPrivilege
 from tests.integration.schema_support import (
@@ -166,3 +168,23 @@ class TestConnectSync:
             pass
 
         assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("permission denied for schema projections", "grant the role projections_writer"),
+        ("permission denied for function save_offsets_v1", "grant the role projections_writer"),
+        ("permission denied for table seen", "grant it to the role that connects"),
+        ("permission denied for table events", "grant it to the role that connects, or, of the schema"),
+        ("must be owner of table partition_settings", "what changes tables is for the schema's owner"),
+    ],
+)
+def test_a_missing_grant_names_whose_it_is(message: str, advice: str) -> None:
+    refused = psycopg.errors.InsufficientPrivilege(message)
+
+    told = str(translate(refused))
+
+    assert told.startswith(f"{message}: ")
+    assert advice in told
+    assert ("projections_writer" in told) == ("seen" not in told)
