@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from journal.drivers import Database
 from journal.errors import InvalidEvent, ProjectionsError
-from journal.events import BEGINNING, HistoricEvent
-from journal.writer import EVENT_COLUMNS, MAX_SEQ_NR, event_row
+from journal.events import BEGINNING, Event, HistoricEvent
+from journal.writer import EVENT_COLUMNS, MAX_SEQ_NR, check_list, event_row
 
 _LAST_YEAR = 9998
 _COLUMNS = (*EVENT_COLUMNS, "seq_nr", "db_timestamp")
@@ -69,6 +69,8 @@ async def import_events(
             not tell these events from handled ones.
         EventIdConflict: An ``event_id`` is used already.
     """
+    if isinstance(events, Event) or not isinstance(events, AsyncIterable | Iterable):
+        check_list(events, HistoricEvent, "import_events")
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, not {chunk}")
     loaded = chunks = 0

@@ -11,6 +11,7 @@ from uuid import UUID
 from journal.drivers import Database, Row, Session
 from journal.events import BEGINNING, EventEnvelope, Origin, Position
 from journal.slices import ALL_SLICES, SliceRange
+from journal.writer import check_entity_type
 
 T = TypeVar("T")
 
@@ -177,6 +178,7 @@ class SliceReader:
     def __init__(
         self, entity_type: str, slices: SliceRange, page_size: int = PAGE_SIZE, page_bytes: int = PAGE_BYTES
     ) -> None:
+        check_entity_type(entity_type)
         self.entity_type = entity_type
         self.slices = slices
         self.page_size = page_size

@@ -61,6 +61,7 @@ async def append(
         AppendConflict: A source does not stand where expected. The transaction must be rolled back.
         EventIdConflict: An ``event_id`` was used for other content.
     """
+    check_list(events, Event, "append")
     if not events:
         return []
     rows = await fetch_on(connection, _APPEND, _arguments(events, expected_seq_nr))
@@ -75,6 +76,7 @@ def append_sync(
 
     Arguments, result and errors are those of :func:`append`.
     """
+    check_list(events, Event, "append_sync")
     if not events:
         return []
     rows = fetch_on_sync(connection, _APPEND, _arguments(events, expected_seq_nr))
@@ -98,6 +100,12 @@ def event_row(event: Event) -> tuple[Any, ...]:
     """
     try:
         return _row(event)
+    except AttributeError as error:
+        if isinstance(event, Event):
+            raise
+        raise InvalidEvent(
+            f"{type(event).__name__} is no event: write Event(source_id, payload, entity_type=…)"
+        ) from error
     except InvalidEvent as error:
         raise InvalidEvent(f"source {str(event.source_id)[:80]!r}: {error}") from error.__cause__
 
@@ -126,6 +134,26 @@ def _row(event: Event) -> tuple[Any, ...]:
     )
 
 
+def check_list(items: object, kind: type, call: str) -> None:
+    """
+    Check that a call was given several.
+
+    Args:
+        items: What it was given.
+        kind: Of each.
+        call: Its name.
+
+    Raises:
+        InvalidEvent: It is no list; the message says what to write.
+    """
+    if isinstance(items, Sequence) and not isinstance(items, str | bytes):
+        return
+    one, several = kind.__name__, f"{call}(…, [{kind.__name__.lower()}])"
+    if isinstance(items, kind):
+        raise InvalidEvent(f"{call} takes a list, not one {one}: write {several}")
+    raise InvalidEvent(f"{call} takes a list of {one}, not {type(items).__name__}: write {several}")
+
+
 def _check_types(entity_type: str, event_type: str) -> None:
     try:
         _check_few_types(entity_type, event_type)
@@ -136,7 +164,7 @@ def _check_types(entity_type: str, event_type: str) -> None:
 @lru_cache(maxsize=1024)
 def _check_few_types(entity_type: str, event_type: str) -> None:
     """Checked once: an application has few types and many events."""
-    check_name(entity_type, "entity_type")
+    check_entity_type(entity_type)
     check_name(event_type, "event_type")
 
 
@@ -157,6 +185,21 @@ def check_name(name: str, what: str) -> None:
             f"{what} must have 1 to {MAX_NAME_LENGTH} characters, it has {len(name):,}: {name[:40]!r}"
         )
     check_text(name, what)
+
+
+def check_entity_type(entity_type: str, what: str = "entity_type") -> None:
+    """
+    Check the kind of a source, where events are appended and where they are read.
+
+    Raises:
+        InvalidEvent: As :func:`check_name`; or it has a ``*``, as if it were a pattern.
+    """
+    check_name(entity_type, what)
+    if "*" in entity_type:
+        raise InvalidEvent(
+            f"{what} is {entity_type[:40]!r}, and * stands for nothing in it: write the name of one kind of sources, "
+            "and read several kinds one by one"
+        )
 
 
 def array_literal(items: Sequence[str], what: str) -> str:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from journal import BEGINNING, DatabaseError, OwnedSession, ProjectionsError, Row, Session, slice_ranges
+from journal.suggestions import did_you_mean
 from offsets.claims import RangeStatus, read_ranges, set_ranges
 from offsets.errors import from_database
 
@@ -98,8 +99,11 @@ async def statuses(session: Session, wanted: Sequence[str] | None = None) -> lis
     rows = {row["name"]: row for row in await session.fetch(_FIND, None if wanted is None else list(wanted))}
     for name in wanted or ():
         if name not in rows:
-            known = ", ".join(await names(session)) or "none"
-            raise UnknownProjection(f"no projection {name!r} has run on this database; known: {known}")
+            known = await names(session)
+            raise UnknownProjection(
+                f"no projection {name!r} has run on this database; known: {', '.join(known) or 'none'}"
+                f"{did_you_mean(name, known)}"
+            )
     ranges = await read_ranges(session, [row["projection_id"] for row in rows.values()])
     return [_status(rows[name], ranges) for name in (rows if wanted is None else wanted)]
 

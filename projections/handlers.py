@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 from pydantic import BaseModel
 
 from journal import EventEnvelope, Session, event_type_of
-from journal.writer import check_name
+from journal.writer import check_entity_type, check_name
 from projections.errors import InvalidHandler
 from projections.recovery import Recovery
 from projections.tables import Changes, Table
@@ -249,7 +249,7 @@ def projection(
         InvalidHandler: No handler, two for one event, handlers of different kinds, or a wrong signature.
     """
     check_name(name, "the projection's name")
-    check_name(entity_type, f"entity_type of projection {name!r}")
+    check_entity_type(entity_type, f"entity_type of projection {name!r}")
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
     if version < 1:

@@ -21,7 +21,7 @@ def _kind(connection: Any) -> str:
 
 
 def _unknown(connection: Any, wanted: str) -> TypeError:
-    return TypeError(f"can not append on {_kind(connection)}: pass {wanted}")
+    return TypeError(f"cannot append on {_kind(connection)}: pass {wanted}")
 
 
 async def fetch_on(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -34,7 +34,7 @@ async def fetch_on(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple
     """
     kind = _kind(connection)
     with translated(Exception):
-        if kind.startswith(("asyncpg.", "journal.")):
+        if kind.startswith(("asyncpg.", "journal.")) and hasattr(connection, "fetch"):
             return [tuple(row.values()) for row in await connection.fetch(sql, *args)]
         if kind == "psycopg.AsyncConnection":
             return await _run(connection, statements_of(connection, sql, args))

@@ -10,6 +10,7 @@ import click
 
 from journal.drivers import hide_password
 from journal.errors import ProjectionsError
+from journal.suggestions import did_you_mean
 
 __all__ = ["CommandGroup", "LazyCommand"]
 
@@ -58,6 +59,16 @@ class CommandGroup(click.Group):
         """The command of a name, or None."""
         lazy = self._lazy.get(cmd_name)
         return lazy.load() if lazy else super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named first, and the rest."""
+        name = args[0]
+        known = self.list_commands(ctx)
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {name!r}{did_you_mean(name, known) or '.'}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

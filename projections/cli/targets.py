@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from journal import ProjectionsError
+from journal.suggestions import did_you_mean
 from projections.errors import InvalidHandler
 from projections.handlers import projection_of
 
@@ -57,7 +58,9 @@ def _load(target: str) -> list[Any]:
     try:
         definition = reduce(getattr, path.split("."), module)
     except AttributeError:
-        raise click.BadParameter(f"module {module_name!r} has no {path!r}; {_known(module)}") from None
+        raise click.BadParameter(
+            f"module {module_name!r} has no {path!r}; {_known(module)}{did_you_mean(path, _projections_in(module))}"
+        ) from None
     try:
         projection_of(definition)
     except InvalidHandler:

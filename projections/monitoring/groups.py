@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from journal import Row, Session, SliceRange
+from journal.suggestions import did_you_mean
 from projections.subscriptions import UnknownGroup, group_names
 
 _LAG = "SELECT * FROM projections.group_lag_v1($1)"
@@ -168,7 +169,7 @@ async def unmatched_entity_types(session: Session) -> list[str]:
 
 def _unknown(name: str, known: Sequence[str]) -> str:
     there = f"those that there are: {', '.join(map(repr, known[:20]))}" if known else "there is none yet"
-    return f"there is no group {name!r}; {there}"
+    return f"there is no group {name!r}; {there}{did_you_mean(name, known)}"
 
 
 def _group(rows: list[Row]) -> GroupLag:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from journal import Session, SliceRange, slice_ranges
+from journal.suggestions import did_you_mean
 from projections.subscriptions.errors import UnknownGroup, own_errors
 
 _CREATE = "SELECT projections.create_group_v1($1, $2, $3)"
@@ -141,7 +142,10 @@ async def cursors(session: Session, name: str) -> list[tuple[SliceRange, int]]:
     """
     rows = await session.fetch(_CURSORS, name)
     if not rows:
-        raise UnknownGroup(f"there is no group {name!r}: subscribe for it, or create it first")
+        known = await group_names(session)
+        raise UnknownGroup(
+            f"there is no group {name!r}: subscribe for it, or create it first{did_you_mean(name, known)}"
+        )
     return [(SliceRange(row["min_slice"], row["max_slice"]), row["cursor"]) for row in rows]
 
 

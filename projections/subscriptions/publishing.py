@@ -11,7 +11,7 @@ from uuid import UUID
 from journal import Appended, InvalidEvent
 from journal.drivers import fetch_on, fetch_on_sync
 from journal.payload import check_text, encode
-from journal.writer import check_name
+from journal.writer import check_list, check_name
 from projections.subscriptions.errors import InvalidSubscription, own_errors
 
 DEFAULT_PUBLISHER = "default"
@@ -117,6 +117,7 @@ async def publish_all(
     Returns:
         One :class:`journal.Appended` for each, in their order.
     """
+    check_list(publications, Publication, "publish_all")
     if not publications:
         return []
     check_publisher(publisher)
@@ -127,6 +128,7 @@ def publish_sync(
     connection: Any, publications: Sequence[Publication], *, publisher: str = DEFAULT_PUBLISHER
 ) -> list[Appended]:
     """Publish from a synchronous connection, as for :func:`journal.append_sync`; see :func:`publish`."""
+    check_list(publications, Publication, "publish_sync")
     if not publications:
         return []
     check_publisher(publisher)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from cachetools import LRUCache
 
 from journal import EventEnvelope, OwnedSession, Row
+from journal.writer import check_entity_type
 from projections.errors import InvalidHandler
 from projections.handlers import ExactlyOnce, Group, Kind, Projection
 from projections.recovery import Recovery
@@ -54,6 +55,7 @@ class FanOut:
     def __init__(
         self, entity_type: str = MESSAGE, message: Callable[[EventEnvelope], Message | None] = message_of
     ) -> None:
+        check_entity_type(entity_type)
         if not callable(message):
             raise InvalidHandler(f"message must be a function of an envelope, not {message!r:.80}")
         self._message = message

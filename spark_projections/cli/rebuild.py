@@ -20,6 +20,7 @@ from rich.table import Table
 
 from journal import ALL_SLICES, ConnectionSettings, Session, SliceRange, connect
 from journal.embedded import database_dsn
+from journal.suggestions import did_you_mean
 from projections.cli.connection import visit, visit_session
 from projections.cli.options import dsn_option, echo_json, iso_time, json_option
 from projections.cli.output import print_table, printable, shown
@@ -181,7 +182,7 @@ def _definition(name: str, targets: tuple[str, ...]) -> Any:
     found = {projection_of(definition).name: definition for definition in load_projections(targets)}
     if name not in found:
         raise click.BadParameter(
-            f"no projection {name!r} in {', '.join(targets)}; there are {', '.join(found)}"
+            f"no projection {name!r} in {', '.join(targets)}; there are {', '.join(found)}{did_you_mean(name, found)}"
         )
     return found[name]
 

@@ -102,6 +102,10 @@ def parse_options(options: Mapping[str, str]) -> JournalOptions:
         raise InvalidOption(f"unknown option {unknown[0]!r}: the journal takes {', '.join(NAMES)}")
     if not given.get("entitytype"):
         raise InvalidOption("the option entitytype is missing: say whose events to read")
+    if "*" in given["entitytype"]:
+        raise InvalidOption(
+            f"the option entitytype is {given['entitytype']!r}, and * stands for nothing in it: name one kind"
+        )
     read = _Values(given)
     snapshot = given.get("snapshot", "horizon")
     return JournalOptions(

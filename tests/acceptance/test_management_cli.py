@@ -192,7 +192,8 @@ def test_status_of_an_unknown_projection_names_the_known_ones(handled: str) -> N
     result = called("status", "delay", "--dsn", handled)
 
     assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr == "error: no projection 'delay' has run on this database; known: delays\n"
+    said = "no projection 'delay' has run on this database; known: delays. Did you mean 'delays'?"
+    assert result.stderr == f"error: {said}\n"
 
 
 def test_status_says_that_a_projection_has_nothing_to_read(app: Path, dsn: str) -> None:

@@ -220,9 +220,9 @@ async def test_every_connection_writes_the_same_values(way: Way, dsn: str, datab
 
 
 async def test_unknown_connection_is_named() -> None:
-    with pytest.raises(TypeError, match=r"can not append on builtins\.object: pass a Session, asyncpg's"):
+    with pytest.raises(TypeError, match=r"cannot append on builtins\.object: pass a Session, asyncpg's"):
         await append(object(), [event()])
-    with pytest.raises(TypeError, match=r"can not append on builtins\.object: pass psycopg's"):
+    with pytest.raises(TypeError, match=r"cannot append on builtins\.object: pass psycopg's"):
         append_sync(object(), [event()])
 
 

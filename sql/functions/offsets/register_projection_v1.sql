@@ -1,5 +1,5 @@
 -- Makes a projection known, its slices cut into ranges that start at the given slices; a known one is returned as it is.
--- Raises PJ020 when the name is taken by a projection of another entity type.
+-- Raises PJ020 when the name is taken by a projection of another entity type, PJ021 for a pattern of entity types.
 CREATE OR REPLACE FUNCTION projections.register_projection_v1(
     p_name text, p_entity_type text, p_min_slices integer[] DEFAULT '{0}', p_version integer DEFAULT 1
 )
@@ -11,6 +11,10 @@ DECLARE
     _known record;
 BEGIN
     PERFORM projections.check_cut_v1(p_min_slices);
+    IF strpos(p_entity_type, '*') > 0 THEN
+        RAISE EXCEPTION 'entity type %: * stands for nothing in it', quote_literal(p_entity_type)
+        USING ERRCODE = 'PJ021', HINT = 'Write the name of one kind of sources, and make a projection for each.';
+    END IF;
     INSERT INTO projections.projections (name, entity_type, version) VALUES (p_name, p_entity_type, p_version)
     ON CONFLICT (name) DO NOTHING;
     SELECT p.projection_id, p.entity_type INTO _known

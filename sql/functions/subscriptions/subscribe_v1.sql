@@ -37,6 +37,10 @@ BEGIN
         RAISE EXCEPTION 'topics names at least one, and none that is empty' USING ERRCODE = 'PJ081', HINT = 'Leave it out for all.';
     ELSIF cardinality(p_entity_types) = 0 OR array_position(p_entity_types, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'entity_types names at least one' USING ERRCODE = 'PJ081', HINT = 'Leave it out for all.';
+    ELSIF EXISTS (SELECT FROM unnest(p_entity_types) AS t (type) WHERE strpos(t.type, '*') > 0) THEN
+        RAISE EXCEPTION 'entity_types has %, and * stands for nothing in it: leave entity_types out for all, or name them',
+            (SELECT quote_literal(min(t.type)) FROM unnest(p_entity_types) AS t (type) WHERE strpos(t.type, '*') > 0)
+        USING ERRCODE = 'PJ081';
     ELSIF p_expires_after <= interval '0' THEN
         RAISE EXCEPTION 'expires_after is longer than 0, not %', p_expires_after USING ERRCODE = 'PJ081';
     END IF;
