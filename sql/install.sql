@@ -166,6 +166,7 @@
 \ir functions/rebuilds/lock_rebuild_part_v1.sql
 \ir functions/rebuilds/replace_rows_v1.sql
 \ir functions/rebuilds/move_offsets_v1.sql
+\ir functions/rebuilds/beat_rebuild_v1.sql
 \ir functions/rebuilds/swap_rebuild_v1.sql
 \ir functions/monitoring/slice_lag_v1.sql
 \ir functions/monitoring/unmatched_events_v1.sql

@@ -22,6 +22,7 @@ __all__ = [
     "Rebuild",
     "RebuiltTable",
     "Wanted",
+    "beat",
     "begin",
     "cancel",
     "drop_old",
@@ -58,12 +59,14 @@ AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current
 """
 _UNFINISHED = """
 SELECT
-    rebuild_id, projection_id, min_slice, max_slice, version, fence, import_id, fingerprint, method, state, started_at
+    rebuild_id, projection_id, min_slice, max_slice, version, fence, import_id, fingerprint, method, state, started_at,
+    timeline, beats
 FROM projections.rebuilds WHERE projection_id = $1 AND state IN ('folding', 'verified')
 """
 _BEGIN = """
 SELECT projections.begin_rebuild_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 """
+_BEAT = "SELECT projections.beat_rebuild_v1($1, $2, $3)"
 _CLEAR_ERRORS = (
     "UPDATE projections.rebuild_parts SET error = NULL WHERE rebuild_id = $1 AND error IS NOT NULL"
 )
@@ -132,6 +135,10 @@ class Rebuild(NamedTuple):
     method: str
     state: str
     started_at: datetime
+    timeline: int | None
+    """The database's, when it began."""
+    beats: int
+    """How often the process that leads it has looked."""
 
 
 class Folded(NamedTuple):
@@ -189,19 +196,14 @@ async def unfinished(session: Session, projection_id: int) -> Rebuild | None:
     row = await session.fetchrow(_UNFINISHED, projection_id)
     if row is None:
         return None
-    number, projection_id, first, last, version, fence, import_id, fingerprint, method, state, started_at = (
-        row.values()
-    )
+    number, projection_id, first, last, version, fence, import_id, *rest = row.values()
     return Rebuild(
         number,
         projection_id,
         SliceRange(first, last),
         version,
         Fence(fence, import_id),
-        fingerprint,
-        method,
-        state,
-        started_at,
+        *rest,
     )
 
 
@@ -274,6 +276,24 @@ async def unfit_for_rename(session: Session, written: Sequence[Written]) -> list
         found = await session.fetchval("SELECT projections.unfit_for_rename_v1($1::oid::regclass)", oid)
         reasons += [f"table {one}: {reason}" for reason in found]
     return reasons
+
+
+async def beat(session: Session, rebuild: Rebuild, beats: int) -> int:
+    """
+    Make sure that the database is the one in which a rebuild began.
+
+    Args:
+        session: Where.
+        rebuild: The rebuild, led by the caller.
+        beats: How often the caller has asked, with what the rebuild had when it was begun or found.
+
+    Returns:
+        How often by now.
+
+    Raises:
+        DatabaseError: It is not (``PJ013``).
+    """
+    return int(await session.fetchval(_BEAT, rebuild.rebuild_id, rebuild.started_at, beats))
 
 
 async def unfinished_parts(session: Session, rebuild_id: int) -> list[SliceRange]:

@@ -49,7 +49,7 @@ __all__ = ["Job", "fold_part"]
 
 log = logging.getLogger("projections")
 
-_LOCK = "SELECT source_id, seq_nr, done FROM projections.lock_rebuild_part_v1($1, $2)"
+_LOCK = "SELECT source_id, seq_nr, done FROM projections.lock_rebuild_part_v1($1, $2, $3)"
 _MOVE = """
 UPDATE projections.rebuild_parts
 SET source_id = $3, seq_nr = $4, events = events + $5, skipped = skipped + $6, done = $7
@@ -84,6 +84,8 @@ class Job:
         until: The fence.
         skip: Go on after events that the handlers can not handle.
         from_first_kept: Sources may begin after 1, because their first events have been deleted.
+        handler_timeout: How long a handler may take.
+        started_at: When the rebuild began, which tells it from another with its number; None: whichever has it.
     """
 
     dsn: str = field(repr=False)
@@ -94,6 +96,7 @@ class Job:
     skip: bool = False
     from_first_kept: bool = False
     handler_timeout: timedelta = timedelta(minutes=10)
+    started_at: datetime | None = None
 
     def load(self) -> Any:
         """The projection's class or object, in the process that runs it."""
@@ -202,7 +205,9 @@ class _Part:
             return await self._lock()
 
     async def _lock(self) -> _Place | None:
-        row = await self._session.fetchrow(_LOCK, self._job.rebuild_id, self._slices.min_slice)
+        row = await self._session.fetchrow(
+            _LOCK, self._job.rebuild_id, self._slices.min_slice, self._job.started_at
+        )
         return None if row is None else _Place(*row.values())
 
     async def _from(self, place: _Place) -> None:

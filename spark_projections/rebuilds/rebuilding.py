@@ -28,6 +28,7 @@ from journal import (
     ProjectionsError,
     SliceRange,
     connect,
+    generation,
 )
 from journal.drivers.identifiers import quote
 from journal.schema import check_version
@@ -58,6 +59,7 @@ _ATTEMPTS = 4
 """How often tasks are begun anew after the database or a process was lost; Spark repeats tasks by itself, too."""
 _LOOK = 0.25  # seconds
 _OFFSETS_GONE = "PJ041"
+_WENT_BACK = "PJ013"
 _LAST = """
 CREATE TABLE {schema}._last AS
 SELECT o.source_id, min(o.slice)::smallint AS slice, max(o.seq_nr) AS seq_nr, max(o.db_timestamp) AS db_timestamp,
@@ -112,6 +114,7 @@ class _Run:
     seconds: dict[str, float] = field(default_factory=dict)
     resumed: bool = False
     counts: Mapping[int, int] | None = None
+    beats: int = 0
 
     async def run(self) -> RebuildResult:
         projection, written = rebuildable(self.definition, self.options.slices)
@@ -127,16 +130,31 @@ class _Run:
         self, session: OwnedSession, projection: Projection, written: Sequence[Written], number: int
     ) -> RebuildResult:
         rebuild = await self._begin_or_resume(session, projection, written, number)
+        self.beats = rebuild.beats
         try:
             if rebuild.state == "folding":
                 await self._stage("fold", self._fold(session, rebuild, projection))
                 await self._stage("combine", self._combine(session, rebuild, written))
+            await self._beat(session, rebuild)
             sampled = await self._stage("verify", self._verify(session, rebuild, projection))
+            await self._beat(session, rebuild)
             return await self._swap_and_tell(session, rebuild, projection, sampled)
         except asyncio.CancelledError:
             await session.rollback()
             await bookkeeping.cancel(session, number)
             raise
+
+    async def _beat(self, session: OwnedSession, rebuild: Rebuild) -> None:
+        """Make sure that the database is the one in which it began; else nothing that was folded is of use."""
+        try:
+            self.beats = await bookkeeping.beat(session, rebuild, self.beats)
+        except DatabaseError as error:
+            if error.sqlstate != _WENT_BACK:
+                raise
+            await bookkeeping.cancel(session, rebuild.projection_id)  # its tasks see it
+            raise RebuildFailed(
+                f"{error}; what was built is dropped, and what serves has not changed"
+            ) from error
 
     async def _stage(self, name: str, work: Awaitable[T]) -> T:
         self.progress.stage(name)
@@ -151,11 +169,15 @@ class _Run:
     ) -> Rebuild:
         mark = fingerprint(self.definition, self.options.until, self.options.from_first_kept)
         found = await bookkeeping.unfinished(session, number)
-        if found is not None and (self.options.restart or found.fingerprint != mark):
+        moved = found is not None and found.timeline != (await generation(session)).timeline
+        if found is not None and (self.options.restart or moved or found.fingerprint != mark):
             if not self.options.restart:
-                self.progress.waiting(
-                    "the code has changed, or the options, since the interrupted rebuild began: it begins anew"
+                what = (
+                    "the database was failed over, or restored,"
+                    if moved
+                    else "the code has changed, or the options,"
                 )
+                self.progress.waiting(f"{what} since the interrupted rebuild began: it begins again")
             await bookkeeping.cancel(session, number)
             found = None
         if found is None:
@@ -239,7 +261,7 @@ class _Run:
         pickled: bytes = cloudpickle().dumps(self.definition)
         job = Job(
             self.dsn, pickled, tuple(sys.path), rebuild.rebuild_id, rebuild.fence.time,
-            self.options.skip, self.options.from_first_kept,
+            self.options.skip, self.options.from_first_kept, started_at=rebuild.started_at,
         )  # fmt: skip
         for attempt in range(1, _ATTEMPTS + 1):
             parts = await bookkeeping.unfinished_parts(session, rebuild.rebuild_id)
@@ -263,6 +285,7 @@ class _Run:
         try:
             while not work.done():
                 await asyncio.wait([work], timeout=_LOOK)
+                await self._beat(session, rebuild)
                 self.progress.folded(await bookkeeping.folded(session, rebuild.rebuild_id), total)
         except asyncio.CancelledError:
             await self._end_tasks(rebuild, work)
@@ -334,7 +357,14 @@ class _Run:
         sources = await _count(session, schema, "_last")
         state = await bookkeeping.folded(session, rebuild.rebuild_id)
         swap_seconds = await self._stage(
-            "swap", swap(session, rebuild.rebuild_id, tables, self.options.swap_within, self.progress.waiting)
+            "swap",
+            swap(
+                session,
+                rebuild._replace(beats=self.beats),
+                tables,
+                self.options.swap_within,
+                self.progress.waiting,
+            ),
         )
         rows_before: dict[str, int] = {}
         with suppress(ProjectionsError):  # it is done, whatever becomes of the numbers

@@ -10,13 +10,13 @@ from datetime import timedelta
 from journal import DatabaseError, OwnedSession
 from journal.drivers.identifiers import quote
 from spark_projections.errors import SwapRefused
-from spark_projections.rebuilds.bookkeeping import RebuiltTable
+from spark_projections.rebuilds.bookkeeping import Rebuild, RebuiltTable
 from spark_projections.rebuilds.locking import PAUSE, named, try_with_lock
 
 __all__ = ["swap"]
 
-_SWAP = "SELECT projections.swap_rebuild_v1($1)"
-_REFUSED = {"PJ042", "PJ043"}
+_SWAP = "SELECT projections.swap_rebuild_v1($1, $2, $3)"
+_REFUSED = {"PJ013", "PJ042", "PJ043"}
 _BLOCKERS = """
 SELECT l.pid, a.application_name, a.state, clock_timestamp() - a.xact_start AS age
 FROM pg_catalog.pg_locks AS l INNER JOIN pg_catalog.pg_stat_activity AS a ON l.pid = a.pid
@@ -31,7 +31,7 @@ ORDER BY a.xact_start LIMIT 5
 
 async def swap(
     session: OwnedSession,
-    rebuild_id: int,
+    rebuild: Rebuild,
     tables: Sequence[RebuiltTable],
     within: timedelta,
     waiting: Callable[[str], None],
@@ -41,7 +41,7 @@ async def swap(
 
     Args:
         session: Outside a transaction.
-        rebuild_id: A rebuild that is verified.
+        rebuild: A rebuild that is verified.
         tables: Of it.
         within: Give up after so long.
         waiting: Is told who uses the tables, after each attempt in vain.
@@ -50,14 +50,17 @@ async def swap(
         The seconds of the transaction that did it: as long, live workers and readers had to wait.
 
     Raises:
-        SwapRefused: The tables were changed, offsets were set, or the tables stay in use. Nothing has changed.
+        SwapRefused: The tables were changed, offsets were set, the database went back in time, or the tables stay in
+            use. Nothing has changed.
         DatabaseError: The database refused, or was lost.
     """
     give_up_at = time.monotonic() + within.total_seconds()
     while True:
         began_at = time.monotonic()
         try:
-            in_use = await try_with_lock(session, _SWAP, rebuild_id)
+            in_use = await try_with_lock(
+                session, _SWAP, rebuild.rebuild_id, rebuild.started_at, rebuild.beats
+            )
         except DatabaseError as error:
             if error.sqlstate in _REFUSED:
                 raise SwapRefused(str(error)) from error

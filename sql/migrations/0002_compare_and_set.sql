@@ -33,3 +33,7 @@ DROP FUNCTION IF EXISTS projections.park_source_v1(integer, text, integer, bigin
 DROP FUNCTION IF EXISTS projections.group_lag_v1(text);
 -- Tokens of attempts are random.
 DROP SEQUENCE projections.webhook_lease_tokens;
+-- A rebuild is not swapped in where the database went back in time since it began.
+ALTER TABLE projections.rebuilds ADD COLUMN timeline integer, ADD COLUMN beats bigint NOT NULL DEFAULT 0;
+DROP FUNCTION IF EXISTS projections.lock_rebuild_part_v1(integer, integer);
+DROP FUNCTION IF EXISTS projections.swap_rebuild_v1(integer);

@@ -149,6 +149,7 @@ BEGIN
         projections.lock_rebuild_part_v1,
         projections.replace_rows_v1,
         projections.move_offsets_v1,
+        projections.beat_rebuild_v1,
         projections.swap_rebuild_v1,
         projections.settled_matches_v1,
         projections.check_place_v1,

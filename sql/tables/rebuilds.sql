@@ -18,6 +18,10 @@ CREATE TABLE IF NOT EXISTS projections.rebuilds (
     state text NOT NULL DEFAULT 'folding' CHECK (state IN ('folding', 'verified', 'swapped', 'cancelled', 'dropped')),
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     swapped_at timestamptz,
+    -- The database's timeline when it began: what was folded before a fail-over or a restore may be of events that are gone.
+    timeline integer,
+    -- How often the process that leads it has looked: it notices an older state of the database by that.
+    beats bigint NOT NULL DEFAULT 0,
     CONSTRAINT slices_in_order CHECK (0 <= min_slice AND min_slice <= max_slice AND max_slice <= 1023)
 );
 CREATE UNIQUE INDEX IF NOT EXISTS rebuilds_unfinished_idx

@@ -115,6 +115,8 @@ CALLS = {
     "'rebuilt.delays', 'projections_rebuild_1.delays')",
     "drop_foreign_keys_v1": "SELECT projections.drop_foreign_keys_v1('projections_rebuild_1.delays')",
     "cancel_rebuild_v1": "SELECT projections.cancel_rebuild_v1(1)",
+    "beat_rebuild_v1": "SELECT projections.beat_rebuild_v1(b.rebuild_id, b.started_at, b.beats) "
+    "FROM projections.rebuilds AS b WHERE b.rebuild_id = 2",
     "swap_rebuild_v1": "SELECT projections.swap_rebuild_v1(2)",
     "replace_rows_v1": "SELECT projections.replace_rows_v1(b, 'rebuilt.delays', NULL) "
     "FROM projections.rebuilds AS b WHERE b.rebuild_id = 3",

@@ -35,10 +35,11 @@ BEGIN
         RAISE EXCEPTION 'offsets up to % are gone, which is after the fence %', _evicted_before, p_fence USING ERRCODE = 'PJ041';
     END IF;
     INSERT INTO projections.rebuilds AS b (
-        projection_id, min_slice, max_slice, version, fence, import_id, evicted_before, fingerprint, method
+        projection_id, min_slice, max_slice, version, fence, import_id, evicted_before, fingerprint, method, timeline
     )
     VALUES (
-        p_projection_id, p_min_slice, p_max_slice, p_version, p_fence, p_import_id, _evicted_before, p_fingerprint, p_method
+        p_projection_id, p_min_slice, p_max_slice, p_version, p_fence, p_import_id, _evicted_before, p_fingerprint, p_method,
+        (SELECT g.timeline FROM projections.generation_v1() AS g)
     )
     ON CONFLICT (projection_id) WHERE state IN ('folding', 'verified') DO NOTHING
     RETURNING b.rebuild_id INTO _id;

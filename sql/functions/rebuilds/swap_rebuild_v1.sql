@@ -1,9 +1,12 @@
 -- Puts a verified rebuild in the place of what served until now, in one transaction: the tables or their rows, the offsets
 -- of the sources, and the ranges, whose owners begin anew at the fence. What served is kept in projections_old_<id>.
 --
--- Raises PJ042 when a table was changed since the rebuild began, PJ043 when the rebuild is not ready or offsets were set.
+-- Raises PJ042 when a table was changed since the rebuild began, PJ043 when the rebuild is not ready or offsets were set, PJ013
+-- when the database went back in time since it began: with what beat_rebuild_v1 takes, also when it was restored in place.
 -- It waits for whoever uses the tables, and others wait behind it: set lock_timeout, and try again when it runs out.
-CREATE OR REPLACE FUNCTION projections.swap_rebuild_v1(p_rebuild_id integer)
+CREATE OR REPLACE FUNCTION projections.swap_rebuild_v1(
+    p_rebuild_id integer, p_started_at timestamptz DEFAULT NULL, p_beats bigint DEFAULT NULL
+)
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -20,6 +23,9 @@ BEGIN
     IF _rebuild.state IS DISTINCT FROM 'verified' THEN
         RAISE EXCEPTION 'rebuild % is %, not verified', p_rebuild_id, coalesce(_rebuild.state, 'unknown') USING ERRCODE = 'PJ043';
     END IF;
+    PERFORM projections.beat_rebuild_v1(
+        p_rebuild_id, coalesce(p_started_at, _rebuild.started_at), coalesce(p_beats, _rebuild.beats)
+    );
     -- A live batch has its tables before it asks for the row of its range: the same order here, or both would wait.
     FOR _table IN SELECT * FROM projections.rebuild_tables AS t WHERE t.rebuild_id = p_rebuild_id ORDER BY t.place LOOP
         IF to_regclass(format('%I.%I', _table.schema_name, _table.table_name)) IS NOT NULL THEN
