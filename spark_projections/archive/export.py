@@ -36,6 +36,7 @@ from spark_projections.archive.manifest import (
     sync_directory,
 )
 from spark_projections.archive.part import ATTEMPTS, Part, Partition, Written, export_part
+from spark_projections.archive.still_there import check_archived, check_exported
 from spark_projections.engine.spread import parallelism, spread
 from spark_projections.reading.horizon import MARGIN, Pause, look, still_open
 
@@ -177,7 +178,7 @@ def export_archive(
                 plan.manifest.save(directory)
                 work = partial(export_part, dsn, directory)
                 run = partial(spread, work, spark=spark, processes=processes)
-                written = _write(plan, directory, run, parallelism(spark), progress)
+                written = _write(connection, plan, directory, run, parallelism(spark), progress)
             return _outcome(connection, plan, closed, written)
 
 
@@ -239,6 +240,7 @@ def _plan(
             if entity_types and entity_type not in entity_types:
                 continue
             files = manifest.of(partition.bounds, entity_type)
+            check_archived(connection, partition, files)
             if files and not _changed(connection, partition, files):
                 plan.unchanged.add(partition.name)
                 looked_at = [replace(each, import_id=import_id) for each in files]
@@ -301,8 +303,13 @@ def cut(counts: Mapping[int, int], limit: int) -> Iterator[tuple[SliceRange, int
         yield SliceRange(taken[0], taken[-1]), rows
 
 
-def _write(
-    plan: _Plan, directory: Path, run: _Run, width: int, progress: Callable[[int, int], None]
+def _write(  # noqa: PLR0917 - all of one export
+    connection: SyncConnection,
+    plan: _Plan,
+    directory: Path,
+    run: _Run,
+    width: int,
+    progress: Callable[[int, int], None],
 ) -> list[ArchivedFile]:
     manifest, files, done = plan.manifest, [], 0
     progress(0, plan.rows)
@@ -315,6 +322,7 @@ def _write(
             progress(done, plan.rows)
         for partition, entity_type in wave:
             mine = [r for r in results if (r.part.partition, r.part.entity_type) == (partition, entity_type)]
+            check_exported(connection, partition, entity_type, [r.file for r in mine if r.file is not None])
             new = [_named(directory, written) for written in mine if written.file is not None]
             manifest = _kept(directory, manifest, partition.bounds, entity_type, new)
             files += new

@@ -8,7 +8,16 @@ from contextlib import contextmanager
 from journal.drivers.sync import SyncConnection, connect_sync
 from spark_projections.archive.manifest import ArchivedFile, Bounds, content_sql
 
-__all__ = ["archived_by_day", "autocommit", "content_by_day", "newer_imports", "stored", "types_in"]
+__all__ = [
+    "archived_by_day",
+    "autocommit",
+    "content_by_day",
+    "newer_imports",
+    "newest_stored",
+    "stored",
+    "stored_rows",
+    "types_in",
+]
 
 _NEWER_IMPORTS = """
 SELECT EXISTS (
@@ -34,6 +43,13 @@ WHERE e.entity_type = %s AND e.db_timestamp >= %s AND e.db_timestamp < %s GROUP 
 _STORED = (
     "SELECT EXISTS (SELECT FROM projections.load_events_v1(ARRAY[%s], ARRAY[%s], ARRAY[%s::timestamptz]))"
 )
+_NEWEST = (
+    "SELECT EXISTS (SELECT FROM projections.events AS e WHERE e.entity_type = %s AND e.db_timestamp = %s)"
+)
+_ROWS = """
+SELECT count(*) FROM projections.events AS e
+WHERE e.entity_type = %s AND e.db_timestamp >= %s AND e.db_timestamp < %s
+"""
 
 
 @contextmanager
@@ -60,6 +76,17 @@ def newer_imports(connection: SyncConnection, files: Sequence[ArchivedFile]) -> 
 def stored(connection: SyncConnection, file: ArchivedFile) -> bool:
     """Whether the journal has the first event of a file, and so all of them: partitions come and go whole."""
     return bool(connection.execute(_STORED, (*file.first, file.first_at)).fetchall()[0][0])
+
+
+def newest_stored(connection: SyncConnection, file: ArchivedFile) -> bool:
+    """Whether the journal has the newest event of a file: what a database loses when it goes back is the newest."""
+    return bool(connection.execute(_NEWEST, (file.entity_type, file.max_timestamp)).fetchall()[0][0])
+
+
+def stored_rows(connection: SyncConnection, entity_type: str, bounds: Bounds) -> int:
+    """How many events of a type the journal has in a time."""
+    span = entity_type, bounds.from_timestamp, bounds.to_timestamp
+    return int(connection.execute(_ROWS, span).fetchall()[0][0])
 
 
 def content_by_day(

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from journal import ConnectionSettings, Database, DatabaseError, connect
 from projections.testing import run_until_caught_up
+from spark_projections.archive import export as export_module
+from spark_projections.archive.manifest import ArchiveError, Manifest
+from spark_projections.engine.spread import spread
 from spark_projections.errors import RebuildFailed, SwapRefused
 from spark_projections.rebuilds import rebuilding
 from spark_projections.rebuilds.rebuilding import _Run, rebuild
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.projections import execute, fetchval, happen
 from tests.fixtures.rebuilds import ONE, Counts, make_read_models
+from tests.integration.archive_support import change, export, filled
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -119,3 +124,36 @@ async def test_a_task_of_a_lost_rebuild_folds_nothing_into_another_of_its_number
     assert await fetchval(journal, part, began) == 1
     await execute(journal, "UPDATE projections.rebuilds SET started_at = started_at + interval '1 minute'")
     assert await fetchval(journal, part, began) == 0
+
+
+async def test_an_export_marks_nothing_that_is_gone_when_it_is_read(
+    database: Database, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(database)
+
+    def spreading(work: Any, parts: Any, **options: Any) -> list[Any]:
+        written = list(spread(work, parts, **options))
+        change(dsn, "DELETE FROM projections.events WHERE entity_type = 'plane' AND seq_nr = 30")
+        return written
+
+    with monkeypatch.context() as patched:
+        patched.setattr(export_module, "spread", spreading)
+        with pytest.raises(ArchiveError, match="lacks events of type 'plane' that were just read from it"):
+            export(dsn, tmp_path)
+    marked = [each for each in Manifest.load(tmp_path).files if each.entity_type == "plane"]
+    assert max(each.max_seq_nr for each in marked) < 30 if marked else True
+
+    export(dsn, tmp_path)
+    marked = [each for each in Manifest.load(tmp_path).files if each.entity_type == "plane"]
+    assert max(each.max_seq_nr for each in marked) == 29
+
+
+async def test_an_archive_of_events_that_are_gone_is_not_taken_for_the_journal(
+    database: Database, dsn: str, tmp_path: Path
+) -> None:
+    await filled(database)
+    export(dsn, tmp_path)
+    change(dsn, "DELETE FROM projections.events WHERE entity_type = 'plane' AND seq_nr = 30")
+
+    with pytest.raises(ArchiveError, match="the database went back in time since they were exported"):
+        export(dsn, tmp_path)
