@@ -24,7 +24,7 @@ _NO_ID = UUID(int=0)
 
 _SOURCE = "SELECT * FROM projections.read_source_v1($1, $2, $3, $4, $5, $6)"
 _FIND = "SELECT * FROM projections.find_event_v1($1)"
-_LATEST_SEQ_NR = "SELECT seq_nr FROM projections.sources WHERE source_id = $1"
+_LATEST_SEQ_NR = "SELECT projections.latest_seq_nr_v1($1)"
 _EVENTS = "SELECT * FROM projections.read_events_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _KEYS = "SELECT * FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _HEADS = "SELECT * FROM projections.read_heads_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"

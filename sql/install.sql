@@ -53,6 +53,7 @@
 \ir functions/journal/read_keys_by_slices_v1.sql
 \ir functions/journal/read_heads_by_slices_v1.sql
 \ir functions/journal/load_events_v1.sql
+\ir functions/journal/latest_seq_nr_v1.sql
 \ir functions/journal/read_source_v1.sql
 \ir functions/journal/find_event_v1.sql
 \ir functions/journal/predecessors_v1.sql

@@ -33,6 +33,7 @@ BEGIN
         projections.read_keys_by_slices_v1,
         projections.read_heads_by_slices_v1,
         projections.load_events_v1,
+        projections.latest_seq_nr_v1,
         projections.read_source_v1,
         projections.find_event_v1,
         projections.predecessors_v1,

@@ -116,6 +116,7 @@ READS = {
     "predecessors": _rows_of(
         f"predecessors_v1({_array(SOURCE_ID)}, {_array('2::bigint')}, '2000-01-01', now())"
     ),
+    "where a source stands": "SELECT projections.latest_seq_nr_v1('s-000007')",
     "a source": _rows_of("read_source_v1('s-000007', 1, 100, FALSE, 100)"),
     "a source backwards": _rows_of("read_source_v1('s-000007', 1, 100, TRUE, 100)"),
     "an event by its id": _rows_of("find_event_v1('019a0000-0000-7000-8000-000000000007')"),
