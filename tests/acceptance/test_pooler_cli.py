@@ -107,6 +107,7 @@ partitions
 partitions events --ahead 3
 maintain
 doctor
+remove delays --yes
 schema print
 schema uninstall --yes
 """.strip().splitlines()
