@@ -25,8 +25,9 @@ CREATE TABLE IF NOT EXISTS projections.partition_settings (
     CONSTRAINT retention_is_at_least_1_minute CHECK (retention >= '1 minute'),
     CONSTRAINT only_events_are_archived CHECK (table_name = 'events' OR NOT archive_first)
 );
--- The journal keeps everything until it is told otherwise; what matched is kept for a week, and until it is read; what was
--- delivered, and how, for a month.
-INSERT INTO projections.partition_settings (table_name, retention) VALUES
-('events', NULL), ('matches', '7 days'), ('webhook_events', '30 days'), ('webhook_attempts', '30 days')
+-- The journal keeps everything until it is told otherwise: a week each makes 52 partitions a year. What matched is kept for a
+-- week, and until it is read; what was delivered, and how, for a month.
+INSERT INTO projections.partition_settings (table_name, partition_interval, ahead, retention) VALUES
+('events', '7 days', 2, NULL), ('matches', '1 day', 7, '7 days'),
+('webhook_events', '1 day', 7, '30 days'), ('webhook_attempts', '1 day', 7, '30 days')
 ON CONFLICT (table_name) DO NOTHING;

@@ -11,8 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from journal import Database, DatabaseError, MissingPrivilege, append, current_events, import_events
+from journal import Database, DatabaseError, MissingPrivilege, append, connect, current_events, import_events
 from journal.maintenance import make_partitions
+from journal.schema import install
 from projections.maintenance import (
     InvalidPartitionSetting,
     change_partition_settings,
@@ -37,11 +38,20 @@ async def spans(database: Database, table: str = "events") -> list[tuple[datetim
     ]
 
 
-async def test_tables_have_settings_from_the_start(database: Database) -> None:
+async def test_installing_again_leaves_the_settings_as_they_are(database: Database, dsn: str) -> None:
+    install(dsn)
+
     async with database.session() as session:
+        events, *_ = await partition_settings(session)
+    assert (events.interval, events.ahead) == (DAY, 7)
+
+
+async def test_tables_have_settings_from_the_start(empty_dsn: str) -> None:
+    install(empty_dsn)
+    async with connect(empty_dsn) as database, database.session() as session:
         events, matches, attempts, logged = await partition_settings(session)
 
-    assert (events.table, events.interval, events.ahead, events.retention) == ("events", DAY, 7, None)
+    assert (events.table, events.interval, events.ahead, events.retention) == ("events", 7 * DAY, 2, None)
     assert (matches.table, matches.interval, matches.ahead, matches.retention) == ("matches", DAY, 7, 7 * DAY)
     assert (attempts.table, attempts.retention) == ("webhook_attempts", 30 * DAY)
     assert (logged.table, logged.retention) == ("webhook_events", 30 * DAY)
