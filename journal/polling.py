@@ -114,6 +114,11 @@ class WritersPoller:
         return self._generations
 
     @property
+    def seen(self) -> Generation | None:
+        """The generation that the last poll has shown."""
+        return self._generation
+
+    @property
     def back_to(self) -> datetime | None:
         """
         The time of the last poll of the generation before, by the clock of the database that answers now.

@@ -1,7 +1,6 @@
 """Offsets: where a projection stands, and what that says of an event."""
 
 from offsets.claims import (
-    Beats,
     Heartbeat,
     Held,
     RangeStatus,
@@ -42,6 +41,7 @@ from offsets.management import (
 )
 from offsets.state import Batch, OffsetState, Verdict
 from offsets.store import (
+    Beats,
     Claim,
     OffsetStore,
     Parked,

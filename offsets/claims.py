@@ -15,7 +15,7 @@ from typing import NamedTuple
 from journal import OwnedSession, Session, SliceRange
 from journal.schema import compare_version
 from offsets.assignment import assign
-from offsets.store import Claim
+from offsets.store import Beats, Claim
 
 _HEARTBEAT = """
 SELECT h.*, (SELECT max(v.version) FROM projections.schema_versions AS v) AS schema_version
@@ -98,18 +98,6 @@ class Heartbeat(NamedTuple):
     held: list[Held]
     went_back: bool
     """Whether the database went back in time since the last answer: nothing that is remembered of it holds."""
-
-
-class Beats:
-    """
-    Counts the heartbeats of a worker, and which of them had an answer last.
-
-    The database keeps the last that it has seen; one that shows an earlier number than was answered has lost it.
-    """
-
-    def __init__(self) -> None:
-        self.sent = 0
-        self.answered = 0
 
 
 class RangeStatus(NamedTuple):

@@ -6,18 +6,30 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from journal import ALL_SLICES, DatabaseError, EventEnvelope, OwnedSession, Session, SliceRange
+from journal import (
+    ALL_SLICES,
+    DatabaseError,
+    EventEnvelope,
+    Generation,
+    OwnedSession,
+    ProjectionsError,
+    Session,
+    SliceRange,
+)
 from offsets.errors import OffsetOvertaken, from_database
 
 _REGISTER = "SELECT projections.register_projection_v1($1, $2, $3, $4)"
 _CLAIM = "SELECT * FROM projections.claim_range_v1($1, $2, $3)"
-_RELEASE = "SELECT projections.release_range_v1($1, $2, $3, $4, $5, $6, $7)"
+_RELEASE = "SELECT projections.release_range_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _FAIL = "SELECT projections.fail_range_v1($1, $2, $3, $4, $5, $6)"
-_SAVE_HORIZONS = "SELECT min_slice FROM projections.save_horizons_v1($1, $2, $3, $4, $5, $6, $7)"
+_SAVE_HORIZONS = """
+SELECT min_slice FROM projections.save_horizons_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+"""
 _SAVE = """
-SELECT projections.save_offsets_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+SELECT projections.save_offsets_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
+    $16, $17)
 """
 _READ = "SELECT source_id, seq_nr FROM projections.read_offsets_v1($1, $2)"
 # Whatever the database's default is: eviction looks at imports that committed while it waited for their lock.
@@ -42,6 +54,18 @@ def _own_errors() -> Iterator[None]:
         yield
     except DatabaseError as error:
         raise from_database(error) from error.__cause__
+
+
+class Beats:
+    """
+    Counts the heartbeats of a worker, and which of them had an answer last.
+
+    The database keeps the last that it has seen; one that shows an earlier number than was answered has lost it.
+    """
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.answered = 0
 
 
 class Claim(NamedTuple):
@@ -124,25 +148,36 @@ async def save_horizons(session: Session, projection_id: int, progress: Sequence
         Those that were not stored, because the database does not have them as they are remembered.
     """
     async with AsyncExitStack() as stack:
-        free = [one for one in progress if not one.store.storing.locked()]
-        if not free:
-            return []
-        for one in free:
-            await stack.enter_async_context(one.store.storing)
-        rows = await session.fetch(
-            _SAVE_HORIZONS,
-            projection_id,
-            [one.claim.slices.min_slice for one in free],
-            [one.claim.epoch for one in free],
-            free[0].claim.owner,
-            [one.store.commits for one in free],
-            [one.horizon for one in free],
-            [one.import_id for one in free],
-        )
-        stored = {row["min_slice"] for row in rows}
-        for one in free:
-            one.store.commits += one.claim.slices.min_slice in stored
-        return [one for one in free if one.claim.slices.min_slice not in stored]
+        by_life: dict[tuple[Any, ...], list[Progress]] = {}
+        for one in progress:
+            if not one.store.storing.locked():
+                await stack.enter_async_context(one.store.storing)
+                by_life.setdefault((one.claim.owner, *one.store.life()), []).append(one)
+        refused: list[Progress] = []
+        for life, ranges in by_life.items():  # nearly always one
+            refused += await _save_horizons(session, projection_id, life, ranges)
+        return refused
+
+
+async def _save_horizons(
+    session: Session, projection_id: int, life: tuple[Any, ...], ranges: Sequence[Progress]
+) -> list[Progress]:
+    owner, *seen = life
+    rows = await session.fetch(
+        _SAVE_HORIZONS,
+        projection_id,
+        [one.claim.slices.min_slice for one in ranges],
+        [one.claim.epoch for one in ranges],
+        owner,
+        [one.store.commits for one in ranges],
+        *seen,
+        [one.horizon for one in ranges],
+        [one.import_id for one in ranges],
+    )
+    stored = {row["min_slice"] for row in rows}
+    for one in ranges:
+        one.store.commits += one.claim.slices.min_slice in stored
+    return [one for one in ranges if one.claim.slices.min_slice not in stored]
 
 
 async def evict(session: OwnedSession, projection_id: int, retention: timedelta) -> None:
@@ -165,14 +200,26 @@ class OffsetStore:
 
     Args:
         claim: The range and its epoch.
+        beats: The heartbeats of its owner.
     """
 
-    def __init__(self, claim: Claim) -> None:
+    def __init__(self, claim: Claim, beats: Beats | None = None) -> None:
         self.claim = claim
+        self._beats = beats or Beats()
         self.commits = claim.commits
         """How often progress has been stored, as far as is known; the database must have the same count."""
+        self.generation: Generation | None = None
+        """That of the polls that what is handled was read after."""
+        self.outdated: ProjectionsError | None = None
+        """Why what is remembered is worth nothing: then no batch is stored any more."""
         self.storing = asyncio.Lock()
         """Held by whoever stores progress until the outcome is known."""
+
+    def life(self) -> tuple[int, int | None, datetime | None]:
+        """Of which database what is remembered is: as ``same_life_v1`` takes it."""
+        if (seen := self.generation) is None:
+            return self._beats.answered, None, None
+        return self._beats.answered, seen.timeline, seen.started_at
 
     async def evicted_before(self, session: Session) -> datetime:
         """Events before this time count as handled where their source has no offset."""
@@ -212,6 +259,8 @@ class OffsetStore:
             TransactionEnded: This is not the transaction that was begun.
         """
         # Those with an offset first; in one order, for two holders must not deadlock.
+        if self.outdated is not None:
+            raise self.outdated
         order = sorted(last, key=lambda source_id: (source_id not in previous, source_id))
         envelopes = [last[source_id] for source_id in order]
         with _own_errors():
@@ -222,6 +271,7 @@ class OffsetStore:
                 self.claim.epoch,
                 self.claim.owner,
                 self.commits,
+                *self.life(),
                 batch,
                 *progress,
                 [e.source_id for e in envelopes],
@@ -281,6 +331,7 @@ class OffsetStore:
                 c.epoch,
                 c.owner,
                 self.commits,
+                *self.life(),
                 horizon,
                 import_id,
             )

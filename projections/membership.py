@@ -44,7 +44,6 @@ class Membership:
         self._settings = process.settings
         self._ranges: dict[int, Ranges] = {}
         self._session = KeptSession(process.database.session)
-        self._beats = offsets.Beats()
         self._alive_at = asyncio.get_running_loop().time()
         self._failures = 0
         self._idle = False
@@ -157,7 +156,7 @@ class Membership:
             self._process.worker,
             self._settings.lease,
             {number: ranges.projection.version for number, ranges in asked.items()},
-            self._beats,
+            self._process.beats,
             leaving=leaving,
         )
         self._alive_at, self._failures = sent_at, 0

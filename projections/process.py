@@ -8,7 +8,7 @@ import secrets
 import socket
 
 from journal import Database, WritersPoller
-from offsets import Worker
+from offsets import Beats, Worker
 from projections.connections import Connections
 from projections.loop_monitor import LoopMonitor
 from projections.observer import CombinedObserver, StatusObserver
@@ -42,6 +42,7 @@ class Process:
         self.worker = Worker(f"{host}:{pid}:{secrets.token_hex(4)}", host, pid)
         self.connections = Connections(database, settings.read_timeout)
         self.pages = PageLimit(settings.page_bytes)
+        self.beats = Beats()
         self.poller = WritersPoller(database, settings.pacing)
         self.tables = TableWriter()
         self.monitor = LoopMonitor(settings.blocked_after, settings.handler_timeout, settings.abort_after)

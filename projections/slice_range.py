@@ -71,7 +71,7 @@ class RangeRunner:
         reader = HeadReader if projection.kind is Kind.HEADS else SliceReader
         size, page_bytes = projection.batch_size, process.pages.bytes
         self._reader = reader(projection.entity_type, claim.slices, size, page_bytes)
-        self._store = OffsetStore(claim)
+        self._store = OffsetStore(claim, process.beats)
         self._ahead = ReadAhead(self._reader, process.connections)
         self._session = KeptSession(process.connections.lend)
         # A page's sources must fit, or a verdict would miss one that was just looked up.
@@ -79,7 +79,6 @@ class RangeRunner:
         self._backtracking = _backtracking(claim, process.settings)
         self._look = process.poller.number
         self._generation = process.poller.generation
-        self._outdated: ProjectionsError | None = None
         self._used_poll_at = claim.horizon
         self._stopping = asyncio.Event()
         self._running = asyncio.Event()
@@ -114,7 +113,7 @@ class RangeRunner:
             store: Only where these are its offsets still.
         """
         if store is None or store is self._store:
-            self._outdated = error
+            self._store.outdated = error
             self._process.poller.wake()
 
     def decided(self) -> None:
@@ -200,8 +199,8 @@ class RangeRunner:
             await self._running.wait()
             if not self._stopping.is_set():  # much may have happened to the database meanwhile
                 await self._next_look()
-        if self._outdated is not None:
-            raise self._outdated
+        if self._store.outdated is not None:
+            raise self._store.outdated
         return not self._stopping.is_set()
 
     def _make_pipeline(self, dispatcher: Dispatcher) -> Pipeline:
@@ -261,6 +260,7 @@ class RangeRunner:
         self._look = look.number
         if look.generation != self._generation:
             raise DatabaseWentBack("another database answers, or it went back in time")
+        self._store.generation = self._process.poller.seen
         return look
 
     async def _poll(self) -> None:

@@ -79,6 +79,7 @@
 \ir functions/offsets/set_ranges_v1.sql
 \ir functions/offsets/assign_ranges_v1.sql
 \ir functions/offsets/uneven_v1.sql
+\ir functions/offsets/same_life_v1.sql
 \ir functions/offsets/heartbeat_v1.sql
 \ir functions/offsets/leave_v1.sql
 \ir functions/offsets/take_over_v1.sql

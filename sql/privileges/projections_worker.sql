@@ -124,6 +124,7 @@ BEGIN
         projections.assign_ranges_v1,
         projections.check_cut_v1,
         projections.uneven_v1,
+        projections.same_life_v1,
         projections.heartbeat_v1,
         projections.leave_v1,
         projections.take_over_v1,

@@ -44,7 +44,7 @@ WHERE projection_id = 1 ORDER BY min_slice
 """
 SAVE = """
 SELECT projections.save_offsets_v1(
-    1, r.min_slice, r.epoch, r.owner, r.commits, 'b', %s, %s, %s, %s::smallint[], %s, %s, %s, %s
+    1, r.min_slice, r.epoch, r.owner, r.commits, 0, NULL, NULL, 'b', %s, %s, %s, %s::smallint[], %s, %s, %s, %s
 )
 FROM projections.projection_ranges AS r WHERE r.projection_id = 1 AND r.min_slice = %s
 """

@@ -79,7 +79,7 @@ class TestRoles:
         with connect_sync(worker) as connection:
             connection.execute("SELECT set_config('projections.batch', 'b', true)")
             connection.execute(
-                "SELECT projections.save_offsets_v1(%s, 0, %s, 'me', 0, 'b', now(), 0, "
+                "SELECT projections.save_offsets_v1(%s, 0, %s, 'me', 0, 0, NULL, NULL, 'b', now(), 0, "
                 "'{a}', '{97}', '{}', '{1}', ARRAY[now()], 1)",
                 [projection, epoch],
             )
@@ -87,12 +87,17 @@ class TestRoles:
         assert run(worker, "SELECT * FROM projections.read_offsets_v1(%s, '{a}')", projection) == [("a", 1)]
         run(
             worker,
-            "SELECT projections.save_horizons_v1(%s, '{0}', '{3}', 'me', '{1}', ARRAY[now()], '{0}')",
+            "SELECT projections.save_horizons_v1(%s, '{0}', '{3}', 'me', '{1}', 0, NULL, NULL, ARRAY[now()], '{0}')",
             projection,
         )
         run(worker, "SELECT projections.park_source_v1(%s, 'a', 97, 2, 'Landed', 'why', 1)", projection)
         run(worker, "SELECT projections.evict_offsets_v1(%s, '1 day', '')", projection)
-        run(worker, "SELECT projections.release_range_v1(%s, 0, %s, 'me', 1, now(), 0)", projection, epoch)
+        run(
+            worker,
+            "SELECT projections.release_range_v1(%s, 0, %s, 'me', 1, 0, NULL, NULL, now(), 0)",
+            projection,
+            epoch,
+        )
         run(worker, "SELECT projections.take_over_v1('you', ARRAY[%s], '{1}')", projection)
         run(worker, "SELECT projections.leave_v1('me')")
         run(worker, "SELECT projections.set_offset_v1(%s, now())", projection)

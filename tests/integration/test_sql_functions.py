@@ -89,13 +89,15 @@ CALLS = {
     "assign_ranges_v1": "SELECT projections.assign_ranges_v1(1, '{0}', '{worker}')",
     "check_cut_v1": "SELECT projections.check_cut_v1('{0,512}')",
     "uneven_v1": "SELECT projections.uneven_v1('{1}')",
+    "same_life_v1": "SELECT projections.same_life_v1('worker', 0, NULL, NULL)",
     "heartbeat_v1": "SELECT projections.heartbeat_v1('worker', 'host', 1, '10 s', '{1}', '{1}', false, 0, 1)",
     "claim_range_v1": "SELECT projections.claim_range_v1(1, 0, 'worker')",
     "fail_range_v1": "SELECT projections.fail_range_v1(1, 0, 1, 1, 'why', '1 s')",
     "save_offsets_v1": "SELECT projections.save_offsets_v1(1, 0, "
     "(SELECT epoch FROM projections.projection_ranges WHERE min_slice = 0), "
-    "'worker', 0, 'batch', now(), 0, '{a}', '{97}', '{}', '{1}', ARRAY[now()], 1)",
-    "save_horizons_v1": "SELECT projections.save_horizons_v1(1, '{0}', '{1}', 'worker', '{0}', ARRAY[now()], '{0}')",
+    "'worker', 0, 0, NULL, NULL, 'batch', now(), 0, '{a}', '{97}', '{}', '{1}', ARRAY[now()], 1)",
+    "save_horizons_v1": "SELECT projections.save_horizons_v1(1, '{0}', '{1}', 'worker', '{0}', 0, NULL, NULL, "
+    "ARRAY[now()], '{0}')",
     "read_offsets_v1": "SELECT projections.read_offsets_v1(1, '{a}')",
     "park_source_v1": "SELECT projections.park_source_v1(1, 'a', 97, 2, 'Landed', 'why', 1)",
     "table_shape_v1": "SELECT projections.table_shape_v1('rebuilt.delays')",
@@ -199,7 +201,7 @@ CALLS = {
     "unmatched_events_v1": "SELECT projections.unmatched_events_v1()",
     "group_lag_v1": "SELECT projections.group_lag_v1()",
     "evict_offsets_v1": "SELECT projections.evict_offsets_v1(1, '1 day', '')",
-    "release_range_v1": "SELECT projections.release_range_v1(1, 0, 2, 'worker', 0, now(), 0)",
+    "release_range_v1": "SELECT projections.release_range_v1(1, 0, 2, 'worker', 0, 0, NULL, NULL, now(), 0)",
     "take_over_v1": "SELECT projections.take_over_v1('worker', '{1}', '{1}')",
     "leave_v1": "SELECT projections.leave_v1('worker')",
     "set_offset_v1": "SELECT projections.set_offset_v1(1, now())",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from journal import BEGINNING, Position
 
@@ -38,13 +40,32 @@ class RangeRow:
     high: int
     horizon: datetime = BEGINNING
     import_id: int = 0
+    epoch: int = 0
+    commits: int = 0
 
     def holds(self, slice_: int) -> bool:
         return self.low <= slice_ <= self.high
 
 
+class WentBack(Exception):
+    """A reader has found that the database is in an earlier state than it remembers."""
+
+
 class Lost(Broken):
     """A committed event has not been handled."""
+
+
+_HELD = (
+    "log",
+    "by_source",
+    "tails",
+    "imports",
+    "imported",
+    "offsets",
+    "evicted_before",
+    "handled",
+    "reported",
+)
 
 
 class World:
@@ -74,7 +95,23 @@ class World:
         self.reported = dict.fromkeys(SOURCES, BEGINNING)
         self.allowance: timedelta | None = timedelta(0)
         self.replayed_until: datetime | None = None
+        self.generation = 0
+        """What a poll shows; :attr:`lives` counts restores in place, too, which it does not show."""
+        self.lives = 0
         self._names = 0
+
+    # Going back
+
+    def state(self) -> dict[str, Any]:
+        """A copy of all that the database holds; what is in flight is not among it."""
+        return deepcopy({name: getattr(self, name) for name in _HELD})
+
+    def go_back(self, to: dict[str, Any], *, shown: bool) -> None:
+        """Put an earlier state in the place of what there is; a poll shows that of a fail-over."""
+        vars(self).update(deepcopy(to))
+        self.open, self.prepared = [], []
+        self.lives += 1
+        self.generation += shown
 
     # The writers' side
 

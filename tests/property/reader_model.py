@@ -15,7 +15,16 @@ from typing import ClassVar
 
 from journal import Backtracking, Poll, Position, ReadEvents, ReadKeys, WriterLockBacktracking, WritersPoll
 from offsets import OffsetState, Verdict
-from tests.property.journal_model import MARGIN, SOURCES, Broken, RangeRow, Standby, World, slice_number
+from tests.property.journal_model import (
+    MARGIN,
+    SOURCES,
+    Broken,
+    RangeRow,
+    Standby,
+    WentBack,
+    World,
+    slice_number,
+)
 
 REFRESH = 1.0
 """Seconds after which a poll is used whatever it says."""
@@ -24,6 +33,27 @@ IDLE_POLLS = 6
 MOST_ROUNDS = 5000
 
 Machine = Callable[[datetime, int], Backtracking]
+
+
+class Poller:
+    """
+    What a process knows of the database's generation, which outlives its readers.
+
+    Args:
+        world: The database.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.generation = world.generation
+        self.back_to: datetime | None = None
+        self.asked_at: float | None = None
+
+    def polled(self, world: World, asked_at: float, polled_at: datetime) -> None:
+        if world.generation != self.generation:
+            self.generation = world.generation
+            gone_by = 0.0 if self.asked_at is None else world.steady - self.asked_at
+            self.back_to = polled_at - timedelta(seconds=gone_by)
+        self.asked_at = asked_at
 
 
 class Reader:
@@ -35,14 +65,34 @@ class Reader:
         row: The range; what it says is where the reader starts.
         machine: Makes the state machine from a stored horizon and import.
         page_size: Rows of a page.
+        poller: That of its process; a process of its own by default.
+        not_after: Where it starts at the latest.
     """
 
     reads_before_it_polls: ClassVar[bool] = False
+    compares_commits: ClassVar[bool] = True
+    compares_lives: ClassVar[bool] = True
+    compares_generations: ClassVar[bool] = True
 
-    def __init__(self, world: World, row: RangeRow, machine: Machine, page_size: int) -> None:
+    def __init__(
+        self,
+        world: World,
+        row: RangeRow,
+        machine: Machine,
+        page_size: int,
+        poller: Poller | None = None,
+        *,
+        not_after: datetime | None = None,
+    ) -> None:
         self.world = world
         self.row = row
-        self.machine = machine(row.horizon, row.import_id)
+        self.poller = poller or Poller(world)
+        self.generation = self.poller.generation
+        self.life = world.lives
+        row.epoch += 1
+        self.epoch, self.commits = row.epoch, row.commits
+        start = row.horizon if not_after is None else min(row.horizon, not_after)
+        self.machine = machine(start, row.import_id)
         self.page_size = page_size
         self.state = OffsetState(page_size, world.evicted_before)
         self.used_at = -REFRESH
@@ -58,6 +108,12 @@ class Reader:
                 self.world.reported[source_id] = max(self.world.reported[source_id], self.machine.horizon)
 
     def _save(self) -> None:
+        if self.compares_lives and self.world.lives != self.life:
+            raise WentBack  # by the generation that its events were read in, or the heartbeat before them
+        if self.compares_commits and (self.row.epoch, self.row.commits) != (self.epoch, self.commits):
+            raise WentBack
+        self.row.commits += 1
+        self.commits = self.row.commits
         self.row.horizon = self.machine.horizon
         self.row.import_id = self.machine.import_id
         self.noticed_at = self.used_at
@@ -99,11 +155,17 @@ class Reader:
             self._snapshot = list(world.log)
             yield
         asked_at, polled_at, replayed_until = world.steady, world.now, world.replayed_until
+        life = world.lives
+        self.poller.polled(world, asked_at, polled_at)
+        if self.compares_generations and self.poller.generation != self.generation:
+            raise WentBack
         yield
         newest, imports = world.newest_after(place), dict(world.imports)
         yield
         holders = world.holders()
         yield
+        if world.lives != life:
+            raise WentBack  # it is one statement: the connection is lost in it
         poll = WritersPoll(polled_at, holders, imports, asked_at, world.steady, replayed_until)
         fresh = world.steady - self.used_at < REFRESH
         nothing_new = newest is None or newest <= place
@@ -141,8 +203,8 @@ class Reader:
                 self._accept(event, accepted)
         yield
         if accepted:
-            self.world.handle(accepted)
             self._save()
+            self.world.handle(accepted)
             yield
             self.state.committed({e.source_id: e.seq_nr for e in accepted})
 
@@ -228,9 +290,9 @@ class Play:
             if rounds > MOST_ROUNDS:
                 raise Broken("a reader does not come to an end")
             self.world.tick(timedelta(milliseconds=1 if not long else 30))
-            for reader in self.readers:
+            for index in range(len(self.readers)):
                 for _ in range(20):
-                    reader.statements.send(True)
+                    self._step(index, saves=True)
 
     def _act(self, code: int, a: int, b: int) -> None:
         world = self.world
@@ -269,9 +331,12 @@ class Play:
             case 15 if isinstance(world, Standby):
                 world.replay(1 + a % 4)
             case _:
-                reader = self.readers[a % len(self.readers)]
                 for _ in range(1 + b % 8):
-                    reader.statements.send(b % 3 != 0)
+                    self._step(a % len(self.readers), saves=b % 3 != 0)
+
+    def _step(self, index: int, *, saves: bool) -> None:
+        """Let a reader run one statement; between two steps of its machine it may save how far it is."""
+        self.readers[index].statements.send(saves)
 
     def _cut_anew(self, count: int) -> None:
         """What set_ranges_v1 does: a new range takes the smallest horizon and import of its parts."""
@@ -281,5 +346,6 @@ class Play:
         for low, high in pairwise(bounds):
             parts = [r for r in old if r.low < high and low <= r.high]
             horizon, import_id = min(r.horizon for r in parts), min(r.import_id for r in parts)
-            self.rows.append(RangeRow(low, high - 1, horizon, import_id))
+            epoch = max(r.epoch for r in old) + 1
+            self.rows.append(RangeRow(low, high - 1, horizon, import_id, epoch))
         self._start_readers()
