@@ -110,6 +110,7 @@ class Consumer:
             InvalidCondition: A handler's condition is none.
             InvalidSubscription: What a handler asks for, or the name of the group, can not be.
             journal.DatabaseUnavailable: There was no database when it started.
+            journal.OtherSchemaVersion: The schema was upgraded meanwhile, or an older one restored.
         """
         if not self._handlers:
             raise InvalidHandler(f"the consumer of group {self._group!r} has no handler: register one first")

@@ -19,11 +19,13 @@ from journal import (
     DatabaseUnavailable,
     Generation,
     KeptSession,
+    OtherSchemaVersion,
     OwnedSession,
     ProjectionsError,
     SliceRange,
 )
 from journal.faults import Fault, fault_of
+from journal.schema import check_version
 from offsets import DatabaseWentBack
 from projections.errors import said
 from projections.page_limit import PageLimit
@@ -151,6 +153,9 @@ class Consuming:
         self._changed.clear()
         try:
             busy = await self._turn()
+        except OtherSchemaVersion:
+            await self._close()
+            raise
         except Exception as error:
             self._failures += 1
             log.warning(
@@ -274,6 +279,7 @@ class Consuming:
                 self._lose(reader, "the lease has ended without an answer")
 
     async def _keep_subscriptions(self) -> None:
+        await self._ask(check_version)  # which somebody may have changed meanwhile
         wanted = {subscription_id for _, subscription_id in self._handlers.values()}
         kept = await self._ask(keep_subscriptions, sorted(wanted))
         self._keep_at = asyncio.get_running_loop().time() + self._settings.keep_every.total_seconds()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from journal.schema import SCHEMA_VERSION
 from projections import EventEnvelope, Session, run
 from projections.maintenance import maintain
 from projections.maintenance.chore import take_turn
+from projections.subscriptions import Consumer
 from tests.acceptance.test_pooler_cli import COMMANDS
 from tests.fixtures.commands import APP, called, projections
 from tests.fixtures.postgres import Databases
@@ -31,6 +33,7 @@ from tests.fixtures.projections import (
     settings,
     until,
 )
+from tests.fixtures.subscriptions import Seen, quick
 
 NEWER = "INSERT INTO projections.schema_versions (version) VALUES ($1)"
 CURRENT = "DELETE FROM projections.schema_versions WHERE version = $1"
@@ -114,6 +117,20 @@ async def test_a_worker_ends_when_the_version_changes_and_leaves_nothing_held(
     assert await effects(journal) == []
     assert await fetchval(journal, "SELECT count(*) FROM projections.workers") == 0
     assert await fetchval(journal, "SELECT count(owner) FROM projections.projection_ranges") == 0
+
+
+async def test_a_consumer_ends_when_the_version_changes(journal: Database) -> None:
+    consumer = Consumer(journal, "g", settings=quick(keep_every=timedelta(milliseconds=50)))
+    consumer.handle(Seen(), name="mails")
+    task = asyncio.create_task(consumer.run(asyncio.Event()))
+    await until(journal, "SELECT count(*) = 1 FROM projections.group_readers")
+
+    await execute(journal, NEWER, SCHEMA_VERSION + 1)
+
+    async with asyncio.timeout(20):
+        with pytest.raises(OtherSchemaVersion):
+            await task
+    assert await fetchval(journal, "SELECT count(*) FROM projections.group_readers") == 0
 
 
 async def test_a_worker_waits_while_the_schema_is_restored(journal: Database) -> None:
