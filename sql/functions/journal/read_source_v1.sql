@@ -68,6 +68,8 @@ BEGIN
             _interval := 2 * _interval;
         END LOOP;
     ELSE
+        -- It opens all partitions: planned once for each session.
+        PERFORM set_config('plan_cache_mode', 'force_generic_plan', TRUE);
         FOR _size IN
             SELECT projections.event_bytes_v1(e.payload, e.metadata)
             FROM projections.events AS e
