@@ -24,9 +24,14 @@ class PageLimit:
     def __init__(self, limit: int) -> None:
         self.bytes = limit
 
+    @property
+    def smallest(self) -> bool:
+        """Whether it cannot be halved any more."""
+        return self.bytes <= _SMALLEST
+
     def failed(self, error: Exception) -> None:
         """Halve it when a range failed for want of memory, or waited for a page in vain: until the process ends."""
-        if not isinstance(error, MemoryError | OutOfMemory | NoAnswer) or self.bytes <= _SMALLEST:
+        if not isinstance(error, MemoryError | OutOfMemory | NoAnswer) or self.smallest:
             return
         self.bytes = max(self.bytes // 2, _SMALLEST)
         log.warning(

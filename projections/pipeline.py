@@ -28,6 +28,7 @@ from projections.errors import (
 )
 from projections.handlers import Projection
 from projections.observer import StatusObserver
+from projections.page_limit import PageLimit
 from projections.recovery import GiveUp
 from projections.streak import Streak
 
@@ -54,6 +55,7 @@ class Pipeline:
         pause: Waits between attempts; true, and early, when the range is to stop.
         idle: The database ends a batch's transaction that is without a statement for so long.
         streak: Notices that sources fail alike.
+        pages: How large pages are in this process.
     """
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -67,6 +69,7 @@ class Pipeline:
         pause: Callable[[float], Awaitable[bool]],
         idle: timedelta,
         streak: Streak,
+        pages: PageLimit,
     ) -> None:
         self._projection = projection
         self._dispatcher = dispatcher
@@ -77,6 +80,7 @@ class Pipeline:
         self._pause = pause
         self._idle = idle
         self._streak = streak
+        self._pages = pages
 
     async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         """
@@ -105,7 +109,8 @@ class Pipeline:
             except Exception as error:
                 if len(batch) > 1 and fault_of(error) is Fault.BATCH:
                     todo.extend(reversed(_around(batch, None)))  # less may pass where more took too long
-                elif isinstance(error, MemoryError):
+                elif isinstance(error, MemoryError) and (len(envelopes) == 1 or self._pages.smallest):
+                    # Not what was read beside it takes the memory.
                     alone = HandlerFailed(f"{describe(batch[0])}: {said(error)}")
                     await self._recover(session, batch[0], alone)
                 else:

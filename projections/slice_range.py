@@ -217,6 +217,7 @@ class RangeRunner:
             self._pause_for,
             self._settings.handler_timeout + _LATER,
             self._streak,
+            self._process.pages,
         )
         if isinstance(self.projection.delivery, AtLeastOnce):
             return AtLeastOncePipeline(

@@ -38,7 +38,7 @@ _OF_THE_CLIENT = {
     "NotSupportedError",
 }  # refused by the driver, nothing was sent
 _UNAVAILABLE = {"57P01", "57P02", "57P03", "57P05", "53300", "25P03"}
-_NO_MEMORY = "out of memory"  # what libpq says, without a code
+_NO_MEMORY = "this process has no memory left for what the database sends"
 _NO_PRIVILEGE = "42501"
 _WORD = re.compile(r"\w+")
 _FUNCTION = re.compile(r"\w+_v\d+")
@@ -57,6 +57,10 @@ def translate(error: BaseException) -> ProjectionsError:
     Args:
         error: An error of asyncpg, psycopg or SQLAlchemy, or an OSError from connecting.
     """
+    if any(
+        isinstance(cause, MemoryError) for cause in chain(error)
+    ):  # asyncpg says that the connection is lost
+        return OutOfMemory(_NO_MEMORY)
     for cause in chain(error):
         if isinstance(sqlstate := getattr(cause, "sqlstate", None), str):
             diagnostics = getattr(cause, "diag", None)
@@ -66,9 +70,9 @@ def translate(error: BaseException) -> ProjectionsError:
             if isinstance(failure, DatabaseError):
                 failure.context = getattr(diagnostics or cause, "context", None) or ""
             return failure
-        if isinstance(cause, MemoryError) or _NO_MEMORY in str(cause):
-            return OutOfMemory("this process has no memory left for what the database sends")
     reason = hide_password(str(error)).strip() or type(error).__name__
+    if "out of memory" in reason:  # libpq, without a code
+        return OutOfMemory(_NO_MEMORY)
     if isinstance(error, ValueError | TypeError) or type(error).__name__ in _OF_THE_CLIENT:
         return DatabaseError(reason)
     return DatabaseUnavailable(f"no connection to the database: {reason}")

@@ -1,20 +1,39 @@
-"""A worker that is short of memory goes on with less at a time, and ends when it is told to, whatever it waits for."""
+"""Who is short of memory, or gets no answer, goes on with less at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from asyncio.subprocess import PIPE
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from journal import Database, Event, RawJson, append
+from journal import (
+    ConnectionSettings,
+    Database,
+    EventEnvelope,
+    NoAnswer,
+    OutOfMemory,
+    Session,
+    connect,
+)
 from tests.fixtures.commands import environment
 from tests.fixtures.projections import (
     EFFECTS,
+    NO_RETRY,
+    Happened,
+    caught_up,
     each_once,
     effects,
     execute,
+    fetchval,
+    happen,
+    recording,
+    running,
+    settings,
+    until_effects,
 )
 
 MIB = 2**20
@@ -22,6 +41,7 @@ MIB = 2**20
 # Handles what it is told to with so many bytes of memory more than it has after its start.
 LIMITED = """
 import asyncio, logging, resource, sys
+from datetime import timedelta
 from journal import ConnectionSettings, connect
 from projections import run
 from tests.fixtures.projections import recording, settings
@@ -33,37 +53,116 @@ def limit(more):
         size = int(statm.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + more, size + more))
 
-async def main(dsn, driver, more, ranges):
-    async with connect(dsn, ConnectionSettings(driver=driver, max_connections=20)) as database:
-        async def limited(session, event, envelope):
-            pass
+async def main(dsn, driver, more, page_bytes):
+    chosen = settings(page_bytes=int(page_bytes), read_timeout=timedelta(seconds=5))
+    async with connect(dsn, ConnectionSettings(driver=driver)) as database:
         limit(int(more))
-        await run(database, recording(), ranges=int(ranges), settings=settings(), until_caught_up=True)
+        await run(database, recording(), ranges=2, settings=chosen, until_caught_up=True)
 
 asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def heavy(database: Database, source_id: str, number: int, size: int) -> None:
-    payload = RawJson('{"n": 1, "pad": "%s"}' % ("x" * size))
-    for _ in range(number):
-        async with database.transaction() as session:
-            await append(session, [Event(source_id, payload, "plane", "Happened")])
+APPEND = """
+SELECT projections.append_event_v1('a', 'plane', 'Happened', concat('{"n": 1, "pad": "', repeat('x', $1), '"}')::json)
+FROM generate_series(1, $2::integer)
+"""
 
 
-@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
-async def test_a_process_with_less_memory_than_a_page_handles_all(
+@pytest.fixture(params=["asyncpg", "psycopg"])
+def driver(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+async def limited(dsn: str, driver: str, more: int, page_bytes: int) -> str:
+    """Run the projection in a process with so much memory; returns what it has said."""
+    arguments = [dsn, driver, str(more), str(page_bytes)]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", LIMITED, *arguments, stderr=PIPE, env=environment()
+    )
+    try:
+        _, said = await asyncio.wait_for(process.communicate(), 100)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode == 0, said.decode()
+    return said.decode()
+
+
+async def test_a_process_with_less_memory_than_the_events_of_a_batch_handles_all(
     database: Database, dsn: str, driver: str
 ) -> None:
     await execute(database, EFFECTS)
-    for source_id in ("a", "b"):
-        await heavy(database, source_id, 15, 5 * MIB)
+    await execute(database, APPEND, 5 * MIB, 20)
 
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", LIMITED, dsn, driver, str(60 * MIB), "2", stderr=PIPE, env=environment()
-    )
-    _, said = await asyncio.wait_for(process.communicate(), 100)
+    said = await limited(dsn, driver, 80 * MIB, 8 * MIB)
 
-    print(said.decode())
-    assert process.returncode == 0, said.decode()
-    each_once(await effects(database), a=15, b=15)
+    assert "reads pages of at most" not in said
+    each_once(await effects(database), a=20)
+
+
+async def test_a_process_whose_pages_are_too_large_for_its_memory_halves_them_until_they_fit(
+    database: Database, dsn: str, driver: str
+) -> None:
+    await execute(database, EFFECTS)
+    await execute(database, APPEND, 5 * MIB, 20)
+
+    said = await limited(dsn, driver, 60 * MIB, 256 * MIB)
+
+    assert "reads pages of at most" in said, said
+    each_once(await effects(database), a=20)
+
+
+async def test_a_statement_that_is_never_answered_ends_and_its_connection_is_dropped(
+    dsn: str, driver: str
+) -> None:
+    async with connect(dsn, ConnectionSettings(driver=driver)) as pool:
+        async with pool.session() as session:
+            session.patience = timedelta(seconds=0.2)
+            with pytest.raises(NoAnswer, match=r"no answer from the database for 0\.2 s"):
+                await session.fetchval("SELECT pg_sleep(1000)")
+
+        assert await fetchval(pool, "SELECT 1") == 1
+
+
+async def test_a_range_whose_page_is_never_answered_starts_again_with_smaller_ones(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody has the offsets locked, as if the server said nothing."""
+    await execute(database, EFFECTS)
+    await happen(database, "a")
+    async with database.session() as holder:
+        await holder.begin()
+        await holder.execute("LOCK TABLE projections.source_offsets IN ACCESS EXCLUSIVE MODE")
+        quick = settings(read_timeout=timedelta(seconds=0.3))
+        async with running(database, recording(), settings=quick) as told:
+            await told.first("failed")
+            await holder.rollback()
+            await until_effects(database, 1)
+
+    each_once(await effects(database), a=1)
+    (_, _, error) = told.all("failed")[0]
+    assert isinstance(error, NoAnswer)
+    assert "reads pages of at most 4096 KiB" in caplog.text
+
+
+async def test_an_event_whose_handler_alone_needs_too_much_memory_is_parked_with_a_reason(
+    database: Database,
+) -> None:
+    async def greedy(session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        if envelope.source_id == "bad":
+            raise MemoryError
+
+    await execute(database, EFFECTS)
+    await happen(database, "a", "bad", "b", "c", "d")
+
+    await caught_up(database, recording(greedy, recovery=NO_RETRY))
+
+    each_once(await effects(database), a=1, b=1, c=1, d=1)
+    assert "MemoryError()" in await fetchval(database, "SELECT error FROM projections.parked_sources")
+
+
+async def test_what_the_server_has_no_memory_for_is_told_as_such(database: Database) -> None:
+    async with database.session() as session:
+        with pytest.raises(OutOfMemory, match="the database server has no memory left: nothing left"):
+            await session.execute("DO $$ BEGIN RAISE 'nothing left' USING ERRCODE = '53200'; END $$")
