@@ -51,6 +51,7 @@ from offsets.store import (
     register,
     save_horizons,
 )
+from offsets.verification import Misfit, misfits
 
 __all__ = [
     "Batch",
@@ -59,6 +60,7 @@ __all__ = [
     "DatabaseWentBack",
     "Heartbeat",
     "Held",
+    "Misfit",
     "OffsetOvertaken",
     "OffsetState",
     "OffsetStore",
@@ -84,6 +86,7 @@ __all__ = [
     "heartbeat",
     "leave",
     "live_events",
+    "misfits",
     "names",
     "parked",
     "read_ranges",

@@ -76,6 +76,31 @@ def clear(name: str, yes: bool, dsn: str | None) -> None:
     click.echo(f"projection {name!r} starts at the beginning")
 
 
+@offsets.command()
+@dsn_option
+@json_option
+@click.pass_context
+def verify(context: click.Context, dsn: str | None, as_json: bool) -> None:
+    """
+    Look for progress that does not fit the journal, as after one of the two was restored alone.
+
+    Exit code 1 when there is some.
+    """
+    found = visit(dsn, stored.misfits)
+    if as_json:
+        echo_json(misfits=[one._asdict() for one in found])
+    for one in () if as_json else found:
+        click.echo(str(one))
+    if found:
+        click.echo(
+            "restore read models, offsets and journal to one time; or build the read model again: `projections "
+            "rebuild`, or empty it and run `projections offsets clear NAME`", err=True,
+        )  # fmt: skip
+        context.exit(1)
+    if not as_json:
+        click.echo("the progress of every projection fits the journal")
+
+
 def _parsed(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
