@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from journal import Generation
 from projections.webhooks.errors import CursorVersionError, InvalidCursor
 from projections.webhooks.log import AttemptsRequest, DeliveryLog, EventsRequest
 from projections.webhooks.log.cursors import VERSION, Cursors, Place, _base62
@@ -64,7 +66,7 @@ class TestCursors:
             await log.list_attempts(AttemptsRequest(limit=3, next=cursor))
 
     async def test_cursor_v1_is_refused_with_a_version_error(self, log: DeliveryLog) -> None:
-        with pytest.raises(CursorVersionError, match="version 1, expected version 2"):
+        with pytest.raises(CursorVersionError, match="version 1, expected version 3"):
             await log.list_events(EventsRequest(next=_base62(b"evtv01:946684800000::e5")))
 
     @pytest.mark.parametrize(
@@ -77,9 +79,7 @@ class TestCursors:
     async def test_cursor_bad_position_is_error(self, log: DeliveryLog, place: str) -> None:
         cursor = (await log.list_events(EventsRequest(limit=3))).next
         assert cursor is not None
-        begin = (
-            f"evtv{VERSION:02}:{Cursors('evt', ascending=False, filters=_filters(EventsRequest()))._binding}:"
-        )
+        begin = f"evtv{VERSION:02}:{Cursors('evt', ascending=False, filters=_filters(EventsRequest()))._binding}::"
 
         with pytest.raises(InvalidCursor):
             await log.list_events(EventsRequest(next=_base62(f"{begin}{place}".encode())))
@@ -120,9 +120,28 @@ def test_a_cursor_is_short_and_brings_back_its_place(id_: str) -> None:
         assert cursor.isascii()
 
 
+def test_a_cursor_of_a_lost_timeline_or_ahead_of_the_database_is_refused() -> None:
+    now = Generation(timeline=2, started_at=BASE, position=1000, system=7)
+    place = Place(BASE, "e")
+    cursors = Cursors("evt", ascending=True, filters="", generation=now)
+    for other, why in (
+        (replace(now, timeline=1), "timeline 1"),
+        (replace(now, position=1001), "log was at"),
+        (replace(now, system=8), "another database cluster"),
+        (None, "is of no database"),
+    ):
+        cursor = Cursors("evt", ascending=True, filters="", generation=other).encode(place)
+        with pytest.raises(InvalidCursor, match=why):
+            cursors.decode(cursor)
+
+    restarted = replace(now, started_at=BASE + SECOND, position=2000)
+    later = Cursors("evt", ascending=True, filters="", generation=restarted)
+    assert later.decode(cursors.encode(place)) == place
+
+
 def test_a_cursor_is_the_same_today_and_tomorrow() -> None:
     place = Place(BASE, "e")
-    fixed = "3qQkAxKek58k2nlgSw2fNF3bXaSAcYjzVJVgkJxhVfZjCPO3F0TsvjRleteQjmTijjGYt"
+    fixed = "eaQ50TkTAFettxW9D3kHvbACAcFFnrp7PjyvtgqkJx3YUWDLlrWaasBG9ggLRLgGISeDo9"
 
     assert Cursors("evt", ascending=True, filters="[]").encode(place) == fixed
     assert Cursors("att", ascending=True, filters="[]").encode(place) != fixed

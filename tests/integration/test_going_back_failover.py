@@ -9,6 +9,8 @@ import pytest
 
 from journal import Database, ProjectionsError, connect
 from projections.subscriptions import Consumer, Publisher
+from projections.webhooks.errors import InvalidCursor
+from projections.webhooks.log import EventsRequest, PostgresLog
 from projections.webhooks.sender import HttpSender
 from tests.fixtures.failover import Pair, Server, pair
 from tests.fixtures.raw_server import RawServer, respond
@@ -99,10 +101,15 @@ async def test_publishers_and_webhooks(base_cluster: Server, pooled: bool) -> No
                 await publisher.flush()
                 lost = await sent(database, number=LOST)
                 await gate.reached.get()  # some are on their way
+                page = await PostgresLog(database).list_events(EventsRequest(limit=1))
                 await servers.fail_over()
                 waiting = [await publisher.publish("t", {"n": LOST + number}) for number in range(NEW)]
                 places = [(await accepted).seq_nr for accepted in waiting]
                 await answered(database)
+                with pytest.raises(
+                    InvalidCursor, match="on timeline 1 of the database, which is now on timeline 2"
+                ):
+                    await PostgresLog(database).list_events(EventsRequest(limit=1, next=page.next))
                 new = await sent(database, number=NEW)
                 gate.after.set()
                 await finished(database, NEW)

@@ -1,9 +1,9 @@
 """
 Cursors: where a page of a list begins, as a word that callers hand back.
 
-A cursor names its list, its version, the order and a digest of the filters that it was made for, and a place: the
-time of a row in microseconds and its id. It holds no secret and grants nothing: the filters apply to the page that it
-begins.
+A cursor names its list, its version, the order and a digest of the filters that it was made for, the generation of the
+database, and a place: the time of a row in microseconds and its id. It holds no secret and grants nothing: the filters
+apply to the page that it begins.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Final
 
+from journal import Generation, LostGeneration
 from projections.webhooks.errors import CursorVersionError, InvalidCursor
 
 __all__ = ["LONGEST", "VERSION", "Cursors", "Place"]
 
-VERSION: Final = 2
+VERSION: Final = 3
 LONGEST: Final = 512
 """Characters: an id has at most 255 bytes."""
 
@@ -30,7 +31,7 @@ _MICRO: Final = timedelta(microseconds=1)
 
 _HEAD = re.compile(r"(?P<resource>[a-z]{3})v(?P<version>\d{2}):(?P<rest>.*)", re.DOTALL | re.ASCII)
 _REST = re.compile(
-    r"(?P<order>asc|desc):(?P<digest>[0-9a-f]{16}):(?P<time>-?\d{1,18}):(?P<side>at|past)::(?P<id>.+)",
+    r"(?P<order>asc|desc):(?P<digest>[0-9a-f]{16}):(?P<generation>[0-9a-f.]*):(?P<time>-?\d{1,18}):(?P<side>at|past)::(?P<id>.+)",
     re.DOTALL | re.ASCII,
 )
 
@@ -60,17 +61,21 @@ class Cursors:
         resource: Three letters that name the list.
         ascending: Its order.
         filters: A text that is the same for the same filters, and for no others.
+        generation: Of the database that has the rows; None where none has.
     """
 
     resource: str
     ascending: bool
     filters: str
+    generation: Generation | None = None
 
     def encode(self, place: Place) -> str:
         """The cursor of a place."""
         time = (place.time - _EPOCH) // _MICRO
         side = "at" if place.inclusive else "past"
-        return _base62(f"{self.resource}v{VERSION:02}:{self._binding}:{time}:{side}::{place.id}".encode())
+        generation = "" if self.generation is None else self.generation.token()
+        text = f"{self.resource}v{VERSION:02}:{self._binding}:{generation}:{time}:{side}::{place.id}"
+        return _base62(text.encode())
 
     def decode(self, cursor: str) -> Place:
         """
@@ -78,7 +83,7 @@ class Cursors:
 
         Raises:
             CursorVersionError: It is of another version.
-            InvalidCursor: It is malformed, or of another list, order, filter or tenant.
+            InvalidCursor: It is malformed, of another list, order, filter or tenant, or of a lost state.
         """
         head = _HEAD.fullmatch(_text(cursor))
         if head is None or head["resource"] != self.resource:
@@ -93,7 +98,20 @@ class Cursors:
             raise InvalidCursor(f"{_shown(cursor)} has no place in a list: pass what a page of it said")
         if f"{rest['order']}:{rest['digest']}" != self._binding:
             raise InvalidCursor("the cursor is of a list in another order, or of other filters or tenants")
+        self._check(cursor, rest["generation"])
         return Place(_time(cursor, int(rest["time"])), rest["id"], rest["side"] == "at")
+
+    def _check(self, cursor: str, token: str) -> None:
+        if self.generation is None:
+            return
+        try:
+            self.generation.check(token)
+        except LostGeneration as error:
+            raise InvalidCursor(
+                f"the cursor is of a state of the database that may be gone: {error}"
+            ) from error
+        except ValueError:
+            raise InvalidCursor(f"{_shown(cursor)} is of no database: pass what a page of it said") from None
 
     @property
     def _binding(self) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from journal import Generation
 from projections.webhooks.errors import InvalidCursor, InvalidQuery
 from projections.webhooks.log.cursors import Cursors, Place
 from projections.webhooks.log.records import Page
@@ -45,19 +46,20 @@ class Walk:
     rows: int
 
 
-def walk_of(request: ListRequest, resource: str) -> Walk:
+def walk_of(request: ListRequest, resource: str, generation: Generation | None = None) -> Walk:
     """
     How to read what a request asks for.
 
     Args:
         request: The request.
         resource: Three letters that name the list.
+        generation: Of the database that has its rows: a cursor of one that is gone is refused.
 
     Raises:
-        InvalidCursor: A cursor is malformed or of another list, or there are two.
+        InvalidCursor: A cursor is malformed, of another list or of a lost generation, or there are two.
         InvalidQuery: A filter can not be.
     """
-    cursors = Cursors(resource, request.ascending, _filters(request))
+    cursors = Cursors(resource, request.ascending, _filters(request), generation)
     if request.next and request.prev:
         raise InvalidCursor("pass next or prev, not both")
     backward = bool(request.prev)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, timedelta
 from typing import Any, Final
 
-from journal import Database, DatabaseError, Row, Session
+from journal import Database, DatabaseError, Row, Session, generation
 from projections.webhooks.errors import InvalidQuery, own_errors
 from projections.webhooks.log.delivery_log import ATTEMPTS, EVENTS, check_entries
 from projections.webhooks.log.metrics import (
@@ -60,15 +60,15 @@ class PostgresLog:
 
     async def list_events(self, request: EventsRequest) -> Page[LoggedEvent]:
         """As :meth:`DeliveryLog.list_events` says."""
-        walk = walk_of(request, EVENTS)
         async with self._database.session() as session:
+            walk = walk_of(request, EVENTS, await generation(session))
             rows = await session.fetch(_LIST_EVENTS, *_arguments(request, walk))
         return page_of(walk, [_event(row) for row in rows], lambda event: (event.time, event.event_id))
 
     async def list_attempts(self, request: AttemptsRequest) -> Page[AttemptWithEvent]:
         """As :meth:`DeliveryLog.list_attempts` says."""
-        walk = walk_of(request, ATTEMPTS)
         async with self._database.session() as session:
+            walk = walk_of(request, ATTEMPTS, await generation(session))
             rows = await session.fetch(
                 _LIST_ATTEMPTS,
                 *_arguments(request, walk),
