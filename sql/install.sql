@@ -47,6 +47,7 @@
 \ir functions/journal/append_events_v1.sql
 \ir functions/journal/append_event_v1.sql
 \ir functions/journal/import_events_v1.sql
+\ir functions/journal/few_partitions_v1.sql
 \ir functions/journal/page_end_v1.sql
 \ir functions/journal/event_bytes_v1.sql
 \ir functions/journal/read_events_by_slices_v1.sql

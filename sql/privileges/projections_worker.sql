@@ -100,6 +100,7 @@ BEGIN
         projections.replayed_until_v1,
         projections.poll_writers_v1,
         projections.newest_events_v1,
+        projections.few_partitions_v1,
         projections.page_end_v1,
         projections.writers_in_flight_v1,
         projections.slice_lag_v1,

@@ -55,6 +55,8 @@ CALLS = {
     "generation_v1": "SELECT projections.generation_v1()",
     "predecessors_v1": "SELECT projections.predecessors_v1('{a}', '{2}', '-infinity', now())",
     "newest_events_v1": "SELECT projections.newest_events_v1('{plane}', ARRAY[now()])",
+    "latest_seq_nr_v1": "SELECT projections.latest_seq_nr_v1('a')",
+    "few_partitions_v1": "SELECT projections.few_partitions_v1()",
     "page_end_v1": "SELECT projections.page_end_v1('2020-01-01Z', 'infinity', n) FROM generate_series(1, 2) AS n",
     "replayed_until_v1": "SELECT projections.replayed_until_v1()",
     "poll_writers_v1": "SELECT projections.poll_writers_v1(0, '{plane}', ARRAY[now()])",

@@ -32,42 +32,24 @@ AS $$
 DECLARE
     _oldest timestamptz;
     _newest timestamptz;
-    _size bigint;
-    _rows bigint := 0;
 BEGIN
     SELECT min(k.at), max(k.at) INTO _oldest, _newest FROM unnest(p_timestamps) AS k (at);
-    -- Both measure and write after they have sorted: what is left out is not unpacked.
-    FOR _size IN
-        SELECT projections.event_bytes_v1(e.payload, e.metadata)
-        FROM (
-            SELECT e.payload, e.metadata
-            FROM unnest(p_source_ids, p_seq_nrs, p_timestamps) AS k (source_id, seq_nr, db_timestamp)
-            CROSS JOIN LATERAL (
-                SELECT e.* FROM projections.events AS e
-                WHERE e.source_id = k.source_id AND e.seq_nr = k.seq_nr AND e.db_timestamp = k.db_timestamp
-                AND e.db_timestamp BETWEEN _oldest AND _newest LIMIT 1
-            ) AS e
-            ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr
-            OFFSET 0
-        ) AS e
-    LOOP
-        p_bytes := p_bytes - _size;
-        _rows := _rows + 1;
-        EXIT WHEN p_bytes <= 0;
-    END LOOP;
     RETURN QUERY SELECT
         e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
-        e.payload::text, e.metadata::text, e.tags, coalesce(p_bytes <= 0, FALSE)
+        e.payload::text, e.metadata::text, e.tags, coalesce(e.total >= p_bytes, FALSE)
     FROM (
-        SELECT e.*
+        SELECT
+            e.*,
+            sum(e.bytes) OVER (ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr ROWS UNBOUNDED PRECEDING) AS total
         FROM unnest(p_source_ids, p_seq_nrs, p_timestamps) AS k (source_id, seq_nr, db_timestamp)
         CROSS JOIN LATERAL (
-            SELECT e.* FROM projections.events AS e
+            SELECT e.*, projections.event_bytes_v1(e.payload, e.metadata) AS bytes
+            FROM projections.events AS e
             WHERE e.source_id = k.source_id AND e.seq_nr = k.seq_nr AND e.db_timestamp = k.db_timestamp
             AND e.db_timestamp BETWEEN _oldest AND _newest LIMIT 1
         ) AS e
-        ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr
-        LIMIT CASE WHEN p_bytes <= 0 THEN _rows END
-    ) AS e;
+    ) AS e
+    WHERE (e.total - e.bytes < p_bytes) IS NOT FALSE
+    ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr;
 END;
 $$;

@@ -1,9 +1,10 @@
 -- A page of a slice range's events after a position, in the order (db_timestamp, slice, source_id, seq_nr).
 -- A page has p_limit events, or ends with the one with which they take p_bytes (event_bytes_v1): "more" is true on its last row
--- then. It is walked twice, first for the sizes: what is too much for the memory cannot be taken back once it is returned.
--- It looks on until the page is full, from one time to the next (page_end_v1): the conditions on db_timestamp alone say which
--- partitions are opened. Each look walks the index whatever the statistics say: they lag behind appends, and where they expect
--- few rows at the tail a plan would rather read and sort all that follow.
+-- then. Sizes are summed up before anything is unpacked.
+-- It looks on until it finds events, from one time to the next (page_end_v1), and ends with those times: "more" is true then,
+-- too. The conditions on db_timestamp alone say which partitions are opened; where there are few, it takes one look at all.
+-- A look walks the index whatever the statistics say: they lag behind appends, and where they expect few rows at the tail a
+-- plan would rather read and sort all that follow.
 CREATE OR REPLACE FUNCTION projections.read_events_by_slices_v1(
     p_entity_type text,
     p_min_slice integer,
@@ -42,50 +43,38 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+    _few CONSTANT boolean := projections.few_partitions_v1();
     _from timestamptz := p_after_timestamp;
     _until timestamptz;
     _intervals integer := 1;
-    _left bigint := p_limit;
-    _size bigint;
-    _rows bigint;
 BEGIN
+    IF _few THEN
+        PERFORM set_config('plan_cache_mode', 'force_generic_plan', TRUE);
+    END IF;
     LOOP
-        _until := projections.page_end_v1(_from, p_until, _intervals);
-        _rows := 0;
-        FOR _size IN
-            SELECT projections.event_bytes_v1(e.payload, e.metadata)
-            FROM projections.events AS e
-            WHERE e.entity_type = p_entity_type
-            AND e.db_timestamp >= _from
-            AND e.db_timestamp <= _until
-            AND (e.db_timestamp, e.slice, e.source_id, e.seq_nr)
-                > (p_after_timestamp, p_after_slice::smallint, p_after_source_id, p_after_seq_nr)
-            AND e.slice BETWEEN p_min_slice AND p_max_slice
-            ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
-            LIMIT _left
-        LOOP
-            p_bytes := p_bytes - _size;
-            _rows := _rows + 1;
-            EXIT WHEN p_bytes <= 0;
-        END LOOP;
-        IF _rows > 0 THEN
-            RETURN QUERY SELECT
-                e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
-                e.payload::text, e.metadata::text, e.tags, coalesce(p_bytes <= 0, FALSE)
-            FROM projections.events AS e
-            WHERE e.entity_type = p_entity_type
-            AND e.db_timestamp >= _from
-            AND e.db_timestamp <= _until
-            AND (e.db_timestamp, e.slice, e.source_id, e.seq_nr)
-                > (p_after_timestamp, p_after_slice::smallint, p_after_source_id, p_after_seq_nr)
-            AND e.slice BETWEEN p_min_slice AND p_max_slice
-            ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
-            -- One that has become visible since must not take the place of one that was counted: that would be passed over.
-            LIMIT CASE WHEN p_bytes <= 0 THEN _rows ELSE _left END;
-            GET DIAGNOSTICS _rows = ROW_COUNT;
-        END IF;
-        _left := _left - _rows;
-        EXIT WHEN _left <= 0 OR p_bytes <= 0 OR _until >= p_until;
+        _until := CASE WHEN _few THEN p_until ELSE projections.page_end_v1(_from, p_until, _intervals) END;
+        RETURN QUERY SELECT
+            e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
+            e.payload::text, e.metadata::text, e.tags, coalesce(e.total >= p_bytes, FALSE) OR _until < p_until
+        FROM (
+            SELECT
+                e.*,
+                sum(e.bytes) OVER (ORDER BY e.db_timestamp, e.slice, e.source_id, e.seq_nr ROWS UNBOUNDED PRECEDING) AS total
+            FROM (
+                SELECT e.*, projections.event_bytes_v1(e.payload, e.metadata) AS bytes
+                FROM projections.events AS e
+                WHERE e.entity_type = p_entity_type
+                AND e.db_timestamp >= _from
+                AND e.db_timestamp <= _until
+                AND (e.db_timestamp, e.slice, e.source_id, e.seq_nr)
+                    > (p_after_timestamp, p_after_slice::smallint, p_after_source_id, p_after_seq_nr)
+                AND e.slice BETWEEN p_min_slice AND p_max_slice
+                ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
+                LIMIT p_limit
+            ) AS e
+        ) AS e
+        WHERE (e.total - e.bytes < p_bytes) IS NOT FALSE;
+        EXIT WHEN FOUND OR _until >= p_until;
         _from := _until + interval '1 microsecond';
         _intervals := 2 * _intervals;
     END LOOP;

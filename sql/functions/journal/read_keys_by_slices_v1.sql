@@ -21,14 +21,18 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+    _few CONSTANT boolean := projections.few_partitions_v1();
     _from timestamptz := p_after_timestamp;
     _until timestamptz;
     _intervals integer := 1;
     _left bigint := p_limit;
     _found bigint;
 BEGIN
+    IF _few THEN
+        PERFORM set_config('plan_cache_mode', 'force_generic_plan', TRUE);
+    END IF;
     LOOP
-        _until := projections.page_end_v1(_from, p_until, _intervals);
+        _until := CASE WHEN _few THEN p_until ELSE projections.page_end_v1(_from, p_until, _intervals) END;
         RETURN QUERY SELECT e.source_id, e.seq_nr, e.db_timestamp, e.slice
         FROM projections.events AS e
         WHERE e.entity_type = p_entity_type

@@ -29,63 +29,64 @@ SET enable_sort = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    _left bigint;
     _until timestamptz;
     _since timestamptz;
     _interval interval;
-    _size bigint;
-    _rows bigint := 0;
+    _left bigint;
+    _rows bigint;
+    _bytes bigint;
 BEGIN
     -- Two queries, because an order that depends on a parameter can use no index.
     IF p_backwards THEN
         SELECT least(p_limit, least(p_to, s.seq_nr) - p_from + 1), s.db_timestamp, t.partition_interval INTO _left, _until, _interval
         FROM projections.sources AS s CROSS JOIN projections.partition_settings AS t
         WHERE s.source_id = p_source_id AND t.table_name = 'events';
-        WHILE _left > 0 AND coalesce(p_bytes > 0, TRUE) AND _until > '1970-01-01T00:00:00Z' LOOP
+        WHILE _left > 0 AND (p_bytes > 0) IS NOT FALSE AND _until > '1970-01-01T00:00:00Z' LOOP
             _since := _until - _interval;
-            _rows := 0;
-            FOR _size IN
-                SELECT projections.event_bytes_v1(e.payload, e.metadata)
+            RETURN QUERY SELECT
+                e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
+                e.payload::text, e.metadata::text, e.tags, coalesce(e.total >= p_bytes, FALSE)
+            FROM (
+                SELECT e.*, sum(e.bytes) OVER (ORDER BY e.seq_nr DESC ROWS UNBOUNDED PRECEDING) AS total
+                FROM (
+                    SELECT e.*, projections.event_bytes_v1(e.payload, e.metadata) AS bytes
+                    FROM projections.events AS e
+                    WHERE e.source_id = p_source_id AND e.seq_nr BETWEEN p_from AND p_to
+                    AND e.db_timestamp > _since AND e.db_timestamp <= _until
+                    ORDER BY e.seq_nr DESC LIMIT _left
+                ) AS e
+            ) AS e
+            WHERE (e.total - e.bytes < p_bytes) IS NOT FALSE;
+            -- What a source has does not change: these are those that were returned, or more where they were cut.
+            SELECT count(*), sum(e.bytes) INTO _rows, _bytes
+            FROM (
+                SELECT projections.event_bytes_v1(e.payload, e.metadata) AS bytes
                 FROM projections.events AS e
                 WHERE e.source_id = p_source_id AND e.seq_nr BETWEEN p_from AND p_to
                 AND e.db_timestamp > _since AND e.db_timestamp <= _until
                 ORDER BY e.seq_nr DESC LIMIT _left
-            LOOP
-                p_bytes := p_bytes - _size;
-                _rows := _rows + 1;
-                EXIT WHEN p_bytes <= 0;
-            END LOOP;
-            RETURN QUERY SELECT
-                e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
-                e.payload::text, e.metadata::text, e.tags, coalesce(p_bytes <= 0, FALSE)
-            FROM projections.events AS e
-            WHERE e.source_id = p_source_id AND e.seq_nr BETWEEN p_from AND p_to
-            AND e.db_timestamp > _since AND e.db_timestamp <= _until
-            ORDER BY e.seq_nr DESC LIMIT CASE WHEN p_bytes <= 0 THEN _rows ELSE _left END;
-            GET DIAGNOSTICS _rows = ROW_COUNT;
+            ) AS e;
             _left := _left - _rows;
+            p_bytes := p_bytes - coalesce(_bytes, 0);
             _until := _since;
             _interval := 2 * _interval;
         END LOOP;
     ELSE
         -- It opens all partitions: planned once for each session.
         PERFORM set_config('plan_cache_mode', 'force_generic_plan', TRUE);
-        FOR _size IN
-            SELECT projections.event_bytes_v1(e.payload, e.metadata)
-            FROM projections.events AS e
-            WHERE e.source_id = p_source_id AND e.seq_nr BETWEEN p_from AND p_to
-            ORDER BY e.seq_nr LIMIT p_limit
-        LOOP
-            p_bytes := p_bytes - _size;
-            _rows := _rows + 1;
-            EXIT WHEN p_bytes <= 0;
-        END LOOP;
         RETURN QUERY SELECT
             e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
-            e.payload::text, e.metadata::text, e.tags, coalesce(p_bytes <= 0, FALSE)
-        FROM projections.events AS e
-        WHERE e.source_id = p_source_id AND e.seq_nr BETWEEN p_from AND p_to
-        ORDER BY e.seq_nr LIMIT CASE WHEN p_bytes <= 0 THEN _rows ELSE p_limit END;
+            e.payload::text, e.metadata::text, e.tags, coalesce(e.total >= p_bytes, FALSE)
+        FROM (
+            SELECT e.*, sum(e.bytes) OVER (ORDER BY e.seq_nr ROWS UNBOUNDED PRECEDING) AS total
+            FROM (
+                SELECT e.*, projections.event_bytes_v1(e.payload, e.metadata) AS bytes
+                FROM projections.events AS e
+                WHERE e.source_id = p_source_id AND e.seq_nr BETWEEN p_from AND p_to
+                ORDER BY e.seq_nr LIMIT p_limit
+            ) AS e
+        ) AS e
+        WHERE (e.total - e.bytes < p_bytes) IS NOT FALSE;
     END IF;
 END;
 $$;

@@ -45,8 +45,6 @@ DECLARE
     _page projections.matches[];
     _oldest timestamptz;
     _newest timestamptz;
-    _size bigint;
-    _rows integer := 0;
 BEGIN
     IF coalesce(p_limit, 0) < 1 THEN
         RAISE EXCEPTION 'a page has 1 match or more, not %', coalesce(p_limit::text, 'NULL') USING ERRCODE = 'PJ081';
@@ -63,31 +61,25 @@ BEGIN
     SELECT min(m.db_timestamp), max(m.db_timestamp) INTO _oldest, _newest FROM unnest(_page) AS m;
     -- What follows is planned with these times as values: no partition of events of another time is opened.
     PERFORM set_config('plan_cache_mode', 'force_custom_plan', TRUE);
-    FOR _size IN
-        -- Measured after they were sorted: what is left out is not unpacked.
-        SELECT projections.event_bytes_v1(e.payload, e.metadata)
-        FROM (
-            SELECT e.payload, e.metadata
-            FROM unnest(_page) AS m
-            LEFT JOIN projections.events AS e
-                ON m.source_id = e.source_id AND m.seq_nr = e.seq_nr AND m.db_timestamp = e.db_timestamp
-                AND e.db_timestamp BETWEEN _oldest AND _newest
-            ORDER BY m.match_id
-            OFFSET 0
-        ) AS e
-    LOOP
-        p_bytes := p_bytes - _size;
-        _rows := _rows + 1;
-        EXIT WHEN p_bytes <= 0;
-    END LOOP;
     RETURN QUERY SELECT
-        m.match_id, m.subscription_ids, m.source_id, m.seq_nr, m.db_timestamp, m.slice,
+        e.match_id, e.subscription_ids, e.source_id, e.seq_nr, e.db_timestamp, e.slice,
         e.event_id, e.entity_type, e.event_type, e.version, e.payload::text, e.metadata::text, e.tags,
-        m.matched_at, coalesce(p_bytes <= 0, FALSE)
-    FROM unnest(CASE WHEN p_bytes <= 0 THEN _page[1:_rows] ELSE _page END) AS m
-    LEFT JOIN projections.events AS e
-        ON m.source_id = e.source_id AND m.seq_nr = e.seq_nr AND m.db_timestamp = e.db_timestamp
-        AND e.db_timestamp BETWEEN _oldest AND _newest
-    ORDER BY m.match_id;
+        e.matched_at, coalesce(e.total >= p_bytes, FALSE)
+    FROM (
+        SELECT
+            m.*, e.event_id, e.entity_type, e.event_type, e.version, e.payload, e.metadata, e.tags, e.bytes,
+            sum(e.bytes) OVER (ORDER BY m.match_id ROWS UNBOUNDED PRECEDING) AS total
+        FROM unnest(_page) AS m
+        LEFT JOIN LATERAL (
+            SELECT e.*, projections.event_bytes_v1(e.payload, e.metadata) AS bytes
+            FROM projections.events AS e
+            WHERE e.source_id = m.source_id AND e.seq_nr = m.seq_nr AND e.db_timestamp = m.db_timestamp
+            AND e.db_timestamp BETWEEN _oldest AND _newest
+            LIMIT 1
+        ) AS e ON TRUE
+    ) AS e
+    -- A match whose event was dropped takes nothing.
+    WHERE (e.total - coalesce(e.bytes, 0) < p_bytes) IS NOT FALSE
+    ORDER BY e.match_id;
 END;
 $$;
