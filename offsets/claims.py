@@ -19,7 +19,7 @@ from offsets.store import Beats, Claim
 
 _HEARTBEAT = """
 SELECT h.*, (SELECT max(v.version) FROM projections.schema_versions AS v) AS schema_version
-FROM projections.heartbeat_v1($1, $2, $3, $4, $5, $6, $7, $8, $9) AS h
+FROM projections.heartbeat_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS h
 """
 _LEAVE = "SELECT projections.leave_v1($1)"
 _TAKE_OVER = "SELECT projections.take_over_v1($1, $2, $3)"
@@ -70,6 +70,14 @@ class Worker(NamedTuple):
     pid: int
 
 
+class Registered(NamedTuple):
+    """A projection as a worker runs it: its number alone may be another's in a database that went back in time."""
+
+    name: str
+    version: int
+    """Of its code."""
+
+
 class Held(NamedTuple):
     """A range that a worker owns."""
 
@@ -96,8 +104,6 @@ class Heartbeat(NamedTuple):
     others_horizon: datetime | None
     """The oldest horizon among the ranges that it does not own; None when it owns all."""
     held: list[Held]
-    went_back: bool
-    """Whether the database went back in time since the last answer: nothing that is remembered of it holds."""
 
 
 class RangeStatus(NamedTuple):
@@ -143,7 +149,7 @@ async def heartbeat(
     session: Session,
     worker: Worker,
     lease: timedelta,
-    projections: Mapping[int, int],
+    projections: Mapping[int, Registered],
     beats: Beats,
     *,
     leaving: bool = False,
@@ -155,20 +161,25 @@ async def heartbeat(
         session: Outside a transaction.
         worker: Who.
         lease: How long it counts as alive without another heartbeat.
-        projections: The projections that it runs, each with the version of its code.
-        beats: Its heartbeats so far.
+        projections: The projections that it runs, by number.
+        beats: Its heartbeats so far; says afterwards whether the database went back in time.
         leaving: It takes nothing new, and what it has is assigned to others.
+
+    Returns:
+        One for each projection that the database knows.
 
     Raises:
         OtherSchemaVersion: Somebody has upgraded the schema, or restored an older one.
     """
     beats.sent += 1
     sent, answered = beats.sent, beats.answered
-    versions = list(projections.values())
+    names = [one.name for one in projections.values()]
+    versions = [one.version for one in projections.values()]
     rows = await session.fetch(
-        _HEARTBEAT, *worker, lease, list(projections), versions, leaving, answered, sent
+        _HEARTBEAT, *worker, lease, list(projections), names, versions, leaving, answered, sent
     )
-    beats.answered = sent
+    beats.went_back = any(row["went_back"] for row in rows)
+    beats.answered = 0 if beats.went_back else sent
     for row in rows[:1]:
         if row["schema_version"] is not None:  # none while it is being restored
             compare_version(row["schema_version"])
@@ -189,9 +200,8 @@ async def heartbeat(
                     *(row[c] or () for c in columns), strict=True
                 )
             ],
-            row["went_back"],
         )
-        for row in rows
+        for row in rows if row["version"] is not None
     ]  # fmt: skip
 
 

@@ -66,6 +66,9 @@ class Beats:
     def __init__(self) -> None:
         self.sent = 0
         self.answered = 0
+        """0 also after an answer that said that those before it are lost."""
+        self.went_back = False
+        """Whether the last answer said so: nothing that is remembered of the database holds."""
 
 
 class Claim(NamedTuple):
@@ -142,7 +145,7 @@ async def save_horizons(session: Session, projection_id: int, progress: Sequence
     """
     Store how far ranges of one owner are that have had nothing to handle.
 
-    A range that is just storing a batch is left out: that stores how far it is.
+    A range that is just storing a batch is left out: that stores how far it is. So is one that is to start again.
 
     Returns:
         Those that were not stored, because the database does not have them as they are remembered.
@@ -150,7 +153,7 @@ async def save_horizons(session: Session, projection_id: int, progress: Sequence
     async with AsyncExitStack() as stack:
         by_life: dict[tuple[Any, ...], list[Progress]] = {}
         for one in progress:
-            if not one.store.storing.locked():
+            if one.store.outdated is None and not one.store.storing.locked():
                 await stack.enter_async_context(one.store.storing)
                 by_life.setdefault((one.claim.owner, *one.store.life()), []).append(one)
         refused: list[Progress] = []
@@ -323,6 +326,8 @@ class OffsetStore:
             Whether it was ours, and as it was stored last; else nothing has changed.
         """
         c = self.claim
+        if self.outdated is not None:
+            return False
         async with self.storing:
             released: bool = await session.fetchval(
                 _RELEASE,

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 import offsets
-from journal import KeptSession, OtherSchemaVersion, ProjectionsError, SchemaError
+from journal import KeptSession, OtherSchemaVersion, ProjectionsError, SchemaError, Session
 from journal.schema import check_version
 from projections.observer import Pulse
 from projections.process import Process
@@ -155,7 +155,7 @@ class Membership:
             session,
             self._process.worker,
             self._settings.lease,
-            {number: ranges.projection.version for number, ranges in asked.items()},
+            {number: ranges.registered for number, ranges in asked.items()},
             self._process.beats,
             leaving=leaving,
         )
@@ -163,20 +163,29 @@ class Membership:
         self._process.observer.heartbeat(
             Pulse(self._process.worker.owner, sent_at, self._settings.lease, self._process.monitor.blocked)
         )
-        for heartbeat in told:
-            if heartbeat.went_back:
-                self._ranges[heartbeat.projection_id].start_again(
+        if self._process.beats.went_back:
+            for ranges in asked.values():
+                ranges.start_again(
                     offsets.DatabaseWentBack("the database has lost a heartbeat of this worker")
                 )
+        for heartbeat in told:
             self._ranges[heartbeat.projection_id].told(heartbeat)
             soon = soon or heartbeat.uneven or heartbeat.awaited > 0
         for gone in asked.keys() - {heartbeat.projection_id for heartbeat in told}:
-            self._ranges[gone].deleted()
+            if self._ranges[gone].deleted(went_back=self._process.beats.went_back):
+                await self._register_again(session, gone)
+                soon = True
         for heartbeat in told:
             if heartbeat.uneven:
                 await offsets.assign_ranges(session, heartbeat.projection_id)
         self._tell_whether_idle(idle=bool(told) and not (leaving or soon or any(one.held for one in told)))
         return soon
+
+    async def _register_again(self, session: Session, gone: int) -> None:
+        """The database went back to before a projection was made; its number may be another's now."""
+        ranges = self._ranges[gone]
+        await ranges.register(session)
+        self._ranges = {ranges.projection_id: ranges for ranges in self._ranges.values()}
 
     def _tell_whether_idle(self, *, idle: bool) -> None:
         if idle and not self._idle:

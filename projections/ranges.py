@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
 import offsets
-from journal import DatabaseError, DatabaseUnavailable, ProjectionsError, Session
-from offsets import DatabaseWentBack, Heartbeat, Held, Progress
+from journal import DatabaseError, DatabaseUnavailable, ProjectionsError, Session, SliceRange
+from offsets import DatabaseWentBack, Heartbeat, Held, Progress, Registered
 from projections.handlers import Projection
 from projections.process import Process
 from projections.range_keeper import RangeKeeper
@@ -30,19 +30,28 @@ class Ranges:
         projection: What to run.
         projection_id: Its number in the database.
         group: The tasks of the process; a fault that starting again does not heal ends them all.
+        cut: How its slices are cut where it has never run.
     """
 
     def __init__(
-        self, process: Process, projection: Projection, projection_id: int, group: asyncio.TaskGroup
+        self,
+        process: Process,
+        projection: Projection,
+        projection_id: int,
+        group: asyncio.TaskGroup,
+        cut: Sequence[SliceRange],
     ) -> None:
         self.projection = projection
         self.projection_id = projection_id
+        self.registered = Registered(projection.name, projection.version)
+        self._cut = cut
         self._process = process
         self._group = group
         self._keepers: dict[int, RangeKeeper] = {}
         self._told: Heartbeat | None = None
         self._saved: set[Progress] = set()
         self._deleted = False
+        self._lost = False
         self._running_version = projection.version
         self._streak = Streak(process.settings.alike_failures)
 
@@ -58,7 +67,7 @@ class Ranges:
 
     def told(self, heartbeat: Heartbeat) -> None:
         """Do what a heartbeat says: what the database shows as ours is what is to run."""
-        self._deleted = False
+        self._deleted = self._lost = False
         self._compare_version(heartbeat.version)
         self._pause(paused=heartbeat.paused)
         self._told = heartbeat
@@ -100,15 +109,32 @@ class Ranges:
                 extra={"action": "other_version", "projection": self.projection.name},
             )  # fmt: skip
 
-    def deleted(self) -> None:
-        """The database does not know the projection any more."""
-        if not self._deleted:
+    def deleted(self, *, went_back: bool) -> bool:
+        """
+        The database does not know the projection any more.
+
+        Returns:
+            Whether it is to be registered again: the database went back to before that was done.
+        """
+        if went_back and not self._deleted:
+            self._lost = True
+        if not self._deleted and not self._lost:
             self._deleted = True
             log.error(
-                "%s: deleted while it runs: nothing of it is handled until this process starts anew",
+                "%s: deleted while it runs: nothing of it is handled until this process starts again",
                 self.projection.name, extra={"action": "deleted", "projection": self.projection.name},
             )  # fmt: skip
         self.drop()
+        return self._lost
+
+    async def register(self, session: Session) -> None:
+        """Make the projection known again; the next heartbeat gives it ranges."""
+        p = self.projection
+        self.projection_id = await offsets.register(session, p.name, p.entity_type, self._cut, p.version)
+        log.error(
+            "%s: the database does not know it any more, because it went back in time: registered again, and it begins "
+            "at the beginning", p.name, extra={"action": "registered_again", "projection": p.name},
+        )  # fmt: skip
 
     def caught_up(self, until: datetime) -> bool:
         """Whether everything before a time is handled here and, as far as their workers have stored, elsewhere."""

@@ -95,20 +95,24 @@ async def run(
         if process.settings.listen:
             await stack.enter_async_context(process.poller.listening())
         try:
-            await _run(process, known, until, discovery)
+            await _run(process, known, cut, until, discovery)
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None  # the first ends all: the others are of its making
 
 
 async def _run(
-    process: Process, projections: dict[int, Projection], until: datetime | None, discovery: Discovery | None
+    process: Process,
+    projections: dict[int, Projection],
+    cut: Sequence[SliceRange],
+    until: datetime | None,
+    discovery: Discovery | None,
 ) -> None:
     membership = Membership(process)
     async with asyncio.TaskGroup() as group:
         beside: list[asyncio.Task[None]] = []
 
         def begin(number: int, projection: Projection) -> None:
-            ranges = Ranges(process, projection, number, group)
+            ranges = Ranges(process, projection, number, group, cut)
             membership.add(ranges)
             beside.append(group.create_task(ranges.chores()))
 

@@ -84,11 +84,10 @@ def once(does: Does) -> Does:
 async def a_worker(database: Database, owner: str, lease: timedelta) -> None:
     """A worker of which nothing more is heard holds all ranges."""
     async with database.session() as session:
-        versions = {(await offsets.status(session, "p")).projection_id: 1}
-        await offsets.take_over(session, owner, versions)
-        await offsets.heartbeat(
-            session, offsets.Worker(owner, "elsewhere", 1), lease, versions, offsets.Beats()
-        )
+        number = (await offsets.status(session, "p")).projection_id
+        await offsets.take_over(session, owner, {number: 1})
+        worker, known = offsets.Worker(owner, "elsewhere", 1), {number: offsets.Registered("p", 1)}
+        await offsets.heartbeat(session, worker, lease, known, offsets.Beats())
 
 
 # The fence

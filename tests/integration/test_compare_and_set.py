@@ -8,23 +8,29 @@ import pytest
 
 import offsets
 from journal import ALL_SLICES, Database, EventEnvelope, generation, read_source
-from offsets import Beats, DatabaseWentBack, OffsetOvertaken, OffsetStore, Progress, Worker
+from offsets import Beats, DatabaseWentBack, OffsetOvertaken, OffsetStore, Progress, Registered, Worker
 from tests.fixtures.projections import execute, fetchval, happen
 
 LEASE = timedelta(seconds=10)
+P = Registered("p", 1)
 _STORED = "SELECT seq_nr FROM projections.source_offsets WHERE source_id = 'a'"
 
 
 @pytest.fixture
-async def store(database: Database) -> OffsetStore:
+def beats() -> Beats:
+    return Beats()
+
+
+@pytest.fixture
+async def store(database: Database, beats: Beats) -> OffsetStore:
     """One that holds all slices, with events 1 to 3 of a source in the journal."""
     await happen(database, "a", "a", "a")
-    worker, beats = Worker("me", "host", 1), Beats()
+    worker = Worker("me", "host", 1)
     async with database.session() as session:
         number = await offsets.register(session, "p", "plane")
-        await offsets.heartbeat(session, worker, LEASE, {number: 1}, beats)
+        await offsets.heartbeat(session, worker, LEASE, {number: P}, beats)
         await offsets.assign_ranges(session, number)
-        (told,) = await offsets.heartbeat(session, worker, LEASE, {number: 1}, beats)
+        (told,) = await offsets.heartbeat(session, worker, LEASE, {number: P}, beats)
         assert told.held[0].claim.slices == ALL_SLICES
         made = OffsetStore(told.held[0].claim, beats)
         made.generation = await generation(session)
@@ -111,13 +117,57 @@ async def test_an_evicted_offset_is_made_again_and_one_that_is_only_gone_is_not(
 async def test_a_heartbeat_tells_that_those_before_it_are_gone_and_not_that_an_answer_was(
     database: Database, store: OffsetStore
 ) -> None:
-    worker, beats, versions = Worker("me", "host", 1), Beats(), {store.claim.projection_id: 1}
+    worker, beats, known = Worker("me", "host", 1), Beats(), {store.claim.projection_id: P}
+    told = []
     async with database.session() as session:
         beats.sent = beats.answered = 2
-        (same,) = await offsets.heartbeat(session, worker, LEASE, versions, beats)
+        await offsets.heartbeat(session, worker, LEASE, known, beats)
+        told.append(beats.went_back)
         beats.answered -= 1
-        (unanswered,) = await offsets.heartbeat(session, worker, LEASE, versions, beats)
+        await offsets.heartbeat(session, worker, LEASE, known, beats)
+        told.append(beats.went_back)
         await execute(database, "UPDATE projections.workers SET beats = 1")
-        (back,) = await offsets.heartbeat(session, worker, LEASE, versions, beats)
+        await offsets.heartbeat(session, worker, LEASE, known, beats)
+        told.append(beats.went_back)
+        await offsets.heartbeat(session, worker, LEASE, known, beats)
+        told.append(beats.went_back)
 
-    assert [same.went_back, unanswered.went_back, back.went_back] == [False, False, True]
+    assert told == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    "change", ["UPDATE projections.workers SET beats = beats - 1", "DELETE FROM projections.workers"]
+)
+async def test_nothing_is_stored_until_a_worker_has_learnt_that_the_database_went_back(
+    database: Database, store: OffsetStore, beats: Beats, change: str
+) -> None:
+    """The first heartbeat after it is carried out, and its answer is lost."""
+    worker, known = Worker("me", "host", 1), {store.claim.projection_id: P}
+    first, _, _ = await events(database)
+    await execute(database, change)
+    async with database.session() as session:
+        unheard = Beats()
+        unheard.sent, unheard.answered = beats.sent, beats.answered
+        await offsets.heartbeat(session, worker, LEASE, known, unheard)
+
+    with pytest.raises(DatabaseWentBack):
+        await save(database, store, first)
+    async with database.session() as session:
+        await offsets.heartbeat(session, worker, LEASE, known, beats)
+
+    assert beats.went_back
+
+
+async def test_progress_that_is_known_to_be_worth_nothing_is_not_stored(
+    database: Database, store: OffsetStore
+) -> None:
+    at = store.claim.horizon + timedelta(days=1)
+    store.outdated = DatabaseWentBack("a heartbeat has shown it")
+
+    async with database.session() as session:
+        assert await offsets.save_horizons(session, store.claim.projection_id, [Progress(store, at, 0)]) == []
+        assert not await store.release(session, at, 0)
+
+    assert (
+        await fetchval(database, "SELECT horizon FROM projections.projection_ranges") == store.claim.horizon
+    )

@@ -92,7 +92,7 @@ CALLS = {
     "check_cut_v1": "SELECT projections.check_cut_v1('{0,512}')",
     "uneven_v1": "SELECT projections.uneven_v1('{1}')",
     "same_life_v1": "SELECT projections.same_life_v1('worker', 0, NULL, NULL)",
-    "heartbeat_v1": "SELECT projections.heartbeat_v1('worker', 'host', 1, '10 s', '{1}', '{1}', false, 0, 1)",
+    "heartbeat_v1": "SELECT projections.heartbeat_v1('worker', '', 1, '10 s', '{1}', '{delays}', '{1}', false, 0, 1)",
     "claim_range_v1": "SELECT projections.claim_range_v1(1, 0, 'worker')",
     "fail_range_v1": "SELECT projections.fail_range_v1(1, 0, 1, 1, 'why', '1 s')",
     "save_offsets_v1": "SELECT projections.save_offsets_v1(1, 0, "

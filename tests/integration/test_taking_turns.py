@@ -61,9 +61,11 @@ async def claims(process: Process, ranges: int) -> list[Claim]:
         number = await offsets.register(session, "p", "plane", slice_ranges(ranges))
         lease = timedelta(hours=1)
         beats = offsets.Beats()
-        await offsets.heartbeat(session, process.worker, lease, {number: 1}, beats)
+        await offsets.heartbeat(session, process.worker, lease, {number: offsets.Registered("p", 1)}, beats)
         await offsets.assign_ranges(session, number)
-        (told,) = await offsets.heartbeat(session, process.worker, lease, {number: 1}, beats)
+        (told,) = await offsets.heartbeat(
+            session, process.worker, lease, {number: offsets.Registered("p", 1)}, beats
+        )
     return [held.claim for held in told.held]
 
 

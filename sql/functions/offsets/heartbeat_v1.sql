@@ -1,14 +1,17 @@
 -- Says that a worker is alive, claims the ranges that are assigned to it and free, and returns what is its own: for each
--- of its projections one row. Nothing but this row is needed to know what to run, so a lost answer does no harm.
+-- of its projections one row. Nothing but this row is needed to know what to run, so a lost answer does no harm. A projection
+-- goes by its number and its name: in a database that went back in time, the number may be another's. One that is not there
+-- has a row without a version.
 --
 -- A range is free when it has no owner, or one whose lease has ended. A new epoch makes everything that an earlier owner
 -- still tries to commit fail. A row that a transaction holds locked is left for the next heartbeat.
 --
 -- p_beat counts the heartbeats of a worker, p_answered is the last one of them that it had an answer to: a row that shows an
--- earlier one, or none, says that the database went back in time.
+-- earlier one, or none, says that the database went back in time. Such a row stays as it is, and nothing that the worker
+-- remembers can be stored (same_life_v1), until it has learnt that, and begins again with 0: the first answer may get lost.
 CREATE OR REPLACE FUNCTION projections.heartbeat_v1(
-    p_owner text, p_host text, p_pid integer, p_lease interval, p_projection_ids integer[], p_versions integer[],
-    p_leaving boolean, p_answered bigint, p_beat bigint
+    p_owner text, p_host text, p_pid integer, p_lease interval, p_projection_ids integer[], p_names text[],
+    p_versions integer[], p_leaving boolean, p_answered bigint, p_beat bigint
 )
 RETURNS TABLE (
     projection_id integer,
@@ -47,16 +50,17 @@ DECLARE
     -- Those of which this worker has the code.
     _ids CONSTANT integer[] := ARRAY(
         SELECT p.projection_id FROM projections.projections AS p
-        INNER JOIN unnest(p_projection_ids, p_versions) AS v (id, version) ON p.projection_id = v.id AND p.version = v.version
+        INNER JOIN unnest(p_projection_ids, p_names, p_versions) AS v (id, name, version)
+            ON p.projection_id = v.id AND p.name = v.name AND p.version = v.version
     );
 BEGIN
     SELECT w.beats INTO _beats FROM projections.workers AS w WHERE w.owner = p_owner FOR UPDATE;
     INSERT INTO projections.workers AS w (owner, host, pid, projection_ids, lease_until, leaving, beats)
-    VALUES (p_owner, p_host, p_pid, _ids, _now + p_lease, p_leaving, p_beat)
+    VALUES (p_owner, p_host, p_pid, _ids, _now + p_lease, p_leaving, CASE WHEN p_answered = 0 THEN p_beat ELSE 0 END)
     ON CONFLICT (owner) DO UPDATE
     SET lease_until = excluded.lease_until, leaving = excluded.leaving, projection_ids = excluded.projection_ids,
         -- One that was given up may arrive after the one that followed it.
-        beats = greatest(w.beats, excluded.beats);
+        beats = CASE WHEN w.beats < p_answered THEN w.beats ELSE greatest(w.beats, p_beat) END;
 
     WITH free AS (
         SELECT r.projection_id, r.min_slice, r.owner
@@ -78,7 +82,7 @@ BEGIN
 
     RETURN QUERY
     SELECT
-        p.projection_id, p.version, p.paused,
+        a.id, p.version, coalesce(p.paused, FALSE),
         EXISTS (
             SELECT FROM projections.parked_sources AS k
             WHERE k.projection_id = p.projection_id AND k.decision <> 'waiting'
@@ -86,7 +90,8 @@ BEGIN
         coalesce(e.uneven, FALSE), r.awaited, r.others_horizon,
         r.min_slices, r.max_slices, r.epochs, r.horizons, r.import_ids, r.kept, r.taken_from, r.commits,
         coalesce(_beats, 0) < p_answered
-    FROM projections.projections AS p
+    FROM unnest(p_projection_ids, p_names) AS a (id, name)
+    LEFT JOIN projections.projections AS p ON a.id = p.projection_id AND a.name = p.name
     CROSS JOIN LATERAL (
         SELECT
             count(*) FILTER (
@@ -104,7 +109,6 @@ BEGIN
             array_agg(r.commits) FILTER (WHERE r.owner = p_owner) AS commits
         FROM projections.projection_ranges AS r WHERE r.projection_id = p.projection_id
     ) AS r
-    LEFT JOIN projections.uneven_v1(_ids) AS e ON p.projection_id = e.projection_id
-    WHERE p.projection_id = ANY(p_projection_ids);
+    LEFT JOIN projections.uneven_v1(_ids) AS e ON p.projection_id = e.projection_id;
 END;
 $$;
