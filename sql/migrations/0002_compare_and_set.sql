@@ -1,11 +1,21 @@
 -- Progress is stored by compare and set.
 ALTER TABLE projections.projection_ranges ADD COLUMN commits bigint NOT NULL DEFAULT 0;
--- Functions whose result changed: they are made again as they are now.
+-- Which entity types there are is asked all the time: of sources, for events have many partitions.
+CREATE INDEX sources_entity_type_idx ON projections.sources (entity_type);
+-- A worker counts its heartbeats.
+ALTER TABLE projections.workers ADD COLUMN beats bigint NOT NULL DEFAULT 0;
+-- Where a handler failed, for whoever decides about a parked source.
+ALTER TABLE projections.parked_sources ADD COLUMN traceback text;
+-- Tokens of attempts are random.
+DROP SEQUENCE projections.webhook_lease_tokens;
+-- A rebuild is not swapped in where the database went back in time since it began.
+ALTER TABLE projections.rebuilds ADD COLUMN timeline integer, ADD COLUMN beats bigint NOT NULL DEFAULT 0;
+-- A heartbeat asks whether somebody has decided, however many sources wait.
+CREATE INDEX parked_sources_decided_idx ON projections.parked_sources (projection_id) WHERE decision <> 'waiting';
+-- Functions whose arguments or result changed: they are made again as they are now.
 DROP FUNCTION IF EXISTS projections.poll_writers_v1(bigint, text[], timestamptz[]);
 DROP FUNCTION IF EXISTS projections.predecessors_v1(text[], bigint[]);
 DROP FUNCTION IF EXISTS projections.slice_lag_v1(integer);
--- Which entity types there are is asked all the time: of sources, for events have many partitions.
-CREATE INDEX sources_entity_type_idx ON projections.sources (entity_type);
 DROP FUNCTION IF EXISTS projections.read_events_by_slices_v1(
     text, integer, integer, timestamptz, integer, text, bigint, timestamptz, integer
 );
@@ -20,20 +30,12 @@ DROP FUNCTION IF EXISTS projections.save_offsets_v1(
     integer, integer, bigint, text, timestamptz, bigint, text[], smallint[], bigint[], timestamptz[], bigint
 );
 DROP FUNCTION IF EXISTS projections.heartbeat_v1(text, text, integer, interval, integer[], integer[], boolean);
--- A worker counts its heartbeats.
-ALTER TABLE projections.workers ADD COLUMN beats bigint NOT NULL DEFAULT 0;
 DROP FUNCTION IF EXISTS projections.poll_group_v1(text, text, interval);
 DROP FUNCTION IF EXISTS projections.move_cursor_v1(text, integer, bigint, bigint);
 DROP FUNCTION IF EXISTS projections.release_group_range_v1(text, integer, bigint);
 DROP FUNCTION IF EXISTS projections.fail_batch_v1(text, text, integer, text, interval, text, integer, bigint);
 DROP FUNCTION IF EXISTS projections.take_retries_v1(text, text[], interval, integer);
--- Where a handler failed, for whoever decides about a parked source.
-ALTER TABLE projections.parked_sources ADD COLUMN traceback text;
 DROP FUNCTION IF EXISTS projections.park_source_v1(integer, text, integer, bigint, text, text, integer);
 DROP FUNCTION IF EXISTS projections.group_lag_v1(text);
--- Tokens of attempts are random.
-DROP SEQUENCE projections.webhook_lease_tokens;
--- A rebuild is not swapped in where the database went back in time since it began.
-ALTER TABLE projections.rebuilds ADD COLUMN timeline integer, ADD COLUMN beats bigint NOT NULL DEFAULT 0;
 DROP FUNCTION IF EXISTS projections.lock_rebuild_part_v1(integer, integer);
 DROP FUNCTION IF EXISTS projections.swap_rebuild_v1(integer);

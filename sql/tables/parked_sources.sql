@@ -14,3 +14,11 @@ CREATE TABLE IF NOT EXISTS projections.parked_sources (
     traceback text,
     PRIMARY KEY (projection_id, source_id)
 );
+-- A heartbeat asks whether somebody has decided, however many sources wait. Looks before, as that of events does.
+DO $$
+BEGIN
+    IF to_regclass('projections.parked_sources_decided_idx') IS NULL THEN
+        CREATE INDEX parked_sources_decided_idx ON projections.parked_sources (projection_id) WHERE decision <> 'waiting';
+    END IF;
+END;
+$$;

@@ -343,3 +343,24 @@ async def test_connections_that_are_dead_without_a_word_are_replaced(
             await until_effects(journal, 4)
 
     each_once(await effects(journal), a=2, b=2)
+
+
+async def test_a_heartbeat_looks_at_no_source_that_waits_for_a_decision(database: Database) -> None:
+    parked = """
+    INSERT INTO projections.parked_sources (projection_id, source_id, slice, seq_nr, event_type, error, attempts)
+    SELECT projections.register_projection_v1('p', 'plane'), 's' || n, 0, 1, 'Landed', 'no', 1
+    FROM generate_series(1, 5000) AS n
+    """
+    looked_at = """
+    SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'parked_sources'
+    """
+    await execute(database, parked)
+    async with database.session() as session:
+        await session.begin()
+        await session.execute(
+            "SELECT * FROM projections.heartbeat_v1('o', 'h', 1, '10 s', '{1}', '{1}', FALSE, 0, 1)"
+        )
+        read = await session.fetchval(looked_at)
+        await session.rollback()
+
+    assert read < 100
