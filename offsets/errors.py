@@ -12,7 +12,7 @@ Errors of offsets.
 
 from __future__ import annotations
 
-from journal import DatabaseError, ProjectionsError
+from journal import DatabaseError, InvalidEvent, ProjectionsError
 
 
 class RangeLost(ProjectionsError):
@@ -49,7 +49,8 @@ _BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {
     "PJ012": TransactionEnded,
     "PJ013": DatabaseWentBack,
     "PJ020": WrongEntityType,
-    "PJ021": ProjectionRuns,
+    "PJ021": InvalidEvent,
+    "PJ022": ProjectionRuns,
 }
 
 

@@ -12,7 +12,6 @@ from pydantic import BaseModel
 import offsets
 from journal import (
     Database,
-    DatabaseError,
     Event,
     HistoricEvent,
     InvalidEvent,
@@ -30,7 +29,6 @@ from projections.subscriptions.publishing import publish_sync
 from projections.webhooks import FanOut
 from spark_projections.source.options import InvalidOption, parse_options
 from tests.fixtures.commands import called
-from tests.fixtures.projections import execute
 
 EVENT = Event("a", {}, entity_type="plane", event_type="Landed")
 HISTORIC = HistoricEvent(
@@ -99,8 +97,8 @@ async def test_an_entity_type_is_no_pattern(database: Database) -> None:
             await append(session, [Event("a", {}, entity_type="*", event_type="Landed")])
         with pytest.raises(ProjectionsError, match=refused):
             await subscribe(session, "g", entity_types=["plane", "*"])
-    with pytest.raises(DatabaseError, match=refused):
-        await execute(database, "SELECT projections.register_projection_v1('p', '*')")
+        with pytest.raises(InvalidEvent, match=refused):
+            await offsets.register(session, "p", "*")
     with pytest.raises(InvalidOption, match=refused):
         parse_options({"entitytype": "*"})
 

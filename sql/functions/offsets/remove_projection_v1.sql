@@ -1,6 +1,6 @@
 -- Removes a projection: its ranges and offsets, its parked sources, and what is known of its rebuilds; returns how many of each
 -- there were, and no row where there is none of this name. Its read model is left as it is. It holds no partition any more.
--- Raises PJ021 while a worker that is alive runs it, unless p_force: that one says that it is gone and handles nothing more of
+-- Raises PJ022 while a worker that is alive runs it, unless p_force: that one says that it is gone and handles nothing more of
 -- it. Raises PJ040 while a rebuild of it is unfinished, or the tables that one has replaced are still there.
 CREATE OR REPLACE FUNCTION projections.remove_projection_v1(p_name text, p_force boolean DEFAULT FALSE)
 RETURNS TABLE (ranges bigint, sources bigint, parked bigint, rebuilds bigint)
@@ -21,7 +21,7 @@ BEGIN
     FROM projections.workers AS w WHERE _id = ANY (w.projection_ids) AND w.lease_until > clock_timestamp();
     IF _workers IS NOT NULL AND NOT p_force THEN
         RAISE EXCEPTION 'projection % is run by %: stop these workers, or start them without it', quote_literal(p_name), _workers
-        USING ERRCODE = 'PJ021';
+        USING ERRCODE = 'PJ022';
     END IF;
     SELECT n.nspname INTO _schema
     FROM projections.rebuilds AS b
