@@ -41,10 +41,10 @@ _COMMANDS = {
     "pause": LazyCommand("projections.cli.status:pause", "Pause a projection."),
     "resume": LazyCommand("projections.cli.status:resume", "Let a paused projection go on."),
     "offsets": LazyCommand(
-        "projections.cli.offsets:offsets", "Show, set and clear the offsets of projections."
+        "projections.cli.offsets:offsets", "Show, verify, set and clear the offsets of projections."
     ),
     "parked": LazyCommand(
-        "projections.cli.parked:parked", "List, retry and drop events that could not be handled."
+        "projections.cli.parked:parked", "List, show, retry and drop events that could not be handled."
     ),
     "groups": LazyCommand(
         "projections.cli.groups:groups",

@@ -20,7 +20,7 @@ _yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 @click.group()
 def offsets() -> None:
-    """Show, set and clear the offsets of projections."""
+    """Show, verify, set and clear the offsets of projections."""
 
 
 @offsets.command()

@@ -39,3 +39,5 @@ DROP FUNCTION IF EXISTS projections.park_source_v1(integer, text, integer, bigin
 DROP FUNCTION IF EXISTS projections.group_lag_v1(text);
 DROP FUNCTION IF EXISTS projections.lock_rebuild_part_v1(integer, integer);
 DROP FUNCTION IF EXISTS projections.swap_rebuild_v1(integer);
+-- Whoever reads events names one entity type: as a pattern it would be refused.
+ALTER TABLE projections.sources ADD CONSTRAINT entity_type_is_no_pattern CHECK (strpos(entity_type, '*') = 0);

@@ -8,7 +8,9 @@ CREATE TABLE IF NOT EXISTS projections.sources (
     seq_nr bigint NOT NULL,
     db_timestamp timestamptz NOT NULL,
     CONSTRAINT source_id_has_1_to_255_characters CHECK (char_length(source_id) BETWEEN 1 AND 255),
-    CONSTRAINT entity_type_has_1_to_255_characters CHECK (char_length(entity_type) BETWEEN 1 AND 255)
+    CONSTRAINT entity_type_has_1_to_255_characters CHECK (char_length(entity_type) BETWEEN 1 AND 255),
+    -- Whoever reads events names one type: as a pattern it would be refused.
+    CONSTRAINT entity_type_is_no_pattern CHECK (strpos(entity_type, '*') = 0)
 ) WITH (
     -- No index covers what an append changes: with room on the page the update stays there (HOT).
     fillfactor = 70,

@@ -43,6 +43,7 @@ resume delays
 rescale delays --ranges 3
 rebuild delays --app app:Delays
 offsets show delays
+offsets verify
 offsets set delays --from 2020-01-01T00:00:00Z --yes
 offsets clear delays --yes
 parked list delays

@@ -27,6 +27,7 @@ _REFUSED = {
     "source id of 10 kB": ("repeat('x', 10240), 'plane', 'Landed', '{}'", "23514"),
     "no source id": ("NULL, 'plane', 'Landed', '{}'", "23502"),
     "empty entity type": ("'a', '', 'Landed', '{}'", "23514"),
+    "entity type that is a pattern": ("'a', 'pl*', 'Landed', '{}'", "23514"),
     "empty event type": ("'a', 'plane', '', '{}'", "23514"),
     "NUL in a source id": ("E'a\\x00', 'plane', 'Landed', '{}'", "22021"),
     "half a surrogate pair in a source id": ("E'\\uD83D', 'plane', 'Landed', '{}'", "42601"),

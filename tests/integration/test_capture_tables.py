@@ -189,6 +189,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "capture at least one of insert, update and delete": {"insert": False, "update": False, "delete": None},
     "entity type '' has 0 characters, not 1 to 180": {"entity_type": ""},
     "has 181 characters, not 1 to 180": {"entity_type": "x" * 181},
+    r"entity type is 'or\*', and \* stands for nothing in it: pass p_entity_type": {"entity_type": "or*"},
     "upper.* is not a function": {"serializer": "pg_catalog.upper(text)"},
 }
 

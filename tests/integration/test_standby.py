@@ -42,6 +42,7 @@ READ = [
     ["lag", "--by", "slice"],
     ["workers"],
     ["offsets", "show"],
+    ["offsets", "verify"],
     ["parked", "list", "p"],
     ["groups"],
     ["subscriptions"],

@@ -43,6 +43,8 @@ BEGIN
             THEN format(
                 'its entity type %L has %s characters, not 1 to 180: pass p_entity_type', _entity_type, char_length(_entity_type)
             )
+        WHEN strpos(_entity_type, '*') > 0
+            THEN format('its entity type is %L, and * stands for nothing in it: pass p_entity_type', _entity_type)
         WHEN p_serializer <> 0 AND _serializer IS NULL
             THEN format('%s is not a function(text, jsonb, jsonb) RETURNS jsonb', p_serializer::regprocedure)
         ELSE (
