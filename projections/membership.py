@@ -169,7 +169,7 @@ class Membership:
                     offsets.DatabaseWentBack("the database has lost a heartbeat of this worker")
                 )
         for heartbeat in told:
-            self._ranges[heartbeat.projection_id].told(heartbeat)
+            self._ranges[heartbeat.projection_id].told(heartbeat, sent_at)
             soon = soon or heartbeat.uneven or heartbeat.awaited > 0
         for gone in asked.keys() - {heartbeat.projection_id for heartbeat in told}:
             if self._ranges[gone].deleted(went_back=self._process.beats.went_back):

@@ -48,6 +48,7 @@ class Ranges:
         self._process = process
         self._group = group
         self._keepers: dict[int, RangeKeeper] = {}
+        self._ended: dict[int, tuple[int, float]] = {}
         self._told: Heartbeat | None = None
         self._saved: set[Progress] = set()
         self._deleted = False
@@ -65,8 +66,14 @@ class Ranges:
         """Whether nothing runs here."""
         return not self._keepers
 
-    def told(self, heartbeat: Heartbeat) -> None:
-        """Do what a heartbeat says: what the database shows as ours is what is to run."""
+    def told(self, heartbeat: Heartbeat, sent_at: float) -> None:
+        """
+        Do what a heartbeat says: what the database shows as ours is what is to run.
+
+        Args:
+            heartbeat: Its answer.
+            sent_at: When it was sent, by the clock of the loop: of a range that has ended here since it knows nothing.
+        """
         self._deleted = self._lost = False
         self._compare_version(heartbeat.version)
         self._pause(paused=heartbeat.paused)
@@ -80,8 +87,10 @@ class Ranges:
                 keeper.give_up()
             elif heartbeat.decided:
                 keeper.decided()
-        for one in held.values():
-            self._begin(one, len(heartbeat.held))
+        for min_slice, one in held.items():
+            epoch, ended_at = self._ended.get(min_slice, (-1, 0.0))
+            if one.claim.epoch > epoch or sent_at > ended_at:
+                self._begin(one, len(heartbeat.held))
 
     def start_again(self, error: ProjectionsError) -> None:
         """What the ranges remember is worth nothing: each begins again with what is stored."""
@@ -230,4 +239,5 @@ class Ranges:
             await keeper.run()
         finally:
             del self._keepers[min_slice]
+            self._ended[min_slice] = keeper.progress.claim.epoch, asyncio.get_running_loop().time()
             self._process.changed.set()

@@ -12,9 +12,7 @@ SQL = Path(__file__).parents[2] / "sql"
 def test_each_code_is_listed_once_and_raised() -> None:
     listed = Counter(re.findall(r"^\| `(PJ\d{3})` ", (SQL / "README.md").read_text(), re.MULTILINE))
     raised = {
-        code
-        for file in SQL.rglob("*.sql")
-        for code in re.findall(r"ERRCODE = '(PJ\d{3})'", file.read_text())
+        code for file in SQL.rglob("*.sql") for code in re.findall(r"ERRCODE = '(PJ\d{3})'", file.read_text())
     }
 
     assert {code for code, times in listed.items() if times > 1} == set()
