@@ -55,6 +55,12 @@ _NO_LIMITS = """
 SELECT pg_catalog.set_config(name, '0', true) FROM pg_catalog.pg_settings
 WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')
 """
+LOCK_LOG = "LOCK TABLE ONLY projections.events IN ACCESS SHARE MODE"
+"""
+To be had before a snapshot that a later statement reads in: that one plans with the partitions that are there by then.
+
+What was moved from the default partition to a new one in between, it would find in neither.
+"""
 _DEFAULTS: dict[str, Any] = {
     "connect_timeout": 10,
     "application_name": "slice-projections",
@@ -209,8 +215,8 @@ def read_batches(dsn: str, reading: Reading) -> Iterator[pa.RecordBatch]:
 
 def _preparations(snapshot: str | None) -> Iterator[str]:
     yield "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-    if snapshot is not None:
-        yield f"SET TRANSACTION SNAPSHOT {literal(snapshot)}"
+    # A lock comes too late for a snapshot that is there already: whoever exports one has it.
+    yield LOCK_LOG if snapshot is None else f"SET TRANSACTION SNAPSHOT {literal(snapshot)}"
     yield "SET LOCAL client_encoding = 'UTF8'"
     yield _NO_LIMITS
 

@@ -25,7 +25,7 @@ from pyspark.sql.types import DataType, StructType
 from journal import ALL_SLICES, SliceRange
 from journal.drivers import translated
 from journal.drivers.sync import SyncConnection, connect_sync
-from spark_projections.reading.batches import COLUMNS, Reading, read_batches
+from spark_projections.reading.batches import COLUMNS, LOCK_LOG, Reading, read_batches
 from spark_projections.reading.horizon import settled_now
 from spark_projections.reading.splits import balanced, slice_counts
 from spark_projections.source.filters import narrowed
@@ -325,6 +325,7 @@ def journal_frame(
 
 def _exported(connection: SyncConnection) -> str:
     connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    connection.execute(LOCK_LOG)
     connection.execute(_NO_IDLE_LIMIT)
     row = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchone()
     assert row is not None  # noqa: S101 - the function returns one row

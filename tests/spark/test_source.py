@@ -194,6 +194,16 @@ def test_an_exported_snapshot_is_one_moment_for_all_partitions(fresh: SparkSessi
             assert frame.count() == 200
 
 
+def test_nothing_moves_to_a_new_partition_while_a_snapshot_is_held(fresh: SparkSession, filled: str) -> None:
+    create = (
+        "SELECT projections.create_partition_v1(t.at, t.at + '1 h') FROM date_trunc('hour', now()) AS t (at)"
+    )
+    with psycopg.connect(filled) as maintainer, journal_frame(fresh, entity_type="plane", dsn=filled):
+        maintainer.execute("SET lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            maintainer.execute(create)
+
+
 def test_an_error_in_the_block_of_a_snapshot_stays_what_it_is(fresh: SparkSession, address: str) -> None:
     with pytest.raises(FileNotFoundError), journal_frame(fresh, entity_type="plane", dsn=address):
         raise FileNotFoundError
