@@ -11,18 +11,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Concatenate, ParamSpec, TypeVar
 
 from journal import (
     Database,
     DatabaseError,
-    DatabaseUnavailable,
     Generation,
-    KeptSession,
     OtherSchemaVersion,
-    OwnedSession,
     ProjectionsError,
-    SliceRange,
 )
 from journal.faults import Fault, fault_of
 from journal.schema import check_version
@@ -30,8 +25,10 @@ from offsets import DatabaseWentBack
 from projections.errors import said
 from projections.page_limit import PageLimit
 from projections.subscriptions import groups, reading
+from projections.subscriptions.asking import Asking
 from projections.subscriptions.errors import GroupRangeLost, InvalidCursor, UnknownGroup
 from projections.subscriptions.groups import GroupRange
+from projections.subscriptions.held_ranges import HeldRanges
 from projections.subscriptions.joining import Joining
 from projections.subscriptions.range_reader import RangeReader
 from projections.subscriptions.reading import Place
@@ -42,9 +39,6 @@ from projections.subscriptions.settings import ConsumerSettings
 from projections.subscriptions.subscribing import keep_subscriptions
 
 log = logging.getLogger("projections")
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 Subscribe = Callable[[], Awaitable[Mapping[str, tuple[Registered, int]]]]
 
@@ -75,11 +69,11 @@ class Consuming:
         self._joining = Joining(group, owner, settings.lease)
         self._subscribe = subscribe
         self._settings = settings
-        self._session = KeptSession(database.session)
+        self._ask = Asking(database, settings.lease / 2)
         self._handlers: Mapping[str, tuple[Registered, int]] = {}
-        self._ranges: dict[SliceRange, RangeReader] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._subscribed = False
         self._changed = asyncio.Event()
+        self._ranges = HeldRanges(group, settings, self._changed.set)
         self._redelivery = Redelivery(group, settings.retries_every, self._changed.set)
         self._stop = asyncio.Event()
         self._stopping = False
@@ -95,7 +89,7 @@ class Consuming:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Read until it is told to stop; then finish what was begun, give back the ranges, and leave."""
-        self._told_handlers(await self._subscribe())
+        await self._subscribe_handlers()
         self._stop = stop
         told = asyncio.create_task(self._wait_for_stop())
         try:
@@ -106,9 +100,10 @@ class Consuming:
             told.cancel()
             await self._leave()
 
-    def _told_handlers(self, handlers: Mapping[str, tuple[Registered, int]]) -> None:
-        self._handlers = handlers
-        self._redelivery.handlers = {name: handler for name, (handler, _) in handlers.items()}
+    async def _subscribe_handlers(self) -> None:
+        self._handlers = await self._subscribe()
+        self._redelivery.handlers = {name: handler for name, (handler, _) in self._handlers.items()}
+        self._subscribed = True
 
     async def _wait_for_stop(self) -> None:
         await self._stop.wait()
@@ -120,7 +115,7 @@ class Consuming:
         try:
             async with asyncio.timeout(self._settings.stop_timeout.total_seconds()):
                 while self._ranges or self._redelivery.running:
-                    for reader in self._ranges.values():
+                    for reader in self._ranges:
                         reader.give_up()
                     await self._try_turn()
                     if self._ranges or self._redelivery.running:
@@ -132,21 +127,11 @@ class Consuming:
             )  # fmt: skip
 
     async def _leave(self) -> None:
-        for reader in list(self._ranges.values()):
-            self._drop(reader)
-        self._ending.add(asyncio.create_task(self._redelivery.close()))
-        if self._ending:
-            await asyncio.wait(self._ending, timeout=_GOODBYE)
+        await self._ranges.leave([asyncio.create_task(self._redelivery.close())], _GOODBYE)
         with suppress(ProjectionsError, TimeoutError):
             async with asyncio.timeout(_GOODBYE):
                 await self._joining.leave(self._ask)
-        await self._close()
-
-    async def _close(self) -> None:
-        """Give the connection back; a network that is cut must not keep us."""
-        with suppress(ProjectionsError, TimeoutError):
-            async with asyncio.timeout(_GOODBYE):
-                await self._session.close()
+        await self._ask.close(_GOODBYE)
 
     async def _try_turn(self) -> bool:
         """Do all that is to be done; returns whether there is more at once."""
@@ -154,7 +139,7 @@ class Consuming:
         try:
             busy = await self._turn()
         except OtherSchemaVersion:
-            await self._close()
+            await self._ask.close(_GOODBYE)
             raise
         except Exception as error:
             self._failures += 1
@@ -163,12 +148,12 @@ class Consuming:
                 exc_info=None if isinstance(error, ProjectionsError) else error,
                 extra=self._extra("reading_failed"),
             )  # fmt: skip
-            await self._close()
-            self._look_again()
+            await self._ask.close(_GOODBYE)
+            self._ranges.look_again()
             self._look_at_lease()
             return False
         except BaseException:
-            await self._close()
+            await self._ask.close(_GOODBYE)
             raise
         self._failures = 0
         return busy
@@ -176,29 +161,16 @@ class Consuming:
     async def _turn(self) -> bool:
         loop = asyncio.get_running_loop()
         self._look_at_lease()
+        if not (self._subscribed or self._stopping):
+            await self._subscribe_handlers()
         if loop.time() >= self._beat_at:
             await self._beat()
-        if loop.time() >= self._keep_at and not self._stopping:
+        if loop.time() >= self._keep_at and self._subscribed and not self._stopping:
             await self._keep_subscriptions()
-        for reader in list(self._ranges.values()):
+        for reader in self._ranges:
             await self._store(reader)
         await self._redelivery.turn(self._ask, taking=not self._stopping)
         return False if self._stopping else await self._read()
-
-    async def _ask(
-        self, call: Callable[Concatenate[OwnedSession, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Ask the database; an answer that does not come must not outlast the lease."""
-        limit = self._settings.lease / 2
-        try:
-            async with asyncio.timeout(limit.total_seconds()):
-                session = await self._session.get()
-        except TimeoutError as error:
-            raise DatabaseUnavailable(
-                f"no connection to the database within {limit.total_seconds():g} s"
-            ) from error
-        session.patience = limit
-        return await call(session, *args, **kwargs)
 
     # The lease and the ranges
 
@@ -211,71 +183,52 @@ class Consuming:
             return
         self._alive_at = sent_at
         self._beat_at = sent_at + self._settings.heartbeat.total_seconds()
-        self._look_again()
+        self._ranges.look_again()
         await self._told(held)
 
-    def _look_again(self) -> None:
-        """Read all ranges again, which says whether what they have read is still there."""
-        for reader in self._ranges.values():
-            reader.looked_until = -1
-
     async def _start_over(self, why: str) -> None:
-        """Forget all, and join again by another name: what was begun under the old one can store nothing any more."""
+        """
+        Forget all, and join again by another name: what was begun under the old one can store nothing any more.
+
+        Nothing is read before all handlers have subscribed: the numbers that they had may be given to others by now.
+        """
         log.warning(
             "group %s: subscribing again, and joining: %s",
             self._group,
             why,
             extra=self._extra("joining_again"),
         )
-        for reader in list(self._ranges.values()):
+        for reader in self._ranges:
             self._lose(reader, why)
-        await self._joining.leave(self._ask)
+        self._subscribed = False
         self._beat_at = 0.0
-        self._told_handlers(await self._subscribe())
+        await self._joining.leave(self._ask)
+        await self._ask.close(_GOODBYE)  # subscribing borrows one of its own
+        self._changed.set()
 
-    async def _told(self, held: list[GroupRange]) -> None:
-        now = {one.slices: one for one in held}
-        for slices, reader in list(self._ranges.items()):
+    async def _told(self, ranges: list[GroupRange]) -> None:
+        now = {one.slices: one for one in ranges}
+        for reader in self._ranges:
+            slices = reader.held.slices
             if slices not in now or now[slices].epoch != reader.held.epoch:
                 self._lose(reader, "another has it, or the group was cut anew")
         for slices, one in now.items():
-            if slices in self._ranges:
+            if (held := self._ranges.get(slices)) is not None:
                 if not one.kept:
-                    self._ranges[slices].give_up()
+                    held.give_up()
             elif one.kept and not self._stopping:
-                self._start(one)
+                self._ranges.start(one, self._handlers)
             else:
                 await self._ask(groups.release_range, self._group, one)
 
-    def _start(self, held: GroupRange) -> None:
-        reader = RangeReader(
-            self._group, held, self._handlers, read_ahead=self._settings.read_ahead,
-            restart=self._settings.restart, changed=self._changed.set,
-        )  # fmt: skip
-        self._ranges[held.slices] = reader
-        log.info(
-            "group %s: slices %s started after match %d", self._group, held.slices, held.cursor,
-            extra=reader.labels("started"),
-        )  # fmt: skip
-
     def _lose(self, reader: RangeReader, why: str) -> None:
-        log.warning(
-            "group %s: slices %s are lost: %s", self._group, reader.held.slices, why,
-            extra=reader.labels("range_lost"),
-        )  # fmt: skip
-        self._drop(reader)
+        self._ranges.lose(reader, why)
         self._beat_at = 0.0  # there may be another range for us
-
-    def _drop(self, reader: RangeReader) -> None:
-        self._ranges.pop(reader.held.slices, None)
-        if (ending := reader.drop()) is not None:
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
 
     def _look_at_lease(self) -> None:
         """Once the lease is over, others may have the ranges: whatever handlers do here, they may do as well."""
         if asyncio.get_running_loop().time() - self._alive_at >= self._settings.lease.total_seconds():
-            for reader in list(self._ranges.values()):
+            for reader in self._ranges:
                 self._lose(reader, "the lease has ended without an answer")
 
     async def _keep_subscriptions(self) -> None:
@@ -300,7 +253,7 @@ class Consuming:
                 )
                 reader.is_stored(cursor)
             if reader.given_up:
-                self._drop(reader)
+                self._ranges.drop(reader)
                 await self._ask(groups.release_range, self._group, reader.held)
                 log.info(
                     "group %s: slices %s released", self._group, reader.held.slices,
@@ -341,7 +294,7 @@ class Consuming:
 
     async def _read(self) -> bool:
         """Read a page of each range that has room; returns whether there is more."""
-        open_ranges = [reader for reader in self._ranges.values() if reader.has_room]
+        open_ranges = [reader for reader in self._ranges if reader.has_room]
         if not open_ranges:
             return False
         look = await self._ask(reading.look)

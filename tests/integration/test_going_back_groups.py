@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from journal import Database
+from journal import Database, Event, append
 from offsets import DatabaseWentBack
 from projections.subscriptions import (
     Consumer,
@@ -142,6 +142,45 @@ async def test_a_consumer_that_the_database_does_not_know_subscribes_again(datab
         await go_back(database)
         async with database.session() as session:  # the number that the handler's subscription had
             await subscribe(session, "g", topics=["Other"])
+        await until(database, "SELECT count(*) = 1 FROM projections.subscriptions WHERE topics = '{Landed}'")
+        await landed_and_matched(database, "c")
+        await seen.until_events(2)
+
+    assert seen.events == [("a", 1), ("c", 1)]
+
+
+REFUSING = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE 'not now' USING ERRCODE = 'serialization_failure'; END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON projections.subscriptions
+FOR EACH ROW WHEN (NEW.topics = '{Landed}') EXECUTE FUNCTION refuse()
+"""
+
+
+async def test_a_consumer_that_starts_over_reads_nothing_before_it_has_subscribed(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with database.session() as session:
+        await subscribe(session, "g", topics=["Never"])
+    await remember(database)
+    seen = Seen()
+    made = Consumer(database, "g", settings=quick())
+    made.handle(seen, name="h", topics=["Landed"])
+    async with consuming(database, made):
+        await landed_and_matched(database, "a")
+        await until_handled(database)
+        async with database.session() as session:
+            await session.execute(REFUSING)
+        await go_back(database)
+        async with database.session() as session:  # the number that the handler's subscription had
+            await subscribe(session, "g", topics=["Other"])
+            await append(session, [Event("b", {}, "plane", event_type="Other")])
+        await match_all(database)
+        async with asyncio.timeout(30):
+            while sum("not now" in record.getMessage() for record in caplog.records) < 2:
+                await asyncio.sleep(0.01)
+        async with database.session() as session:
+            await session.execute("DROP TRIGGER refuse ON projections.subscriptions")
         await until(database, "SELECT count(*) = 1 FROM projections.subscriptions WHERE topics = '{Landed}'")
         await landed_and_matched(database, "c")
         await seen.until_events(2)
