@@ -73,7 +73,7 @@ def lag(  # noqa: PLR0917 - click passes all by name
         with suppress(KeyboardInterrupt):
             visit_session(dsn, lambda session: _watch(session, names, by, as_json=as_json))
         return
-    found = visit_session(dsn, lambda session: snapshot(session, names))
+    found = visit_session(dsn, lambda session: snapshot(session, names, by_slice=by == "slice"))
     _print(found, by, as_json=as_json)
     if fail_above is not None:
         exit_above(context, fail_above, [(p.name, p.lag) for p in found.projections])
@@ -111,7 +111,7 @@ def owner_of(part: RangeLag) -> str:
 
 async def _watch(session: OwnedSession, names: list[str] | None, by: By, *, as_json: bool) -> None:
     await watch(
-        lambda: snapshot(session, names),
+        lambda: snapshot(session, names, by_slice=by == "slice"),
         lambda found: _print(found, by, as_json=as_json),
         None if as_json else lambda found: _shown(found, by),
     )

@@ -52,7 +52,12 @@ class Snapshot(NamedTuple):
 
 
 async def snapshot(
-    session: Session, names: Sequence[str] | None = None, *, groups: bool = False, webhooks: bool = False
+    session: Session,
+    names: Sequence[str] | None = None,
+    *,
+    by_slice: bool = False,
+    groups: bool = False,
+    webhooks: bool = False,
 ) -> Snapshot:
     """
     How projections are doing, and who runs them.
@@ -60,6 +65,7 @@ async def snapshot(
     Args:
         session: Where; inside or outside of a transaction.
         names: Which projections; None for all that have run on this database.
+        by_slice: Whether to look at each slice of the projections, or at their ranges alone.
         groups: Whether to look at groups of consumers, too.
         webhooks: Whether to look at webhooks, too.
 
@@ -69,7 +75,7 @@ async def snapshot(
     at: datetime = await session.fetchval(_NOW)
     return Snapshot(
         at,
-        await projection_lags(session, names),
+        await projection_lags(session, names, by_slice=by_slice),
         await offsets.workers(session),
         await open_writers(session),
         await group_lag(session) if groups else (),

@@ -138,7 +138,7 @@ class Feed:
 
     async def _read(self) -> _Seen:
         async with self._database.session() as session:
-            seen = await snapshot(session, groups=True, webhooks=True)
+            seen = await snapshot(session, by_slice=True, groups=True, webhooks=True)
             waiting = [found.name for found in seen.projections if found.parked]
             given_up = [found.name for found in seen.groups if found.dead]
             return _Seen(

@@ -50,6 +50,9 @@ FROM projections.projection_ranges AS r WHERE r.projection_id = 1 AND r.min_slic
 """
 OWN = "UPDATE projections.projection_ranges SET owner = 'me' WHERE projection_id = 1"
 LAG = "SELECT slice, backlog, oldest_unhandled, parked FROM projections.slice_lag_v1('{1}')"
+OF_RANGES = """
+SELECT slice, backlog, oldest_unhandled, parked FROM projections.slice_lag_v1('{1,2}', FALSE) WHERE projection_id = 1
+"""
 HOUR = timedelta(hours=1)
 
 
@@ -207,6 +210,13 @@ class Model:
             expected.setdefault(slice_of(source_id), [0, None, 0])[2] += 1
 
         assert {row[0]: list(row[1:]) for row in self.fetch(LAG)} == expected
+        summed: dict[int, list[Any]] = {}
+        for slice_number, (backlog, oldest, parked) in expected.items():
+            first = max(r.min_slice for r in self.ranges() if r.min_slice <= slice_number)
+            one = summed.setdefault(first, [0, None, 0])
+            times = [at for at in (one[1], oldest) if at is not None]
+            summed[first] = [one[0] + backlog, min(times, default=None), one[2] + parked]
+        assert {row[0]: list(row[1:]) for row in self.fetch(OF_RANGES)} == summed
 
     def some(self, things: list[Any]) -> list[Any]:
         return things[: self.random.randint(0, len(things))]

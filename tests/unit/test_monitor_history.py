@@ -15,7 +15,7 @@ def seen(seconds: float, handled: int = 0, projection_id: int = 1) -> Snapshot:
     part = RangeLag(
         SliceRange(0, 1023), 2.5, 7, None, handled, BEGINNING, None, False, None, 1, State.RUNNING, 0, 0, None, None
     )  # fmt: skip
-    found = ProjectionLag(projection_id, "p", "plane", False, [part], {})
+    found = ProjectionLag(projection_id, "p", "plane", False, [part], {}, True)
     return Snapshot(START + timedelta(seconds=seconds), [found], [], [])
 
 

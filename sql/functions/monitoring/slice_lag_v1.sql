@@ -1,12 +1,12 @@
 -- What projections have not handled yet, all of them or those that are named, by slice: the age and the time of the oldest such
 -- event, how many there are, and the sources that are parked, whose events count apart. A slice that has neither has no row.
--- Exact, whether or not a worker runs.
+-- Exact, whether or not a worker runs. Without p_by_slice, each range has one row, under its first slice.
 --
 -- Everything before a range's horizon is handled, but for imports that it has not read yet; nothing after its newest
 -- handled event is. Only what lies between is compared with the offsets; the rest is counted from the index alone. Of a
 -- projection whose type has no event since its oldest horizon, no more is asked.
 -- docs/decisions/lag-from-the-database.md has the measurements.
-CREATE OR REPLACE FUNCTION projections.slice_lag_v1(p_projection_ids integer[] DEFAULT NULL)
+CREATE OR REPLACE FUNCTION projections.slice_lag_v1(p_projection_ids integer[] DEFAULT NULL, p_by_slice boolean DEFAULT TRUE)
 RETURNS TABLE (
     projection_id integer,
     slice smallint,
@@ -63,48 +63,53 @@ BEGIN
     WITH asked AS MATERIALIZED (
         SELECT
             p.projection_id, p.entity_type, p.evicted_before,
-            array_agg(r.min_slice) AS min_slices, array_agg(r.max_slice) AS max_slices, array_agg(r.since) AS since,
-            array_agg(r.until) AS until,
+            array_agg(r.min_slice ORDER BY r.min_slice) AS min_slices, array_agg(r.since ORDER BY r.min_slice) AS since,
+            array_agg(r.until ORDER BY r.min_slice) AS until,
             min(r.since) AS first, min(r.until) AS first_until, max(r.until) AS last_until
-        FROM unnest(_ids, _min_slices, _max_slices, _since, _until) AS r (projection_id, min_slice, max_slice, since, until)
+        FROM unnest(_ids, _min_slices, _since, _until) AS r (projection_id, min_slice, since, until)
         INNER JOIN projections.projections AS p ON r.projection_id = p.projection_id
         GROUP BY p.projection_id
     ), busy AS MATERIALIZED (
-        SELECT a.projection_id, a.entity_type, a.evicted_before, a.first, a.first_until, a.last_until, s.since, s.until, s.has_parked
+        SELECT a.*, p.has_parked
         FROM asked AS a
         CROSS JOIN LATERAL (
             SELECT FROM projections.events AS e
             WHERE e.entity_type = a.entity_type AND e.db_timestamp >= _first AND e.db_timestamp >= a.first
             LIMIT 1
         ) AS something
+        -- By slice, from 1, whether sources are parked; NULL where none is.
         CROSS JOIN LATERAL (
-            -- By slice, from 1: where to begin, up to where to compare with offsets, and whether sources are parked.
-            SELECT
-                array_agg(r.since ORDER BY s.slice) AS since, array_agg(r.until ORDER BY s.slice) AS until,
-                array_agg(s.slice = ANY (k.slices) ORDER BY s.slice) AS has_parked
-            FROM (
-                SELECT array_agg(DISTINCT k.slice::integer) AS slices
-                FROM projections.parked_sources AS k WHERE k.projection_id = a.projection_id
-            ) AS k
-            CROSS JOIN unnest(a.min_slices, a.max_slices, a.since, a.until) AS r (min_slice, max_slice, since, until)
-            CROSS JOIN LATERAL generate_series(r.min_slice, r.max_slice) AS s (slice)
-        ) AS s
+            SELECT CASE WHEN count(*) > 0 THEN ARRAY(
+                SELECT s.slice = ANY (array_agg(DISTINCT k.slice::integer)) FROM generate_series(0, 1023) AS s (slice) ORDER BY s.slice
+            ) END AS has_parked
+            FROM projections.parked_sources AS k WHERE k.projection_id = a.projection_id
+        ) AS p
     ), found AS (
-        SELECT b.projection_id, n.slice, n.oldest, n.backlog, 0 AS parked, NULL::timestamptz AS parked_since
-        FROM busy AS b
+        SELECT i.projection_id, n.slice, n.oldest, n.backlog, 0 AS parked, NULL::timestamptz AS parked_since
+        FROM (
+            -- Those that stand at one place, as all do that have never run, are counted once; not where sources are parked.
+            SELECT array_agg(b.projection_id) AS ids, b.entity_type, b.first_until, b.until, b.min_slices, b.has_parked
+            FROM busy AS b
+            GROUP BY
+                b.entity_type, b.first_until, b.until, b.min_slices, b.has_parked,
+                CASE WHEN b.has_parked IS NOT NULL THEN b.projection_id END
+        ) AS b
         CROSS JOIN LATERAL (
-            SELECT e.slice, min(e.db_timestamp) AS oldest, count(*) AS backlog
+            SELECT
+                CASE WHEN p_by_slice THEN e.slice ELSE b.min_slices[width_bucket(e.slice::integer, b.min_slices)]::smallint END AS slice,
+                min(e.db_timestamp) AS oldest, count(*) AS backlog
             FROM projections.events AS e
             WHERE e.entity_type = b.entity_type
             AND e.db_timestamp >= _first
             AND e.db_timestamp > b.first_until
-            AND e.db_timestamp > b.until[e.slice + 1]
+            AND e.db_timestamp > b.until[width_bucket(e.slice::integer, b.min_slices)]
             AND NOT (coalesce(b.has_parked[e.slice + 1], FALSE) AND EXISTS (
                 SELECT FROM projections.parked_sources AS k
-                WHERE k.projection_id = b.projection_id AND k.source_id = e.source_id
+                WHERE k.projection_id = b.ids[1] AND k.source_id = e.source_id
             ))
-            GROUP BY e.slice
+            GROUP BY 1
         ) AS n
+        CROSS JOIN unnest(b.ids) AS i (projection_id)
         UNION ALL
         SELECT b.projection_id, n.slice, n.oldest, n.backlog, 0, NULL
         FROM busy AS b
@@ -121,7 +126,8 @@ BEGIN
                     WHERE e.entity_type = b.entity_type
                     AND e.db_timestamp >= _first
                     AND e.db_timestamp BETWEEN b.first AND b.last_until
-                    AND e.db_timestamp BETWEEN b.since[e.slice + 1] AND b.until[e.slice + 1]
+                    AND e.db_timestamp >= b.since[width_bucket(e.slice::integer, b.min_slices)]
+                    AND e.db_timestamp <= b.until[width_bucket(e.slice::integer, b.min_slices)]
                     GROUP BY e.source_id
                 ) AS s
                 WHERE s.handled_nr < s.last_nr
@@ -130,21 +136,26 @@ BEGIN
                     WHERE k.projection_id = b.projection_id AND k.source_id = s.source_id
                 )
             )
-            SELECT e.slice, min(e.db_timestamp) AS oldest, count(*) AS backlog
+            SELECT
+                CASE WHEN p_by_slice THEN e.slice ELSE b.min_slices[width_bucket(e.slice::integer, b.min_slices)]::smallint END AS slice,
+                min(e.db_timestamp) AS oldest, count(*) AS backlog
             FROM projections.events AS e INNER JOIN behind AS s ON e.source_id = s.source_id
             WHERE e.entity_type = b.entity_type
             AND e.db_timestamp >= _first
             AND e.db_timestamp BETWEEN b.first AND b.last_until
-            AND e.db_timestamp BETWEEN b.since[e.slice + 1] AND b.until[e.slice + 1]
+            AND e.db_timestamp >= b.since[width_bucket(e.slice::integer, b.min_slices)]
+            AND e.db_timestamp <= b.until[width_bucket(e.slice::integer, b.min_slices)]
             AND e.seq_nr > s.handled_nr
             AND (s.handled_nr > 0 OR e.db_timestamp >= b.evicted_before)
-            GROUP BY e.slice
+            GROUP BY 1
         ) AS n
         UNION ALL
-        SELECT k.projection_id, k.slice, NULL, 0, count(*), min(k.parked_at)
+        SELECT k.projection_id, (CASE WHEN p_by_slice THEN k.slice ELSE r.min_slice END)::smallint, NULL, 0, count(*), min(k.parked_at)
         FROM projections.parked_sources AS k
+        INNER JOIN unnest(_ids, _min_slices, _max_slices) AS r (projection_id, min_slice, max_slice)
+            ON k.projection_id = r.projection_id AND k.slice BETWEEN r.min_slice AND r.max_slice
         WHERE p_projection_ids IS NULL OR k.projection_id = ANY (p_projection_ids)
-        GROUP BY k.projection_id, k.slice
+        GROUP BY 1, 2
     )
     SELECT
         f.projection_id, f.slice, greatest(clock_timestamp() - min(f.oldest), INTERVAL '0'), min(f.oldest),
