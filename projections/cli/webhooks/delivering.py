@@ -53,6 +53,8 @@ log = logging.getLogger("projections")
 
 _ALSO = 7
 """Connections beside those that ranges hold."""
+_AFTER_REQUESTS = timedelta(seconds=30)
+"""For all that a stop does when requests have had their time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,7 @@ async def _run(dsn: str, options: _Options) -> int:
     async with connect(dsn, options.connections) as database, HttpSender(options.rules) as sender:
         async with database.session() as session:
             await check_version(session)
-        with stopped_by_signals(stop) as received:
+        with stopped_by_signals(stop, _grace(options.settings)) as received:
             async with (
                 _observed(database, sender, options) as (observer, attempts, counted),
                 maintaining(database, options.maintain_every),
@@ -217,6 +219,11 @@ async def _run(dsn: str, options: _Options) -> int:
                         delivery_observer=attempts, observer=observer, stop=stop,
                     )  # fmt: skip
     return INTERRUPTED if received.number is signal.SIGINT else 0
+
+
+def _grace(settings: DeliverySettings) -> timedelta:
+    """How long a stop may take: requests on their way have their time, and then what came of them is stored."""
+    return settings.stop_timeout + _AFTER_REQUESTS
 
 
 @asynccontextmanager

@@ -1,0 +1,16 @@
+"""How long a process may take to end is longer than what it waits for in order."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from projections.cli.last_resort import GRACE
+from projections.cli.webhooks.delivering import _grace
+from projections.webhooks import DeliverySettings
+
+
+def test_requests_that_are_waited_for_are_not_cut_off_by_the_grace() -> None:
+    settings = DeliverySettings(stop_timeout=timedelta(minutes=2))
+
+    assert _grace(settings) > settings.stop_timeout
+    assert _grace(DeliverySettings()) == GRACE
