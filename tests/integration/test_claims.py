@@ -358,7 +358,7 @@ async def test_a_heartbeat_looks_at_no_source_that_waits_for_a_decision(database
     async with database.session() as session:
         await session.begin()
         await session.execute(
-            "SELECT * FROM projections.heartbeat_v1('o', 'h', 1, '10 s', '{1}', '{1}', FALSE, 0, 1)"
+            "SELECT * FROM projections.heartbeat_v1('o', 'h', 1, '10 s', '{1}', '{p}', '{1}', FALSE, 0, 1)"
         )
         read = await session.fetchval(looked_at)
         await session.rollback()
