@@ -172,7 +172,9 @@ things AS (
             'DEFAULT ' || pg_get_expr(f.adbin, f.adrelid),
             'IDENTITY ' || nullif(a.attidentity::text, ''), 'GENERATED ' || nullif(a.attgenerated::text, ''),
             'STATISTICS ' || nullif(a.attstattarget, -1), 'COMPRESSION ' || nullif(a.attcompression::text, ''),
-            CASE WHEN a.attstorage <> t.typstorage THEN 'STORAGE ' || a.attstorage::text END, a.attoptions::text
+            CASE WHEN a.attstorage <> t.typstorage THEN 'STORAGE ' || a.attstorage::text END,
+            -- Some servers keep options of their own there, such as pg_attver of Debian's 15.
+            (SELECT array_agg(o.option)::text FROM unnest(a.attoptions) AS o (option) WHERE NOT starts_with(o.option, 'pg_'))
         )
     FROM relations AS c
     INNER JOIN pg_catalog.pg_attribute AS a ON c.oid = a.attrelid AND a.attnum > 0 AND NOT a.attisdropped

@@ -26,9 +26,10 @@ BEGIN
         FROM pg_attribute AS a
         WHERE a.attrelid = p_table AND a.attnum > 0 AND NOT a.attisdropped AND a.attstattarget >= 0
         UNION ALL
-        SELECT format('ALTER TABLE %s ALTER COLUMN %I SET (%s)', _clone, a.attname, array_to_string(a.attoptions, ', '))
-        FROM pg_attribute AS a
-        WHERE a.attrelid = p_table AND a.attnum > 0 AND NOT a.attisdropped AND a.attoptions IS NOT NULL
+        -- Some servers keep options of their own there, such as pg_attver of Debian's 15.
+        SELECT format('ALTER TABLE %s ALTER COLUMN %I SET (%s)', _clone, a.attname, o.option)
+        FROM pg_attribute AS a CROSS JOIN LATERAL unnest(a.attoptions) AS o (option)
+        WHERE a.attrelid = p_table AND a.attnum > 0 AND NOT a.attisdropped AND NOT starts_with(o.option, 'pg_')
     LOOP
         EXECUTE _statement;
     END LOOP;

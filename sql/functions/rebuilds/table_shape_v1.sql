@@ -9,7 +9,9 @@ AS $$
     SELECT md5(string_agg(part.text, E'\n' ORDER BY part.text COLLATE "C")) FROM (
         SELECT format(
             '%s %s %s %s %s %s %s %s %s %s %s', a.attname, a.atttypid, a.atttypmod, a.attcollation, a.attnotnull, a.attidentity,
-            a.attgenerated, a.attstorage, a.attstattarget, a.attoptions, pg_get_expr(d.adbin, d.adrelid)
+            a.attgenerated, a.attstorage, a.attstattarget,
+            (SELECT array_agg(o.option) FROM unnest(a.attoptions) AS o (option) WHERE NOT starts_with(o.option, 'pg_')),
+            pg_get_expr(d.adbin, d.adrelid)
         ) AS text
         FROM pg_attribute AS a LEFT JOIN pg_attrdef AS d ON a.attrelid = d.adrelid AND a.attnum = d.adnum
         WHERE a.attrelid = p_table AND a.attnum > 0 AND NOT a.attisdropped
