@@ -18,7 +18,7 @@ from journal import (
     Session,
     SliceRange,
 )
-from offsets.errors import OffsetOvertaken, from_database
+from offsets.errors import DatabaseWentBack, OffsetOvertaken, RangeLost, from_database
 
 _REGISTER = "SELECT projections.register_projection_v1($1, $2, $3, $4)"
 _CLAIM = "SELECT * FROM projections.claim_range_v1($1, $2, $3)"
@@ -26,6 +26,13 @@ _RELEASE = "SELECT projections.release_range_v1($1, $2, $3, $4, $5, $6, $7, $8, 
 _FAIL = "SELECT projections.fail_range_v1($1, $2, $3, $4, $5, $6)"
 _SAVE_HORIZONS = """
 SELECT min_slice FROM projections.save_horizons_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+"""
+# As save_offsets_v1 tells them apart: epochs only rise, and each has one owner.
+_WENT_BACK = """
+SELECT r.min_slice
+FROM unnest($2::integer[], $3::bigint[]) AS n (min_slice, epoch)
+INNER JOIN projections.projection_ranges AS r ON n.min_slice = r.min_slice
+WHERE r.projection_id = $1 AND (r.epoch < n.epoch OR (r.epoch = n.epoch AND r.owner IS NOT NULL))
 """
 _SAVE = """
 SELECT projections.save_offsets_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
@@ -141,14 +148,17 @@ class Progress(NamedTuple):
         return self.store.claim
 
 
-async def save_horizons(session: Session, projection_id: int, progress: Sequence[Progress]) -> list[Progress]:
+async def save_horizons(
+    session: Session, projection_id: int, progress: Sequence[Progress]
+) -> list[tuple[Progress, ProjectionsError]]:
     """
     Store how far ranges of one owner are that have had nothing to handle.
 
     A range that is just storing a batch is left out: that stores how far it is. So is one that is to start again.
 
     Returns:
-        Those that were not stored, because the database does not have them as they are remembered.
+        Those that were not stored, because the database does not have them as they are remembered, each with
+        :class:`RangeLost` or :class:`DatabaseWentBack`.
     """
     async with AsyncExitStack() as stack:
         by_life: dict[tuple[Any, ...], list[Progress]] = {}
@@ -156,7 +166,7 @@ async def save_horizons(session: Session, projection_id: int, progress: Sequence
             if one.store.outdated is None and not one.store.storing.locked():
                 await stack.enter_async_context(one.store.storing)
                 by_life.setdefault((one.claim.owner, *one.store.life()), []).append(one)
-        refused: list[Progress] = []
+        refused: list[tuple[Progress, ProjectionsError]] = []
         for life, ranges in by_life.items():  # nearly always one
             refused += await _save_horizons(session, projection_id, life, ranges)
         return refused
@@ -164,7 +174,7 @@ async def save_horizons(session: Session, projection_id: int, progress: Sequence
 
 async def _save_horizons(
     session: Session, projection_id: int, life: tuple[Any, ...], ranges: Sequence[Progress]
-) -> list[Progress]:
+) -> list[tuple[Progress, ProjectionsError]]:
     owner, *seen = life
     rows = await session.fetch(
         _SAVE_HORIZONS,
@@ -180,7 +190,30 @@ async def _save_horizons(
     stored = {row["min_slice"] for row in rows}
     for one in ranges:
         one.store.commits += one.claim.slices.min_slice in stored
-    return [one for one in ranges if one.claim.slices.min_slice not in stored]
+    refused = [one for one in ranges if one.claim.slices.min_slice not in stored]
+    return await _why_refused(session, projection_id, refused) if refused else []
+
+
+async def _why_refused(
+    session: Session, projection_id: int, refused: Sequence[Progress]
+) -> list[tuple[Progress, ProjectionsError]]:
+    claims = [one.claim for one in refused]
+    rows = await session.fetch(
+        _WENT_BACK,
+        projection_id,
+        [claim.slices.min_slice for claim in claims],
+        [claim.epoch for claim in claims],
+    )
+    went_back = {row["min_slice"] for row in rows}
+    return [
+        (
+            one,
+            DatabaseWentBack("the stored horizon is not what it was left at")
+            if one.claim.slices.min_slice in went_back
+            else RangeLost(f"slices {one.claim.slices} were claimed by another, or cut again"),
+        )
+        for one in refused
+    ]
 
 
 async def evict(session: OwnedSession, projection_id: int, retention: timedelta) -> None:

@@ -11,7 +11,7 @@ from journal.faults import Fault, fault_of
 from journal.tasks import end
 from projections.errors import HandlerFailed
 from projections.handlers import AtLeastOnce, Kind
-from projections.pipeline import Pipeline, Stopping, nothing
+from projections.pipeline import Pipeline, Stopping, nothing, too_large
 from projections.recovery import GiveUp
 
 
@@ -32,9 +32,11 @@ class AtLeastOncePipeline(Pipeline):
         self._database = database
         self._delivery = delivery
         self._done: list[EventEnvelope] = []
+        self._read: Sequence[EventEnvelope] = ()
 
     async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         """Handle accepted events; see :meth:`Pipeline.handle`."""
+        self._read = envelopes
         size = min(self._delivery.after, self._projection.batch_size)
         for start in range(0, len(envelopes), size):
             if await self._pause(0):
@@ -99,7 +101,7 @@ class AtLeastOncePipeline(Pipeline):
         recovery, first = self._projection.recovery, events[0]
         for attempt in range(1, recovery.retries + 2):
             try:
-                await self._dispatcher.handle(session, events)
+                await self._call(session, events)
             except HandlerFailed as failure:
                 self._report(first, failure, attempt)
                 if attempt <= recovery.retries:
@@ -117,6 +119,14 @@ class AtLeastOncePipeline(Pipeline):
                 self._done.extend(events)
                 return True
         return False
+
+    async def _call(self, session: OwnedSession, events: Sequence[EventEnvelope]) -> None:
+        try:
+            await self._dispatcher.handle(session, events)
+        except MemoryError as error:
+            if len(events) > 1 or not self._reads_little(self._read):
+                raise
+            raise too_large(events[0], error) from error
 
     async def _halves(self, session: OwnedSession, events: Sequence[EventEnvelope]) -> bool:
         """Try the halves of a list apart, until the event that fails stands alone."""

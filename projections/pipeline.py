@@ -109,12 +109,14 @@ class Pipeline:
             except Exception as error:
                 if len(batch) > 1 and fault_of(error) is Fault.BATCH:
                     todo.extend(reversed(_around(batch, None)))  # less may pass where more took too long
-                elif isinstance(error, MemoryError) and (len(envelopes) == 1 or self._pages.smallest):
-                    # Not what was read beside it takes the memory.
-                    alone = HandlerFailed(f"{describe(batch[0])}: {said(error)}")
-                    await self._recover(session, batch[0], alone)
+                elif isinstance(error, MemoryError) and len(batch) == 1 and self._reads_little(envelopes):
+                    await self._recover(session, batch[0], too_large(batch[0], error))
                 else:
                     raise
+
+    def _reads_little(self, read: Sequence[EventEnvelope]) -> bool:
+        """Whether not what was read beside an event takes the memory that it lacks."""
+        return len(read) == 1 or self._pages.smallest
 
     async def skip(self, session: OwnedSession, envelope: EventEnvelope) -> None:
         """Count an event as handled without handling it: an event that is dropped must not block its source."""
@@ -142,8 +144,13 @@ class Pipeline:
             await self._store.advance_parked_in_tx(session, last.source_id, first.seq_nr, last.seq_nr + 1)
             await self._dispatcher.handle(session, envelopes)
 
-        with self._telling(envelopes):
-            await self._in_transaction(session, envelopes, work)
+        try:
+            with self._telling(envelopes):
+                await self._in_transaction(session, envelopes, work)
+        except MemoryError as error:
+            if len(envelopes) > 1:
+                raise
+            raise too_large(first, error) from error
         self._observer.handled(self._projection.name, self._store.claim.slices, envelopes)
 
     async def retry_failed(
@@ -240,7 +247,7 @@ class Pipeline:
             except HandlerFailed as again:
                 failure = again
             except MemoryError as error:
-                failure = HandlerFailed(f"{describe(envelope)}: {said(error)}")
+                failure = too_large(envelope, error)
             else:
                 return
         await self._give_up(session, envelope, failure, recovery.retries + 1)
@@ -326,6 +333,13 @@ class Pipeline:
 
 async def nothing() -> None:
     """No effects: only progress is stored."""
+
+
+def too_large(envelope: EventEnvelope, error: MemoryError) -> HandlerFailed:
+    """An event that alone needs more memory than there is is left to recovery."""
+    failure = HandlerFailed(f"{describe(envelope)}: {said(error)}")
+    failure.__cause__ = error
+    return failure
 
 
 def _at(envelope: EventEnvelope, failure: Exception) -> str:

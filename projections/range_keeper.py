@@ -215,6 +215,7 @@ class RangeKeeper:
         store, horizon, import_id = self._runner.progress
         try:
             async with self._process.database.session() as session:
+                session.patience = self._process.settings.read_timeout
                 released = await store.release(session, horizon, import_id)
         except ProjectionsError as error:  # the next heartbeat shows it as ours, and it is released then
             log.warning("release: %s", error, extra=self._extra("release_failed"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 
 import offsets
 from journal import DatabaseError, DatabaseUnavailable, ProjectionsError, Session, SliceRange
-from offsets import DatabaseWentBack, Heartbeat, Held, Progress, Registered
+from offsets import Heartbeat, Held, Progress, Registered
 from projections.handlers import Projection
 from projections.process import Process
 from projections.range_keeper import RangeKeeper
@@ -171,6 +171,7 @@ class Ranges:
         progress = self.progress
         if moved := [one for one in progress if one not in self._saved]:
             async with self._process.database.session() as session:
+                session.patience = self._process.settings.read_timeout
                 refused = await self._save(session, moved)
             for one in moved:
                 if one not in refused:
@@ -181,13 +182,13 @@ class Ranges:
         try:
             refused = await offsets.save_horizons(session, self.projection_id, moved)
         except DatabaseUnavailable as error:  # nobody knows whether they are stored
-            self._start_again(moved, error)
+            self._start_again((one, error) for one in moved)
             raise
-        self._start_again(refused, DatabaseWentBack("the stored horizon is not what it was left at"))
-        return refused
+        self._start_again(refused)
+        return [one for one, _ in refused]
 
-    def _start_again(self, progress: Sequence[Progress], error: ProjectionsError) -> None:
-        for one in progress:
+    def _start_again(self, refused: Iterable[tuple[Progress, ProjectionsError]]) -> None:
+        for one, error in refused:
             if keeper := self._keepers.get(one.claim.slices.min_slice):
                 keeper.start_again(error, one.store)
 

@@ -12,7 +12,8 @@ import pytest
 import offsets
 from journal import ConnectionSettings, Database, connect
 from offsets import OffsetOvertaken
-from projections import EventEnvelope, Session, run
+from projections import EventEnvelope, Session, SliceRange, run, slice_of
+from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import (
     EFFECTS,
     Does,
@@ -364,3 +365,23 @@ async def test_a_heartbeat_looks_at_no_source_that_waits_for_a_decision(database
         await session.rollback()
 
     assert read < 100
+
+
+async def test_a_range_whose_row_somebody_has_locked_keeps_no_other_from_storing(either: Database) -> None:
+    low, high = sorted(["a", "b", "c", "d"], key=slice_of)[::3]
+    often = settings(save_horizon_every=timedelta(milliseconds=5))
+    cut = slice_of(high)
+    async with either.session() as session:
+        await offsets.register(session, "p", "plane", [SliceRange(0, cut - 1), SliceRange(cut, 1023)])
+    async with running(either, recording(), settings=often), either.session() as holder:
+        await happen(either, low, high)
+        await until_effects(either, 2)
+        await holder.begin()
+        await holder.execute("SELECT FROM projections.projection_ranges WHERE min_slice = 0 FOR UPDATE")
+        await until(either, f"SELECT count(*) > 0 FROM {WAITING}")
+
+        await happen(either, high)
+        await until_effects(either, 3)
+        await holder.rollback()
+
+    each_once(await effects(either), **{low: 1, high: 2})

@@ -8,7 +8,16 @@ import pytest
 
 import offsets
 from journal import ALL_SLICES, Database, EventEnvelope, generation, read_source
-from offsets import Beats, DatabaseWentBack, OffsetOvertaken, OffsetStore, Progress, Registered, Worker
+from offsets import (
+    Beats,
+    DatabaseWentBack,
+    OffsetOvertaken,
+    OffsetStore,
+    Progress,
+    RangeLost,
+    Registered,
+    Worker,
+)
 from tests.fixtures.projections import execute, fetchval, happen
 
 LEASE = timedelta(seconds=10)
@@ -94,7 +103,7 @@ async def test_nothing_is_stored_on_a_range_that_is_not_as_it_was_left(
         refused = await offsets.save_horizons(session, store.claim.projection_id, [Progress(store, at, 0)])
         released = await store.release(session, at, 0)
 
-    assert len(refused) == 1
+    assert [type(error) for _, error in refused] == [DatabaseWentBack]
     assert not released
     assert await fetchval(database, _STORED) == 1
 
@@ -171,3 +180,23 @@ async def test_progress_that_is_known_to_be_worth_nothing_is_not_stored(
     assert (
         await fetchval(database, "SELECT horizon FROM projections.projection_ranges") == store.claim.horizon
     )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE projections.projection_ranges SET epoch = epoch + 1",
+        "UPDATE projections.projection_ranges SET owner = NULL",
+        "DELETE FROM projections.projection_ranges",
+    ],
+)
+async def test_a_range_that_is_another_s_by_now_is_no_sign_that_the_database_went_back(
+    database: Database, store: OffsetStore, change: str
+) -> None:
+    await execute(database, change)
+    at = store.claim.horizon + timedelta(days=1)
+
+    async with database.session() as session:
+        refused = await offsets.save_horizons(session, store.claim.projection_id, [Progress(store, at, 0)])
+
+    assert [type(error) for _, error in refused] == [RangeLost]

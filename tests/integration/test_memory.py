@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import offsets
 from journal import (
     ConnectionSettings,
     Database,
@@ -19,6 +20,7 @@ from journal import (
     Session,
     connect,
 )
+from projections import AtLeastOnce
 from tests.fixtures.commands import environment
 from tests.fixtures.projections import (
     EFFECTS,
@@ -146,8 +148,9 @@ async def test_a_range_whose_page_is_never_answered_starts_again_with_smaller_on
     assert "reads pages of at most 4096 KiB" in caplog.text
 
 
+@pytest.mark.parametrize("delivery", [None, AtLeastOnce()], ids=["exactly-once", "at-least-once"])
 async def test_an_event_whose_handler_alone_needs_too_much_memory_is_parked_with_a_reason(
-    database: Database,
+    database: Database, delivery: Any
 ) -> None:
     async def greedy(session: Session, event: Happened, envelope: EventEnvelope) -> None:
         if envelope.source_id == "bad":
@@ -156,10 +159,28 @@ async def test_an_event_whose_handler_alone_needs_too_much_memory_is_parked_with
     await execute(database, EFFECTS)
     await happen(database, "a", "bad", "b", "c", "d")
 
-    await caught_up(database, recording(greedy, recovery=NO_RETRY))
+    definition = recording(greedy, recovery=NO_RETRY, delivery=delivery)
+    await caught_up(database, definition)
 
-    each_once(await effects(database), a=1, b=1, c=1, d=1)
-    assert "MemoryError()" in await fetchval(database, "SELECT error FROM projections.parked_sources")
+    parked = "SELECT error, attempts, decision FROM projections.parked_sources"
+    async with database.session() as session:
+        assert "MemoryError()" in (await session.fetchrow(parked))["error"]
+        await offsets.decide_parked(session, "p", "bad", "retry")
+    await happen(database, "a")
+
+    # One that is retried in vain holds nobody up, either.
+    await caught_up(database, definition)
+
+    found = await effects(database)
+    assert {source_id: seq_nr for source_id, seq_nr in found if source_id != "bad"} == {
+        "a": 2,
+        "b": 1,
+        "c": 1,
+        "d": 1,
+    }
+    async with database.session() as session:
+        row = await session.fetchrow(parked)
+    assert (row["attempts"], row["decision"]) == (2, "waiting")
 
 
 async def test_what_the_server_has_no_memory_for_is_told_as_such(database: Database) -> None:

@@ -1,5 +1,6 @@
 -- Stores how far ranges are that have had nothing to handle, many in one statement; returns those that it has stored. The
--- others are not as their owner remembers them.
+-- others are not as their owner remembers them. The ranges wait for this, with what they have to store: a row that somebody
+-- holds locked must not keep the others waiting, so that nothing is stored then (55P03), and it is tried again later.
 CREATE OR REPLACE FUNCTION projections.save_horizons_v1(
     p_projection_id integer,
     p_min_slices integer[],
@@ -15,6 +16,7 @@ CREATE OR REPLACE FUNCTION projections.save_horizons_v1(
 RETURNS TABLE (min_slice smallint)
 LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '1s'
 AS $$
     UPDATE projections.projection_ranges AS r
     SET
