@@ -53,8 +53,8 @@ log = logging.getLogger("projections")
 
 _ALSO = 7
 """Connections beside those that ranges hold."""
-_AFTER_REQUESTS = timedelta(seconds=30)
-"""For all that a stop does when requests have had their time."""
+_MARGIN = timedelta(seconds=10)
+"""For all else that a stop does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +222,8 @@ async def _run(dsn: str, options: _Options) -> int:
 
 
 def _grace(settings: DeliverySettings) -> timedelta:
-    """How long a stop may take: requests on their way have their time, and then what came of them is stored."""
-    return settings.stop_timeout + _AFTER_REQUESTS
+    """How long a stop may take: requests on their way have their time, and so has storing what came of them."""
+    return 2 * settings.stop_timeout + _MARGIN
 
 
 @asynccontextmanager
