@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from journal import Database, DatabaseError, DatabaseUnavailable, current_events, import_events
 from projections.maintenance import take_turn
+from projections.subscriptions import poll_group, read_next
+from projections.subscriptions.reading import read_held, read_on
 from tests.fixtures.journal import count, historic
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import execute, fetchval, happen, until
@@ -173,6 +176,32 @@ async def test_match_that_meets_the_new_partition_of_its_time_waits_for_it(datab
         await writing
 
     assert await count(database, "projections.matches_20200101t000000") == 1
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["by who holds a range", "by who listens"])
+async def test_match_that_moves_to_a_new_partition_while_it_is_looked_for_is_found(
+    database: Database, held: bool
+) -> None:
+    number = await group(database)
+    await match(database, number, PAST, PAST + HOUR)
+    async with database.session() as session:
+        (range_,) = await poll_group(session, "billing", "me", DAY)
+        (found,) = await read_next(session, "billing", after=0, until=100, limit=10)
+    async with database.session() as session, database.session() as other:
+        await session.begin()
+        moved = await session.fetchval(
+            "SELECT projections.create_partition_v1($1, $2, 'matches')", PAST, PAST + DAY
+        )
+        places: dict[str, Any] = {"after": found.place, "until": 100, "limit": 10}
+        reading = asyncio.create_task(
+            read_held(other, "billing", range_, **places) if held else read_on(other, "billing", **places)
+        )
+        await _until_somebody_waits(database)
+        await session.commit()
+        page = await reading
+
+    assert moved == 1
+    assert page == []
 
 
 async def test_of_two_runs_at_once_each_partition_is_dropped_by_one(journal: Database) -> None:

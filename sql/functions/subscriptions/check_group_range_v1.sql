@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION projections.check_group_range_v1(
 )
 RETURNS boolean
 LANGUAGE plpgsql
-STABLE
+VOLATILE -- read_events_by_slices_v1 says why
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE

@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION projections.check_place_v1(p_group text, p_match_id bigint, p_matched_at timestamptz)
 RETURNS boolean
 LANGUAGE plpgsql
-STABLE
+VOLATILE -- read_events_by_slices_v1 says why
 SET plan_cache_mode = 'force_generic_plan'
 SET search_path = pg_catalog, pg_temp
 AS $$

@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION projections.replay_length_v1(
 )
 RETURNS bigint
 LANGUAGE plpgsql
-STABLE
+VOLATILE -- read_events_by_slices_v1 says why
 SET plan_cache_mode = 'force_generic_plan'
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
