@@ -97,7 +97,7 @@ class WritersPoller:
         self._number = 0
         self._generation: Generation | None = None
         self._generations = 0
-        self._back_to: datetime | None = None
+        self._back_to: list[datetime] = []
         self._asked_at = 0.0
         self._pause = self._pacing.shortest.total_seconds()
         self._polled_at = 0.0
@@ -118,14 +118,16 @@ class WritersPoller:
         """The generation that the last poll has shown."""
         return self._generation
 
-    @property
-    def back_to(self) -> datetime | None:
+    def back_to(self, generation: int) -> datetime | None:
         """
-        The time of the last poll of the generation before, by the clock of the database that answers now.
+        From when on a generation has not been seen any more, by the clocks of the databases that answered after it.
 
-        Another server's clock may be behind: what it has stamped since is not older. None before the first change.
+        Another server's clock may be behind: what it has stamped since is not older. None where it is the last one.
+
+        Args:
+            generation: One that :attr:`generation` was, or is. Whoever waited may have missed more than one change.
         """
-        return self._back_to
+        return min(self._back_to[generation:], default=None)
 
     def wake(self) -> None:
         """Poll at once: something was appended."""
@@ -227,7 +229,7 @@ class WritersPoller:
         before, self._generation = self._generation, generation
         if before is not None and not generation.follows(before):
             self._generations += 1
-            self._back_to = polled_at - timedelta(seconds=told_at - self._asked_at)
+            self._back_to.append(polled_at - timedelta(seconds=told_at - self._asked_at))
             log.warning(
                 "another database answers, or it went back in time (before: %s; now: %s): what is remembered of it is "
                 "dropped",

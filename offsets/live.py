@@ -182,7 +182,7 @@ class _LiveReader:
         )  # fmt: skip
         self._look = look.number
         if look.generation != self._generation:
-            raise _WentBack(self._poller.back_to or look.poll.polled_at)
+            raise _WentBack(self._poller.back_to(self._generation) or look.poll.polled_at)
         now = asyncio.get_running_loop().time()
         fresh = now - self._used_poll_at < _REFRESH_SECONDS
         if not (fresh and look.says_nothing_to(self._machine)):

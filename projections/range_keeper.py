@@ -203,9 +203,9 @@ class RangeKeeper:
 
     def _new_runner(self, claim: Claim) -> RangeRunner:
         poller = self._process.poller
-        if self._generation != poller.generation and poller.back_to is not None:
+        if (back_to := poller.back_to(self._generation)) is not None:
             # The horizon is of another server's clock, which may have been ahead of the one that stamps events now.
-            claim = claim._replace(horizon=min(claim.horizon, poller.back_to))
+            claim = claim._replace(horizon=min(claim.horizon, back_to))
         self._generation = poller.generation
         runner = RangeRunner(self._projection, claim, self._process, self._cache_size, self._streak)
         runner.pause(paused=self._paused)

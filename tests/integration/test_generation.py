@@ -9,13 +9,15 @@ import psycopg
 import pytest
 
 from journal import BEGINNING, ConnectionSettings, Database, WritersPoller, connect, generation
-from tests.fixtures.projections import execute, fetchval
+from tests.fixtures.projections import fetchval
 
 
 async def test_a_generation_is_followed_by_what_is_written_later(database: Database) -> None:
     async with database.session() as session:
         before = await generation(session)
-    await execute(database, "CREATE TABLE written ()")
+    async with database.transaction() as session:
+        await session.execute("SET LOCAL synchronous_commit = on")  # the place is of what is written out
+        await session.execute("CREATE TABLE written ()")
     async with database.session() as session:
         after = await generation(session)
 
@@ -66,5 +68,11 @@ async def test_a_poll_that_does_not_follow_counts_and_its_connection_is_given_ba
     assert [look.generation for look in (first, second, third, fourth, fifth)] == [0, 0, 1, 1, 2]
     assert kept is not None
     assert given_back is None
-    assert isinstance(poller.back_to, datetime)
-    assert poller.back_to <= fourth.poll.polled_at <= fifth.poll.polled_at
+    first_change, second_change = poller.back_to(0), poller.back_to(1)
+    assert isinstance(first_change, datetime)
+    assert isinstance(second_change, datetime)
+    # Whoever has seen neither begins where the first was.
+    assert (
+        first_change <= third.poll.polled_at <= second_change <= fourth.poll.polled_at <= fifth.poll.polled_at
+    )
+    assert poller.back_to(2) is None
