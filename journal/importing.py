@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from journal.drivers import Database
 from journal.errors import InvalidEvent, ProjectionsError
 from journal.events import BEGINNING, Event, HistoricEvent
-from journal.writer import EVENT_COLUMNS, MAX_SEQ_NR, check_list, event_row
+from journal.writer import EVENT_COLUMNS, MAX_SEQ_NR, check_kind, check_list, event_row
 
 _LAST_YEAR = 9998
 _COLUMNS = (*EVENT_COLUMNS, "seq_nr", "db_timestamp")
@@ -91,6 +91,7 @@ async def _chunks(
 ) -> AsyncIterator[list[HistoricEvent]]:
     page: list[HistoricEvent] = []
     async for event in _each(events):
+        check_kind(event, HistoricEvent, "source_id, payload, entity_type=…, seq_nr=…, db_timestamp=…")
         page.append(event)
         if len(page) == size:
             yield page

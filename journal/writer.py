@@ -154,6 +154,22 @@ def check_list(items: object, kind: type, call: str) -> None:
     raise InvalidEvent(f"{call} takes a list of {one}, not {type(items).__name__}: write {several}")
 
 
+def check_kind(item: object, kind: type, arguments: str) -> None:
+    """
+    Check one of several that a call was given.
+
+    Args:
+        item: What it was given.
+        kind: What it should be.
+        arguments: How one is made, without what may be left out.
+
+    Raises:
+        InvalidEvent: It is something else; the message says what to write.
+    """
+    if not isinstance(item, kind):
+        raise InvalidEvent(f"{type(item).__name__} is no {kind.__name__}: write {kind.__name__}({arguments})")
+
+
 def _check_types(entity_type: str, event_type: str) -> None:
     try:
         _check_few_types(entity_type, event_type)

@@ -11,7 +11,7 @@ from uuid import UUID
 from journal import Appended, InvalidEvent
 from journal.drivers import fetch_on, fetch_on_sync
 from journal.payload import check_text, encode
-from journal.writer import check_list, check_name
+from journal.writer import check_kind, check_list, check_name
 from projections.subscriptions.errors import InvalidSubscription, own_errors
 
 DEFAULT_PUBLISHER = "default"
@@ -117,24 +117,30 @@ async def publish_all(
     Returns:
         One :class:`journal.Appended` for each, in their order.
     """
-    check_list(publications, Publication, "publish_all")
-    if not publications:
+    rows = _rows(publications, "publish_all")
+    if not rows:
         return []
     check_publisher(publisher)
-    return await publish_rows(connection, publisher, [publication.row() for publication in publications])
+    return await publish_rows(connection, publisher, rows)
 
 
 def publish_sync(
     connection: Any, publications: Sequence[Publication], *, publisher: str = DEFAULT_PUBLISHER
 ) -> list[Appended]:
     """Publish from a synchronous connection, as for :func:`journal.append_sync`; see :func:`publish`."""
-    check_list(publications, Publication, "publish_sync")
-    if not publications:
+    rows = _rows(publications, "publish_sync")
+    if not rows:
         return []
     check_publisher(publisher)
-    rows = [publication.row() for publication in publications]
     with own_errors():
         return [Appended(*row) for row in fetch_on_sync(connection, _PUBLISH, _arguments(publisher, rows))]
+
+
+def _rows(publications: Sequence[Publication], call: str) -> list[tuple[Any, ...]]:
+    check_list(publications, Publication, call)
+    for publication in publications:
+        check_kind(publication, Publication, "topic, payload")
+    return [publication.row() for publication in publications]
 
 
 async def publish_rows(connection: Any, publisher: str, rows: Sequence[tuple[Any, ...]]) -> list[Appended]:

@@ -47,6 +47,10 @@ async def test_one_event_where_a_list_is_due(dsn: str, database: Database) -> No
             await append(session, [{"a": 1}])  # type: ignore[list-item]
         with pytest.raises(InvalidEvent, match=r"write publish_all\(…, \[publication\]\)"):
             await publish_all(session, Publication("t", {}))  # type: ignore[arg-type]
+        with pytest.raises(InvalidEvent, match=r"tuple is no Publication: write Publication\("):
+            await publish_all(session, [("t", {})])  # type: ignore[list-item]
+    with pytest.raises(InvalidEvent, match=r"Event is no HistoricEvent: write HistoricEvent\("):
+        await import_events(database, [EVENT])  # type: ignore[list-item]
     with pytest.raises(InvalidEvent, match=r"import_events takes a list, not one HistoricEvent"):
         await import_events(database, HISTORIC)  # type: ignore[arg-type]
     with connect_sync(dsn) as connection:
