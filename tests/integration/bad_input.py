@@ -15,12 +15,13 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel
 
+import offsets
 from journal import ConnectionSettings, Database, ProjectionsError, RawJson, append, connect
 from journal.events import HistoricEvent
 from journal.importing import import_events
 from projections import EventEnvelope, Recovery, Session, handles, projection, run
 from tests.fixtures.journal import event, historic, uuid7
-from tests.fixtures.projections import settings
+from tests.fixtures.projections import running, settings
 
 SURROGATE = chr(0xD800)
 
@@ -224,6 +225,12 @@ async def _(bench: Bench) -> str:
         return await told(run_once(database, does(nothing), does(nothing)))
 
 
+@case("a projection to be removed that runs")
+async def _(bench: Bench) -> str:
+    async with bench.connect() as database, running(database, does(nothing)), database.session() as session:
+        return await told(offsets.remove(session, "delays"))
+
+
 @case("a name that belongs to another entity type")
 async def _(bench: Bench) -> str:
     async with bench.connect() as database:
@@ -251,6 +258,18 @@ async def parked(bench: Bench, definition: type[Any], payload: object = None) ->
     assert source_id == "bad"
     assert error in bench.logged("parked")
     return str(error)
+
+
+@case("a handler that raises for every event")
+async def _(bench: Bench) -> str:
+    async def fail(session: Session, envelope: EventEnvelope) -> None:
+        raise LookupError("no such carrier")
+
+    async with bench.connect() as database:
+        await append_in(database, [event("a"), event("b")], None)
+        async with running(database, does(fail), settings=settings(alike_failures=1)) as seen:
+            await seen.first("failed")
+    return bench.logged("failed")
 
 
 def for_bad(what: Callable[[Session], Awaitable[object]]) -> type[Any]:
