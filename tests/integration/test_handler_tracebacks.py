@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import offsets
 from journal import Database
 from projections import AtLeastOnce, EventEnvelope, Recovery, Session
-from projections.cli.logs import _TextFormatter
+from projections.cli.logs import _JsonFormatter, _TextFormatter
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,
@@ -93,6 +94,7 @@ async def test_a_traceback_in_the_log_begins_no_line_of_its_own(caplog: pytest.L
     _, *rest = _TextFormatter().format(caplog.records[0]).splitlines()
 
     assert all(line.startswith("  ") and line.isprintable() for line in rest)
+    assert "Failure: x" in json.loads(_JsonFormatter().format(caplog.records[0]))["exception"]
 
 
 async def test_a_retry_by_hand_that_fails_again_leaves_a_line_and_the_outcome(
