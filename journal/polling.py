@@ -236,6 +236,8 @@ class WritersPoller:
                 before, generation, extra={"action": "went_back"},
             )  # fmt: skip
             await self.close()
+            # Others of the pool may still be to the server of before, which shows what is no longer true.
+            await self._database.renew()
 
     def _look_since(self) -> datetime:
         """From where on a poll looks for new events. A range that stands before reads to see whether there are any."""

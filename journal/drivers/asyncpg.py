@@ -209,6 +209,9 @@ class AsyncpgDatabase(BaseDatabase):
         finally:
             connection.terminate()
 
+    async def renew(self) -> None:
+        await self._pool.expire_connections()
+
     async def close(self) -> None:
         try:
             async with asyncio.timeout(_CLOSE):

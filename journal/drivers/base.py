@@ -265,5 +265,8 @@ class BaseDatabase(ABC):
             f"all {size} connections of the pool were in use for {wait:g} s: raise max_connections"
         )
 
+    @abstractmethod
+    async def renew(self) -> None: ...
+
     async def close(self) -> None:
         await self._pool.close()

@@ -161,6 +161,9 @@ class PsycopgDatabase(BaseDatabase):
         except psycopg_pool.PoolTimeout as error:
             raise self._pool_is_full() from error
 
+    async def renew(self) -> None:
+        await self._pool.drain()
+
     async def _listen(self, channel: str, heard: Callable[[], None]) -> None:
         async with await psycopg.AsyncConnection.connect(
             self._dsn,

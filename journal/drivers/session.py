@@ -137,6 +137,14 @@ class Database(Protocol):
         """
         ...
 
+    async def renew(self) -> None:
+        """
+        Replace every connection when it is next lent; those that are lent now, when they are given back.
+
+        For when another server answers: a connection to the old one may still work, and show what is no longer true.
+        """
+        ...
+
     async def close(self) -> None:
         """Close all connections. Closing twice is allowed."""
         ...

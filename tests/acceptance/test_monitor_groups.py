@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from journal import Database
+from journal import Database, Event, append
 from projections.subscriptions import create_group, subscribe
 from tests.fixtures.chromium import EXECUTABLE
 from tests.fixtures.monitor import opened, table
@@ -85,13 +85,15 @@ async def test_dead_letters_and_conditions_set_apart_are_counted_at_the_top(
 
 
 async def test_events_that_nobody_matches_are_pointed_at(chromium: str, groups: Database) -> None:
+    async with groups.transaction() as session:
+        await append(session, [Event("b", {}, "boat", "Sailed")])
     async with opened(chromium, groups, GROUPS) as page:
         told = await page.text("#unmatched")
         async with groups.session() as session:
-            await session.fetchval("SELECT projections.begin_matching_v1('plane')")
+            await session.fetchval("SELECT projections.begin_matching_v1('boat')")
         await page.until("document.querySelector('#unmatched').hidden")
 
-    assert told == "Nobody has matched events of plane yet: start projections worker --subscriptions."
+    assert told == "Nobody has matched events of boat yet: start projections worker --subscriptions."
 
 
 async def test_a_dead_letter_is_replayed_from_the_keyboard(chromium: str, groups: Database) -> None:

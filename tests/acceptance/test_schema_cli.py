@@ -46,10 +46,13 @@ def test_install_then_verify(empty_dsn: str) -> None:
 
     assert (installed.returncode, installed.stdout, installed.stderr) == (
         0,
-        "schema version 1 is installed\n",
+        f"schema version {schema.SCHEMA_VERSION} is installed\n",
         "",
     )
-    assert (verified.returncode, verified.stdout) == (0, "schema version 1: no differences\n")
+    assert (verified.returncode, verified.stdout) == (
+        0,
+        f"schema version {schema.SCHEMA_VERSION}: no differences\n",
+    )
 
 
 def test_the_database_is_taken_from_the_environment(empty_dsn: str) -> None:
@@ -61,7 +64,11 @@ def test_the_database_is_taken_from_the_environment(empty_dsn: str) -> None:
 def test_upgrade_says_what_was_there(dsn: str) -> None:
     result = called("schema", "upgrade", "--dsn", dsn, "--json")
 
-    assert json.loads(result.stdout) == {"before": 1, "version": schema.SCHEMA_VERSION, "remarks": []}
+    assert json.loads(result.stdout) == {
+        "before": schema.SCHEMA_VERSION,
+        "version": schema.SCHEMA_VERSION,
+        "remarks": [],
+    }
 
 
 def test_verify_lists_differences_and_fails(dsn: str) -> None:

@@ -76,3 +76,27 @@ async def test_a_poll_that_does_not_follow_counts_and_its_connection_is_given_ba
         first_change <= third.poll.polled_at <= second_change <= fourth.poll.polled_at <= fifth.poll.polled_at
     )
     assert poller.back_to(2) is None
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_no_connection_of_before_is_lent_again_when_another_server_answers(
+    dsn: str, driver: Any
+) -> None:
+    async with connect(dsn, ConnectionSettings(driver=driver, max_connections=3)) as database:
+
+        async def pids() -> set[int]:
+            async with database.session() as one, database.session() as other:
+                return {await session.fetchval("SELECT pg_backend_pid()") for session in (one, other)}
+
+        poller = Poller(database)
+        first = await poller.look("me", "plane", BEGINNING, 0, 0)
+        await poller.close()
+        before = await pids()
+        async with database.session() as lent:
+            before.add(await lent.fetchval("SELECT pg_backend_pid()"))
+            poller.changes = {"timeline": 77}
+            await poller.look("me", "plane", BEGINNING, first.number, 0)
+            await poller.close()
+        after = await pids()
+
+    assert not before & after

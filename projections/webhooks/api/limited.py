@@ -54,5 +54,9 @@ class LimitedDatabase:
         """Listen as the pool does."""
         return self._database.listen(channel, heard)
 
+    async def renew(self) -> None:
+        """Replace the connections of the pool."""
+        await self._database.renew()
+
     async def close(self) -> None:
         """Leave the pool open: it is its owner's."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -37,6 +37,7 @@ class Walk:
         backward: Whether the page is before its place, and the rows so in the reverse of their order.
         start: Where it begins; None: at the end of the list.
         rows: How many rows the page has at most; one more is to be read.
+        cursor: What names the place; empty where there is none.
     """
 
     cursors: Cursors
@@ -44,32 +45,45 @@ class Walk:
     backward: bool
     start: Place | None
     rows: int
+    cursor: str
+
+    def under(self, generation: Generation) -> Walk:
+        """
+        The same in a database that has been asked for its generation.
+
+        Raises:
+            InvalidCursor: The cursor is of a state that the database has lost.
+        """
+        cursors = replace(self.cursors, generation=generation)
+        if self.cursor:
+            cursors.decode(self.cursor)
+        return replace(self, cursors=cursors)
 
 
-def walk_of(request: ListRequest, resource: str, generation: Generation | None = None) -> Walk:
+def walk_of(request: ListRequest, resource: str) -> Walk:
     """
     How to read what a request asks for.
 
     Args:
         request: The request.
         resource: Three letters that name the list.
-        generation: Of the database that has its rows: a cursor of one that is gone is refused.
 
     Raises:
-        InvalidCursor: A cursor is malformed, of another list or of a lost generation, or there are two.
+        InvalidCursor: A cursor is malformed or of another list, or there are two.
         InvalidQuery: A filter can not be.
     """
-    cursors = Cursors(resource, request.ascending, _filters(request), generation)
+    cursors = Cursors(resource, request.ascending, _filters(request))
     if request.next and request.prev:
         raise InvalidCursor("pass next or prev, not both")
     backward = bool(request.prev)
-    cursor = request.prev or request.next
+    cursor = request.prev or request.next or ""
     return Walk(
         cursors,
         request.ascending != backward,
         backward,
         cursors.decode(cursor) if cursor else None,
         request.rows,
+        cursor,
     )
 
 

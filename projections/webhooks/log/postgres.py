@@ -60,15 +60,17 @@ class PostgresLog:
 
     async def list_events(self, request: EventsRequest) -> Page[LoggedEvent]:
         """As :meth:`DeliveryLog.list_events` says."""
+        walk = walk_of(request, EVENTS)  # a request that is wrong needs no connection
         async with self._database.session() as session:
-            walk = walk_of(request, EVENTS, await generation(session))
+            walk = walk.under(await generation(session))
             rows = await session.fetch(_LIST_EVENTS, *_arguments(request, walk))
         return page_of(walk, [_event(row) for row in rows], lambda event: (event.time, event.event_id))
 
     async def list_attempts(self, request: AttemptsRequest) -> Page[AttemptWithEvent]:
         """As :meth:`DeliveryLog.list_attempts` says."""
+        walk = walk_of(request, ATTEMPTS)
         async with self._database.session() as session:
-            walk = walk_of(request, ATTEMPTS, await generation(session))
+            walk = walk.under(await generation(session))
             rows = await session.fetch(
                 _LIST_ATTEMPTS,
                 *_arguments(request, walk),
