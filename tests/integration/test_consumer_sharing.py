@@ -309,7 +309,8 @@ async def test_a_consumer_that_was_stopped_and_goes_on_moves_no_cursor_of_the_ne
             await seen.until_events(1)
             epoch = await fetchval(database, "SELECT epoch FROM projections.group_ranges")
             process.send_signal(signal.SIGCONT)
-            # It is back among the readers, by another name where its own was forgotten, and knows that the range is another's.
+            # It is back among the readers, by another name where its own was forgotten, and knows that the range is
+            # another's.
             await until(
                 database,
                 "SELECT EXISTS (SELECT FROM projections.group_readers"
