@@ -72,19 +72,17 @@ BEGIN
     -- Apart, for most sources are known: updating those alone costs a quarter less than an upsert of all.
     -- The row above is locked, so no other holder of this range comes in between.
     IF _known > 0 THEN
-        -- Each is looked up by its key first: a plan for a table that it takes for empty would compare each row with each source.
+        -- The key comes from one side as a whole: a plan that begins with the table, which it may take for empty, would compare
+        -- each row of the projection with each source.
         UPDATE projections.source_offsets AS o
         SET seq_nr = s.seq_nr, db_timestamp = s.db_timestamp
         FROM (
-            SELECT k.place, s.previous, s.seq_nr, s.db_timestamp
+            SELECT p_projection_id AS projection_id, s.source_id COLLATE "C" AS source_id, s.previous, s.seq_nr, s.db_timestamp
             FROM unnest(p_source_ids[:_known], p_previous, p_seq_nrs[:_known], p_timestamps[:_known])
                 AS s (source_id, previous, seq_nr, db_timestamp)
-            CROSS JOIN LATERAL (
-                SELECT k.ctid AS place FROM projections.source_offsets AS k
-                WHERE k.projection_id = p_projection_id AND k.source_id = s.source_id COLLATE "C" LIMIT 1
-            ) AS k
+            OFFSET 0
         ) AS s
-        WHERE o.ctid = s.place AND o.seq_nr = s.previous;
+        WHERE o.projection_id = s.projection_id AND o.source_id = s.source_id AND o.seq_nr = s.previous;
         GET DIAGNOSTICS _saved = ROW_COUNT;
     END IF;
     IF _saved < _known THEN
