@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from cachetools import TTLCache
 
 from projections.extras import from_extra
 from projections.webhooks.addresses import AddressRules
+from projections.webhooks.incoming import BoundedHandler
 
 with from_extra("webhooks"):
     from aiohttp import TCPConnector
@@ -87,7 +89,15 @@ class Connector(TCPConnector):
     Keeps connections, and takes none on which something came while nothing was asked.
 
     Servers say 408 before they close an idle connection: it would be taken for the answer to the next request.
+
+    Args:
+        most: So many bytes of an answer are read after its headers.
+        options: Of aiohttp.
     """
+
+    def __init__(self, most: int, **options: Any) -> None:
+        super().__init__(**options)
+        self._factory = partial(BoundedHandler, self._loop, most)  # type: ignore[assignment]  # one of its kind
 
     async def connect(self, *args: Any, **options: Any) -> Connection:
         """Give a connection that is kept, or a new one."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from projections.extras import from_extra
 from projections.webhooks.dialling import Dial
+from projections.webhooks.incoming import TooMuchError
 
 with from_extra("webhooks"):
     import aiohttp
@@ -25,7 +26,7 @@ FAILURES = (
     "protocol_error",  # the answer is not HTTP, or breaks off before its end
     "timeout",  # the deadline passed: while connecting, waiting, or reading the answer to its end
     "tls_error",
-    "too_large_headers",
+    "too_large_headers",  # too many, too long, or too many interim answers
 )
 """The codes of attempts without a usable answer."""
 
@@ -47,6 +48,7 @@ _BY_KIND: tuple[tuple[tuple[type[Exception], ...], str], ...] = (  # in this ord
     ((aiohttp.ClientConnectorDNSError,), "dns_error"),
     ((aiohttp.ClientSSLError, ssl.SSLError), "tls_error"),
     ((aiohttp.ServerDisconnectedError,), "connection_reset"),
+    ((TooMuchError,), "too_large_headers"),
     ((ValueError,), "invalid_request"),  # also aiohttp's InvalidURL
 )
 _log = logging.getLogger(__name__)

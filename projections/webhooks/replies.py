@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from projections.extras import from_extra
+from projections.webhooks.incoming import TooMuchError
 from projections.webhooks.retrying import is_success
 
 with from_extra("webhooks"):
@@ -68,10 +69,14 @@ class Answer:
         self._date = _header(response, "Date")
         if response.headers.get("Content-Encoding", "").strip().lower() in {"gzip", "x-gzip", "deflate"}:
             self._inflate = zlib.decompressobj(_GZIP_OR_ZLIB)
-        async for chunk in response.content.iter_any():
-            self._take(chunk)
-            if self._truncated:
-                return
+        try:
+            async for chunk in response.content.iter_any():
+                self._take(chunk)
+                if self._truncated:
+                    return
+        except TooMuchError as cut:
+            self._take(cut.rest)
+            self._truncated = True
 
     def reply(self, failure: str | None, took: timedelta) -> Reply:
         """

@@ -27,6 +27,7 @@ from projections.webhooks.dialling import (
     guarded_sockets,
 )
 from projections.webhooks.failures import CODES, FAILURES, code_of
+from projections.webhooks.incoming import FRAMING
 from projections.webhooks.replies import Answer, Reply
 
 with from_extra("webhooks"):
@@ -175,6 +176,7 @@ class HttpSender:
         tracing = aiohttp.TraceConfig()
         tracing.on_connection_reuseconn.append(_reused)
         connector = Connector(
+            2 * self._keep_body + FRAMING,
             limit=0,  # an attempt that waits here would be charged to its endpoint
             resolver=self._resolver,
             use_dns_cache=self._keep_names > 0,
