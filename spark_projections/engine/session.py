@@ -32,7 +32,6 @@ LOCAL = "local[*,4]"
 
 logger = logging.getLogger(__name__)
 
-_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 _AT_START = {
     "spark.ui.showConsoleProgress": "false"
 }  # Spark itself sets it for a shell, which this looks like
@@ -54,8 +53,8 @@ def spark_session(
     """
     Give a session to work with: the running one as it is, else a new one.
 
-    On a running session only filter push-down is switched on; its master, name and other settings stay. In a
-    program under ``spark-submit`` the values given there win over the ones that this library would set.
+    The master, name and settings of a running session stay. In a program under ``spark-submit`` the values given
+    there win over the ones that this library would set.
 
     Args:
         master: Where Spark runs, such as ``local[4,4]`` (cores, attempts), ``spark://host:7077``, ``yarn``. Default:
@@ -75,8 +74,8 @@ def spark_session(
         logger.info(
             "uses the Spark that runs here already (%s): other settings are not applied", context.master
         )
-        return _with_push_down(context)
-    return _with_push_down(_new_context(master, app_name, conf))
+        return _session_of(context)
+    return _session_of(_new_context(master, app_name, conf))
 
 
 @contextmanager
@@ -138,13 +137,11 @@ def _running_context() -> SparkContext | None:
     return context
 
 
-def _with_push_down(context: SparkContext) -> SparkSession:
-    """Give the session of this thread with filter push-down on: without it Spark refuses a source that can."""
+def _session_of(context: SparkContext) -> SparkSession:
+    """Give the session of this thread."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the extra may be missing
 
-    session = SparkSession.getActiveSession() or SparkSession(context)
-    session.conf.set(_PUSH_DOWN, "true")
-    return session
+    return SparkSession.getActiveSession() or SparkSession(context)
 
 
 def _new_context(master: str | None, app_name: str, conf: Mapping[str, str]) -> SparkContext:
@@ -236,7 +233,6 @@ def _spark_home() -> Path:
 def _defaults(master: str) -> dict[str, str]:
     """What this library would set, where neither the caller nor ``spark-submit`` says anything."""
     settings = {
-        _PUSH_DOWN: "true",
         "spark.log.level": "ERROR",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",

@@ -14,7 +14,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from journal import ALL_SLICES, ProjectionsError, SliceRange
-from spark_projections.reading.batches import COLUMNS, Reading
+from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, Reading
 
 T = TypeVar("T")
 
@@ -28,11 +28,11 @@ NAMES = (
     "until",
     "eventtypes",
     "sourceids",
+    "seqnrs",
     "columns",
     "payloadschema",
     "snapshot",
     "wait",
-    "pushdown",
     "maxrows",
     "onimport",
 )
@@ -58,7 +58,6 @@ class JournalOptions:
         payload_schema: The payload's fields as Spark writes columns; None for the text.
         horizon: Whether to read up to the settled horizon.
         wait: How long to wait for it.
-        push_down: Whether filters go to the database.
         max_rows: Events of a micro-batch, about; None for all there are.
         on_import: What a stream does about an import behind it: fail, reread or skip.
     """
@@ -69,7 +68,6 @@ class JournalOptions:
     payload_schema: str | None = None
     horizon: bool = True
     wait: timedelta = _WAIT
-    push_down: bool = False
     max_rows: int | None = None
     on_import: str = "fail"
 
@@ -115,7 +113,6 @@ def parse_options(options: Mapping[str, str]) -> JournalOptions:
         payload_schema=given.get("payloadschema"),
         horizon=snapshot == "horizon",
         wait=read("wait", _seconds, _WAIT),
-        push_down=read("pushdown", _boolean, False),
         max_rows=read("maxrows", _positive, None),
         on_import=read("onimport", _choice, "fail"),
     )
@@ -134,6 +131,7 @@ def _reading(read: _Values, snapshot: str) -> Reading:
         until=read("until", _time, None),
         event_types=read("eventtypes", _texts, ()),
         source_ids=read("sourceids", _texts, ()),
+        seq_nrs=read("seqnrs", _seq_nrs, ALL_SEQ_NRS),
         columns=read("columns", _columns, COLUMNS),
         snapshot=None if snapshot in {"horizon", "none"} else snapshot,
     )
@@ -176,6 +174,15 @@ def _slices(text: str) -> SliceRange:
     return SliceRange.of(int(found[1]), int(found[2] or found[1]))
 
 
+def _seq_nrs(text: str) -> tuple[int, int]:
+    """``1-50``, or one number."""
+    found = re.fullmatch(r"\s*(\d{1,19})(?:\s*-\s*(\d{1,19}))?\s*", text)
+    low, high = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not ALL_SEQ_NRS[0] <= low <= high <= ALL_SEQ_NRS[1]:
+        raise ValueError("write it as 1-50; numbers begin at 1")
+    return low, high
+
+
 def _positive(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
         raise ValueError("a whole number from 1 on is needed")
@@ -190,12 +197,6 @@ def _seconds(text: str) -> timedelta:
     if seconds < timedelta(0):
         raise ValueError("a number of seconds is needed")
     return seconds
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in {"true", "false"}:
-        raise ValueError("true or false is needed")
-    return text.lower() == "true"
 
 
 def _time(text: str) -> datetime:

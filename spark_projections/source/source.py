@@ -3,6 +3,10 @@ The journal as a DataFrame: ``spark.read.format("journal")``, and as a stream.
 
 Each partition is a range of slices; all ranges are read up to one time, or in one snapshot. Options are described in
 docs/guides/dataframe.md.
+
+Spark keeps what a reader has planned first, and uses it for every later query of the same frame: a reader that took a
+query's filters over would answer other queries with them. So it takes none (docs/decisions/dataframe-filters.md): what
+the database is to leave out is said when the frame is made.
 """
 
 from __future__ import annotations
@@ -18,17 +22,16 @@ import psycopg
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from journal import ALL_SLICES, SliceRange
 from journal.drivers import translated
 from journal.drivers.sync import SyncConnection, connect_sync
-from spark_projections.reading.batches import COLUMNS, LOCK_LOG, Reading, read_batches
+from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, LOCK_LOG, Reading, read_batches
 from spark_projections.reading.horizon import settled_now
 from spark_projections.reading.splits import balanced, slice_counts
-from spark_projections.source.filters import narrowed
 from spark_projections.source.options import InvalidOption, JournalOptions, parse_options
 from spark_projections.source.payloads import NEEDED, PayloadReader
 
@@ -45,7 +48,6 @@ _SPARK_TYPES = {
     "metadata": "STRING",
     "tags": "ARRAY<STRING>",
 }
-_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 _NO_IDLE_LIMIT = """
 SELECT pg_catalog.set_config(name, '0', true) FROM pg_catalog.pg_settings
 WHERE name IN ('transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')
@@ -69,9 +71,7 @@ class JournalDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Give the reader of a DataFrame."""
-        options = parse_options(self.options)
-        kind = PushingJournalReader if options.push_down else JournalReader
-        return kind(options, Table(schema))
+        return JournalReader(parse_options(self.options), Table(schema))
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
         """Give the reader of a stream."""
@@ -147,21 +147,17 @@ class JournalPartition(InputPartition):
 
 
 class JournalReader(DataSourceReader):
-    """Reads ranges of slices into Arrow batches."""
+    """Reads ranges of slices into Arrow batches; what it reads depends on the frame's options alone."""
 
     def __init__(self, options: JournalOptions, table: Table) -> None:
         self._options = options
         self._table = table
-        self._reading: Reading | None = options.reading
 
     def partitions(self) -> Sequence[InputPartition]:
         """Cut the slices by their counts; the time up to which all are read is decided here, once."""
-        if self._reading is None:
-            return []
-        dsn = self._options.address()
-        reading = (
-            up_to_horizon(dsn, self._reading, self._options.wait) if self._options.horizon else self._reading
-        )
+        dsn, reading = self._options.address(), self._options.reading
+        if self._options.horizon:
+            reading = up_to_horizon(dsn, reading, self._options.wait)
         ranges = balanced(slice_counts(dsn, reading.entity_type), self._options.splits, reading.slices)
         return [JournalPartition(replace(reading, slices=slices)) for slices in ranges]
 
@@ -170,18 +166,6 @@ class JournalReader(DataSourceReader):
         # Spark makes up a partition where there is none.
         if isinstance(partition, JournalPartition):
             yield from self._table.read(self._options.address(), partition.reading)
-
-
-class PushingJournalReader(JournalReader):
-    """Lets the database filter. Spark refuses a reader that can where its own setting is off, so this is a choice."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take what the database can check; Spark checks the rest."""
-        for one in filters:
-            reading, exact = narrowed(self._reading, one)
-            self._reading = reading
-            if not exact:
-                yield one
 
 
 def up_to_horizon(dsn: str, reading: Reading, wait: timedelta) -> Reading:
@@ -230,15 +214,16 @@ def read_journal(
     until: datetime | None = None,
     event_types: Iterable[str] = (),
     source_ids: Iterable[str] = (),
+    seq_nrs: tuple[int, int] = ALL_SEQ_NRS,
     columns: Iterable[str] = COLUMNS,
     payload_schema: str | None = None,
     snapshot: str = "horizon",
     wait: timedelta = timedelta(seconds=10),
 ) -> DataFrame:
     """
-    The journal as a DataFrame; filters on it go to the database.
+    The journal as a DataFrame; what the arguments leave out is not read, what filters leave out Spark reads and drops.
 
-    Registers the data source on the session, and switches Spark's filter push-down for Python sources on.
+    Registers the data source on the session. All queries of a frame see the same events; a new frame sees new ones.
 
     Args:
         spark: The session.
@@ -251,10 +236,11 @@ def read_journal(
         until: Events with this ``db_timestamp`` or an earlier one.
         event_types: Events of these types; none for all.
         source_ids: Events of these sources; none for all.
+        seq_nrs: Events with these numbers, both ends included.
         columns: The columns, in order: what is left out is not read.
         payload_schema: Fields of the payload as Spark writes columns, ``carrier STRING, arr_delay INT``; the
             payload is then a struct of them, otherwise JSON text.
-        snapshot: ``horizon``: all that is settled when Spark plans the reading, the same for all partitions.
+        snapshot: ``horizon``: all that is settled when the first query of the frame is planned, the same for all.
             ``none``: each partition what it sees. Else the id of an exported snapshot that is held open.
         wait: How long to wait for the horizon.
 
@@ -262,15 +248,14 @@ def read_journal(
         InvalidOption: A value can not be used as it is.
     """
     register(spark)
-    spark.conf.set(_PUSH_DOWN, "true")
     options = {
         "entitytype": entity_type,
         "slices": str(slices),
+        "seqnrs": f"{seq_nrs[0]}-{seq_nrs[1]}",
         "splits": str(splits or 2 * spark.sparkContext.defaultParallelism),
         "columns": ",".join(columns),
         "snapshot": snapshot,
         "wait": str(wait.total_seconds()),
-        "pushdown": "true",
         **_given(dsn=dsn, payloadschema=payload_schema),
         **_given(since=_iso(since), until=_iso(until)),
         **_given(eventtypes=_listed(event_types), sourceids=_listed(source_ids)),

@@ -154,7 +154,6 @@ def test_settings(spark: SparkSession) -> None:
     }
 
     assert conf == {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "2"}
-    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
     assert spark.sparkContext.uiWebUrl is None
     assert spark.sparkContext.pythonExec == sys.executable
     assert spark.sparkContext.getConf().get("spark.driver.host") == "127.0.0.1"
@@ -165,14 +164,6 @@ def test_session_that_runs_is_given_and_not_stopped(spark: SparkSession) -> None
         assert given.sparkContext is spark.sparkContext
 
     assert given.range(3).count() == 3
-
-
-def test_push_down_is_switched_on_in_an_applications_own_session(spark: SparkSession) -> None:
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-
-    given = spark_session()
-
-    assert given.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
 
 
 def test_session_is_given_to_a_thread(spark: SparkSession) -> None:

@@ -21,7 +21,7 @@ REFUSED = {
     "columns": ["payloads", "seq_nr,seq_nr", ""],
     "snapshot": ["export"],
     "wait": ["-1", "soon", "nan", "inf"],
-    "pushdown": ["yes"],
+    "seqnrs": ["0-3", "5-3", "all", "1-9223372036854775808"],
     "maxrows": ["0", "all"],
     "onimport": ["ignore"],
     "dsn": ["postgresql://u:%zz@h/d", "host"],
@@ -51,7 +51,7 @@ def test_every_option_is_read() -> None:
             "payloadschema": "n INT",
             "snapshot": "00000003-0000001B-1",
             "wait": "1.5",
-            "pushdown": "true",
+            "seqnrs": "1-50",
             "maxrows": "100",
             "onimport": "skip",
         }
@@ -59,7 +59,7 @@ def test_every_option_is_read() -> None:
 
     reading = options.reading
     assert (options.dsn, options.splits, options.payload_schema) == ("host=h user=u", 4, "n INT")
-    assert (options.wait, options.push_down, options.max_rows) == (timedelta(seconds=1.5), True, 100)
+    assert (options.wait, options.max_rows) == (timedelta(seconds=1.5), 100)
     assert (options.on_import, options.horizon) == ("skip", False)
     assert (reading.entity_type, reading.slices) == ("plane", SliceRange(0, 255))
     assert (reading.since, reading.until) == (
@@ -68,6 +68,7 @@ def test_every_option_is_read() -> None:
     )
     assert (reading.event_types, reading.source_ids) == (("Landed",), ("a,b", 'c"'))
     assert (reading.columns, reading.snapshot) == (("seq_nr", "source_id"), "00000003-0000001B-1")
+    assert reading.seq_nrs == (1, 50)
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name in REFUSED for value in REFUSED[name]])
