@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from projections.webhooks.errors import (
         CursorVersionError,
         DeliveryInFlight,
+        FilterTooCostly,
         InvalidCursor,
         InvalidEndpoint,
         InvalidMessage,
@@ -55,6 +56,7 @@ _HOMES = {
     "Delivery": "deliveries",
     "DeliveryFilter": "deliveries",
     "DeliveryInFlight": "errors",
+    "FilterTooCostly": "errors",
     "DeliveryLog": "log",
     "DeliveryObserver": "delivery_observer",
     "DeliverySettings": "settings",
@@ -128,6 +130,7 @@ __all__ = [
     "Endpoints",
     "FanOut",
     "FernetCipher",
+    "FilterTooCostly",
     "HttpSender",
     "InvalidCursor",
     "InvalidEndpoint",

@@ -13,6 +13,7 @@ Errors of webhooks.
     ├── NotRetriable          a delivery can not be tried again: its endpoint is disabled, or its event is gone
     ├── WrongState            an endpoint is in another state than what is asked is for
     ├── TooMany               a tenant has as many endpoints or schedules as it may make
+    ├── FilterTooCostly       a filter and an event take too long together
     ├── VerificationFailed    a received webhook is not what the sender signed
     ├── InvalidCursor         a page's cursor is malformed, or of other filters, order or tenant
     │   └── CursorVersionError  … or of another version of this library
@@ -73,6 +74,10 @@ class WrongState(ProjectionsError):
 
 class TooMany(ProjectionsError):
     """A tenant has as many endpoints or schedules as it may make."""
+
+
+class FilterTooCostly(ProjectionsError):
+    """A filter would look at more of an event than it may: whether it wants it is not known."""
 
 
 class VerificationFailed(ProjectionsError, ValueError):

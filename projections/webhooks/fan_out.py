@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -11,11 +12,13 @@ from typing import Any, NamedTuple
 from cachetools import LRUCache
 
 from journal import EventEnvelope, OwnedSession, Row
+from journal.tasks import Turn
 from journal.writer import check_entity_type
 from projections.errors import InvalidHandler
 from projections.handlers import ExactlyOnce, Group, Kind, Projection
 from projections.recovery import Recovery
-from projections.webhooks.errors import InvalidMessage
+from projections.webhooks.errors import FilterTooCostly, InvalidMessage
+from projections.webhooks.filter_cost import MOST_CHARACTERS
 from projections.webhooks.filters import Filter, parse_filter
 from projections.webhooks.json_values import read_json
 from projections.webhooks.messages import MESSAGE, Message, message_of
@@ -29,6 +32,8 @@ _TOGETHER = 5000
 _REMEMBERED = 10_000
 """Endpoints whose topics and filters a process keeps compiled."""
 
+log = logging.getLogger("projections")
+
 _VERSIONS = """
 SELECT tenant, endpoint_id, version, updated_at FROM projections.webhook_endpoints WHERE tenant = ANY ($1)
 """
@@ -36,7 +41,7 @@ _LOAD = """
 SELECT endpoint_id, version, updated_at, topics, filter::text AS filter FROM projections.webhook_endpoints
 WHERE endpoint_id = ANY ($1)
 """
-_FAN_OUT = "SELECT projections.fan_out_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_FAN_OUT = "SELECT projections.fan_out_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 
 
 class FanOut:
@@ -67,19 +72,26 @@ class FanOut:
 
     async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         """Make the deliveries of a batch, in the transaction that stores its offsets."""
-        events = [_Outbound(e, m) for e in envelopes if (m := self._message(e)) is not None]
+        turn = Turn()  # without one, what takes too long could not be cancelled, and narrowed down
+        events: list[_Outbound] = []
+        for envelope in envelopes:
+            await turn.over()
+            if (message := self._message(envelope)) is not None:
+                events.append(_Outbound(envelope, message))
         if not events:
             return
         endpoints = await self._endpoints.of(session, {event.message.tenant for event in events})
         some: list[_Outbound] = []
-        pairs: list[tuple[int, str]] = []
+        pairs: list[_Pair] = []
         for event in events:
-            wanted = [
-                e for e, interest in endpoints.get(event.message.tenant, ()) if event.is_for(e, interest)
-            ]
+            wanted = []
+            for endpoint_id, interest in endpoints.get(event.message.tenant, ()):
+                await turn.over()
+                if (pair := event.pair(len(some) + 1, endpoint_id, interest)) is not None:
+                    wanted.append(pair)
             if wanted:
                 some.append(event)
-                pairs += [(len(some), endpoint_id) for endpoint_id in wanted]
+                pairs += wanted
             if len(pairs) >= _TOGETHER:
                 await _store(session, some, pairs)
                 some, pairs = [], []
@@ -87,12 +99,18 @@ class FanOut:
             await _store(session, some, pairs)
 
 
-async def _store(
-    session: OwnedSession, events: Sequence[_Outbound], pairs: Sequence[tuple[int, str]]
-) -> None:
-    places, chosen = map(list, zip(*pairs, strict=True))
+async def _store(session: OwnedSession, events: Sequence[_Outbound], pairs: Sequence[_Pair]) -> None:
     columns = map(list, zip(*(event.row() for event in events), strict=True))
-    await session.fetchval(_FAN_OUT, *columns, places, chosen)
+    await session.fetchval(_FAN_OUT, *columns, *map(list, zip(*pairs, strict=True)))
+
+
+class _Pair(NamedTuple):
+    """An event for an endpoint, in the order of ``fan_out_v1``."""
+
+    place: int
+    endpoint_id: str
+    set_apart: str | None
+    """Why it is a dead letter at once."""
 
 
 class _Interest(NamedTuple):
@@ -109,12 +127,22 @@ class _Outbound:
         self.envelope = envelope
         self.message = message
 
-    def is_for(self, endpoint_id: str, interest: _Interest) -> bool:
+    def pair(self, place: int, endpoint_id: str, interest: _Interest) -> _Pair | None:
+        """What is to be made of it for an endpoint; None if it is not for that."""
         if self.message.endpoint_id not in {None, endpoint_id}:
-            return False
+            return None
         if not interest.topics.matches(self.message.topic):
-            return False
-        return interest.filter is None or interest.filter.matches(self._document)
+            return None
+        try:
+            wanted = interest.filter is None or interest.filter.matches(self._document)
+        except FilterTooCostly as error:
+            log.warning(
+                "event %s is set apart for endpoint %s, as a dead letter: %s",
+                self.envelope.event_id, endpoint_id, error,
+                extra={"action": "filter_too_costly", "endpoint": endpoint_id},
+            )  # fmt: skip
+            return _Pair(place, endpoint_id, "filter_too_costly")
+        return _Pair(place, endpoint_id, None) if wanted else None
 
     def row(self) -> tuple[Any, ...]:
         """In the order of ``fan_out_v1``."""
@@ -131,8 +159,16 @@ class _Outbound:
     @cached_property
     def _document(self) -> Mapping[str, Any]:
         """What filters look at; numbers as they were written."""
+        if len(self._data) > MOST_CHARACTERS:  # to read it is to look at it
+            raise FilterTooCostly(
+                f"its data have {len(self._data):,} characters, and filters read {MOST_CHARACTERS:,}"
+            )
         try:
             data = read_json(self._data)
+        except RecursionError:
+            raise InvalidMessage(
+                f"the data of event {self.envelope.event_id} are nested too deeply"
+            ) from None
         except ValueError as error:
             raise InvalidMessage(f"the data of event {self.envelope.event_id} is no JSON: {error}") from None
         return {
@@ -163,8 +199,9 @@ class _KnownEndpoints:
         keys = [_key(row) for row in versions]
         wanted = {key: self._known[key] for key in keys if key in self._known}
         if missing := [key[0] for key in keys if key not in wanted]:
-            seen = {key[0]: key for key in keys}
+            seen, turn = {key[0]: key for key in keys}, Turn()
             for row in await session.fetch(_LOAD, missing):
+                await turn.over()
                 interest = self._known[_key(row)] = _interest(row)
                 wanted[seen[row["endpoint_id"]]] = interest  # of a later version, too
         by_tenant: dict[str, list[tuple[str, _Interest]]] = {}

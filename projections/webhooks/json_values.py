@@ -14,7 +14,8 @@ MISSING: Final = object()
 # Far beyond what is compared, well within PostgreSQL's numeric and Python's limit for reading integers.
 _MOST_BITS = 13_000
 _LARGEST_EXPONENT = 4_000
-_LONGEST_INTEGER = 4_000
+# What is longer is a Decimal: integers take a time that grows with the square of their digits to be read and compared.
+_LONGEST_INTEGER = 18
 
 
 def read_json(text: str | bytes) -> Any:
@@ -52,6 +53,14 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
+def key(value: Any) -> object:
+    """A scalar, or a time, for looking it up: the keys of two are equal if they are the :func:`same`."""
+    if isinstance(value, str):
+        return value
+    exact = number(value)
+    return (type(value), value) if exact is None else exact
+
+
 def holds(comparison: Callable[[Any, Any], bool], one: object, other: object) -> bool:
     """Compare two numbers, two strings or two times; what differs in kind fulfils no comparison."""
     one_number, other_number = number(one), number(other)
@@ -64,12 +73,12 @@ def holds(comparison: Callable[[Any, Any], bool], one: object, other: object) ->
 
 def is_list(value: object) -> bool:
     """Tell whether a value is a JSON array."""
-    return isinstance(value, list | tuple)
+    return isinstance(value, (list, tuple))
 
 
 def is_scalar(value: object) -> bool:
     """Tell whether a value is a string, a number, a boolean or null."""
-    return value is None or isinstance(value, str | bool) or number(value) is not None
+    return value is None or isinstance(value, (str, bool)) or number(value) is not None
 
 
 def storable(value: object) -> bool:

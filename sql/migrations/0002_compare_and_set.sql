@@ -23,6 +23,9 @@ DROP FUNCTION IF EXISTS projections.load_events_v1(text[], bigint[], timestamptz
 DROP FUNCTION IF EXISTS projections.read_source_v1(text, bigint, bigint, boolean, integer);
 DROP FUNCTION IF EXISTS projections.read_next_v1(text, integer, integer, bigint, bigint, integer, bigint[]);
 DROP FUNCTION IF EXISTS projections.claim_deliveries_v1(integer, text, interval);
+DROP FUNCTION IF EXISTS projections.fan_out_v1(
+    text[], timestamptz[], text[], text[], text[], timestamptz[], boolean[], text[], text[], integer[], text[]
+);
 DROP FUNCTION IF EXISTS projections.claim_range_v1(integer, integer, text);
 DROP FUNCTION IF EXISTS projections.release_range_v1(integer, integer, bigint, timestamptz, bigint);
 DROP FUNCTION IF EXISTS projections.save_horizons_v1(integer, integer[], bigint[], timestamptz[], bigint[]);

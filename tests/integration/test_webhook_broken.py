@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from threading import Event as Signal
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -284,25 +283,6 @@ class TestTenants:
 
 
 class TestFilters:
-    @pytest.mark.parametrize(
-        ("condition", "data"),
-        [
-            ([7] * 5000, [1] * 100_000 + [7]),
-            ({"$or": list(range(2, 2500))}, [1] * 100_000),
-            ({"x": {"$in": list(range(2, 2500))}}, [{"x": 1}] * 50_000),
-            ([{"$or": [{"$exist": False}] * 90}], [1] * 100_000),
-            ([{"$eq": [1] * 4000}, 2], [[1] * 4000] * 100),
-        ],
-        ids=["list", "or", "in", "operators", "equal"],
-    )
-    def test_one_that_takes_too_long_is_given_up_and_told(
-        self, condition: Any, data: Any, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        began = perf_counter()
-        assert not parse_filter({"data": condition}).matches({"id": "e1", "data": data})
-        assert perf_counter() - began < 10  # not to hold for this machine, but for hours that it took
-        assert "event e1 is not delivered" in caplog.text
-
     def test_one_on_a_large_event_is_followed(self) -> None:
         wanted = parse_filter({"data": {"items": {"sku": {"$in": ["a", "b", "c"]}}, "tags": ["x", "y"]}})
         items = [{"sku": f"s{n}"} for n in range(10_000)]

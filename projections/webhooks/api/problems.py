@@ -23,6 +23,7 @@ from projections.extras import from_extra
 from projections.webhooks.api.json_text import write_json
 from projections.webhooks.errors import (
     DeliveryInFlight,
+    FilterTooCostly,
     InvalidCursor,
     InvalidEndpoint,
     InvalidMessage,
@@ -102,6 +103,7 @@ _OWN: Sequence[tuple[type[ProjectionsError], int, str]] = (
     (InvalidMessage, 422, "invalid_message"),
     (InvalidEvent, 422, "invalid_message"),
     (InvalidSchedule, 422, "invalid_schedule"),
+    (FilterTooCostly, 400, "filter_too_costly"),
     (InvalidCursor, 400, "invalid_cursor"),
     (InvalidQuery, 400, "invalid_query"),
     (NotRetriable, 400, "not_retriable"),

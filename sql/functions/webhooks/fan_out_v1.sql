@@ -2,6 +2,9 @@
 -- Arrays of events run in parallel; p_places and p_for say which event, counted from 1, is for which endpoint. What is there
 -- already stays as it is, so that events may be read again; what is older than all that is kept is passed over.
 --
+-- Where p_set_apart has a code, it is not known whether the endpoint wants the event: the delivery is a dead letter at once, for
+-- somebody to decide. It has no copy of its payload, for one event may be so for all endpoints of a tenant.
+--
 -- Of deliveries to an endpoint with the same key, all but one are 'waiting'. Who adds to an order holds the circuit of its
 -- endpoint until it commits, as does who finishes one: each sees what the other has done.
 CREATE OR REPLACE FUNCTION projections.fan_out_v1(
@@ -15,7 +18,8 @@ CREATE OR REPLACE FUNCTION projections.fan_out_v1(
     p_metadata text[],
     p_data text[],
     p_places integer[],
-    p_for text[]
+    p_for text[],
+    p_set_apart text[] DEFAULT NULL
 )
 RETURNS integer
 LANGUAGE plpgsql
@@ -38,9 +42,11 @@ BEGIN
         WHERE e.endpoint_id = ANY (p_for) AND NOT (e.state = 'disabled' AND e.when_disabled = 'discard')
         ORDER BY e.endpoint_id FOR KEY SHARE
     )
-    SELECT array_agg(f.place ORDER BY f.place, f.endpoint_id), array_agg(f.endpoint_id ORDER BY f.place, f.endpoint_id)
-    INTO _places, p_for
-    FROM unnest(p_places, p_for) AS f (place, endpoint_id)
+    SELECT
+        array_agg(f.place ORDER BY f.place, f.endpoint_id), array_agg(f.endpoint_id ORDER BY f.place, f.endpoint_id),
+        array_agg(f.set_apart ORDER BY f.place, f.endpoint_id)
+    INTO _places, p_for, p_set_apart
+    FROM unnest(p_places, p_for, p_set_apart) AS f (place, endpoint_id, set_apart)
     INNER JOIN kept AS k ON f.endpoint_id = k.endpoint_id
     WHERE p_times[f.place] >= k.created_at AND p_times[f.place] >= _forgotten;
     IF _places IS NULL THEN
@@ -56,9 +62,9 @@ BEGIN
     ) AS w;
     WITH keyed AS (
         SELECT
-            f.place, f.endpoint_id,
+            f.place, f.endpoint_id, f.set_apart,
             CASE e.ordering WHEN 'key' THEN p_order_keys[f.place] WHEN 'endpoint' THEN '' END AS order_key, e.on_dead
-        FROM unnest(_places, p_for) AS f (place, endpoint_id)
+        FROM unnest(_places, p_for, p_set_apart) AS f (place, endpoint_id, set_apart)
         CROSS JOIN LATERAL (
             SELECT e.ordering, e.on_dead FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = f.endpoint_id LIMIT 1
         ) AS e
@@ -78,14 +84,17 @@ BEGIN
         ) AS d
     ), made AS (
         INSERT INTO projections.webhook_deliveries (
-            endpoint_id, event_id, event_time, tenant, topic, order_key, state, next_at
+            endpoint_id, event_id, event_time, tenant, topic, order_key, state, next_at, last_code, finished_at
         )
         SELECT
             k.endpoint_id, p_event_ids[k.place], p_times[k.place], p_tenants[k.place], p_topics[k.place], k.order_key,
-            CASE WHEN k.order_key IS NOT NULL AND (
-                b.busy OR row_number() OVER (PARTITION BY k.endpoint_id, k.order_key ORDER BY k.place) > 1
-            ) THEN 'waiting' ELSE 'pending' END,
-            coalesce(p_not_before[k.place], clock_timestamp())
+            CASE WHEN k.set_apart IS NOT NULL THEN 'dead' WHEN k.order_key IS NOT NULL AND (b.busy OR 0 < count(*) FILTER (
+                WHERE k.set_apart IS NULL OR k.on_dead = 'block'
+            ) OVER (
+                PARTITION BY k.endpoint_id, k.order_key ORDER BY k.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            )) THEN 'waiting' ELSE 'pending' END,
+            coalesce(p_not_before[k.place], clock_timestamp()), k.set_apart,
+            CASE WHEN k.set_apart IS NOT NULL THEN clock_timestamp() END
         FROM keyed AS k
         LEFT JOIN busy AS b ON k.endpoint_id = b.endpoint_id AND k.order_key = b.order_key
         ORDER BY k.place, k.endpoint_id

@@ -160,3 +160,13 @@ async def test_a_test_message_that_would_not_arrive_is_refused(body: Any, acme: 
     path = f"/v1/endpoints/{made['endpoint_id']}/test"
     assert (await acme("POST", path, body, status=400)).json()["code"] == "not_wanted"
     await acme("POST", path, {"data": {"n": 1}}, status=202)
+
+
+async def test_a_test_message_that_the_filter_may_not_look_at_is_refused(acme: Api) -> None:
+    searches = {"data": {"$or": [{"$in": f"{'a' * 99}{number}"} for number in range(98)]}}
+    made = (
+        await acme("POST", "/v1/endpoints", {"url": "https://e.com", "filter": searches}, status=201)
+    ).json()
+    path = f"/v1/endpoints/{made['endpoint_id']}/test"
+    response = await acme("POST", path, {"data": "a" * 1_000_000}, status=400)
+    assert response.json()["code"] == "filter_too_costly"
