@@ -31,6 +31,7 @@ NAMES = (
     "seqnrs",
     "columns",
     "payloadschema",
+    "mode",
     "snapshot",
     "wait",
     "maxrows",
@@ -40,6 +41,7 @@ NAMES = (
 _SPLITS = 8
 _WAIT = timedelta(seconds=10)
 _ON_IMPORT = ("fail", "reread", "skip")
+_MODES = ("failfast", "permissive")
 
 
 class InvalidOption(ProjectionsError, ValueError):
@@ -56,6 +58,7 @@ class JournalOptions:
         dsn: Where; None for the environment's PROJECTIONS_DSN, which each process looks up by itself.
         splits: Tasks that read, at most.
         payload_schema: The payload's fields as Spark writes columns; None for the text.
+        mode: What a payload that does not fit does: ``failfast`` ends the query, ``permissive`` makes it null.
         horizon: Whether to read up to the settled horizon.
         wait: How long to wait for it.
         max_rows: Events of a micro-batch, about; None for all there are.
@@ -66,6 +69,7 @@ class JournalOptions:
     dsn: str | None = None
     splits: int = _SPLITS
     payload_schema: str | None = None
+    mode: str = "failfast"
     horizon: bool = True
     wait: timedelta = _WAIT
     max_rows: int | None = None
@@ -111,10 +115,11 @@ def parse_options(options: Mapping[str, str]) -> JournalOptions:
         dsn=read("dsn", _dsn, None),
         splits=read("splits", _positive, _SPLITS),
         payload_schema=given.get("payloadschema"),
+        mode=read("mode", _one_of(_MODES), "failfast"),
         horizon=snapshot == "horizon",
         wait=read("wait", _seconds, _WAIT),
         max_rows=read("maxrows", _positive, None),
-        on_import=read("onimport", _choice, "fail"),
+        on_import=read("onimport", _one_of(_ON_IMPORT), "fail"),
     )
 
 
@@ -226,7 +231,10 @@ def _columns(text: str) -> tuple[str, ...]:
     return names
 
 
-def _choice(text: str) -> str:
-    if text not in _ON_IMPORT:
-        raise ValueError(f"one of {', '.join(_ON_IMPORT)} is needed")
-    return text
+def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:
+    def choice(text: str) -> str:
+        if text.lower() not in words:
+            raise ValueError(f"one of {', '.join(words)} is needed")
+        return text.lower()
+
+    return choice

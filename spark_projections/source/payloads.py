@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +14,8 @@ from journal import InvalidPayload
 NEEDED = ("source_id", "seq_nr", "event_type", "payload")
 """Columns that a batch needs for :meth:`PayloadReader.struct`: an error names the event."""
 
-_WHOLE = ""
+_NEARLY = 1e-9
+"""What a double may differ from a decimal, of its size."""
 
 # Arrow's words: the column, what it was declared to be, what was found.
 _OTHER_KIND = re.compile(r"Column\((.*)\) changed from (\w+) to (\w+) in row")
@@ -38,7 +40,7 @@ class PayloadReader:
         if wanted.num_fields == 0:
             raise ValueError("no fields")
         self._wanted = wanted
-        self._read_as = pa.schema([_readable(wanted.field(i)) for i in range(wanted.num_fields)])
+        _readable_type(wanted, "")
 
     def struct(self, batch: pa.RecordBatch) -> pa.StructArray:
         """
@@ -50,62 +52,116 @@ class PayloadReader:
         Raises:
             InvalidPayload: A payload does not fit; names the event, the field and what is wrong.
         """
-        texts = batch.column("payload")
-        try:
-            return self._parse(texts, self._read_as)
-        except (pa.ArrowException, ValueError):
-            raise self._blame(batch, texts) from None
+        parts: list[pa.StructArray] = []
+        for part, wrong in self._parts(batch.column("payload")):
+            if wrong is not None:
+                row = sum(len(one) for one in parts)
+                source_id, seq_nr, event_type = (batch.column(name)[row].as_py() for name in NEEDED[:3])
+                raise InvalidPayload(
+                    f"source {source_id!r}, seq_nr {seq_nr}, event type {event_type!r}: {wrong}"
+                )
+            parts.append(part)
+        return pa.concat_arrays(parts)
 
-    def _parse(self, texts: pa.StringArray, fields: pa.Schema) -> pa.StructArray:
+    def permissive(self, batch: pa.RecordBatch) -> tuple[pa.StructArray, pa.StringArray]:
+        """
+        The payloads of a batch, those that do not fit as null.
+
+        Args:
+            batch: With the column ``payload``.
+
+        Returns:
+            The payloads, and for each what is wrong with it: null where it fits.
+        """
+        parts, wrong = zip(*self._parts(batch.column("payload")), strict=True)
+        reasons = [
+            pa.array([reason] * len(part), pa.string()) for part, reason in zip(parts, wrong, strict=True)
+        ]
+        return pa.concat_arrays(parts), pa.concat_arrays(reasons)
+
+    def _parts(self, texts: pa.StringArray) -> Iterator[tuple[pa.StructArray, str | None]]:
+        """In order: what fits, in pieces as large as can be, and each text that does not, with what is wrong."""
+        try:
+            yield self._parse(texts, self._wanted), None
+        except (pa.ArrowException, ValueError):
+            if len(texts) == 1:
+                yield pa.nulls(1, self._wanted), self._wrong(texts)
+                return
+            half = len(texts) // 2
+            yield from self._parts(texts.slice(0, half))
+            yield from self._parts(texts.slice(half))
+
+    def _parse(self, texts: pa.StringArray, wanted: pa.StructType) -> pa.StructArray:
         if len(texts) == 0:
-            return pa.array([], self._wanted)
+            return pa.array([], wanted)
         # Also because Arrow's reader crashes the process on a bare null.
         if not pc.all(pc.starts_with(pc.utf8_ltrim_whitespace(texts), "{")).as_py():
             raise pa.ArrowInvalid("it is not a JSON object")
         lines = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "\n")[0].as_buffer()
-        table = pa_json.read_json(
-            pa.BufferReader(lines),
-            # One block: an object may be of any length, and may have line breaks.
-            read_options=pa_json.ReadOptions(use_threads=False, block_size=lines.size + 1),
-            parse_options=pa_json.ParseOptions(explicit_schema=fields, unexpected_field_behavior="ignore"),
-        ).combine_chunks()
-        wanted = [self._wanted.field(name) for name in fields.names]
-        columns = [pa.chunked_array(table[field.name]).combine_chunks() for field in wanted]
-        cast = [column.cast(field.type) for column, field in zip(columns, wanted, strict=True)]
-        return pa.StructArray.from_arrays(cast, fields=wanted)
+        found = _objects(lines, _readable_type(wanted, ""))
+        doubles = _with_doubles(wanted)
+        _refuse_overflow(found, found if doubles == wanted else _objects(lines, _readable_type(doubles, "")))
+        return found.cast(wanted)
 
-    def _blame(self, batch: pa.RecordBatch, texts: pa.StringArray) -> InvalidPayload:
-        row = self._first_wrong(texts)
-        field, reason = self._wrong_field(texts.slice(row, 1))
-        source_id, seq_nr, event_type = (batch.column(name)[row].as_py() for name in NEEDED[:3])
-        where = f"field {field!r}" if field else "the payload"
-        return InvalidPayload(
-            f"source {source_id!r}, seq_nr {seq_nr}, event type {event_type!r}: {where} does not fit "
-            f"payloadschema: {reason}"
-        )
+    def _wrong(self, text: pa.StringArray) -> str:
+        if (reason := self._fails(text, pa.struct([]))) is not None:
+            return f"the payload does not fit payloadschema: {reason}"
+        for field in self._wanted:
+            if (reason := self._fails(text, pa.struct([field]))) is not None:
+                return f"field {field.name!r} does not fit payloadschema: {reason}"
+        return "the payload does not fit payloadschema: unreadable"
 
-    def _first_wrong(self, texts: pa.StringArray) -> int:
-        first, count = 0, len(texts)
-        while count > 1:
-            half = count // 2
-            if self._fails(texts.slice(first, half), self._read_as) is not None:
-                count = half
-            else:
-                first, count = first + half, count - half
-        return first
-
-    def _fails(self, texts: pa.StringArray, fields: pa.Schema) -> str | None:
+    def _fails(self, text: pa.StringArray, wanted: pa.StructType) -> str | None:
         try:
-            self._parse(texts, fields)
+            self._parse(text, wanted)
         except (pa.ArrowException, ValueError) as error:
             return _plainly(str(error))
         return None
 
-    def _wrong_field(self, text: pa.StringArray) -> tuple[str, str]:
-        if (reason := self._fails(text, pa.schema([]))) is not None:
-            return _WHOLE, reason
-        failed = ((field.name, self._fails(text, pa.schema([field]))) for field in self._read_as)
-        return next(((name, reason) for name, reason in failed if reason is not None), (_WHOLE, "unreadable"))
+
+def _objects(lines: pa.Buffer, fields: pa.StructType) -> pa.StructArray:
+    table = pa_json.read_json(
+        pa.BufferReader(lines),
+        # One block: an object may be of any length, and may have line breaks.
+        read_options=pa_json.ReadOptions(use_threads=False, block_size=lines.size + 1),
+        parse_options=pa_json.ParseOptions(
+            explicit_schema=pa.schema(list(fields)), unexpected_field_behavior="ignore"
+        ),
+    ).combine_chunks()
+    columns = [pa.chunked_array(table[field.name]).combine_chunks() for field in fields]
+    return pa.StructArray.from_arrays(columns, fields=list(fields))
+
+
+def _with_doubles(kind: pa.DataType) -> pa.DataType:
+    """The same with doubles for decimals."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_doubles(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_with_doubles(kind.value_type))
+    return pa.float64() if pa.types.is_decimal(kind) else kind
+
+
+def _refuse_overflow(found: pa.Array, doubles: pa.Array) -> None:
+    """
+    Raise where a number did not fit: Arrow makes it infinite as a float, and any number at all as a decimal.
+
+    Args:
+        found: What was read.
+        doubles: The same, read with doubles for decimals.
+    """
+    if pa.types.is_struct(found.type):
+        for one, its_doubles in zip(found.flatten(), doubles.flatten(), strict=True):
+            _refuse_overflow(one, its_doubles)
+    elif pa.types.is_list(found.type):
+        _refuse_overflow(found.flatten(), doubles.flatten())
+    elif pa.types.is_floating(found.type):
+        if pc.any(pc.invert(pc.is_finite(found))).as_py():
+            raise pa.ArrowInvalid(f"the number is too large for {found.type}")
+    elif pa.types.is_decimal(found.type):
+        difference = pc.abs(pc.subtract(found.cast(pa.float64()), doubles))
+        allowed = pc.add(pc.multiply(pc.abs(doubles), _NEARLY), 10.0**-found.type.scale)
+        if pc.any(pc.greater(difference, allowed)).as_py():
+            raise pa.ArrowInvalid(f"the number does not fit {found.type}")
 
 
 def _plainly(reason: str) -> str:

@@ -48,6 +48,8 @@ _SPARK_TYPES = {
     "metadata": "STRING",
     "tags": "ARRAY<STRING>",
 }
+_ERROR_NAME = "payload_error"
+_ERROR = f"{_ERROR_NAME} STRING"
 _NO_IDLE_LIMIT = """
 SELECT pg_catalog.set_config(name, '0', true) FROM pg_catalog.pg_settings
 WHERE name IN ('transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')
@@ -67,11 +69,13 @@ class JournalDataSource(DataSource):
         options = parse_options(self.options)
         payload = f"STRUCT<{options.payload_schema}>" if options.payload_schema else "STRING"
         types = {**_SPARK_TYPES, "payload": payload}
-        return ", ".join(f"{name} {types[name]}" for name in options.reading.columns)
+        columns = [f"{name} {types[name]}" for name in options.reading.columns]
+        return ", ".join([*columns, _ERROR] if options.mode == "permissive" else columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Give the reader of a DataFrame."""
-        return JournalReader(parse_options(self.options), Table(schema))
+        options = parse_options(self.options)
+        return JournalReader(options, Table(schema, options.mode))
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
         """Give the reader of a stream."""
@@ -80,7 +84,7 @@ class JournalDataSource(DataSource):
         options = parse_options(self.options)
         if not options.horizon:
             raise InvalidOption("option snapshot: a stream reads up to the settled horizon, always")
-        return JournalStreamReader(options, Table(schema))
+        return JournalStreamReader(options, Table(schema, options.mode))
 
 
 class Table:
@@ -89,22 +93,30 @@ class Table:
 
     Args:
         schema: Columns of the journal, each of its own type; the payload may be a struct.
+        mode: The option: with ``permissive``, another column says what is wrong with payloads that do not fit.
 
     Raises:
         InvalidOption: A column does not exist, or has another type in the journal.
     """
 
-    def __init__(self, schema: StructType) -> None:
+    def __init__(self, schema: StructType, mode: str = "failfast") -> None:
         self._names = tuple(schema.names)
+        self._permissive = mode == "permissive"
+        types = {**_SPARK_TYPES, **({_ERROR_NAME: "STRING"} if self._permissive else {})}
         self._payload: DataType | None = None
         for field in schema.fields:
             if field.name == "payload" and isinstance(field.dataType, StructType):
                 self._payload = field.dataType
-            elif _SPARK_TYPES.get(field.name) != (found := _type_name(field.dataType)) or not field.nullable:
+            elif types.get(field.name) != (found := _type_name(field.dataType)) or not field.nullable:
                 raise InvalidOption(
                     f"schema: column {field.name} {found}{'' if field.nullable else ' NOT NULL'} is not one of the "
-                    f"journal: {', '.join(f'{name} {kind}' for name, kind in _SPARK_TYPES.items())}"
+                    f"journal: {', '.join(f'{name} {kind}' for name, kind in types.items())}"
                 )
+        if self._permissive and (self._payload is None or _ERROR_NAME not in self._names):
+            raise InvalidOption(
+                "option mode: permissive is for payloads that are read by payloadschema, and counts those that do not "
+                f"fit in a column of its own: have the columns payload and {_ERROR}"
+            )
         self._payload_reader()
 
     def _payload_reader(self) -> PayloadReader | None:
@@ -127,10 +139,14 @@ class Table:
         if payloads is None:
             yield from read_batches(dsn, replace(reading, columns=self._names))
             return
-        columns = tuple(dict.fromkeys((*self._names, *NEEDED)))
+        columns = tuple(dict.fromkeys((*(name for name in self._names if name != _ERROR_NAME), *NEEDED)))
         for batch in read_batches(dsn, replace(reading, columns=columns)):
-            structs = payloads.struct(batch)
-            arrays = [structs if name == "payload" else batch.column(name) for name in self._names]
+            made: dict[str, pa.Array] = {}
+            if self._permissive:
+                made["payload"], made[_ERROR_NAME] = payloads.permissive(batch)
+            else:
+                made["payload"] = payloads.struct(batch)
+            arrays = [made[name] if name in made else batch.column(name) for name in self._names]
             yield pa.RecordBatch.from_arrays(arrays, names=list(self._names))
 
 
@@ -217,6 +233,7 @@ def read_journal(
     seq_nrs: tuple[int, int] = ALL_SEQ_NRS,
     columns: Iterable[str] = COLUMNS,
     payload_schema: str | None = None,
+    mode: str = "failfast",
     snapshot: str = "horizon",
     wait: timedelta = timedelta(seconds=10),
 ) -> DataFrame:
@@ -240,6 +257,8 @@ def read_journal(
         columns: The columns, in order: what is left out is not read.
         payload_schema: Fields of the payload as Spark writes columns, ``carrier STRING, arr_delay INT``; the
             payload is then a struct of them, otherwise JSON text.
+        mode: With ``failfast`` a payload that does not fit ends the query. With ``permissive`` it is NULL, and one more
+            column, ``payload_error``, says what is wrong: those where it is not NULL can be counted and looked at.
         snapshot: ``horizon``: all that is settled when the first query of the frame is planned, the same for all.
             ``none``: each partition what it sees. Else the id of an exported snapshot that is held open.
         wait: How long to wait for the horizon.
@@ -256,6 +275,7 @@ def read_journal(
         "columns": ",".join(columns),
         "snapshot": snapshot,
         "wait": str(wait.total_seconds()),
+        "mode": mode,
         **_given(dsn=dsn, payloadschema=payload_schema),
         **_given(since=_iso(since), until=_iso(until)),
         **_given(eventtypes=_listed(event_types), sourceids=_listed(source_ids)),

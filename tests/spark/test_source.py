@@ -170,6 +170,33 @@ def test_a_payload_that_does_not_fit_names_its_event(fresh: SparkSession, filled
     ) in str(caught.value)
 
 
+def test_payloads_that_do_not_fit_are_null_and_counted_where_that_is_asked_for(
+    fresh: SparkSession, filled: str
+) -> None:
+    with psycopg.connect(filled) as connection:
+        append_sync(connection, [event("twice", {"n": 1})])
+        connection.execute("ALTER TABLE projections.events DISABLE TRIGGER ALL")
+        connection.execute(
+            """UPDATE projections.events SET payload = '{"n": 1, "n": 2}' WHERE source_id = 'twice'"""
+        )
+    frame = read_journal(fresh, entity_type="plane", dsn=filled, payload_schema="n INT", mode="permissive")
+
+    wrong = (
+        frame.filter("payload_error IS NOT NULL").select("source_id", "payload", "payload_error").collect()
+    )
+
+    assert [tuple(row) for row in wrong] == [
+        ("twice", None, "field 'n' does not fit payloadschema: Column(/n) was specified twice")
+    ]
+    assert frame.filter("payload IS NOT NULL").count() == frame.filter("payload_error IS NULL").count() == 200
+    assert frame.columns[-1] == "payload_error"
+
+
+def test_permissive_reading_needs_a_payload_schema(fresh: SparkSession, filled: str) -> None:
+    with pytest.raises(AnalysisException, match="InvalidOption: option mode: permissive is for payloads"):
+        read_journal(fresh, entity_type="plane", dsn=filled, mode="permissive").collect()
+
+
 def test_a_payload_of_megabytes_arrives_whole(fresh: SparkSession, address: str) -> None:
     text = "é" * 2_600_000
     with psycopg.connect(address) as connection:

@@ -24,6 +24,7 @@ REFUSED = {
     "seqnrs": ["0-3", "5-3", "all", "1-9223372036854775808"],
     "maxrows": ["0", "all"],
     "onimport": ["ignore"],
+    "mode": ["dropmalformed", ""],
     "dsn": ["postgresql://u:%zz@h/d", "host"],
 }
 
@@ -54,13 +55,14 @@ def test_every_option_is_read() -> None:
             "seqnrs": "1-50",
             "maxrows": "100",
             "onimport": "skip",
+            "mode": "PERMISSIVE",
         }
     )
 
     reading = options.reading
     assert (options.dsn, options.splits, options.payload_schema) == ("host=h user=u", 4, "n INT")
     assert (options.wait, options.max_rows) == (timedelta(seconds=1.5), 100)
-    assert (options.on_import, options.horizon) == ("skip", False)
+    assert (options.on_import, options.horizon, options.mode) == ("skip", False, "permissive")
     assert (reading.entity_type, reading.slices) == ("plane", SliceRange(0, 255))
     assert (reading.since, reading.until) == (
         datetime(2026, 1, 1, tzinfo=UTC),

@@ -55,6 +55,19 @@ def read(fields: dict[str, pa.DataType], *payloads: str) -> list[Any]:
             {"d": [date(2026, 1, 31), None]},
         ),
         (pa.struct({"d": pa.date32()}), "null", None),
+        (pa.float32(), "3.4e38", pa.scalar(3.4e38, pa.float32()).as_py()),
+        (pa.float32(), "1e-60", 0.0),
+        (
+            pa.decimal128(38, 18),
+            "12345678901234567890.123456789012345678",
+            Decimal("12345678901234567890.123456789012345678"),
+        ),
+        (pa.decimal128(38, 2), "1e30", Decimal("1e30")),
+        (
+            pa.list_(pa.struct({"x": pa.float32(), "y": pa.decimal128(10, 2)})),
+            '[{"x": 1.5}, null]',
+            [{"x": 1.5, "y": None}, None],
+        ),
     ],
 )
 def test_a_value_that_fits_is_read(kind: pa.DataType, text: str, value: Any) -> None:
@@ -74,6 +87,14 @@ def test_a_value_that_fits_is_read(kind: pa.DataType, text: str, value: Any) -> 
         (pa.date32(), '"tomorrow"'),
         (pa.list_(pa.int64()), "7"),
         (pa.struct({"d": pa.int32()}), '{"d": "x"}'),
+        (pa.float32(), "1e39"),
+        (pa.float32(), "-3.5e38"),
+        (pa.list_(pa.float32()), "[1, 1e39]"),
+        (pa.struct({"d": pa.list_(pa.struct({"x": pa.float32()}))}), '{"d": [{"x": 1e39}]}'),
+        (pa.decimal128(38, 18), "1e30"),
+        (pa.list_(pa.decimal128(38, 18)), "[1, null, -1e30]"),
+        (pa.int64(), '1, "f": 2'),
+        (pa.struct({"d": pa.int32()}), '{"d": 1, "d": 1}'),
     ],
 )
 def test_a_value_that_does_not_fit_is_blamed_on_its_event_and_field(kind: pa.DataType, text: str) -> None:
@@ -90,6 +111,33 @@ def test_a_value_that_does_not_fit_is_blamed_on_its_event_and_field(kind: pa.Dat
 def test_a_payload_that_is_no_object_or_no_text_is_blamed_as_a_whole(payload: str) -> None:
     with pytest.raises(InvalidPayload, match="'N2', seq_nr 2, event type 'Landed': the payload does not fit"):
         read({"f": pa.int32()}, "{}", payload)
+
+
+def test_permissive_reading_keeps_the_others_and_says_what_is_wrong_with_each() -> None:
+    payloads = [f'{{"f": {number}}}' for number in range(20)]
+    payloads[3] = '{"f": 1, "f": 2}'
+    payloads[7] = '{"f": 1e400}'
+    payloads[8] = "null"
+    payloads[19] = '{"f": "x"}'
+    reader = PayloadReader(pa.struct({"f": pa.float32()}))
+
+    found, errors = reader.permissive(batch(*payloads))
+
+    bad = {3, 7, 8, 19}
+    assert found.to_pylist() == [None if n in bad else {"f": n} for n in range(20)]
+    reasons = errors.to_pylist()
+    assert {n for n, reason in enumerate(reasons) if reason is not None} == bad
+    assert reasons[3] == "field 'f' does not fit payloadschema: Column(/f) was specified twice"
+    assert reasons[8] == "the payload does not fit payloadschema: it is not a JSON object"
+    assert (found.null_count, errors.null_count) == (4, 16)
+
+
+@pytest.mark.parametrize("payloads", [[], ["null"] * 5, ["{}"] * 3])
+def test_permissive_reading_of_none_of_all_and_of_no_wrong_payload(payloads: list[str]) -> None:
+    found, errors = PayloadReader(pa.struct({"f": pa.int32()})).permissive(batch(*payloads))
+
+    assert found.null_count == len(errors) - errors.null_count == payloads.count("null")
+    assert len(found) == len(errors) == len(payloads)
 
 
 def test_line_breaks_and_blanks_between_values_do_no_harm() -> None:
