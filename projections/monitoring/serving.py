@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from journal import Database, ProjectionsError
 from projections.extras import from_extra
 from projections.monitoring.authentication import Address, ASGIApp, Authentication
 from projections.monitoring.cache import Cache, LookFailed, cached_snapshot, closing
+from projections.monitoring.connections import ConnectionLimits, Connections, LimitedProtocol
 from projections.monitoring.health import (
     SLOW_TURN,
     InvalidDuration,
@@ -52,6 +54,7 @@ OPEN_PATHS = frozenset({"/livez", "/readyz"})
 _READY_FOR = timedelta(seconds=1)
 _READY_WITHIN = timedelta(seconds=3)
 _GRACE = 1  # seconds that open answers have when the server ends
+_ACCEPTED_AT_ONCE = 64  # connections, before those beyond the limit have made room
 
 
 class AddressInUse(ProjectionsError, OSError):
@@ -222,7 +225,12 @@ def monitor_probe(database: Database) -> Probe:
 
 @asynccontextmanager
 async def serving(
-    address: Address, app: ASGIApp, token: str | None = None, *, open_paths: Collection[str] = OPEN_PATHS
+    address: Address,
+    app: ASGIApp,
+    token: str | None = None,
+    *,
+    open_paths: Collection[str] = OPEN_PATHS,
+    limits: ConnectionLimits = ConnectionLimits(),  # noqa: B008 - frozen
 ) -> AsyncIterator[Address]:
     """
     Serve an application for the length of the block, in the running event loop; signals are left alone.
@@ -232,6 +240,7 @@ async def serving(
         app: What; requests that may not be answered do not reach it.
         token: See :class:`Authentication`.
         open_paths: Paths that need no token.
+        limits: How many connections there may be, and how long each may keep the server waiting.
 
     Returns:
         Where it listens.
@@ -242,11 +251,13 @@ async def serving(
     """
     protected = Authentication(app, address, token, open_paths)
     listener = await _listen(address)
+    protocol = cast("type[asyncio.Protocol]", partial(LimitedProtocol, Connections(limits)))
     server = _Server(
         uvicorn.Config(
-            protected, interface="asgi3", loop="none", http="h11", ws="none", lifespan="on", log_config=None,
+            protected, interface="asgi3", loop="none", http=protocol, ws="none", lifespan="on", log_config=None,
             log_level="warning", access_log=False, server_header=False, proxy_headers=False,
-            timeout_graceful_shutdown=_GRACE,
+            timeout_graceful_shutdown=_GRACE, backlog=_ACCEPTED_AT_ONCE,
+            timeout_keep_alive=cast("int", limits.idle.total_seconds()),
         )
     )  # fmt: skip
     task = asyncio.create_task(server.serve([listener]))
