@@ -31,6 +31,7 @@
 \ir tables/webhook_deliveries.sql
 \ir tables/webhook_schedules.sql
 \ir tables/webhook_duties.sql
+\ir tables/webhook_standstills.sql
 \ir tables/webhook_forgotten.sql
 \ir tables/webhook_log_ids.sql
 \ir tables/webhook_events.sql
@@ -217,9 +218,11 @@
 \ir functions/webhooks/create_schedule_v1.sql
 \ir functions/webhooks/change_schedule_v1.sql
 \ir functions/webhooks/remove_schedule_v1.sql
-\ir functions/webhooks/due_schedules_v1.sql
-\ir functions/webhooks/take_schedule_v1.sql
-\ir functions/webhooks/advance_schedule_v1.sql
+\ir functions/webhooks/note_standstill_v1.sql
+\ir functions/webhooks/watch_schedules_v1.sql
+\ir functions/webhooks/claim_schedules_v1.sql
+\ir functions/webhooks/advance_schedules_v1.sql
+\ir functions/webhooks/next_schedule_v1.sql
 \ir functions/monitoring/endpoint_backlog_v1.sql
 \ir functions/monitoring/endpoint_stats_v1.sql
 \ir functions/monitoring/webhook_totals_v1.sql

@@ -192,6 +192,11 @@ def _of_webhooks(totals: WebhookTotals) -> Iterator[Metric]:
     yield from (endpoints, deliveries)
     for name, documentation, value in _webhook_gauges(totals):
         yield GaugeMetricFamily(f"projections_webhook_{name}", documentation, float(value))
+    yield CounterMetricFamily(
+        "projections_webhook_ticks_skipped",
+        "Ticks of schedules that no process could send in time, and that their schedules do not want later.",
+        totals.ticks_skipped,
+    )
 
 
 def _webhook_gauges(totals: WebhookTotals) -> Iterator[tuple[str, str, float]]:
@@ -214,6 +219,11 @@ def _webhook_gauges(totals: WebhookTotals) -> Iterator[tuple[str, str, float]]:
         "overdue_seconds",
         "How long a delivery has been due that nothing holds back; 0 when there is none.",
         totals.overdue,
+    )
+    yield (
+        "ticks_lag_seconds",
+        "How long the tick of a schedule has been due that has waited longest; 0 when none is due.",
+        totals.ticks_lag,
     )
 
 

@@ -59,6 +59,10 @@ class WebhookTotals(NamedTuple):
     """How long a delivery has been due that nothing holds back."""
     failing_for: float
     """For how long the attempts of an endpoint have failed; 0 when none does."""
+    ticks_lag: float
+    """How long the tick of a schedule has been due that has waited longest."""
+    ticks_skipped: int
+    """Ticks that were missed, for no process could send, and that their schedules do not want later."""
 
     @property
     def endpoints(self) -> int:

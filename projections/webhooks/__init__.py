@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from projections.webhooks.sender import HttpSender, Outgoing, Reply, Sender
     from projections.webhooks.settings import DeliverySettings
     from projections.webhooks.signing import VerifiedWebhook, sign, verify
+    from projections.webhooks.ticks import Ticks
 
 _HOMES = {
     "AddressRules": "addresses",
@@ -91,6 +92,7 @@ _HOMES = {
     "Schedules": "schedules",
     "Secret": "keys",
     "Sender": "sender",
+    "Ticks": "ticks",
     "TooMany": "errors",
     "UnknownDelivery": "errors",
     "UnknownEndpoint": "errors",
@@ -154,6 +156,7 @@ __all__ = [
     "Schedules",
     "Secret",
     "Sender",
+    "Ticks",
     "TooMany",
     "UnknownDelivery",
     "UnknownEndpoint",

@@ -14,6 +14,7 @@ When the clocks change, lines that name an hour and a minute keep to once a day,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
@@ -34,7 +35,17 @@ _ALIASES = {
     "@annually": "0 0 1 1 *",
 }
 _LONGEST_LINE = 256
+_LATE = timedelta(minutes=1)
+"""A tick that is so late at most is sent in any case."""
+_MOST_COUNTED = 100
 _ANY_DAY = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Standstill(NamedTuple):
+    """A time in which nobody could send."""
+
+    began_at: datetime
+    ended_at: datetime
 
 
 class DueTicks(NamedTuple):
@@ -43,7 +54,9 @@ class DueTicks(NamedTuple):
     ticks: tuple[datetime, ...]
     """Ticks to send for, the oldest first, in UTC."""
     next_at: datetime | None
-    """The first tick that was neither sent nor skipped: in the past if `all` has more. None: there is none any more."""
+    """The first tick that was neither sent nor skipped: in the past where there are more. None: no more come."""
+    skipped: int = 0
+    """Ticks that were missed and are not sent, counted up to 100 of each standstill."""
 
 
 @dataclass(frozen=True)
@@ -93,34 +106,51 @@ class CronLine:
         first_due: datetime,
         now: datetime,
         missed: MissedTicks,
+        standstills: Sequence[Standstill] = (),
         limit: int = 1000,
-        grace: timedelta = timedelta(minutes=1),
     ) -> DueTicks:
         """
         Decide which ticks to send for now.
 
+        A tick is missed if it was due in a standstill, and then the schedule decides; any other is late at most, and is
+        sent.
+
         Args:
             first_due: The first tick not looked at: `next_at` of the last call, or `next_tick` of the beginning.
             now: The database's time.
-            missed: What of ticks that passed unseen: `skip` none of them, `one` the latest, for all, `all` each.
-            limit: For `all`: how many at a time; call again for the rest.
-            grace: For `skip`: a tick is not missed if it is at most so late.
+            missed: What of ticks that were missed: of each standstill `skip` sends none, but one that is a minute late
+                at most, `one` the last, `all` each.
+            standstills: When nobody could send.
+            limit: How many at a time; call again for the rest.
         """
-        if first_due > now:
-            return DueTicks((), first_due)
-        if missed == "all":
-            return self._each(first_due, now, limit)
-        latest = self._latest(first_due, now)
-        sent = (latest,) if missed == "one" or now - latest <= grace else ()
-        return DueTicks(sent, self.next_tick(now))
-
-    def _each(self, first_due: datetime, now: datetime, limit: int) -> DueTicks:
         ticks: list[datetime] = []
         tick: datetime | None = first_due.astimezone(UTC)
+        skipped = 0
         while tick is not None and tick <= now and len(ticks) < limit:
-            ticks.append(tick)
+            standstill = None if missed == "all" else _around(tick, standstills)
+            if standstill is None:
+                ticks.append(tick)
+            else:
+                end = min(standstill.ended_at, now)
+                latest = self._latest(tick, end)
+                sent = missed == "one" or end - latest <= _LATE
+                skipped += self._count(tick, latest) + (not sent)
+                if sent:
+                    ticks.append(latest)
+                tick = latest
             tick = self.next_tick(tick)
-        return DueTicks(tuple(ticks), tick)
+        return DueTicks(tuple(ticks), tick, skipped)
+
+    def _count(self, first: datetime, last: datetime) -> int:
+        """How many ticks there are from the first to before the last; more are not counted than are worth the time."""
+        number, tick = 0, first
+        while tick < last and number < _MOST_COUNTED:
+            number += 1
+            following = self.next_tick(tick)
+            if following is None:
+                break
+            tick = following
+        return number
 
     def _latest(self, first_due: datetime, now: datetime) -> datetime:
         """Find the latest tick until now: looks back twice as far until it finds one, then walks on from there."""
@@ -151,6 +181,10 @@ class CronLine:
             ) from None
         if tick is None:
             raise InvalidSchedule(f"the cron line {self.text!r} has no tick in 50 years")
+
+
+def _around(tick: datetime, standstills: Sequence[Standstill]) -> Standstill | None:
+    return next((one for one in standstills if one.began_at < tick <= one.ended_at), None)
 
 
 def _zone(name: str) -> ZoneInfo:

@@ -15,7 +15,7 @@ from projections.webhooks.tenants import check_tenant
 from projections.webhooks.times import check_time
 from projections.webhooks.topics import check_topic
 
-__all__ = ["MESSAGE", "Message", "message_of", "send"]
+__all__ = ["MESSAGE", "Message", "message_event", "message_of", "send"]
 
 MESSAGE = "webhook-message"
 """The entity type of messages that are sent by :func:`send`."""
@@ -118,6 +118,31 @@ async def send(
         InvalidEvent: The data can not be stored.
         EventIdConflict: The ``message_id`` was used for other content.
     """
+    event = message_event(
+        tenant, topic, data, message_id=message_id, order_key=order_key, not_before=not_before,
+        endpoint_id=endpoint_id, eligible_for_retry=eligible_for_retry, metadata=metadata,
+    )  # fmt: skip
+    return (await append(connection, [event]))[0]
+
+
+def message_event(
+    tenant: str,
+    topic: str,
+    data: Any,
+    *,
+    message_id: UUID | str | None = None,
+    order_key: str | None = None,
+    not_before: datetime | None = None,
+    endpoint_id: str | None = None,
+    eligible_for_retry: bool = True,
+    metadata: Mapping[str, str] | None = None,
+) -> Event:
+    """
+    The event that :func:`send` appends, for who appends many.
+
+    Raises:
+        InvalidMessage: The tenant, the topic, the order key or the time can not be so.
+    """
     _check(tenant, topic, not_before, order_key)
     facts: dict[str, Any] = {"tenant": tenant}
     optional = {
@@ -131,8 +156,7 @@ async def send(
     event_id = _event_id(tenant, message_id)
     key = order_key if order_key is not None else str(event_id or uuid4())
     source_id = f"webhooks/{tenant}/{crc32(key.encode()) % _SOURCES}"
-    event = Event(source_id, data, MESSAGE, topic, 1, metadata=facts, event_id=event_id)
-    return (await append(connection, [event]))[0]
+    return Event(source_id, data, MESSAGE, topic, 1, metadata=facts, event_id=event_id)
 
 
 def _event_id(tenant: str, message_id: UUID | str | None) -> UUID | None:

@@ -1,4 +1,4 @@
-"""All of webhooks in one process: fan-out, delivery, and what one process at a time does for all."""
+"""All of webhooks in one process: fan-out, delivery, schedules, and what one process at a time does for all."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from projections.webhooks.duties import Duties
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.sender import Sender
 from projections.webhooks.settings import DeliverySettings
+from projections.webhooks.ticks import Ticks
 
 __all__ = ["run_webhooks"]
 
@@ -35,11 +36,11 @@ async def run_webhooks(
     """
     Run webhooks until stopped, together with all processes that do on the same database.
 
-    Each makes deliveries of the ranges that it holds, and sends what is due; one of all sends what is scheduled and
-    cleans up. A process that only sends calls :func:`deliver`.
+    Each makes deliveries of the ranges that it holds, and sends what is due and what is scheduled; one of all cleans
+    up. A process that only sends calls :func:`deliver`.
 
     Args:
-        database: Where the journal and the endpoints are; the pool holds the ranges and six connections more.
+        database: Where the journal and the endpoints are; the pool holds the ranges and seven connections more.
         sender: Makes requests, such as :class:`HttpSender`. It stays open.
         definitions: A :class:`FanOut` for each entity type whose events are for webhooks, beside the messages of
             :func:`send`, and any other projections.
@@ -70,6 +71,7 @@ async def run_webhooks(
                     database, sender, cipher=cipher, settings=settings, observer=delivery_observer, stop=ended
                 )
             )
+            group.create_task(Ticks(database).run(ended))
             group.create_task(Duties(database).run(ended))
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None  # the first ends all: the others are of its making

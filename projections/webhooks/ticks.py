@@ -1,15 +1,18 @@
 """
 Ticks: schedules that are due, sent.
 
-A tick is sent in the transaction that moves its schedule on, under an id made of both: however many processes look,
-each tick is sent once. What goes wrong with one is told by the schedule, and ends nothing.
+Schedules that are due are work that any process takes, hundreds in a transaction: it claims them, sends their ticks
+under ids made of schedule and tick, and moves them on. What does not commit is left to others, so each tick is sent
+once. What goes wrong with one is told by the schedule, and ends nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -18,29 +21,42 @@ from journal import (
     AppendConflict,
     Database,
     DatabaseError,
+    Event,
     EventIdConflict,
     InvalidEvent,
     RawJson,
     Row,
     Session,
+    append,
 )
 from journal.faults import Fault, fault_of
-from projections.webhooks.cron import CronLine
+from projections.recovery import Backoff
+from projections.webhooks.cron import CronLine, DueTicks, Standstill
 from projections.webhooks.errors import InvalidMessage
-from projections.webhooks.messages import send
+from projections.webhooks.messages import message_event
+from projections.webhooks.steps import RESTART, Step, rest
 
-__all__ = ["SentTicks", "send_due", "send_ticks"]
+__all__ = ["SentTicks", "Ticks", "send_claimed", "send_due"]
 
 log = logging.getLogger("projections")
 
+_SOON = 1.0
+"""Seconds between looks at schedules; a tick that comes sooner is waited for."""
+_SCHEDULES_AT_ONCE = 200
 _TICKS_AT_ONCE = 100
 """Ticks of a schedule that are sent in one transaction; more come with the next look."""
+_ALL_TICKS_AT_ONCE = 1000
+_CHARACTERS_AT_ONCE = 8 * 2**20
 _HELD = timedelta(minutes=1)
-"""When a schedule is looked at again whose line can not be read, such as in a zone that is not known here."""
+"""When a schedule is looked at again whose line cannot be read, such as in a zone that is not known here."""
 
-_DUE = "SELECT schedule_id, due_in FROM projections.due_schedules_v1($1)"
-_TAKE = "SELECT * FROM projections.take_schedule_v1($1)"
-_ADVANCE = "SELECT projections.advance_schedule_v1($1, $2, $3, $4, $5, $6)"
+_CLAIM = "SELECT * FROM projections.claim_schedules_v1($1)"
+_STANDSTILLS = """
+SELECT began_at, ended_at FROM projections.webhook_standstills
+WHERE ended_at >= $1 AND ended_at < 'infinity' ORDER BY ended_at
+"""
+_ADVANCE = "SELECT projections.advance_schedules_v1($1, $2, $3, $4, $5, $6, $7)"
+_NEXT = "SELECT projections.next_schedule_v1()"
 
 
 class SentTicks(NamedTuple):
@@ -49,106 +65,190 @@ class SentTicks(NamedTuple):
     sent: int
     """Ticks."""
     next_in: timedelta | None
-    """When the next tick is due; None: not soon."""
+    """When to look again: at once where there may be more; None: no tick is to come."""
 
 
-async def send_due(database: Database, ahead: timedelta = timedelta(seconds=1)) -> SentTicks:
+@dataclass(slots=True)
+class _Plan:
+    """What is to be done for a schedule that was claimed."""
+
+    row: Row
+    ticks: tuple[datetime, ...] = ()
+    next_at: datetime | None = None
+    skipped: int = 0
+    events: list[Event] = field(default_factory=list)
+    error: Exception | None = None
+    hold: timedelta = timedelta(0)
+
+    def fails(self, error: Exception) -> None:
+        """Send nothing, and tell why."""
+        self.error, self.events = error, []
+
+
+class Ticks:
     """
-    Send the ticks of schedules that are due, each schedule in a transaction of its own.
+    Sends the ticks of schedules, beside any number of other processes that do.
 
-    Any number of processes may: a schedule that another has at hand is passed over.
+    Args:
+        database: Where; needs one connection. The role needs projections_worker and projections_writer.
+        restart: Pauses after failures: a database that goes away is waited for.
+    """
+
+    def __init__(self, database: Database, *, restart: Backoff = RESTART) -> None:
+        self._database = database
+        self._limit = _SCHEDULES_AT_ONCE
+        self._step = Step("schedules", self._send, restart)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Look for what is due until stopped. Errors are logged, and end nothing."""
+        while not stop.is_set():
+            await self._step.do()
+            await rest(stop, self._step)
+
+    async def _send(self) -> float:
+        # Where so many take too long together, fewer may not.
+        limit, self._limit = self._limit, max(1, self._limit // 2)
+        _, next_in = await send_due(self._database, limit)
+        self._limit = min(_SCHEDULES_AT_ONCE, limit * 2)
+        return _SOON if next_in is None else min(_SOON, next_in.total_seconds())
+
+
+async def send_due(database: Database, limit: int = _SCHEDULES_AT_ONCE) -> SentTicks:
+    """
+    Send the ticks of schedules that are due, some hundred schedules in one transaction.
+
+    Any number of processes may, at the same time.
 
     Args:
         database: Where they are; the role needs projections_worker and projections_writer.
-        ahead: How far to look for the next tick.
+        limit: At most so many schedules.
 
     Raises:
         MissingExtra: The package cronsim is not installed.
-        DatabaseError: The database can not be reached, or lets nobody send.
+        DatabaseError: The database cannot be reached, or lets nobody send.
     """
-    sent = 0
+    async with database.transaction() as session:
+        claimed, sent = await send_claimed(session, limit)
+    if claimed:
+        return SentTicks(sent, timedelta(0))
     async with database.session() as session:
-        rows = await session.fetch(_DUE, ahead)
-    coming = [row["due_in"] for row in rows if row["due_in"] > timedelta(0)]
-    for row in rows[: len(rows) - len(coming)]:
-        try:
-            async with database.transaction() as session:
-                sent += await send_ticks(session, row["schedule_id"])
-        except DatabaseError as error:
-            if type(error) is not DatabaseError:
-                raise  # it is not about this schedule
-            log.warning(
-                "schedule %s waits: %s", row["schedule_id"], error,
-                extra={"action": "schedule_waits", "schedule": row["schedule_id"]},
-            )  # fmt: skip
-    return SentTicks(sent, coming[0] if coming else None)
+        return SentTicks(0, await session.fetchval(_NEXT))
 
 
-async def send_ticks(session: Session, schedule_id: str) -> int:
+async def send_claimed(session: Session, limit: int = _SCHEDULES_AT_ONCE) -> tuple[int, int]:
     """
-    Send what is due of a schedule, and move it on, in the caller's transaction; returns the number of ticks.
+    Claim schedules that are due, send their ticks, and move them on, in the caller's transaction.
 
-    What is wrong with the schedule is told by it (``error``), and it goes on with its next tick.
+    What is wrong with a schedule is told by it (``error``), and it goes on with its next tick.
+
+    Returns:
+        The number of schedules that were claimed, and of ticks that were sent.
     """
-    row = await session.fetchrow(_TAKE, schedule_id)
-    if row is None:
-        return 0
+    rows = await session.fetch(_CLAIM, limit)
+    if not rows:
+        return 0, 0
+    standstills = [Standstill(*row.values()) for row in await session.fetch(_STANDSTILLS, rows[0]["next_at"])]
+    # Not in the event loop: it may take a second.
+    plans = await asyncio.to_thread(_plans, rows, standstills)
+    await _append([plan for plan in plans if plan.events], session)
+    await _move_on(session, plans)
+    return len(rows), sum(len(plan.events) for plan in plans)
+
+
+def _plans(rows: Sequence[Row], standstills: Sequence[Standstill]) -> list[_Plan]:
+    """As many schedules as have room in one transaction; the others are still due when it has ended."""
+    plans: list[_Plan] = []
+    ticks, characters = _ALL_TICKS_AT_ONCE, _CHARACTERS_AT_ONCE
+    for row in rows:
+        size = len(row["data"]) or 1
+        room = min(_TICKS_AT_ONCE, ticks, characters // size)
+        if plans and room <= 0:
+            break
+        plan = _plan(row, standstills, max(room, 1))
+        plans.append(plan)
+        ticks -= len(plan.events)
+        characters -= len(plan.events) * size
+    return plans
+
+
+def _plan(row: Row, standstills: Sequence[Standstill], room: int) -> _Plan:
+    plan = _Plan(row)
     try:
-        ticks, next_at = _due_ticks(row)
+        due = _due_ticks(row, standstills, room)
     except (ValueError, ArithmeticError, LookupError) as error:  # InvalidSchedule, and what dates run into
-        return await _move_on(session, row, row["next_at"], error=error, hold=_HELD)
+        plan.next_at, plan.hold = row["next_at"], _HELD
+        plan.fails(error)
+        return plan
+    plan.ticks, plan.next_at, plan.skipped = due
     try:
-        async with session.savepoint():
-            for tick in ticks:
-                await _send_tick(session, row, tick)
-    except (InvalidMessage, InvalidEvent, EventIdConflict, AppendConflict, DatabaseError) as error:
-        if not _of_the_schedule(error):
-            raise
-        return await _move_on(session, row, next_at, error=error)
-    return await _move_on(session, row, next_at, sent=ticks)
+        plan.events = [_event(row, tick) for tick in due.ticks]
+    except InvalidMessage as error:
+        plan.fails(error)
+    return plan
 
 
-def _due_ticks(row: Row) -> tuple[tuple[datetime, ...], datetime | None]:
-    """Ticks to send now, and the next one."""
+def _due_ticks(row: Row, standstills: Sequence[Standstill], room: int) -> DueTicks:
     line = CronLine(row["cron"], row["timezone"])
     # Where the rules of its zone have changed meanwhile, it stands where no tick is.
     first = line.next_tick(row["next_at"] - timedelta(microseconds=1))
     if first is None or first > row["taken_at"]:
-        return (), first
-    return line.due_ticks(first, row["taken_at"], row["missed"], _TICKS_AT_ONCE)
+        return DueTicks((), first)
+    return line.due_ticks(first, row["taken_at"], row["missed"], standstills, room)
 
 
-async def _send_tick(session: Session, row: Row, tick: datetime) -> None:
-    await send(
-        session, row["tenant"], row["topic"], RawJson(row["data"]),
+def _event(row: Row, tick: datetime) -> Event:
+    return message_event(
+        row["tenant"], row["topic"], RawJson(row["data"]),
         message_id=_tick_id(row["schedule_id"], tick), order_key=row["schedule_id"], endpoint_id=row["endpoint_id"],
         metadata={"schedule": row["name"], "schedule_id": row["schedule_id"], "tick": tick.isoformat()},
     )  # fmt: skip
 
 
-async def _move_on(
-    session: Session,
-    row: Row,
-    next_at: datetime | None,
-    *,
-    sent: Sequence[datetime] = (),
-    error: Exception | None = None,
-    hold: timedelta = timedelta(0),
-) -> int:
-    if error is not None:
+async def _append(plans: Sequence[_Plan], session: Session) -> None:
+    """All at once; where that is refused for what one of them is, in halves until it is alone."""
+    if not plans:
+        return
+    try:
+        async with session.savepoint():
+            await append(session, [event for plan in plans for event in plan.events])
+    except (InvalidMessage, InvalidEvent, EventIdConflict, AppendConflict, DatabaseError) as error:
+        # What a database refuses for its own reasons, it may take later.
+        if fault_of(error) is not Fault.EVENT:
+            raise
+        if len(plans) == 1:
+            plans[0].fails(error)
+            return
+        middle = len(plans) // 2
+        await _append(plans[:middle], session)
+        await _append(plans[middle:], session)
+
+
+async def _move_on(session: Session, plans: Sequence[_Plan]) -> None:
+    for plan in plans:
+        if plan.error is not None:
+            _tell_of_error(plan.row, plan.error)
+    if skipped := sum(plan.skipped for plan in plans):
         log.warning(
-            "schedule %s has not sent: %s", row["schedule_id"], error,
-            extra={"action": "schedule_failed", "schedule": row["schedule_id"], "tenant": row["tenant"]},
+            "passed over %d ticks of schedules, of a time in which no process could send", skipped,
+            extra={"action": "ticks_skipped", "ticks": skipped},
         )  # fmt: skip
-    last = sent[-1] if sent else None
-    told = None if error is None else f"{error}"[:1000]
-    await session.fetchval(_ADVANCE, row["schedule_id"], row["next_at"], next_at, last, told, hold)
-    return len(sent)
+    await session.fetchval(
+        _ADVANCE,
+        [plan.row["schedule_id"] for plan in plans],
+        [plan.row["next_at"] for plan in plans],
+        [plan.next_at for plan in plans],
+        [plan.ticks[-1] if plan.events else None for plan in plans],
+        [None if plan.error is None else f"{plan.error}"[:1000] for plan in plans],
+        [plan.hold for plan in plans],
+        skipped,
+    )
 
 
-def _of_the_schedule(error: Exception) -> bool:
-    """Whether it would be the same again: what a database refuses for its own reasons, it may take later."""
-    return fault_of(error) is Fault.EVENT
+def _tell_of_error(row: Row, error: Exception) -> None:
+    log.warning(
+        "schedule %s has not sent: %s", row["schedule_id"], error,
+        extra={"action": "schedule_failed", "schedule": row["schedule_id"], "tenant": row["tenant"]},
+    )  # fmt: skip
 
 
 def _tick_id(schedule_id: str, tick: datetime) -> UUID:

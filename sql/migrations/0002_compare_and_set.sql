@@ -42,5 +42,15 @@ DROP FUNCTION IF EXISTS projections.park_source_v1(integer, text, integer, bigin
 DROP FUNCTION IF EXISTS projections.group_lag_v1(text);
 DROP FUNCTION IF EXISTS projections.lock_rebuild_part_v1(integer, integer);
 DROP FUNCTION IF EXISTS projections.swap_rebuild_v1(integer);
+DROP FUNCTION IF EXISTS projections.due_schedules_v1(interval, integer);
+DROP FUNCTION IF EXISTS projections.take_schedule_v1(text);
+DROP FUNCTION IF EXISTS projections.advance_schedule_v1(text, timestamptz, timestamptz, timestamptz, text, interval);
+DROP FUNCTION IF EXISTS projections.webhook_totals_v1();
 -- Whoever reads events names one entity type: as a pattern it would be refused.
 ALTER TABLE projections.sources ADD CONSTRAINT entity_type_is_no_pattern CHECK (strpos(entity_type, '*') = 0);
+-- Which ticks of schedules were missed is judged by the times in which nobody could send them.
+CREATE TABLE projections.webhook_standstills (
+    ended_at timestamptz PRIMARY KEY DEFAULT 'infinity',
+    began_at timestamptz NOT NULL,
+    skipped bigint NOT NULL DEFAULT 0
+);

@@ -25,7 +25,7 @@ BEGIN
     ) ON projections.webhook_endpoints TO projections_reader;
     GRANT SELECT ON
         projections.webhook_circuits, projections.webhook_deliveries, projections.webhook_schedules, projections.webhook_duties,
-        projections.webhook_forgotten
+        projections.webhook_forgotten, projections.webhook_standstills
     TO projections_reader;
     GRANT EXECUTE ON FUNCTION
         projections.endpoint_backlog_v1,

@@ -48,7 +48,7 @@ BEGIN
     TO projections_worker;
     GRANT SELECT, INSERT, UPDATE, DELETE ON
         projections.webhook_endpoints, projections.webhook_circuits, projections.webhook_secrets, projections.webhook_deliveries,
-        projections.webhook_schedules, projections.webhook_duties
+        projections.webhook_schedules, projections.webhook_duties, projections.webhook_standstills
     TO projections_worker;
     GRANT SELECT, UPDATE ON
         projections.webhook_forgotten
@@ -78,9 +78,11 @@ BEGIN
         projections.create_schedule_v1,
         projections.change_schedule_v1,
         projections.remove_schedule_v1,
-        projections.due_schedules_v1,
-        projections.take_schedule_v1,
-        projections.advance_schedule_v1,
+        projections.note_standstill_v1,
+        projections.watch_schedules_v1,
+        projections.claim_schedules_v1,
+        projections.advance_schedules_v1,
+        projections.next_schedule_v1,
         projections.endpoint_backlog_v1,
         projections.endpoint_stats_v1,
         projections.webhook_totals_v1,

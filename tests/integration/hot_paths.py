@@ -27,6 +27,8 @@ ENDPOINT_ID = f"'e-' || lpad((n % {ENDPOINTS})::text, 2, '0')"
 EVENT_ID = "('019a0000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid"
 
 
+SCHEDULE_ID = "'h-' || lpad(n::text, 6, '0')"
+SCHEDULED = "'2026-01-01'::timestamptz + n * interval '1 hour'"
 ATTEMPT_ID = "'a-' || lpad(n::text, 6, '0')"
 
 
@@ -70,6 +72,12 @@ def match(first: int, last: int, kind: str = "thing") -> str:
     return f"""SELECT projections.match_log_v1('{kind}',
         {_array(source_id, first, last)}, {_array(f"{seq_nr}::bigint", first, last)}, {_array(at, first, last)},
         {_array("1::smallint", first, last)}, {_array(TOPIC, first, last)})"""
+
+
+def schedules(number: int) -> str:
+    return f"""INSERT INTO projections.webhook_schedules (schedule_id, tenant, name, cron, topic, data, next_at, paused)
+        SELECT {SCHEDULE_ID}, 'tenant', n, '@hourly', 't', '{{}}', {SCHEDULED}, n % 10 = 0 AND n > {BATCH}
+        FROM generate_series(1, {number}) AS n ON CONFLICT DO NOTHING"""
 
 
 PAGE = f"('thing', 0, 1023, '2000-01-01', -1, '', 0, '9000-01-01', {BATCH})"
@@ -135,6 +143,7 @@ READS = {
     "backlog of endpoints": _rows_of("endpoint_backlog_v1()"),
     "endpoints": _rows_of("endpoint_stats_v1(p_attempts => 100, p_endpoints => 20)"),
     "webhooks in all": _rows_of("webhook_totals_v1()"),
+    "the next schedule": "SELECT projections.next_schedule_v1()",
     "logged events": _rows_of("list_logged_events_v1(p_limit => 100)"),
     "logged events of an endpoint": _rows_of("list_logged_events_v1('{tenant}', p_endpoint_ids => '{e-07}')"),
     "logged attempts": _rows_of("list_logged_attempts_v1(p_limit => 100)"),
@@ -185,6 +194,9 @@ WRITES = {
     "finish deliveries": f"""SELECT count(*) FROM projections.finish_deliveries_v1({DELIVERIES}, {DELIVERIES},
         {_array("'done'")}, {_array("NULL::interval")}, {_array("NULL::interval")}, {_array("FALSE")},
         {_array("'200'")}, {_array("''")}, {_array("'1 second'::interval")})""",
+    "claim schedules": "SELECT count(*) FROM projections.claim_schedules_v1()",
+    "advance schedules": f"""SELECT projections.advance_schedules_v1({_array(SCHEDULE_ID)}, {_array(SCHEDULED)},
+        {_array("now()")}, {_array("now()")}, {_array("NULL")}, {_array("interval '0'")})""",
     "reap deliveries": "SELECT projections.reap_deliveries_v1(100)",
     "retry deliveries": "SELECT projections.retry_deliveries_v1('tenant', NULL, NULL, '{dead}', NULL, NULL)",
     "release what waits": "SELECT projections.release_waiting_v1(p_limit => 200)",
@@ -211,6 +223,7 @@ BEFORE = {
         SET state = 'leased', lease_token = delivery_id, attempts = 1, lease_until = now() + interval '1 minute'
         WHERE delivery_id <= 500"""
     ],
+    "advance schedules": [schedules(BATCH)],
     "swap of offsets": rebuilt("p"),
     "swap of offsets of a first rebuild": rebuilt("first"),
 }
@@ -279,6 +292,7 @@ _WEBHOOKS = [
     SET state = (ARRAY['done', 'dead', 'pending', 'leased'])[1 + delivery_id % 4], lease_until = now(), attempts = 1
     WHERE state = 'pending'""",
     log_attempts(1, SOURCES),
+    schedules(SOURCES),
 ]
 FILL = _JOURNAL + _SUBSCRIPTIONS + _WEBHOOKS
 

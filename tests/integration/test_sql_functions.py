@@ -238,9 +238,12 @@ CALLS = {
     "create_schedule_v1": "SELECT projections.create_schedule_v1('sch_1', 'acme', 'nightly', '@daily', 'UTC', "
     "'report', '1', 'ep_1', 'one', '2020-01-01Z')",
     "change_schedule_v1": "SELECT projections.change_schedule_v1('acme', 'sch_1', '{\"missed\": \"all\"}')",
-    "due_schedules_v1": "SELECT projections.due_schedules_v1()",
-    "take_schedule_v1": "SELECT projections.take_schedule_v1('sch_1')",
-    "advance_schedule_v1": "SELECT projections.advance_schedule_v1('sch_1', '2020-01-01Z', now(), now(), NULL)",
+    "note_standstill_v1": "SELECT projections.note_standstill_v1('2020-01-01Z', '2020-01-02Z')",
+    "watch_schedules_v1": "SELECT projections.watch_schedules_v1()",
+    "claim_schedules_v1": "SELECT projections.claim_schedules_v1()",
+    "advance_schedules_v1": "SELECT projections.advance_schedules_v1('{sch_1}', '{2020-01-01Z}', ARRAY[now()], "
+    "ARRAY[now()], '{NULL}', ARRAY[interval '0'])",
+    "next_schedule_v1": "SELECT projections.next_schedule_v1()",
     "remove_schedule_v1": "SELECT projections.remove_schedule_v1('acme', 'sch_1')",
     "remove_endpoint_v1": "SELECT projections.remove_endpoint_v1('acme', 'ep_1')",
 }

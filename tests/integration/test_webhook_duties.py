@@ -12,14 +12,12 @@ import pytest
 
 from journal import Database
 from projections.webhooks.duties import Duties
-from projections.webhooks.messages import MESSAGE
-from projections.webhooks.schedules import Schedules
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import QUICK, execute, fetchval, until
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
 
 SHORT = timedelta(milliseconds=100)
-SENT = f"SELECT count(*) = $1 FROM projections.events WHERE entity_type = '{MESSAGE}'"
+PENDING = "SELECT EXISTS (SELECT FROM projections.webhook_deliveries WHERE state = 'pending')"
 OWNERS = "SELECT owner FROM projections.webhook_duties WHERE lease_until > clock_timestamp()"
 
 
@@ -39,19 +37,6 @@ async def on_duty(database: Database, **options: Any) -> AsyncIterator[tuple[Dut
         task.result()
 
 
-async def due_schedule(database: Database, name: str) -> str:
-    """A schedule whose last tick nobody has sent."""
-    made = await Schedules(database).create(
-        "acme", name, "0 0 1 1 *", timezone="UTC", topic="report.due", data=1
-    )
-    await execute(
-        database,
-        "UPDATE projections.webhook_schedules SET next_at = next_at - interval '1 year' WHERE schedule_id = $1",
-        made.schedule_id,
-    )
-    return made.schedule_id
-
-
 async def owner(database: Database) -> Any:
     return await fetchval(database, OWNERS)
 
@@ -64,13 +49,6 @@ async def until_owned(database: Database, duties: Duties) -> None:
 
 
 class TestTurns:
-    async def test_ticks_are_sent_while_it_runs(self, database: Database) -> None:
-        await due_schedule(database, "first")
-        async with on_duty(database):
-            await until(database, SENT, 1)
-            await due_schedule(database, "second")
-            await until(database, SENT, 2)
-
     async def test_one_of_two_does_and_the_other_goes_on_when_it_stops(self, database: Database) -> None:
         async with on_duty(database, lease=timedelta(hours=1)) as (first, _):
             await until_owned(database, first)
@@ -132,8 +110,8 @@ class TestFailures:
                     "WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() "
                     "AND a.backend_type = 'client backend'"
                 )
-            await due_schedule(database, "after")
-            await until(database, SENT, 1)
+            await execute(database, "DELETE FROM projections.webhook_duties")
+            await until(database, f"SELECT EXISTS ({OWNERS} AND owner = $1)", duties._owner)
 
     async def test_a_duty_that_fails_holds_no_other_up_and_is_done_when_it_can_be(
         self, database: Database, caplog: pytest.LogCaptureFixture
@@ -143,9 +121,13 @@ class TestFailures:
             "ALTER FUNCTION projections.forget_deliveries_v1 RENAME TO forgotten",
         )
         async with on_duty(database) as (duties, _):
-            await due_schedule(database, "report")
-            await until(database, SENT, 1)
-            forgetting = duties._duties[1]
+            ep = await endpoint(database, "ep_1", ordering="key")
+            await deliver_events(database, ep, 2, key="k")
+            await execute(
+                database, "UPDATE projections.webhook_deliveries SET state = 'done' WHERE state = 'pending'"
+            )
+            await until(database, PENDING)
+            forgetting = duties._duties[0]
             async with asyncio.timeout(30):
                 while not forgetting.failures:
                     await asyncio.sleep(0)
@@ -155,19 +137,6 @@ class TestFailures:
                     await asyncio.sleep(0)
 
         assert "webhooks wait, with their old deliveries" in caplog.text
-
-    async def test_a_schedule_that_others_have_locked_holds_none_up(self, database: Database) -> None:
-        held = await due_schedule(database, "held")
-        async with database.session() as session:
-            await session.begin()
-            await session.fetchval(
-                "SELECT name FROM projections.webhook_schedules WHERE schedule_id = $1 FOR UPDATE", held
-            )
-            async with on_duty(database):
-                await due_schedule(database, "free")
-                await until(database, SENT, 1)
-                await session.commit()
-                await until(database, SENT, 2)
 
 
 class TestWaiting:
@@ -179,10 +148,7 @@ class TestWaiting:
         )
 
         async with on_duty(database):
-            await until(
-                database,
-                "SELECT EXISTS (SELECT FROM projections.webhook_deliveries WHERE state = 'pending')",
-            )
+            await until(database, PENDING)
 
         assert await states(database, ep) == ["done", "pending", "waiting"]
 

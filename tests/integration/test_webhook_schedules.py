@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from journal import Database, RawJson, Row
+from journal import Database, DatabaseError, RawJson, Row
 from projections.webhooks.errors import InvalidSchedule, UnknownEndpoint, UnknownSchedule
 from projections.webhooks.messages import MESSAGE
 from projections.webhooks.schedules import Schedule, Schedules
-from projections.webhooks.ticks import send_due, send_ticks
+from projections.webhooks.ticks import send_claimed, send_due
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.webhooks import endpoint
 
@@ -74,7 +74,9 @@ class TestSchedules:
 
         assert schedule.next_at is not None
         assert schedule.next_at == datetime(before.year + 1, 1, 1, tzinfo=before.tzinfo)
-        assert (sent, next_in, schedule.last_at, await messages(database)) == (0, None, None, [])
+        assert next_in is not None
+        assert next_in > MINUTE
+        assert (sent, schedule.last_at, await messages(database)) == (0, None, [])
 
     async def test_one_that_was_made_is_got_and_listed_as_it_is(self, database: Database) -> None:
         ep = await endpoint(database, "ep_1")
@@ -256,18 +258,18 @@ class TestTicks:
     async def test_two_schedulers_send_one_tick(self, database: Database) -> None:
         schedule = await made(database)
         await due(database, schedule)
-        its = schedule.schedule_id
+        await send_due(database, 0)  # somebody is seen: the second need not wait for the first to say so
 
         async with database.session() as first, database.session() as second:
             await first.begin()
-            sent = await send_ticks(first, its)
+            sent = await send_claimed(first)
             await second.begin()
-            passed_over = await send_ticks(second, its)
+            passed_over = await send_claimed(second)
             await first.commit()
-            after = await send_ticks(second, its)
+            after = await send_claimed(second)
             await second.commit()
 
-        assert (sent, passed_over, after) == (1, 0, 0)
+        assert (sent, passed_over, after) == ((1, 1), (0, 0), (0, 0))
         assert len(await messages(database)) == 1
 
     async def test_one_that_dies_with_a_tick_at_hand_leaves_it_to_the_next(self, database: Database) -> None:
@@ -276,7 +278,7 @@ class TestTicks:
 
         async with database.session() as session:
             await session.begin()
-            await send_ticks(session, schedule.schedule_id)
+            await send_claimed(session)
             await session.rollback()
         sent, _ = await send_due(database)
 
@@ -289,14 +291,15 @@ class TestTicks:
         await send_due(database)
         moved = await Schedules(database).get("acme", schedule.schedule_id)
 
-        still_there = await fetchval(
-            database,
-            "SELECT projections.advance_schedule_v1($1, $2, now() + interval '1 day', NULL, NULL)",
-            schedule.schedule_id,
-            tick,
-        )
+        with pytest.raises(DatabaseError, match="the database went back in time") as refused:
+            await fetchval(
+                database,
+                "SELECT projections.advance_schedules_v1($1, $2, ARRAY[now()], '{NULL}', '{NULL}', '{0}')",
+                [schedule.schedule_id],
+                [tick],
+            )
 
-        assert not still_there
+        assert refused.value.sqlstate == "PJ013"
         assert await Schedules(database).get("acme", schedule.schedule_id) == moved
 
     async def test_a_tick_that_comes_again_is_not_sent_again(self, database: Database) -> None:
@@ -413,7 +416,7 @@ class TestTicks:
         soon = await fetchval(database, "SELECT now() + interval '30 minutes'")
         await set_back(database, schedule, soon)
 
-        sent, next_in = await send_due(database, timedelta(hours=1))
+        sent, next_in = await send_due(database)
 
         assert sent == 0
         assert next_in is not None

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.webhooks.cron import CronLine
+from projections.webhooks.cron import CronLine, Standstill
 from projections.webhooks.errors import InvalidSchedule
 
 LINES = [
@@ -45,7 +45,7 @@ def test_one_sends_for_the_last_of_all_and_both_go_on_alike(
     assert first is not None
 
     every = line.due_ticks(first, start + away, "all")
-    latest = line.due_ticks(first, start + away, "one")
+    latest = line.due_ticks(first, start + away, "one", [Standstill(start, start + away)])
 
     assert latest.ticks == every.ticks[-1:]
     assert latest.next_at == every.next_at

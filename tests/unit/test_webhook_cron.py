@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from projections.webhooks.cron import CronLine, DueTicks
+from projections.webhooks.cron import CronLine, DueTicks, Standstill
 from projections.webhooks.errors import InvalidSchedule
 
 PARIS, NEW_YORK = "Europe/Paris", "America/New_York"
@@ -192,22 +193,40 @@ def test_a_tick_in_time_is_sent_under_every_policy(missed: object) -> None:
     assert due == DueTicks((first,), _utc("2026-01-01T02:00"))
 
 
+def _away(until: str) -> list[Standstill]:
+    return [Standstill(_utc("2025-12-31T00:00"), _utc(until))]
+
+
 def test_cron_missed_ticks_policy_skip() -> None:
     line, first = CronLine("@hourly"), _utc("2026-01-01T01:00")
 
-    assert line.due_ticks(first, _utc("2026-01-01T04:30"), "skip") == DueTicks((), _utc("2026-01-01T05:00"))
-    assert line.due_ticks(first, _utc("2026-01-01T05:00:59"), "skip") == DueTicks(
-        (_utc("2026-01-01T05:00"),), _utc("2026-01-01T06:00")
+    assert line.due_ticks(first, _utc("2026-01-01T04:30"), "skip", _away("2026-01-01T04:30")) == DueTicks(
+        (), _utc("2026-01-01T05:00"), 4
     )
-    assert line.due_ticks(first, _utc("2026-01-01T05:10"), "skip", grace=timedelta(minutes=10)).ticks == (
-        _utc("2026-01-01T05:00"),
-    )
+    assert line.due_ticks(
+        first, _utc("2026-01-01T05:00:59"), "skip", _away("2026-01-01T05:00:59")
+    ) == DueTicks((_utc("2026-01-01T05:00"),), _utc("2026-01-01T06:00"), 4)
 
 
 def test_cron_missed_ticks_policy_one() -> None:
-    due = CronLine("@hourly").due_ticks(_utc("2026-01-01T01:00"), _utc("2026-01-01T04:30"), "one")
+    due = CronLine("@hourly").due_ticks(
+        _utc("2026-01-01T01:00"), _utc("2026-01-01T04:30"), "one", _away("2026-01-01T04:10")
+    )
 
-    assert due == DueTicks((_utc("2026-01-01T04:00"),), _utc("2026-01-01T05:00"))
+    assert due == DueTicks((_utc("2026-01-01T04:00"),), _utc("2026-01-01T05:00"), 3)
+
+
+@pytest.mark.parametrize("missed", ["skip", "one", "all"])
+def test_a_tick_that_was_due_while_somebody_could_send_is_late_and_not_missed(missed: Any) -> None:
+    first, now = _utc("2026-01-01T01:00"), _utc("2026-01-01T08:30")
+    nobody = [Standstill(_utc("2026-01-01T03:00"), _utc("2026-01-01T06:30"))]
+
+    due = CronLine("@hourly").due_ticks(first, now, missed, nobody)
+
+    between = {"skip": [], "one": ["06"], "all": ["04", "05", "06"]}[missed]
+    assert [f"{tick:%H}" for tick in due.ticks] == ["01", "02", "03", *between, "07", "08"]
+    assert due.next_at == _utc("2026-01-01T09:00")
+    assert due.skipped == {"skip": 3, "one": 2, "all": 0}[missed]
 
 
 def test_cron_missed_ticks_policy_all() -> None:
@@ -225,9 +244,9 @@ def test_a_year_of_missed_seconds_is_not_walked_through() -> None:
     line = CronLine("* * * * * *")
     now = _utc("2026-12-31T00:00:00.5")
 
-    due = line.due_ticks(_utc("2026-01-01T00:00"), now, "one")
+    due = line.due_ticks(_utc("2026-01-01T00:00"), now, "one", [Standstill(_utc("2025-12-31T00:00"), now)])
 
-    assert due == DueTicks((_utc("2026-12-31T00:00"),), _utc("2026-12-31T00:00:01"))
+    assert due == DueTicks((_utc("2026-12-31T00:00"),), _utc("2026-12-31T00:00:01"), 100)
 
 
 def test_without_the_extra_the_error_names_it() -> None:

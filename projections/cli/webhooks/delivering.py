@@ -51,7 +51,7 @@ __all__ = ["deliver"]
 
 log = logging.getLogger("projections")
 
-_ALSO = 7
+_ALSO = 8
 """Connections beside those that ranges hold."""
 _MARGIN = timedelta(seconds=10)
 """For all else that a stop does."""

@@ -1,10 +1,12 @@
 -- How all endpoints fare together. Times in seconds, and of endpoints that are active: the age of the oldest delivery that has
 -- not arrived and is not dead; how long one has been due that nothing holds back; since when the one that has failed for
--- longest fails, of those that have something to send.
+-- longest fails, of those that have something to send. Of schedules: how long the tick has been due that has waited longest, and
+-- how many ticks were missed and not sent.
 CREATE OR REPLACE FUNCTION projections.webhook_totals_v1()
 RETURNS TABLE (
     active bigint, paused bigint, disabled bigint, failing bigint, pending bigint, waiting bigint, in_flight bigint, dead bigint,
-    lag double precision, overdue double precision, failing_for double precision
+    lag double precision, overdue double precision, failing_for double precision, ticks_lag double precision,
+    ticks_skipped bigint
 )
 LANGUAGE sql
 STABLE
@@ -16,7 +18,12 @@ AS $$
         coalesce(sum(e.pending), 0)::bigint, coalesce(sum(e.waiting), 0)::bigint, coalesce(sum(e.in_flight), 0)::bigint,
         coalesce(sum(e.dead), 0)::bigint, coalesce(max(e.lag) FILTER (WHERE e.state = 'active'), 0),
         coalesce(greatest(extract(EPOCH FROM clock_timestamp() - min(e.free_at))::double precision, 0), 0),
-        coalesce(greatest(extract(EPOCH FROM clock_timestamp() - min(e.failing_since))::double precision, 0), 0)
+        coalesce(greatest(extract(EPOCH FROM clock_timestamp() - min(e.failing_since))::double precision, 0), 0),
+        coalesce((
+            SELECT greatest(extract(EPOCH FROM clock_timestamp() - min(s.next_at))::double precision, 0)
+            FROM projections.webhook_schedules AS s WHERE NOT s.paused
+        ), 0),
+        (SELECT coalesce(sum(s.skipped), 0)::bigint FROM projections.webhook_standstills AS s)
     FROM (
         SELECT
             e.state, b.pending, b.waiting, b.in_flight, b.dead, b.lag,
