@@ -286,7 +286,7 @@ class OffsetStore:
             progress: The horizon, where a restart would begin, and the last import that it accounts for.
             last: The last handled event of each source.
             handled: How many events that were.
-            previous: The number that each source is remembered to stand at, of those that have an offset.
+            previous: The number that each of these sources that has an offset is remembered to stand at.
 
         Raises:
             RangeLost: Another worker has claimed the range.
@@ -294,10 +294,11 @@ class OffsetStore:
             DatabaseWentBack: The range is not as it was stored last.
             TransactionEnded: This is not the transaction that was begun.
         """
-        # Those with an offset first; in one order, for two holders must not deadlock.
         if self.outdated is not None:
             raise self.outdated
-        order = sorted(last, key=lambda source_id: (source_id not in previous, source_id))
+        # Those with an offset first; in one order, for two holders must not deadlock.
+        known = sorted(previous)
+        order = known + sorted(last.keys() - previous.keys())
         envelopes = [last[source_id] for source_id in order]
         with _own_errors():
             await session.execute(
@@ -311,8 +312,8 @@ class OffsetStore:
                 batch,
                 *progress,
                 [e.source_id for e in envelopes],
-                [e.slice for e in envelopes],
-                [previous[source_id] for source_id in order if source_id in previous],
+                [e.slice for e in envelopes[len(known) :]],
+                [previous[source_id] for source_id in known],
                 [e.seq_nr for e in envelopes],
                 [e.db_timestamp for e in envelopes],
                 handled,

@@ -74,16 +74,22 @@ class Acceptance:
                 self._state.evicted_before = await self._store.evicted_before(session)
 
     async def _batch(self, session: Session, source_ids: set[str]) -> Batch:
-        await self.look_up(session, source_ids)
-        return self._state.batch(source_ids)
+        try:
+            return self._state.batch(source_ids)
+        except KeyError:
+            await self.look_up(session, source_ids)
+            return self._state.batch(source_ids)
 
     async def _unknown_gaps(
         self, session: Session, batch: Batch, page: Sequence[EventEnvelope]
     ) -> set[tuple[str, int]]:
         """Of sources without an offset, those whose event before the page's first was never handled."""
+        if not (without_offset := batch.without_offset()):
+            return set()
         firsts: dict[str, EventEnvelope] = {}
         for envelope in page:
-            firsts.setdefault(envelope.source_id, envelope)
+            if envelope.source_id in without_offset:
+                firsts.setdefault(envelope.source_id, envelope)
         unknown = [
             (source_id, e.seq_nr)
             for source_id, e in firsts.items()

@@ -219,8 +219,7 @@ class Pipeline:
         work: Callable[[], Awaitable[None]],
     ) -> None:
         mark = secrets.token_hex(8)
-        known = ((source_id, self._state.previous(source_id)) for source_id in last)
-        previous = {source_id: seq_nr for source_id, seq_nr in known if seq_nr is not None}
+        previous = self._state.previous(last)
         async with self._store.storing:
             progress = self._progress()
             try:

@@ -88,6 +88,7 @@
 \ir functions/offsets/claim_range_v1.sql
 \ir functions/offsets/release_range_v1.sql
 \ir functions/offsets/fail_range_v1.sql
+\ir functions/offsets/save_evicted_offsets_v1.sql
 \ir functions/offsets/save_offsets_v1.sql
 \ir functions/offsets/save_horizons_v1.sql
 \ir functions/offsets/read_offsets_v1.sql

@@ -134,6 +134,7 @@ BEGIN
         projections.fail_range_v1,
         projections.save_horizons_v1,
         projections.release_range_v1,
+        projections.save_evicted_offsets_v1,
         projections.save_offsets_v1,
         projections.evict_offsets_v1,
         projections.set_offset_v1,

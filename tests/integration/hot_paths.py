@@ -161,7 +161,8 @@ def _save(first: int, known: int) -> str:
     """Store a batch of the first projection's first range; of its sources, so many have an offset."""
     return f"""SELECT projections.save_offsets_v1(
         1, 0, 0, 'worker', 0, 0, NULL, NULL, 'batch', now(), 0, {_array(SOURCE_ID, first, first + BATCH - 1)},
-        {_array("1::smallint")}, {_array("1::bigint", 1, known)}, {_array("2::bigint")}, {_array("now()")}, {BATCH})"""
+        {_array("1::smallint", 1, BATCH - known)}, {_array("1::bigint", 1, known)}, {_array("2::bigint")},
+        {_array("now()")}, {BATCH})"""
 
 
 _CLAIMED = [

@@ -138,7 +138,7 @@ class Model:
         last.sort(key=lambda e: e.source_id not in stand)
         columns = [
             [e.source_id for e in last],
-            [e.slice for e in last],
+            [e.slice for e in last if e.source_id not in stand],
             [stand[e.source_id] for e in last if e.source_id in stand],
             [e.seq_nr for e in last],
             [e.at for e in last],

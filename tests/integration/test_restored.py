@@ -76,7 +76,10 @@ async def test_a_worker_handles_once_what_is_appended_to_an_older_dump(
         for _ in range(4):
             await happen(either, *SOURCES)
         await handled_once(either)
-        await told.first("went_back")
+        if (
+            how == "data"
+        ):  # where the schema is dropped, ranges may fail on what is missing before they see that it is older
+            await told.first("went_back")
     assert told.all("parked") == []
 
 

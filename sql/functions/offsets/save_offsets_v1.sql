@@ -1,6 +1,6 @@
 -- Stores what a batch has handled, in the transaction of its effects. Compare and set: the range, and each source, must
 -- stand where the worker remembers them. Sources that have an offset come first, each with its number in p_previous; the
--- others have none. What was read of a database and not stored yet shows in no count: see same_life_v1.
+-- others have none, and their slices are in p_slices. What was read of a database and not stored yet shows in no count: see same_life_v1.
 --
 -- Raises PJ010 when the range is no longer held with this epoch, PJ011 when a source does not stand where the batch has
 -- it, PJ012 when this is not the transaction that the batch began, PJ013 when the range is not as it was stored last,
@@ -39,8 +39,6 @@ DECLARE
     _known CONSTANT integer := cardinality(p_previous);
     _saved bigint := 0;
     _new bigint;
-    _gone text[];
-    _next bigint[];
 BEGIN
     IF current_setting('projections.batch', TRUE) IS DISTINCT FROM p_batch THEN
         RAISE EXCEPTION 'the handler ended the transaction of its batch' USING ERRCODE = 'PJ012';
@@ -86,33 +84,14 @@ BEGIN
         GET DIAGNOSTICS _saved = ROW_COUNT;
     END IF;
     IF _saved < _known THEN
-        -- Some offsets were evicted since they were looked up: what they stood at is older than what is kept, or deleted.
-        SELECT array_agg(u.source_id), array_agg(u.previous + 1) INTO _gone, _next
-        FROM unnest(p_source_ids[:_known], p_previous) AS u (source_id, previous)
-        WHERE (
-            SELECT k.seq_nr FROM projections.source_offsets AS k
-            WHERE k.projection_id = p_projection_id AND k.source_id = u.source_id COLLATE "C"
-        ) IS NULL;
-        IF NOT EXISTS (
-            SELECT FROM projections.projections AS p
-            CROSS JOIN LATERAL projections.predecessors_v1(
-                _gone, _next, p.evicted_before, (SELECT max(t.at) FROM unnest(p_timestamps) AS t (at))
-            )
-            WHERE p.projection_id = p_projection_id
-        ) THEN
-            INSERT INTO projections.source_offsets AS o (projection_id, source_id, slice, seq_nr, db_timestamp)
-            SELECT p_projection_id, s.source_id, s.slice, s.seq_nr, s.db_timestamp
-            FROM unnest(p_source_ids[:_known], p_slices[:_known], p_seq_nrs[:_known], p_timestamps[:_known])
-                AS s (source_id, slice, seq_nr, db_timestamp)
-            ON CONFLICT DO NOTHING;
-            GET DIAGNOSTICS _new = ROW_COUNT;
-            _saved := _saved + _new;
-        END IF;
+        _saved := _saved + projections.save_evicted_offsets_v1(
+            p_projection_id, p_source_ids[:_known], p_previous, p_seq_nrs[:_known], p_timestamps[:_known]
+        );
     END IF;
     IF _known < _all THEN
         INSERT INTO projections.source_offsets AS o (projection_id, source_id, slice, seq_nr, db_timestamp)
         SELECT p_projection_id, s.source_id, s.slice, s.seq_nr, s.db_timestamp
-        FROM unnest(p_source_ids[_known + 1:], p_slices[_known + 1:], p_seq_nrs[_known + 1:], p_timestamps[_known + 1:])
+        FROM unnest(p_source_ids[_known + 1:], p_slices, p_seq_nrs[_known + 1:], p_timestamps[_known + 1:])
             AS s (source_id, slice, seq_nr, db_timestamp)
         ON CONFLICT DO NOTHING;
         GET DIAGNOSTICS _new = ROW_COUNT;
