@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import secrets as random_source
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -17,7 +18,7 @@ from projections.webhooks.retrying import RetryPolicy
 
 log = logging.getLogger("projections")
 
-_CLAIM = "SELECT * FROM projections.claim_deliveries_v1($1, $2, $3, $4)"
+_CLAIM = "SELECT * FROM projections.claim_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _FINISH = "SELECT projections.finish_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9) AS delivery_id"
 _REAP = "SELECT projections.reap_deliveries_v1()"
 
@@ -73,20 +74,38 @@ class Outcome(NamedTuple):
     took: timedelta | None = None
 
 
+class Room(NamedTuple):
+    """What a process has left for attempts, and who holds the rest."""
+
+    free: int
+    """Places."""
+    bytes: int = PAGE_BYTES
+    """What attempts may carry together: the one that passes it is the last."""
+    share: float = 1
+    """Of what others leave, places and bytes, a tenant may have so much."""
+    held: Mapping[str, tuple[int, int]] = MappingProxyType({})
+    """Places and bytes that tenants hold."""
+
+
 async def claim(
-    session: OwnedSession, limit: int, margin: timedelta, most: int = PAGE_BYTES
+    session: OwnedSession, limit: int, margin: timedelta, room: Room | None = None
 ) -> list[Claimed]:
     """
-    Take deliveries that are due, up to a number, fairly over endpoints.
+    Take deliveries that are due, up to a number, fairly over tenants and the endpoints of each.
 
     Args:
         session: Outside a transaction: the claim is good at once.
         limit: At most so many.
         margin: After an endpoint's deadline and so long, an attempt counts as lost.
-        most: The one with which they carry so many bytes together is the last.
+        room: What there is for them; by default as much as the limit, for whoever comes.
     """
     somewhere = f"ep_{random_source.token_hex(4)}"
-    return [_claimed(row) for row in await session.fetch(_CLAIM, limit, somewhere, margin, most)]
+    left = room or Room(limit)
+    places, sizes = zip(*left.held.values(), strict=True) if left.held else ((), ())
+    rows = await session.fetch(
+        _CLAIM, limit, somewhere, margin, left.bytes, left.free, left.share, list(left.held), list(places), list(sizes)
+    )  # fmt: skip
+    return [_claimed(row) for row in rows]
 
 
 async def finish(database: Database, outcomes: Sequence[Outcome]) -> set[int]:

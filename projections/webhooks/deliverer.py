@@ -18,7 +18,7 @@ from journal import Database, KeptSession, ProjectionsError
 from journal.tasks import end
 from projections.page_limit import PageLimit
 from projections.webhooks.ciphers import Cipher, PlainCipher
-from projections.webhooks.claims import Claimed, Outcome, claim, reap
+from projections.webhooks.claims import Claimed, Outcome, Room, claim, reap
 from projections.webhooks.delivery_observer import DeliveryObserver, tell
 from projections.webhooks.errors import InvalidSecret
 from projections.webhooks.outcomes import Outcomes
@@ -141,6 +141,15 @@ class _Deliverer:
     def _free_bytes(self) -> int:
         return self._pages.bytes - sum(claimed.size for claimed in self._in_flight.values())
 
+    def _left(self) -> Room:
+        """What there is for others: a tenant that hangs holds no more than its share."""
+        held: dict[str, tuple[int, int]] = {}
+        for claimed in self._in_flight.values():
+            places, size = held.get(claimed.tenant, (0, 0))
+            held[claimed.tenant] = (places + 1, size + claimed.size)
+        free = self._settings.max_in_flight - len(self._in_flight)
+        return Room(free, self._free_bytes, self._settings.tenant_share, held)
+
     async def _end_claiming(self, claiming: asyncio.Task[None]) -> None:
         """Let a claim that is being made end: those that it has taken would wait for the end of their leases."""
         self._ending.set()
@@ -164,7 +173,7 @@ class _Deliverer:
         try:
             async with asyncio.timeout(self._patience):
                 session = await self._session.get()
-                found = await claim(session, limit, self._settings.margin, self._free_bytes)
+                found = await claim(session, limit, self._settings.margin, self._left())
         except (ProjectionsError, TimeoutError, MemoryError) as error:
             await self._session.close()
             self._pages.failed(error)

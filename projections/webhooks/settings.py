@@ -18,8 +18,12 @@ class DeliverySettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     max_in_flight: int = Field(default=200, ge=1, le=10_000)
-    """Requests on their way at a time: each holds a connection and its event in memory. Above what slow endpoints may
-    hold together (:attr:`EndpointSettings.max_in_flight` each), or these keep the others waiting."""
+    """Requests on their way at a time: each holds a connection and its event in memory."""
+
+    tenant_share: float = Field(default=0.5, gt=0, le=1)
+    """What one tenant may have of the places, and of :attr:`max_bytes`, that the others leave. With 0.5 the first has
+    half of them at most, and two that take all they can get have a third each, so that endpoints which hang hold up
+    their own tenant alone. 1, where there is a single tenant: all of them."""
 
     max_bytes: int = Field(default=64 * 2**20, ge=1)
     """What requests on their way may carry together: more is claimed when some have ended. The last may be too much, by

@@ -26,6 +26,7 @@ DROP FUNCTION IF EXISTS projections.claim_deliveries_v1(integer, text, interval)
 DROP FUNCTION IF EXISTS projections.fan_out_v1(
     text[], timestamptz[], text[], text[], text[], timestamptz[], boolean[], text[], text[], integer[], text[]
 );
+DROP FUNCTION IF EXISTS projections.claim_deliveries_v1(integer, text, interval, bigint);
 DROP FUNCTION IF EXISTS projections.claim_range_v1(integer, integer, text);
 DROP FUNCTION IF EXISTS projections.release_range_v1(integer, integer, bigint, timestamptz, bigint);
 DROP FUNCTION IF EXISTS projections.save_horizons_v1(integer, integer[], bigint[], timestamptz[], bigint[]);
@@ -54,3 +55,7 @@ CREATE TABLE projections.webhook_standstills (
     began_at timestamptz NOT NULL,
     skipped bigint NOT NULL DEFAULT 0
 );
+-- Deliveries are claimed in turn by tenant.
+DROP INDEX projections.webhook_deliveries_due_idx;
+CREATE INDEX webhook_deliveries_due_idx ON projections.webhook_deliveries (tenant, endpoint_id, next_at, delivery_id)
+WHERE state = 'pending';

@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS projections.webhook_deliveries (
 DO $$
 BEGIN
     IF to_regclass('projections.webhook_deliveries_due_idx') IS NULL THEN
-        CREATE INDEX webhook_deliveries_due_idx ON projections.webhook_deliveries (endpoint_id, next_at, delivery_id)
+        CREATE INDEX webhook_deliveries_due_idx ON projections.webhook_deliveries (tenant, endpoint_id, next_at, delivery_id)
         WHERE state = 'pending';
     END IF;
     -- Whether anything is due, however many endpoints have what is for later.

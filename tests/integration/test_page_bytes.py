@@ -22,7 +22,7 @@ from journal import (
 )
 from offsets import live_events
 from projections.subscriptions import read_next, settled_matches, subscribe
-from projections.webhooks.claims import claim
+from projections.webhooks.claims import Room, claim
 from tests.fixtures.projections import (
     caught_up,
     each_once,
@@ -194,7 +194,7 @@ async def test_claimed_deliveries_carry_no_more_than_they_may_but_one_at_least(d
     taken: list[int] = []
 
     async with database.session() as session:
-        while claimed := await claim(session, 100, MARGIN, 5 * MIB if taken else 1):
+        while claimed := await claim(session, 100, MARGIN, Room(100, 5 * MIB if taken else 1)):
             taken.append(len(claimed))
 
     assert taken == [1, 2, 2]

@@ -11,11 +11,11 @@ import pytest
 
 from journal import Database, DatabaseError, connect
 from projections.recovery import Backoff
-from projections.webhooks.claims import reap
+from projections.webhooks.claims import Room, claim, reap
 from projections.webhooks.retrying import RetryPolicy
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import execute, fetchval, until
-from tests.fixtures.webhooks import deliver_events, end_all, endpoint, fan_out, states, take, told
+from tests.fixtures.webhooks import MARGIN, deliver_events, end_all, endpoint, fan_out, states, take, told
 
 OPENS_AT_3 = RetryPolicy(
     breaker_failures=3,
@@ -123,6 +123,67 @@ class TestClaims:
         await fetchval(database, "SELECT projections.set_endpoint_state_v1('acme', $1, 'disabled', NULL)", ep)
         await deliver_events(database, ep)
         assert await states(database, ep) == []
+
+
+class TestShares:
+    async def crowd(self, database: Database, tenant: str, endpoints: int, each: int = 10) -> None:
+        for number in range(endpoints):
+            name = await endpoint(database, f"ep_{tenant}_{number}", tenant=tenant, max_in_flight=1000)
+            await deliver_events(database, name, each, tenant=tenant)
+
+    async def claimed(self, database: Database, limit: int, **room: Any) -> Counter[str]:
+        async with database.session() as session:
+            found = await claim(session, limit, MARGIN, Room(**{"free": limit, "share": 0.5} | room))
+        return Counter(one.tenant for one in found)
+
+    async def test_tenants_take_turns_however_many_endpoints_one_has(self, database: Database) -> None:
+        await self.crowd(database, "many", 20, 20)
+        await self.crowd(database, "one", 1, 3)
+        assert await self.claimed(database, 4, share=1) == {"many": 2, "one": 2}
+        assert await self.claimed(database, 4, share=1) == {"many": 3, "one": 1}
+
+    async def test_those_that_are_due_for_longest_are_not_all_there_is(self, database: Database) -> None:
+        await self.crowd(database, "many", 20, 10)
+        await execute(
+            database, "UPDATE projections.webhook_deliveries SET next_at = next_at - interval '1 hour'"
+        )
+        await self.crowd(database, "one", 1, 3)
+        assert await self.claimed(database, 8, share=1) == {"many": 5, "one": 3}
+
+    async def test_a_tenant_has_its_share_of_what_others_leave(self, database: Database) -> None:
+        await self.crowd(database, "many", 10, 20)
+        assert await self.claimed(database, 40) == {"many": 20}
+        held = {"many": (20, 0)}
+        assert await self.claimed(database, 20, held=held) == {}
+        await self.crowd(database, "second", 10, 20)
+        assert await self.claimed(database, 20, held=held) == {"second": 10}
+        await self.crowd(database, "one", 1, 3)
+        held["second"] = (10, 0)
+        assert await self.claimed(database, 10, held=held) == {"one": 3}
+
+    async def test_those_that_come_together_leave_as_much_as_each_has(self, database: Database) -> None:
+        await self.crowd(database, "first", 10)
+        await self.crowd(database, "second", 10)
+        assert await self.claimed(database, 60) == {"first": 20, "second": 20}
+
+    async def test_the_last_place_is_for_somebody(self, database: Database) -> None:
+        await self.crowd(database, "one", 1)
+        assert await self.claimed(database, 1) == {"one": 1}
+
+    async def test_a_tenant_has_its_share_of_the_bytes(self, database: Database) -> None:
+        await self.crowd(database, "large", 1, 20)
+        await self.crowd(database, "one", 1, 1)
+        size = 512 + len('{"n": 1.0}')
+        room = {"bytes": 10 * size, "held": {"large": (2, 4 * size)}}  # of 14: 7 are its share
+        assert await self.claimed(database, 30, **room) == {"large": 3, "one": 1}
+
+    async def test_all_tenants_come_in_turn_however_many(self, database: Database) -> None:
+        for number in range(30):
+            await self.crowd(database, f"t{number}", 1, 1)
+        found: Counter[str] = Counter()
+        for _ in range(6):
+            found += await self.claimed(database, 5, share=1)
+        assert len(found) == 30
 
 
 class TestOutcomes:

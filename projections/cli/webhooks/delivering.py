@@ -81,6 +81,13 @@ class _Options:
     show_default=True,
     help="Requests on their way at a time, in this process.",
 )
+@click.option(
+    "--tenant-share",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.5,
+    show_default=True,
+    help="Of these, what one tenant may have of those that the others leave; 1: all, where there is a single tenant.",
+)
 @address_options
 @click.option(
     "--ranges",
@@ -137,6 +144,7 @@ def deliver(  # noqa: PLR0917 - click passes all by name
     dsn: str | None,
     only_send: bool,
     concurrency: int,
+    tenant_share: float,
     ranges: int,
     stop_timeout: timedelta,
     driver: Literal["asyncpg", "psycopg"],
@@ -188,7 +196,7 @@ def deliver(  # noqa: PLR0917 - click passes all by name
             ranges,
             rules_of(**addresses),
             ConnectionSettings(driver=driver, max_connections=max_connections, pgbouncer=pgbouncer),
-            DeliverySettings(max_in_flight=concurrency, stop_timeout=stop_timeout),
+            DeliverySettings(max_in_flight=concurrency, tenant_share=tenant_share, stop_timeout=stop_timeout),
             maintain_every or None,
             address,
             token,

@@ -22,7 +22,7 @@ AS $$
     FROM projections.webhook_endpoints AS e
     CROSS JOIN LATERAL (
         SELECT count(*) AS number, min(d.delivery_id) AS oldest, min(d.next_at) AS due_at
-        FROM projections.webhook_deliveries AS d WHERE d.endpoint_id = e.endpoint_id AND d.state = 'pending'
+        FROM projections.webhook_deliveries AS d WHERE d.tenant = e.tenant AND d.endpoint_id = e.endpoint_id AND d.state = 'pending'
     ) AS p
     CROSS JOIN LATERAL (
         SELECT count(*) AS number, min(d.delivery_id) AS oldest

@@ -1,13 +1,18 @@
 -- Takes deliveries that are due, and uses up an attempt of each; returns them with all that a request needs. Send at once:
 -- after the endpoint's deadline and p_margin an attempt counts as lost.
 --
--- Fair: after the endpoints of the 100 deliveries that are due for longest, all are walked in a ring, from a place that p_from
--- says (a random one serves), and each gives its oldest, then each its second oldest, and so on. Endpoints are held to their
--- limits over all workers by the lock of their circuit; one whose circuit another worker holds is passed over. At most 1,000
--- endpoints are looked at in a call. The one with which they carry p_bytes is the last.
+-- Fair: first over tenants, then over the endpoints of each. After the endpoints of the 100 deliveries that are due for longest,
+-- each tenant in turn gives its next endpoint, round by round, from a place that p_from says (a random one serves); then each
+-- tenant gives the oldest delivery of one of these endpoints, and so on. Endpoints are held to their limits over all workers by
+-- the lock of their circuit; one whose circuit another worker holds is passed over. At most 1,000 endpoints are looked at in a
+-- call. The one with which they carry p_bytes is the last.
+--
+-- Shared: a tenant may have p_share of the places, and of the bytes, that other tenants leave in this worker, of which p_free
+-- places and p_bytes are free, and so many are held: arrays run in parallel.
 CREATE OR REPLACE FUNCTION projections.claim_deliveries_v1(
     p_limit integer, p_from text DEFAULT '', p_margin interval DEFAULT '15 seconds',
-    p_bytes bigint DEFAULT 8388608
+    p_bytes bigint DEFAULT 8388608, p_free integer DEFAULT NULL, p_share double precision DEFAULT 1,
+    p_tenants text[] DEFAULT '{}', p_held integer[] DEFAULT '{}', p_held_bytes bigint[] DEFAULT '{}'
 )
 RETURNS TABLE (
     delivery_id bigint, lease_token bigint, endpoint_id text, event_id text, event_time timestamptz, tenant text, topic text,
@@ -23,43 +28,89 @@ AS $$
 #variable_conflict use_column
 DECLARE
     _now timestamptz := clock_timestamp();
-    _after text := coalesce(p_from, '');
+    _start text COLLATE "C" := coalesce(p_from, '');
+    _free integer := coalesce(p_free, p_limit);
     _head record;
     -- However many endpoints have what is for later, or is held back, these are found at once.
-    _longest text[] := ARRAY(
-        SELECT DISTINCT o.endpoint_id FROM (
-            SELECT d.endpoint_id FROM projections.webhook_deliveries AS d
-            WHERE d.state = 'pending' AND d.next_at <= _now ORDER BY d.next_at LIMIT 100
-        ) AS o
-    );
+    _longest text[];
+    _longest_tenants text[];
+    -- The tenants of the round, and where each one's walk over its endpoints is.
+    _round text[] := '{}';
+    _after text[] := '{}';
+    _turned boolean[] := '{}';
+    _place integer := 0;
+    _first text COLLATE "C" := '';
+    _last text COLLATE "C" := '';
+    _gathering boolean := TRUE;
+    _wrapped boolean := FALSE;
     _circuit record;
+    _held integer;
     _room integer;
     _found integer := 0;
     _endpoints text[] := '{}';
+    _owners text[] := '{}';
     _rooms integer[] := '{}';
     _tokens double precision[] := '{}';  -- NULL where there is no limit
-    _wrapped boolean := FALSE;
     _taken bigint[];
 BEGIN
-    IF cardinality(_longest) = 0 THEN
+    SELECT array_agg(o.endpoint_id), array_agg(o.tenant) INTO _longest, _longest_tenants FROM (
+        SELECT DISTINCT o.endpoint_id, o.tenant FROM (
+            SELECT d.endpoint_id, d.tenant FROM projections.webhook_deliveries AS d
+            WHERE d.state = 'pending' AND d.next_at <= _now ORDER BY d.next_at LIMIT 100
+        ) AS o
+    ) AS o;
+    IF _longest IS NULL THEN
         RETURN;
+    END IF;
+    IF _start <> '' THEN
+        SELECT e.tenant INTO _first FROM projections.webhook_endpoints AS e
+        WHERE e.endpoint_id >= _start ORDER BY e.endpoint_id LIMIT 1;
+        _first := coalesce(_first, '');
+        _last := _first;
     END IF;
     FOR _looks IN 1..1000 LOOP
         EXIT WHEN _found >= p_limit;
         IF _looks <= cardinality(_longest) THEN
-            SELECT _longest[_looks] AS endpoint_id INTO _head;
+            SELECT _longest[_looks] AS endpoint_id, _longest_tenants[_looks] AS tenant INTO _head;
         ELSE
-            SELECT d.endpoint_id, d.next_at INTO _head FROM projections.webhook_deliveries AS d
-            WHERE d.state = 'pending' AND d.endpoint_id > _after ORDER BY d.endpoint_id, d.next_at, d.delivery_id LIMIT 1;
-            IF NOT FOUND OR (_wrapped AND _head.endpoint_id > p_from) THEN
-                EXIT WHEN _wrapped OR coalesce(p_from, '') = '';
-                _wrapped := TRUE;
-                _after := '';
+            IF _gathering THEN
+                SELECT d.tenant INTO _head FROM projections.webhook_deliveries AS d
+                WHERE d.state = 'pending' AND d.tenant > _last ORDER BY d.tenant LIMIT 1;
+                IF NOT FOUND OR (_wrapped AND _head.tenant > _first) THEN
+                    _gathering := NOT (_wrapped OR _first = '');
+                    _wrapped := TRUE;
+                    _last := '';
+                    CONTINUE;
+                END IF;
+                _last := _head.tenant;
+                _round := _round || _head.tenant;
+                _after := array_append(_after, _start::text);
+                _turned := _turned || (_start = '');
+                _place := cardinality(_round);
+            ELSE
+                EXIT WHEN cardinality(_round) = 0;
+                _place := _place % cardinality(_round) + 1;
+            END IF;
+            SELECT d.tenant, d.endpoint_id, d.next_at INTO _head FROM projections.webhook_deliveries AS d
+            WHERE d.state = 'pending' AND d.tenant = _round[_place] AND d.endpoint_id > _after[_place]
+            ORDER BY d.tenant, d.endpoint_id, d.next_at, d.delivery_id LIMIT 1;
+            IF NOT FOUND OR (_turned[_place] AND _start <> '' AND _head.endpoint_id > _start) THEN
+                IF _turned[_place] THEN
+                    _round := _round[:_place - 1] || _round[_place + 1:];
+                    _after := _after[:_place - 1] || _after[_place + 1:];
+                    _turned := _turned[:_place - 1] || _turned[_place + 1:];
+                    _place := _place - 1;
+                ELSE
+                    _after[_place] := '';
+                    _turned[_place] := TRUE;
+                END IF;
                 CONTINUE;
             END IF;
-            _after := _head.endpoint_id;
+            _after[_place] := _head.endpoint_id;
             CONTINUE WHEN _head.next_at > _now OR _head.endpoint_id = ANY (_longest);
         END IF;
+        _held := coalesce(p_held[array_position(p_tenants, _head.tenant)], 0);
+        CONTINUE WHEN _held >= ceil(p_share * (_free + _held));
         SELECT c.*, e.max_in_flight, e.rate_limit INTO _circuit
         FROM projections.webhook_circuits AS c
         INNER JOIN projections.webhook_endpoints AS e ON c.endpoint_id = e.endpoint_id
@@ -80,36 +131,53 @@ BEGIN
         END IF;
         CONTINUE WHEN _room < 1;
         _endpoints := _endpoints || _head.endpoint_id;
+        _owners := _owners || _head.tenant;
         _rooms := _rooms || least(_room, p_limit);
         _tokens := array_append(_tokens, CASE WHEN _circuit.rate_limit IS NOT NULL THEN _circuit.tokens END);
-        -- One of each endpoint at least: go on until there are as many endpoints as places.
-        _found := _found + 1;
+        -- One of each endpoint at least: go on until there are as many endpoints as places. Those that are due for longest may
+        -- all be of one tenant.
+        _found := _found + (_looks > cardinality(_longest))::integer;
     END LOOP;
     IF cardinality(_endpoints) = 0 THEN
         RETURN;
     END IF;
     SELECT array_agg(t.delivery_id) INTO _taken FROM (
-        SELECT t.delivery_id, sum(512 + octet_length(coalesce(t.data, v.data))) OVER before AS bytes
+        SELECT t.delivery_id, t.held_bytes, sum(t.size) OVER before AS bytes, sum(t.size) OVER before_of_tenant AS bytes_of_tenant
         FROM (
-            SELECT r.* FROM (
-                SELECT d.*, row_number() OVER (PARTITION BY d.endpoint_id ORDER BY d.next_at, d.delivery_id) AS turn
+            SELECT t.*, 512 + octet_length(coalesce(t.data, v.data)) AS size
+            FROM (
+                SELECT r.*, row_number() OVER (ORDER BY r.turn, r.next_at, r.delivery_id) AS place
                 FROM (
-                    SELECT d.*
-                    FROM unnest(_endpoints, _rooms) AS c (endpoint_id, room)
-                    CROSS JOIN LATERAL (
-                        SELECT d.delivery_id, d.endpoint_id, d.next_at, d.event_time, d.event_id, d.data
-                        FROM projections.webhook_deliveries AS d
-                        WHERE d.state = 'pending' AND d.endpoint_id = c.endpoint_id AND d.next_at <= _now
-                        ORDER BY d.endpoint_id, d.next_at, d.delivery_id LIMIT c.room FOR NO KEY UPDATE SKIP LOCKED
+                    SELECT d.*, row_number() OVER (PARTITION BY d.tenant ORDER BY d.turn_of_endpoint, d.next_at, d.delivery_id) AS turn
+                    FROM (
+                        SELECT
+                            d.*, coalesce(p_held[h.place], 0) AS held, coalesce(p_held_bytes[h.place], 0) AS held_bytes,
+                            row_number() OVER (PARTITION BY d.endpoint_id ORDER BY d.next_at, d.delivery_id) AS turn_of_endpoint
+                        FROM unnest(_endpoints, _owners, _rooms) AS c (endpoint_id, tenant, room)
+                        CROSS JOIN LATERAL (SELECT array_position(p_tenants, c.tenant) AS place) AS h
+                        CROSS JOIN LATERAL (
+                            SELECT d.delivery_id, d.tenant, d.endpoint_id, d.next_at, d.event_time, d.event_id, d.data
+                            FROM projections.webhook_deliveries AS d
+                            WHERE d.state = 'pending' AND d.tenant = c.tenant AND d.endpoint_id = c.endpoint_id AND d.next_at <= _now
+                            ORDER BY d.tenant, d.endpoint_id, d.next_at, d.delivery_id LIMIT c.room FOR NO KEY UPDATE SKIP LOCKED
+                        ) AS d
                     ) AS d
-                ) AS d
-            ) AS r
-            ORDER BY r.turn, r.next_at LIMIT p_limit
+                ) AS r
+            ) AS t
+            LEFT JOIN LATERAL (
+                SELECT v.data FROM projections.webhook_events AS v
+                WHERE t.event_time = v.event_time AND t.event_id = v.event_id LIMIT 1
+            ) AS v ON TRUE
+            -- What is before it is taken from what is free, and of that other tenants' is left to nobody.
+            WHERE t.held + t.turn <= ceil(p_share * (_free + t.held - (t.place - t.turn)))
+            ORDER BY t.place LIMIT p_limit
         ) AS t
-        LEFT JOIN projections.webhook_events AS v ON t.event_time = v.event_time AND t.event_id = v.event_id
-        WINDOW before AS (ORDER BY t.turn, t.next_at, t.delivery_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+        WINDOW
+            before AS (ORDER BY t.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
+            before_of_tenant AS (PARTITION BY t.tenant ORDER BY t.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     ) AS t
-    WHERE coalesce(t.bytes, 0) < p_bytes;
+    WHERE coalesce(t.bytes, 0) < p_bytes
+    AND coalesce(t.bytes_of_tenant, 0) + t.held_bytes < p_share * (p_bytes + t.held_bytes);
     RETURN QUERY
     WITH leased AS (
         UPDATE projections.webhook_deliveries AS d
