@@ -11,12 +11,13 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Collection
-from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from projections.cross_site import foreign, is_json
 
 __all__ = ["CrossSite", "Refused", "StrictHeaders"]
 
@@ -80,7 +81,7 @@ class CrossSite:
     """
 
     def __init__(self, origins: Collection[str] = ()) -> None:
-        self._origins = {origin.lower().rstrip("/") for origin in origins}
+        self._origins = origins
         self._key = secrets.token_bytes()
 
     def session(self, request: Request) -> Response:
@@ -100,27 +101,15 @@ class CrossSite:
             Refused: It comes from elsewhere, or can not be told.
         """
         headers = request.headers
-        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        if found := foreign(request.method, headers, self._origins):
+            raise Refused(found.status, found.reason)
+        if not is_json(headers):
             raise Refused(415, "only application/json is taken")
-        if headers.get("sec-fetch-site", "same-origin") != "same-origin":
-            raise Refused(403, "the request comes from another site")
-        if not self._is_ours(headers.get("origin", "").lower(), headers.get("host", "").lower()):
-            raise Refused(
-                403, "the request's Origin is not this monitor's: behind a proxy, name it with --origin"
-            )
+        if "origin" not in headers:
+            raise Refused(403, "the request has no Origin, which the page's own have")
         given, mark = headers.get(_TOKEN_HEADER, ""), request.cookies.get(_COOKIE, "")
         if not mark or not hmac.compare_digest(given.encode(), self._token(mark).encode()):
             raise Refused(403, "the token is missing or of an earlier session: reload the page")
 
-    def _is_ours(self, origin: str, host: str) -> bool:
-        return bool(origin) and (origin in self._origins or _netloc(origin) == host)
-
     def _token(self, mark: str) -> str:
         return hmac.new(self._key, mark.encode(), hashlib.sha256).hexdigest()
-
-
-def _netloc(origin: str) -> str:
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return ""

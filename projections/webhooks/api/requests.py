@@ -11,6 +11,7 @@ from typing import Any, get_origin
 from pydantic import BaseModel, ValidationError
 
 from journal import RawJson
+from projections.cross_site import foreign
 from projections.extras import from_extra
 from projections.webhooks.api.authentication import Authenticate
 from projections.webhooks.api.calls import LONGEST_WORD, Call, Query, Services, check_tenants
@@ -41,10 +42,19 @@ async def read_call(
     caller = await authenticate(request)
     if caller is None:
         raise Problem(401, "unauthorized", "a token is needed: Authorization: Bearer ...", headers=_CHALLENGE)
+    _check_site(request, services)
     query = _query(operation, request)
     check_tenants(caller, query.tenant)
     body, raw = await _body(operation, request, services)
     return Call(services, caller, _place(request), query, body, raw, request.headers)
+
+
+def _check_site(request: Request, services: Services) -> None:
+    """Refuse what another site may have made a browser send; no browser sends a bearer token by itself."""
+    if request.headers.get("authorization", "").lower().startswith("bearer "):
+        return
+    if found := foreign(request.method, request.headers, services.settings.origins):
+        raise Problem(found.status, "cross_site" if found.status == 403 else "not_json", found.reason)  # noqa: PLR2004
 
 
 def _place(request: Request) -> Mapping[str, str]:

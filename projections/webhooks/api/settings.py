@@ -46,3 +46,7 @@ class ApiSettings(BaseModel):
 
     tenant_timeout: timedelta = Field(default=timedelta(seconds=30), ge=timedelta(seconds=1))
     """What a tenant can set the policy's ``timeout`` to: so long a slow endpoint holds a place."""
+
+    origins: frozenset[str] = frozenset()
+    """Where pages are, beside the host that they ask, that may change something without a bearer token, such as
+    ``https://app.example.com``: for an ``auth`` of your own that goes by cookies. Others are refused: 403."""
