@@ -28,6 +28,10 @@ class RebuildUnderWay(RebuildError):
     """Another rebuild of this projection runs, or was begun with other settings and is unfinished."""
 
 
+BEGIN_AGAIN = "Running it again would meet this again; to begin again from the first event, add --restart"
+"""For errors of what was built, which stays to be gone on with."""
+
+
 class RebuildFailed(RebuildError):
     """The new read model could not be built, or is not what the journal says."""
 

@@ -32,6 +32,10 @@ from projections.maintenance import maintain as maintain_database
 
 __all__ = ["maintain"]
 
+_WHAT_TO_DO = {
+    "rebuild": "; it cannot be completed. Begin it again: projections rebuild NAME --restart --from-first-kept"
+}
+
 
 @dataclass(frozen=True, slots=True)
 class _Run:
@@ -209,7 +213,7 @@ def _dropped_lines(dropped: DroppedPartition) -> Iterator[str]:
         return
     yield f"dropped: {name}, {dropped.partition.bytes / 1e6:,.1f} MB{', archived' if dropped.archived else ''}"
     for lost in dropped.unread:
-        yield f"  unread by {lost.kind} {printable(lost.name)}: {lost.rows:,} rows"
+        yield f"  unread by {lost.kind} {printable(lost.name)}: {lost.rows:,} rows{_WHAT_TO_DO.get(lost.kind, '')}"
 
 
 def _dropped_values(dropped: DroppedPartition) -> dict[str, object]:

@@ -45,9 +45,9 @@ class UnreadRows:
     For whom rows of a partition were lost that was dropped by force.
 
     Args:
-        kind: ``projection`` or ``group``.
-        name: Which one.
-        rows: How many it had not read.
+        kind: ``projection``, ``rebuild`` or ``group``.
+        name: Which one; of a rebuild, its projection.
+        rows: How many it had not read. A rebuild that lacks some cannot be completed: it is begun again.
     """
 
     kind: str

@@ -30,6 +30,7 @@ from projections.handlers import projection_of
 from spark_projections.cli.archive import context_of
 from spark_projections.engine.jvm import JavaNotFound, UnsupportedJava, find_java
 from spark_projections.rebuilds import bookkeeping
+from spark_projections.rebuilds.beginning import refuse_a_second
 from spark_projections.rebuilds.bookkeeping import Folded, Rebuild
 from spark_projections.rebuilds.cleaning import cancel_rebuild, drop_old_tables
 from spark_projections.rebuilds.definition import rebuildable
@@ -166,6 +167,7 @@ def rebuild(  # noqa: PLR0917 - click passes all by name
         return
     rebuildable(definition, chosen.slices)  # what cannot be done is said before Java starts
     run_rebuild = _rebuilding()
+    visit_session(dsn, lambda session: refuse_a_second(session, definition, chosen))  # likewise
     with database_dsn(dsn) as found, _engine(engine, master) as spark:
         result = asyncio.run(_run(run_rebuild, found, definition, chosen, spark))
     if result is None:

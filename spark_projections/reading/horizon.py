@@ -24,7 +24,7 @@ _POLL = """
 SELECT p.polled_at, p.holders, p.import_ids, p.import_types, p.imported_from, pg_catalog.pg_is_in_recovery()
 FROM projections.poll_writers_v1(%s, '{}', '{}') AS p
 """
-_WRITERS = "SELECT pid, application_name, started_at FROM projections.writers_in_flight_v1()"
+_WRITERS = "SELECT holder, pid, application_name, started_at FROM projections.writers_in_flight_v1()"
 _PAUSE = 0.02
 """Seconds between two looks at writers that are waited for."""
 
@@ -114,7 +114,7 @@ def await_end(connection: SyncConnection, first: Look, wait: timedelta, pause: P
     waiting, now = first.holders, first.at
     while waiting or now <= first.at + MARGIN:
         if waiting and now > first.at + wait:
-            raise WritersInFlight(_who(connection, wait))
+            raise WritersInFlight(_who(connection, waiting, wait))
         pause(_PAUSE)
         again = look(connection)
         waiting, now = still_open(waiting, again.holders), again.at
@@ -134,9 +134,10 @@ def still_open(waited_for: Iterable[str], holders: Iterable[str]) -> frozenset[s
     return frozenset(one for one in holders if one in waited_for or (waited_for and one.startswith("p")))
 
 
-def _who(connection: SyncConnection, wait: timedelta) -> str:
+def _who(connection: SyncConnection, waited_for: frozenset[str], wait: timedelta) -> str:
     rows = connection.execute(_WRITERS).fetchall()
-    named = ", ".join(_writer(*row) for row in rows) or "one that has just ended"
+    still = still_open(waited_for, [holder for holder, *_ in rows])
+    named = ", ".join(_writer(*row) for holder, *row in rows if holder in still) or "one that has just ended"
     return (
         f"transactions that append were still open after {wait.total_seconds():g} s: {named}. "
         "Events of theirs may carry earlier times: end them, or wait longer (option wait, in seconds)"
@@ -188,4 +189,4 @@ class Settled:
 
 def writers_started(connection: SyncConnection) -> list[datetime | None]:
     """When the transactions that append began; None where this role may not know."""
-    return [started_at for _, _, started_at in connection.execute(_WRITERS).fetchall()]
+    return [started_at for *_, started_at in connection.execute(_WRITERS).fetchall()]

@@ -21,7 +21,7 @@ __all__ = ["Fence", "Writer", "take_fence"]
 
 _POLL = "SELECT polled_at, holders FROM projections.poll_writers_v1(9223372036854775807, '{}', '{}')"
 _IMPORT = "SELECT coalesce(max(import_id), 0) FROM projections.imports"
-_WRITERS = "SELECT pid, application_name, age FROM projections.writers_in_flight_v1()"
+_WRITERS = "SELECT holder, pid, application_name, age FROM projections.writers_in_flight_v1()"
 _PAUSE = 0.05
 _PATIENCE, _TELL_EVERY = 0.5, 5.0  # seconds
 
@@ -69,8 +69,15 @@ async def take_fence(
         if before:
             if waiting_for is not None and time_of.monotonic() >= tell_at:
                 tell_at = time_of.monotonic() + _TELL_EVERY
-                waiting_for([Writer(*writer.values()) for writer in await session.fetch(_WRITERS)])
+                waiting_for(await _writers(session, before))
             await asyncio.sleep(_PAUSE)
     # Imports that committed while we waited are complete, too, and everything that is read from now on has them.
     import_id = await session.fetchval(_IMPORT)
     return Fence(time if until is None else min(time, until), import_id)
+
+
+async def _writers(session: Session, waited_for: frozenset[str]) -> list[Writer]:
+    """Of those that append now, the ones that are waited for."""
+    rows = await session.fetch(_WRITERS)
+    still = still_open(waited_for, [row["holder"] for row in rows])
+    return [Writer(row["pid"], row["application_name"], row["age"]) for row in rows if row["holder"] in still]

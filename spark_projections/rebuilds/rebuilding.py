@@ -28,16 +28,16 @@ from journal import (
     ProjectionsError,
     SliceRange,
     connect,
-    generation,
 )
 from journal.drivers.identifiers import quote
 from journal.schema import check_version
 from projections.handlers import Projection
 from spark_projections.engine.pickling import cloudpickle
 from spark_projections.engine.spread import parallelism, spread
-from spark_projections.errors import NotRebuildable, RebuildFailed, RebuildUnderWay
+from spark_projections.errors import BEGIN_AGAIN, NotRebuildable, RebuildFailed
 from spark_projections.reading.splits import balanced, slice_counts
 from spark_projections.rebuilds import bookkeeping, verifying
+from spark_projections.rebuilds.beginning import left_behind
 from spark_projections.rebuilds.bookkeeping import Rebuild, Wanted
 from spark_projections.rebuilds.definition import Written, fingerprint, rebuildable
 from spark_projections.rebuilds.fence import Fence, Writer, take_fence
@@ -134,9 +134,9 @@ class _Run:
         try:
             if rebuild.state == "folding":
                 await self._stage("fold", self._fold(session, rebuild, projection))
-                await self._stage("combine", self._combine(session, rebuild, written))
+                await self._compared("combine", self._combine(session, rebuild, written))
             await self._beat(session, rebuild)
-            sampled = await self._stage("verify", self._verify(session, rebuild, projection))
+            sampled = await self._compared("verify", self._verify(session, rebuild, projection))
             await self._beat(session, rebuild)
             return await self._swap_and_tell(session, rebuild, projection, sampled)
         except asyncio.CancelledError:
@@ -164,29 +164,22 @@ class _Run:
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began_at
 
+    async def _compared(self, name: str, work: Awaitable[T]) -> T:
+        """A stage that compares: what was built wrong stays so."""
+        try:
+            return await self._stage(name, work)
+        except RebuildFailed as error:
+            raise RebuildFailed(f"{error}. {BEGIN_AGAIN}") from error
+
     async def _begin_or_resume(
         self, session: OwnedSession, projection: Projection, written: Sequence[Written], number: int
     ) -> Rebuild:
-        mark = fingerprint(self.definition, self.options.until, self.options.from_first_kept)
-        found = await bookkeeping.unfinished(session, number)
-        moved = found is not None and found.timeline != (await generation(session)).timeline
-        if found is not None and (self.options.restart or moved or found.fingerprint != mark):
-            if not self.options.restart:
-                what = (
-                    "the database was failed over, or restored,"
-                    if moved
-                    else "the code has changed, or the options,"
-                )
-                self.progress.waiting(f"{what} since the interrupted rebuild began: it begins again")
-            await bookkeeping.cancel(session, number)
-            found = None
+        found, outdated = await left_behind(session, number, self.definition, self.options)
         if found is None:
-            return await self._stage("fence", self._begin(session, projection, written, number, mark))
-        if (found.slices, found.method) != (self.options.slices, self.options.method):
-            raise RebuildUnderWay(
-                f"an interrupted rebuild of slices {found.slices} of projection {projection.name!r} is unfinished: run "
-                "that one again to go on, or begin anew with --restart"
-            )
+            if outdated is not None:
+                self.progress.waiting(f"{outdated} since the interrupted rebuild began: it begins again")
+            await bookkeeping.cancel(session, number)
+            return await self._stage("fence", self._begin(session, projection, written, number))
         self.resumed = True
         self.progress.resumed(found)
         return found
@@ -197,7 +190,6 @@ class _Run:
         projection: Projection,
         written: Sequence[Written],
         number: int,
-        mark: str,
     ) -> Rebuild:
         if self.options.method == "rename" and (
             reasons := await bookkeeping.unfit_for_rename(session, written)
@@ -209,6 +201,7 @@ class _Run:
         await self._check_version(session, projection, number)
         fence = await self._fence(session)
         parts = await self._parts(projection)
+        mark = fingerprint(self.definition, self.options.until, self.options.from_first_kept)
         wanted = Wanted(self.options.slices, projection.version, fence, mark, self.options.method)
         try:
             async with bookkeeping.transaction(session):

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from journal import DatabaseError, OwnedSession
 from journal.drivers.identifiers import quote
-from spark_projections.errors import SwapRefused
+from spark_projections.errors import BEGIN_AGAIN, SwapRefused
 from spark_projections.rebuilds.bookkeeping import Rebuild, RebuiltTable
 from spark_projections.rebuilds.locking import PAUSE, named, try_with_lock
 
@@ -63,7 +63,7 @@ async def swap(
             )
         except DatabaseError as error:
             if error.sqlstate in _REFUSED:
-                raise SwapRefused(str(error)) from error
+                raise SwapRefused(f"{error}. {BEGIN_AGAIN}") from error
             raise
         if in_use is None:
             return time.monotonic() - began_at

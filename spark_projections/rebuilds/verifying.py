@@ -68,9 +68,11 @@ async def compare_counts(session: Session, rebuild: Rebuild, entity_type: str) -
     wrong = [row for row in differing if not imported or (row["events"] or 0) < row["folded"]]
     if wrong:
         first = wrong[0]
+        gone = any((row["events"] or 0) < row["folded"] for row in wrong)
         raise RebuildFailed(
             f"{len(wrong)} slices do not add up: of slice {first['slice']} {first['folded']:,} events were folded, and "
             f"{first['events'] or 0:,} are in the journal up to {rebuild.fence.time}"
+            + (": events were deleted, or dropped by force with their partition" if gone else "")
         )
 
 

@@ -47,6 +47,7 @@ DROP FUNCTION IF EXISTS projections.due_schedules_v1(interval, integer);
 DROP FUNCTION IF EXISTS projections.take_schedule_v1(text);
 DROP FUNCTION IF EXISTS projections.advance_schedule_v1(text, timestamptz, timestamptz, timestamptz, text, interval);
 DROP FUNCTION IF EXISTS projections.webhook_totals_v1();
+DROP FUNCTION IF EXISTS projections.writers_in_flight_v1();
 -- Whoever reads events names one entity type: as a pattern it would be refused.
 ALTER TABLE projections.sources ADD CONSTRAINT entity_type_is_no_pattern CHECK (strpos(entity_type, '*') = 0);
 -- Which ticks of schedules were missed is judged by the times in which nobody could send them.

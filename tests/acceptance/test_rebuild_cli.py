@@ -183,6 +183,15 @@ def test_ctrl_c_removes_what_was_built(module: Path, filled: str) -> None:
     assert "stopped; what was built is removed" in said
 
 
+def test_a_second_rebuild_is_refused_before_spark_starts(module: Path, filled: str) -> None:
+    with gate(filled), waiting(module, filled):
+        beside = rebuild(module, filled, "flights:Gated", "--master", "spark://127.0.0.1:1")
+        query(filled, LET_GO)
+
+    assert beside.returncode == 1
+    assert "projection 'gated' is being rebuilt already, by process" in beside.stderr
+
+
 def test_a_killed_rebuild_is_gone_on_with(module: Path, filled: str) -> None:
     with gate(filled), waiting(module, filled) as process:
         process.kill()

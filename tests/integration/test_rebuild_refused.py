@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,23 @@ async def test_events_that_vanish_while_it_runs_are_noticed(journal: Database, d
         await Gate(journal, dsn, Counts).at(
             "verify", lambda: execute(journal, "DELETE FROM projections.events WHERE seq_nr = 2")
         )
+
+
+async def test_a_rebuild_that_lost_what_it_needs_says_so_each_time_and_how_to_begin_again(
+    journal: Database, dsn: str
+) -> None:
+    await write(journal, {}, {})
+    said = r"events were deleted, or dropped by force with their partition.*again; to begin again.*--restart"
+    with pytest.raises(RebuildFailed, match=said):
+        await Gate(journal, dsn, Counts).at(
+            "verify", lambda: execute(journal, "DELETE FROM projections.events WHERE seq_nr = 1")
+        )
+    with pytest.raises(RebuildFailed, match=said):
+        await rebuild(journal, dsn, Counts, ONE)
+
+    result = await rebuild(journal, dsn, Counts, replace(FROM_FIRST_KEPT, restart=True))
+
+    assert (result.resumed, result.events) == (False, 1)
 
 
 async def test_rows_that_are_not_what_the_source_makes_are_noticed(journal: Database, dsn: str) -> None:

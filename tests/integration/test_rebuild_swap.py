@@ -141,6 +141,29 @@ async def test_an_append_from_before_the_fence_is_waited_for_and_named(journal: 
     assert await differing(journal) == EXACT
 
 
+async def test_an_append_from_after_the_fence_is_not_named(
+    journal: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_projections.rebuilds.fence._TELL_EVERY", 0.2)
+    kept = Kept()
+    settings = ConnectionSettings(application_name="who came later")
+    async with journal.session() as late, connect(dsn, settings) as pool, pool.session() as later:
+        await late.begin()
+        await append(late, [Event("late", Happened(), "plane")])
+        task = asyncio.create_task(rebuild(journal, dsn, Effects, ONE, progress=kept))
+        await kept.until_waiting()
+        await later.begin()
+        await append(later, [Event("later", Happened(), "plane")])
+        said, number = await kept.until_waiting(2), await pid(late)
+        await late.commit()
+        result = await task
+        await later.commit()
+
+    assert f"process {number} " in said
+    assert "who came later" not in said
+    assert result.events <= 1
+
+
 @pytest.mark.parametrize("prepared", ["before", "meanwhile"])
 async def test_a_prepared_append_from_before_the_fence_is_waited_for(
     journal: Database, dsn: str, monkeypatch: pytest.MonkeyPatch, prepared: str

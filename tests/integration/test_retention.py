@@ -296,6 +296,31 @@ async def test_force_drops_what_is_unread_and_says_how_much_for_whom(journal: Da
     assert await count(journal) == 0
 
 
+async def test_force_names_a_rebuild_among_those_who_lose(journal: Database) -> None:
+    number = await reader(journal, PAST + WEEK, "rebuilt")
+    await execute(
+        journal,
+        "UPDATE projections.projections SET evicted_before = $1 WHERE projection_id = $2",
+        PAST + WEEK,
+        number,
+    )
+    await execute(
+        journal,
+        "SELECT projections.begin_rebuild_v1("
+        "$1, 0, 1023, 1, $2, 0, '', 'rename', '{0}', '{1023}', '{}', '{}', '{}', '{}')",
+        number,
+        PAST + 2 * DAY - HOUR,
+    )
+
+    done = await retained(journal, force=True)
+
+    assert [each.unread for each in done.dropped] == [
+        (UnreadRows("rebuild", "rebuilt", 12),),
+        (UnreadRows("rebuild", "rebuilt", 12),),
+        (),
+    ]
+
+
 async def test_groups_learn_up_to_which_match_was_dropped(database: Database) -> None:
     behind, ahead = await group(database), await group(database, "ahead")
     await execute(database, "SELECT projections.create_partition_v1($1, $2, 'matches')", PAST, PAST + DAY)

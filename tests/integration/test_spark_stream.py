@@ -128,6 +128,18 @@ def test_a_batch_names_the_writer_that_it_does_not_wait_for_any_longer(dsn: str)
         read_all()
 
 
+def test_a_batch_names_no_writer_that_came_after_it_began(dsn: str) -> None:
+    with open_append(dsn, event("late")) as late, psycopg.connect(dsn) as later:
+
+        def come(_: float) -> None:
+            append_sync(later, [event("later")])
+
+        with pytest.raises(WritersInFlight, match=rf"process {late.info.backend_pid} ") as caught:
+            settled_now(dsn, timedelta(0), pause=come)
+
+        assert f"process {later.info.backend_pid} " not in str(caught.value)
+
+
 def test_a_batch_of_what_each_partition_sees_waits_for_nobody(dsn: str) -> None:
     append(dsn, event("a"))
     with open_append(dsn, event("late")):

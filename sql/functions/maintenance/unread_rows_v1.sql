@@ -1,4 +1,5 @@
--- How many rows of a partition each projection and group has not read: for whom they are lost when it is dropped by force.
+-- How many rows of a partition each projection and group has not read, and each unfinished rebuild needs: for whom they are
+-- lost when it is dropped by force. A rebuild compares with the journal at its end what it has folded: it needs all up to its fence.
 CREATE OR REPLACE FUNCTION projections.unread_rows_v1(p_name text)
 RETURNS TABLE (kind text, holder text, unread bigint)
 LANGUAGE plpgsql
@@ -28,6 +29,15 @@ BEGIN
             ),
             e.db_timestamp >= p.evicted_before
         )
+        GROUP BY p.projection_id
+        ORDER BY p.name;
+        RETURN QUERY
+        SELECT 'rebuild', p.name, count(*)
+        FROM projections.rebuilds AS b
+        INNER JOIN projections.projections AS p ON b.projection_id = p.projection_id
+        INNER JOIN projections.events AS e ON p.entity_type = e.entity_type AND e.slice BETWEEN b.min_slice AND b.max_slice
+        WHERE b.state IN ('folding', 'verified')
+        AND e.db_timestamp >= _from AND e.db_timestamp < _partition.to_timestamp AND e.db_timestamp <= b.fence
         GROUP BY p.projection_id
         ORDER BY p.name;
     END IF;
