@@ -14,7 +14,7 @@ When the clocks change, lines that name an hour and a minute keep to once a day,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
@@ -35,6 +35,7 @@ _ALIASES = {
     "@annually": "0 0 1 1 *",
 }
 _LONGEST_LINE = 256
+_SECOND = timedelta(seconds=1)
 _LATE = timedelta(minutes=1)
 """A tick that is so late at most is sent in any case."""
 _MOST_COUNTED = 100
@@ -93,13 +94,44 @@ class CronLine:
         Returns:
             The tick in UTC; None if there is none in 50 years.
         """
+        back = None if self._once_a_day else _goes_back(self._zone, after)
+        for wall in self._walls(after):
+            at = self._at(wall, after)
+            if back is not None and (at is None or at >= back):
+                break
+            if at is not None:
+                return at
+        if back is None:
+            return None
+        # From there on the clocks say again what they have said before.
+        before = back - _SECOND
+        walls = self._walls_from(_wall(self._zone, back) - _SECOND)
+        return next((at for wall in walls if (at := self._at(wall, before)) is not None), None)
+
+    def _walls(self, after: datetime) -> Iterator[datetime]:
+        """What the clocks say at its ticks, from a time on, if nobody changes them."""
+        return self._walls_from(_wall(self._zone, after))
+
+    def _walls_from(self, wall: datetime) -> Iterator[datetime]:
         from cronsim import CronSim  # noqa: PLC0415 - the check has said so where it is missing
 
-        for tick in CronSim(self._fields, after.astimezone(self._zone)):
-            # In the hour that the clocks repeat, cronsim may begin with the first time around, which has passed.
-            if tick > after:
-                return tick.astimezone(UTC)
-        return None
+        return CronSim(self._fields, wall)
+
+    @property
+    def _once_a_day(self) -> bool:
+        """Whether it names hour and minute, and so keeps to its number of ticks in a day when the clocks change."""
+        fields = self._fields.split()
+        return len(fields) == 5 and not fields[0].startswith("*") and not fields[1].startswith("*")  # noqa: PLR2004
+
+    def _at(self, wall: datetime, after: datetime) -> datetime | None:
+        """When the clocks say this, in UTC, first after a time; None where they do not."""
+        times = _times(self._zone, wall)
+        if self._once_a_day:
+            while not times:  # skipped: right after the gap
+                wall += timedelta(minutes=1)
+                times = _times(self._zone, wall)
+            times = times[:1]
+        return next((at for at in times if at > after), None)
 
     def due_ticks(
         self,
@@ -181,6 +213,35 @@ class CronLine:
             ) from None
         if tick is None:
             raise InvalidSchedule(f"the cron line {self.text!r} has no tick in 50 years")
+
+
+def _wall(zone: ZoneInfo, at: datetime) -> datetime:
+    return at.astimezone(zone).replace(tzinfo=None)
+
+
+def _times(zone: ZoneInfo, wall: datetime) -> list[datetime]:
+    """When clocks say this: once, twice where they go back, and never where they go forward over it."""
+    times = sorted({wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)})
+    return [at for at in times if _wall(zone, at) == wall]
+
+
+def _goes_back(zone: ZoneInfo, after: datetime) -> datetime | None:
+    """When the clocks go back within a day, by however much: until then, that is soon."""
+    first, last = after.astimezone(UTC), after.astimezone(UTC) + timedelta(days=1)
+    offset = first.astimezone(zone).utcoffset()
+    later = last.astimezone(zone).utcoffset()
+    assert offset is not None and later is not None  # noqa: S101, PT018 - a zone has one at any time
+    if later >= offset:
+        return None
+    first = first.replace(microsecond=0)
+    while last - first > _SECOND:
+        middle = first + (last - first) // 2
+        middle = middle.replace(microsecond=0)
+        if middle.astimezone(zone).utcoffset() == offset:
+            first = middle
+        else:
+            last = middle
+    return last.replace(microsecond=0)
 
 
 def _around(tick: datetime, standstills: Sequence[Standstill]) -> Standstill | None:

@@ -7,7 +7,8 @@ Webhooks (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/
 - Only 2xx is a success. A redirection is a failure.
 - 410 Gone: the receiver wants no more; the endpoint is disabled.
 - 429, 502, 503, 504: the receiver has too much to do. The whole endpoint waits, for what `Retry-After` says
-  (RFC 9110 §10.2.3) or else for a minute.
+  (RFC 9110 §10.2.3) or else for a minute. Zero, or a date that has passed, is now: it does not wait. The delivery
+  that failed follows its schedule all the same.
 - `Retry-After` with any other failure is heeded too.
 """
 
@@ -176,7 +177,7 @@ def wait_asked_for(retry_after: str | None, now: datetime, longest: timedelta) -
         longest: A longer wait is cut to this.
 
     Returns:
-        A positive duration; None for garbage, zero, and dates that have passed.
+        Nothing for zero, and for dates that have passed: now. None for garbage.
     """
     text = (retry_after or "").strip()
     if _SECONDS.fullmatch(text):
@@ -186,7 +187,7 @@ def wait_asked_for(retry_after: str | None, now: datetime, longest: timedelta) -
         wait = date - now
     else:
         return None
-    return min(wait, longest) if wait > timedelta(0) else None
+    return max(timedelta(0), min(wait, longest))
 
 
 def answered_at(date: str | None, now: datetime) -> datetime:
@@ -206,7 +207,7 @@ def _endpoint_pause(
     asked = wait_asked_for(retry_after, now, policy.max_retry_after)
     if asked is None and code in THROTTLED:
         return min(_SHORTEST_THROTTLE, policy.max_retry_after)
-    return asked
+    return asked or None
 
 
 def _http_date(text: str) -> datetime | None:

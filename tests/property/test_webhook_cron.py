@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -68,3 +69,71 @@ def test_fields_are_a_line_or_an_invalid_schedule(fields: list[str]) -> None:
         return
 
     assert tick is not None
+
+
+# With half an hour (Lord Howe), two hours (Troll), a day that there was not (Apia), and changes backwards in summer.
+ZONES = (
+    "Australia/Lord_Howe", "Europe/Paris", "Europe/Dublin", "America/New_York", "America/St_Johns", "America/Nuuk",
+    "Africa/Casablanca", "Africa/Cairo", "Pacific/Chatham", "Pacific/Apia", "Antarctica/Troll", "Asia/Gaza",
+)  # fmt: skip
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+MINUTES = {"*": range(60), "*/20": (0, 20, 40), "7": (7,), "0,30": (0, 30), "15-45/10": (15, 25, 35, 45)}
+HOURS = {"*": range(24), "*/2": range(0, 24, 2), "2": (2,), "1-3": (1, 2, 3), "0": (0,), "23,1": (1, 23)}
+
+
+def _changes(zone: ZoneInfo) -> list[datetime]:
+    """When the clocks change, to six hours."""
+    times = [
+        datetime(year, 1, 1, tzinfo=UTC) + n * 6 * HOUR for year in (2011, 2025, 2026) for n in range(4 * 365)
+    ]
+    offsets = [at.astimezone(zone).utcoffset() for at in times]
+    return [
+        times[n]
+        for n in range(1, len(times))
+        if offsets[n] != offsets[n - 1] and times[n].year == times[n - 1].year
+    ]
+
+
+CHANGES = [(name, change) for name in ZONES for change in _changes(ZoneInfo(name))]
+
+
+def _expected(zone: ZoneInfo, minutes: str, hours: str, start: datetime, end: datetime) -> list[datetime]:
+    """Ticks by looking at the clocks each minute, for longer than they are ever changed by."""
+    longest = 26 * 60 if zone.key == "Pacific/Apia" else 5 * 60
+    begin = start.replace(second=0, microsecond=0)
+    around = [begin + n * MINUTE for n in range(-longest, (end - begin) // MINUTE + longest)]
+    said = [(at.astimezone(zone).replace(tzinfo=None), at) for at in around]
+    if "*" in minutes[:1] + hours[:1]:
+        ticks = [at for wall, at in said if wall.minute in MINUTES[minutes] and wall.hour in HOURS[hours]]
+    else:
+        ticks, first = [], dict(reversed(said))
+        wall = max(first)
+        following = first[wall]
+        earliest = min(first)
+        while wall >= earliest:
+            following = first.get(wall, following)  # what was skipped is right after the gap
+            if wall.minute in MINUTES[minutes] and wall.hour in HOURS[hours]:
+                ticks.append(following)
+            wall -= MINUTE
+    return sorted({at for at in ticks if start < at <= end})
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(CHANGES), st.sampled_from(sorted(MINUTES)), st.sampled_from(sorted(HOURS)),
+    st.integers(-8 * 3600, 3 * 3600), st.integers(1, 5),
+)  # fmt: skip
+def test_ticks_are_those_that_the_clocks_of_the_zone_say(
+    change: tuple[str, datetime], minutes: str, hours: str, away: int, length: int
+) -> None:
+    name, at = change
+    start = at + timedelta(seconds=away)
+    end = start + length * HOUR
+    line, ticks = CronLine(f"{minutes} {hours} * * *", name), []
+
+    tick = line.next_tick(start)
+    while tick is not None and tick <= end:
+        ticks.append(tick)
+        tick = line.next_tick(tick)
+
+    assert ticks == _expected(ZoneInfo(name), minutes, hours, start, end)

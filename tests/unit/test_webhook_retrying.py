@@ -107,6 +107,7 @@ def test_retry_after_http_date(text: str) -> None:
         "Sat, 99 Nov 2026 12:02:00 GMT",
         "\x00",
         "9" * 65 + " Nov",
+        "-5",
     ],
 )
 def test_retry_after_garbage_is_ignored(text: str) -> None:
@@ -115,11 +116,12 @@ def test_retry_after_garbage_is_ignored(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["-5", "0", "000", "Sat, 21 Nov 2026 11:59:59 GMT", "Thu, 01 Jan 1970 00:00:00 GMT"]
+    "text", ["0", "000", "Sat, 21 Nov 2026 11:59:59 GMT", "Thu, 01 Jan 1970 00:00:00 GMT"]
 )
-def test_retry_after_negative_or_past_is_ignored(text: str) -> None:
+def test_retry_after_of_zero_or_in_the_past_is_now(text: str) -> None:
     assert _judge("500", text) == Verdict("retry", timedelta(seconds=5))
-    assert _judge("429", text).pause == MINUTE
+    assert _judge("429", text) == Verdict("retry", timedelta(seconds=5))
+    assert wait_asked_for(text, NOW, DAY) == timedelta(0)
 
 
 @pytest.mark.parametrize("text", ["Tue, 01 Jan 2999 00:00:00 GMT", "99999999999999", "9" * 5000, "86401"])
