@@ -14,11 +14,12 @@
 \ir tables/source_offsets.sql
 \ir tables/parked_sources.sql
 \ir tables/subscription_groups.sql
-\ir tables/group_ranges.sql
 \ir tables/group_readers.sql
 \ir tables/group_retries.sql
 \ir tables/conditions.sql
 \ir tables/subscriptions.sql
+\ir tables/group_handlers.sql
+\ir tables/group_ranges.sql
 \ir tables/subscription_topics.sql
 \ir tables/matches.sql
 \ir tables/directed_events.sql
@@ -132,6 +133,10 @@
 \ir functions/subscriptions/publish_v1.sql
 \ir functions/subscriptions/check_place_v1.sql
 \ir functions/subscriptions/check_group_range_v1.sql
+\ir functions/subscriptions/register_handler_v1.sql
+\ir functions/subscriptions/give_up_handler_v1.sql
+\ir functions/subscriptions/set_handlers_apart_v1.sql
+\ir functions/subscriptions/join_handler_v1.sql
 \ir functions/subscriptions/poll_group_v1.sql
 \ir functions/subscriptions/release_group_range_v1.sql
 \ir functions/subscriptions/leave_group_v1.sql

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
-from journal import NUMBER_OF_SLICES, OwnedSession, Session
+from journal import NUMBER_OF_SLICES, OwnedSession, ProjectionsError, Session
 from projections.cli.connection import confirm, visit, visit_session
 from projections.cli.dead_letters import dead, forget, replay
 from projections.cli.default_command import ShowsByDefault
@@ -23,11 +23,15 @@ from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import print_table, printable
 from projections.cli.watching import watch
 from projections.monitoring import GroupLag, GroupRangeLag, group_lag, unmatched_entity_types
-from projections.subscriptions import cursors, remove_group, rescale_group
+from projections.subscriptions import cursors, give_up_handler, remove_group, rescale_group
 
 __all__ = ["groups"]
 
 By: TypeAlias = Literal["group", "range"]
+
+
+class NothingKept(ProjectionsError):
+    """Nothing is kept for the handler, or somebody reads for it."""
 
 
 class _Look(NamedTuple):
@@ -47,6 +51,7 @@ def groups() -> None:
       projections groups billing --by range         one group, range by range
       projections groups --fail-above 30s           in scripts: exit code 3 when one is behind by more
       projections groups rescale billing --ranges 8
+      projections groups give-up billing mails      a handler that no consumer has any more
       projections groups dead billing               what its handlers have given up
       projections groups replay billing --all
       projections groups remove billing
@@ -88,7 +93,8 @@ def show(  # noqa: PLR0917 - click passes all by name
     matched, too: matching runs in `projections worker --subscriptions`, as projections called matching/ENTITY_TYPE,
     and `projections lag` shows how far they are. What was published counts from when it matched.
 
-    A range is read; or nobody reads it, and it is unread (matches wait) or idle (none waits). A group of listeners
+    A range is read; or nobody reads it, and it is unread (matches wait) or idle (none waits). A handler that the reader
+    of a range did not have has one of its own, until both are equally far. A group of listeners
     has no cursor and is listening: it is never behind. Retries are batches that failed and are to be handled again;
     dead are those that wait for a decision (see `projections groups dead NAME`).
 
@@ -132,6 +138,27 @@ def rescale(name: str, ranges: int, dsn: str | None, as_json: bool) -> None:
         click.echo(f"group {name!r} has {_ranges(ranges)} already")
     else:
         click.echo(f"group {name!r} had {_ranges(before)}, and has {ranges} now")
+
+
+@groups.command(name="give-up")
+@click.argument("name")
+@click.argument("handler")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@dsn_option
+def give_up(name: str, handler: str, yes: bool, dsn: str | None) -> None:
+    """
+    Give up a handler that no consumer of a group has any more.
+
+    What matches for a handler is kept for it while no process has it: through a deploy, or until it is given up. Then
+    its subscription goes, too; the journal keeps all events. A handler that some process reads for is not touched.
+    """
+    (found,) = visit(dsn, lambda session: group_lag(session, name))
+    waiting = found.missing.get(handler)
+    if waiting is None:
+        raise NothingKept(f"group {name!r} keeps nothing for handler {handler!r} that nobody reads")
+    confirm(f"Give up handler {handler!r} of group {name!r}? {_matches(waiting)} kept for it.", yes=yes)
+    visit(dsn, lambda session: give_up_handler(session, name, handler))
+    click.echo(f"handler {handler!r} of group {name!r} is given up")
 
 
 @groups.command()
@@ -206,9 +233,19 @@ def _notes(found: _Look) -> Iterator[str]:
             what = "1 batch waits" if one.dead == 1 else f"{one.dead:,} batches wait"
             name = printable(one.name)
             yield f"group {name!r}: {what} for a decision: projections groups dead {name}"
+        for handler, waiting in one.missing.items():
+            group, lacking = printable(one.name), printable(handler)
+            yield (
+                f"group {group!r}: no consumer has handler {lacking!r}, and {_matches(waiting)} kept for it: start one "
+                f"that has, or projections groups give-up {group} {lacking}"
+            )
     for entity_type in found.unmatched:
         what = f"events of type {printable(entity_type)!r}"
         yield f"nobody has matched {what} yet: start `projections worker --subscriptions`"
+
+
+def _matches(count: int) -> str:
+    return "1 match is" if count == 1 else f"{count:,} matches are"
 
 
 def _by_group(found: list[GroupLag]) -> Table:
@@ -230,10 +267,10 @@ def _by_range(found: list[GroupLag]) -> Table:
         _number("cursor"), _number("epoch"), "last moved",
     )  # fmt: skip
     for one in found:
-        for part in one.ranges:
+        for part in one.parts:
             moved = "never" if part.moved_at is None else f"{part.moved_at:%Y-%m-%d %H:%M:%S}"
             table.add_row(
-                _name(one), str(part.slices), _reader(part), part.state, age(part.lag), f"{part.backlog:,}",
+                _name(one), _slices(part), _reader(part), part.state, age(part.lag), f"{part.backlog:,}",
                 f"{part.unmatched:,}", str(part.cursor), str(part.epoch), moved,
             )  # fmt: skip
     return table
@@ -245,6 +282,10 @@ def _number(name: str) -> Column:
 
 def _name(one: GroupLag) -> str:
     return escape(printable(one.name))
+
+
+def _slices(part: GroupRangeLag) -> str:
+    return f"{part.slices}" if part.handler is None else escape(f"{part.slices} {printable(part.handler)}")
 
 
 def _reader(part: GroupRangeLag) -> str:
@@ -265,7 +306,8 @@ def _values(one: GroupLag) -> dict[str, object]:
         "retries": one.retries,
         "dead": one.dead,
         "head": one.head,
-        "ranges": [_range_values(part) for part in one.ranges],
+        "ranges": [_range_values(part) for part in one.parts],
+        "missing": one.missing,
     }
 
 
@@ -280,5 +322,6 @@ def _range_values(part: GroupRangeLag) -> dict[str, object]:
         "owner": part.owner,
         "alive": part.alive,
         "epoch": part.epoch,
+        "handler": part.handler,
         "moved_at": None if part.moved_at is None else part.moved_at.isoformat(),
     }

@@ -69,6 +69,8 @@ class GroupRangeLag(NamedTuple):
     epoch: int
     moved_at: datetime | None
     """When its cursor moved last."""
+    handler: str | None = None
+    """The handler whose own range it is, because a reader of the range for all did not have it."""
 
 
 class GroupLag(NamedTuple):
@@ -85,16 +87,33 @@ class GroupLag(NamedTuple):
     dead: int
     """Batches that failed for the last time, and wait for somebody to decide."""
     ranges: list[GroupRangeLag]
+    """They tile the slices."""
+    apart: list[GroupRangeLag] = []  # noqa: RUF012 - a tuple's default
+    """Ranges that are a handler's own: what a reader that does not have the handler came by is kept there."""
+
+    @property
+    def parts(self) -> list[GroupRangeLag]:
+        """All ranges, also those of one handler."""
+        return [*self.ranges, *self.apart]
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """Handlers that no consumer has, though matches wait for them, and how many do."""
+        missing: dict[str, int] = {}
+        for part in self.apart:
+            if part.handler is not None and not part.alive and part.backlog:
+                missing[part.handler] = missing.get(part.handler, 0) + part.backlog
+        return missing
 
     @property
     def lag(self) -> float:
         """Age of the oldest event that is not read, or not matched, in seconds; see :attr:`GroupRangeLag.lag`."""
-        return max((part.lag for part in self.ranges), default=0.0)
+        return max((part.lag for part in self.parts), default=0.0)
 
     @property
     def backlog(self) -> int:
-        """Matches that are not read."""
-        return sum(part.backlog for part in self.ranges)
+        """Matches that are not read; one for each handler that it is kept for."""
+        return sum(part.backlog for part in self.parts)
 
     @property
     def unmatched(self) -> int:
@@ -104,17 +123,17 @@ class GroupLag(NamedTuple):
     @property
     def without_reader(self) -> int:
         """Ranges that nobody reads, though somebody is to."""
-        return sum(self.reliable and not part.alive for part in self.ranges)
+        return sum(self.reliable and not part.alive for part in self.parts)
 
     @property
     def readers(self) -> list[str]:
         """Who reads, and is alive."""
-        return sorted({part.owner for part in self.ranges if part.alive and part.owner is not None})
+        return sorted({part.owner for part in self.parts if part.alive and part.owner is not None})
 
     @property
     def state(self) -> GroupState:
         """What holds of any range: unread rather than read, and that rather than idle."""
-        states = {part.state for part in self.ranges}
+        states = {part.state for part in self.parts}
         order = (GroupState.UNREAD, GroupState.READ, GroupState.IDLE)
         return next((one for one in order if one in states), GroupState.LISTENING)
 
@@ -176,7 +195,8 @@ def _group(rows: list[Row]) -> GroupLag:
     first = rows[0]
     return GroupLag(
         first["group_id"], first["name"], first["reliable"], first["head"], first["retries"], first["dead"],
-        [_range(row) for row in rows],
+        [_range(row) for row in rows if row["handler"] is None],
+        [_range(row) for row in rows if row["handler"] is not None],
     )  # fmt: skip
 
 
@@ -193,4 +213,5 @@ def _range(row: Row) -> GroupRangeLag:
         alive=row["alive"],
         epoch=row["epoch"],
         moved_at=row["moved_at"],
+        handler=row["handler"],
     )

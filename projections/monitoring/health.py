@@ -134,9 +134,12 @@ class LagChecks:
 
 def group_lags_of(snapshot: Snapshot) -> dict[Place, timedelta]:
     """The lag of every range of groups."""
-    return {
-        (one.name, part.slices): timedelta(seconds=part.lag) for one in snapshot.groups for part in one.ranges
-    }
+    lags: dict[Place, timedelta] = {}
+    for one in snapshot.groups:
+        for part in one.parts:
+            place = one.name, part.slices
+            lags[place] = max(lags.get(place, timedelta()), timedelta(seconds=part.lag))
+    return lags
 
 
 def lags_of(snapshot: Snapshot) -> dict[Place, timedelta]:

@@ -162,6 +162,11 @@ def _of_groups(snapshot: Snapshot) -> Iterator[Metric]:
         "projections_group_retries", "Batches that failed and are to be handled again.", _GROUP_LABEL
     )
     dead = _gauge("projections_group_dead_letters", "Batches that wait for somebody to decide.", _GROUP_LABEL)
+    missing = _gauge(
+        "projections_group_handlers_missing",
+        "Handlers that no consumer has, though matches wait for them.",
+        _GROUP_LABEL,
+    )
     for one in snapshot.groups:
         lag.add_metric([one.name], one.lag)
         backlog.add_metric([one.name], one.backlog)
@@ -170,7 +175,8 @@ def _of_groups(snapshot: Snapshot) -> Iterator[Metric]:
         unread.add_metric([one.name], one.without_reader)
         retries.add_metric([one.name], one.retries)
         dead.add_metric([one.name], one.dead)
-    yield from (lag, backlog, unmatched, ranges, unread, retries, dead)
+        missing.add_metric([one.name], len(one.missing))
+    yield from (lag, backlog, unmatched, ranges, unread, retries, dead, missing)
     yield GaugeMetricFamily(
         "projections_quarantined_conditions",
         "Conditions of subscriptions that failed, or took too long, and are asked no more.",

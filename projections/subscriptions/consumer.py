@@ -15,9 +15,15 @@ from projections.errors import InvalidHandler
 from projections.subscriptions.consuming import Consuming
 from projections.subscriptions.errors import InvalidSubscription
 from projections.subscriptions.groups import is_reliable
-from projections.subscriptions.registration import Handler, HandlerOptions, Registered, register
+from projections.subscriptions.registration import (
+    Handler,
+    HandlerOptions,
+    Registered,
+    Subscribed,
+    register,
+)
 from projections.subscriptions.settings import ConsumerSettings
-from projections.subscriptions.subscribing import subscribe
+from projections.subscriptions.subscribing import register_handler, subscribe
 
 H = TypeVar("H", bound=Handler)
 
@@ -26,13 +32,17 @@ class Consumer:
     """
     Reads for a group: every event that one of its handlers is for, at least once.
 
-    Any number of processes may run a consumer of one group, with the same handlers. They share the ranges of the
+    Any number of processes may run a consumer of one group. They share the ranges of the
     group's slices (:func:`create_group`, :func:`rescale_group`): each range has one reader at a time, and one that is
     gone is replaced once its lease ends.
 
     What is read is handed to all handlers, each with a queue of its own; the group's cursor moves to where everything
     before is done. After a crash, or when a handler without ``retries`` fails, what lies behind the cursor comes
     again, to all handlers of the range: they must bear to see an event twice.
+
+    While an application is replaced by another version of it, processes of one group have different handlers. What is
+    for a handler that the reader of a range does not have is kept for it, in its order, and is handled by any process
+    that has it, now or later.
 
     Args:
         database: Where. One connection is used, whatever the number of handlers and ranges.
@@ -124,13 +134,14 @@ class Consumer:
         finally:
             self._running = False
 
-    async def _subscribe(self) -> dict[str, tuple[Registered, int]]:
+    async def _subscribe(self) -> dict[str, Subscribed]:
         """All of them or none."""
         async with self._database.transaction() as session:
-            subscribed = {
-                name: (registered, await subscribe(session, self._group, **registered.filters))
-                for name, registered in self._handlers.items()
-            }
+            subscribed = {}
+            for name, registered in self._handlers.items():
+                wanted = await subscribe(session, self._group, **registered.filters)
+                number = await register_handler(session, self._group, name, wanted)
+                subscribed[name] = Subscribed(registered, wanted, number)
             if not await is_reliable(session, self._group):
                 raise InvalidSubscription(
                     f"group {self._group!r} only listens, and nothing is kept for it: consume for another"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from journal import (
@@ -33,14 +33,14 @@ from projections.subscriptions.joining import Joining
 from projections.subscriptions.range_reader import RangeReader
 from projections.subscriptions.reading import Place
 from projections.subscriptions.redelivery import Redelivery
-from projections.subscriptions.registration import Registered
+from projections.subscriptions.registration import Subscribed
 from projections.subscriptions.retrying import encode_batch, fail_batch
 from projections.subscriptions.settings import ConsumerSettings
 from projections.subscriptions.subscribing import keep_subscriptions
 
 log = logging.getLogger("projections")
 
-Subscribe = Callable[[], Awaitable[Mapping[str, tuple[Registered, int]]]]
+Subscribe = Callable[[], Awaitable[Mapping[str, Subscribed]]]
 
 _FAR = 50_000
 """Matches that were not for a range, after which its cursor passes over them."""
@@ -70,7 +70,7 @@ class Consuming:
         self._subscribe = subscribe
         self._settings = settings
         self._ask = Asking(database, settings.lease / 2)
-        self._handlers: Mapping[str, tuple[Registered, int]] = {}
+        self._handlers: Mapping[str, Subscribed] = {}
         self._subscribed = False
         self._changed = asyncio.Event()
         self._ranges = HeldRanges(group, settings, self._changed.set)
@@ -102,8 +102,13 @@ class Consuming:
 
     async def _subscribe_handlers(self) -> None:
         self._handlers = await self._subscribe()
-        self._redelivery.handlers = {name: handler for name, (handler, _) in self._handlers.items()}
+        self._redelivery.handlers = {name: one.handler for name, one in self._handlers.items()}
         self._subscribed = True
+
+    @property
+    def _numbers(self) -> list[int]:
+        """Of the handlers."""
+        return [one.handler_id for one in self._handlers.values()]
 
     async def _wait_for_stop(self) -> None:
         await self._stop.wait()
@@ -176,8 +181,9 @@ class Consuming:
 
     async def _beat(self) -> None:
         sent_at = asyncio.get_running_loop().time()
+        await self._join_handlers()
         try:
-            held = await self._joining.stay(self._ask)
+            held = await self._joining.stay(self._ask, self._numbers)
         except (UnknownGroup, DatabaseWentBack) as error:
             await self._start_over(str(error))
             return
@@ -207,19 +213,33 @@ class Consuming:
         self._changed.set()
 
     async def _told(self, ranges: list[GroupRange]) -> None:
-        now = {one.slices: one for one in ranges}
+        now = {one.key: one for one in ranges}
         for reader in self._ranges:
-            slices = reader.held.slices
-            if slices not in now or now[slices].epoch != reader.held.epoch:
+            one = now.get(reader.held.key)
+            if one is None or one.epoch != reader.held.epoch:
                 self._lose(reader, "another has it, or the group was cut anew")
-        for slices, one in now.items():
-            if (held := self._ranges.get(slices)) is not None:
+        for key, one in now.items():
+            if (held := self._ranges.get(key)) is not None:
                 if not one.kept:
                     held.give_up()
             elif one.kept and not self._stopping:
                 self._ranges.start(one, self._handlers)
             else:
                 await self._ask(groups.release_range, self._group, one)
+
+    async def _join_handlers(self) -> None:
+        """A handler that is as far as all others needs no range of its own."""
+        for own in self._ranges:
+            together = self._ranges.get((own.held.slices, None))
+            if own.held.handler_id is None or together is None:
+                continue
+            if (
+                own.is_idle(self._settled)
+                and together.is_idle(self._settled)
+                and await self._ask(groups.join_handler, self._group, own.held)
+            ):
+                self._ranges.drop(own)
+                together.take_back(own.held.handler_id)
 
     def _lose(self, reader: RangeReader, why: str) -> None:
         self._ranges.lose(reader, why)
@@ -233,7 +253,7 @@ class Consuming:
 
     async def _keep_subscriptions(self) -> None:
         await self._ask(check_version)  # which somebody may have changed meanwhile
-        wanted = {subscription_id for _, subscription_id in self._handlers.values()}
+        wanted = {one.subscription_id for one in self._handlers.values()}
         kept = await self._ask(keep_subscriptions, sorted(wanted))
         self._keep_at = asyncio.get_running_loop().time() + self._settings.keep_every.total_seconds()
         if not wanted <= set(kept):
@@ -246,12 +266,9 @@ class Consuming:
         try:
             await self._keep_failed(reader)
             # So that the next reader need not come by all that is for other ranges.
-            reader.pass_over(_FAR)
+            reader.pass_over(_FAR if reader.only is None else 1)
             if (cursor := reader.cursor).match_id > reader.stored:
-                await self._ask(
-                    groups.move_cursor, self._group, reader.held, cursor.match_id, cursor.matched_at
-                )
-                reader.is_stored(cursor)
+                await self._move(reader, cursor)
             if reader.given_up:
                 self._ranges.drop(reader)
                 await self._ask(groups.release_range, self._group, reader.held)
@@ -271,6 +288,19 @@ class Consuming:
         except DatabaseError as error:
             self._refused(reader, "storing what was done", error)
         reader.resume()
+
+    async def _move(self, reader: RangeReader, cursor: Place) -> None:
+        apart: Sequence[str] = await self._ask(
+            groups.move_cursor, self._group, reader.held, cursor.match_id, cursor.matched_at,
+            handlers=self._numbers, passed=reader.passed(cursor),
+        )  # fmt: skip
+        reader.is_stored(cursor)
+        for name in apart:
+            log.warning(
+                "group %s: slices %s: this process has no handler %r: what is for it is kept until a process that "
+                "has it reads it, or the handler is given up", self._group, reader.held.slices, name,
+                extra=reader.labels("handler_apart"),
+            )  # fmt: skip
 
     async def _keep_failed(self, reader: RangeReader) -> None:
         while (part := reader.failed_part) is not None:
@@ -316,7 +346,7 @@ class Consuming:
         try:
             page = await self._ask(
                 reading.read_held, self._group, reader.held, after=reader.position, until=last.match_id,
-                limit=self._settings.page_size, page_bytes=self._pages.bytes,
+                limit=self._settings.page_size, subscription_ids=reader.only, page_bytes=self._pages.bytes,
             )  # fmt: skip
         except MemoryError as error:
             self._pages.failed(error)

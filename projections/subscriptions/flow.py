@@ -18,7 +18,7 @@ from projections.subscriptions.calling import call
 from projections.subscriptions.checkpoints import Checkpoint, Checkpoints
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.reading import Match, Place
-from projections.subscriptions.registration import Registered
+from projections.subscriptions.registration import Registered, Subscribed
 
 log = logging.getLogger("projections")
 
@@ -48,7 +48,7 @@ class Flow:
     """
 
     def __init__(
-        self, cursor: Place, handlers: Mapping[str, tuple[Registered, int]], changed: Callable[[], None]
+        self, cursor: Place, handlers: Mapping[str, Subscribed], changed: Callable[[], None]
     ) -> None:
         self.checkpoints = Checkpoints(cursor)
         self.failed_parts: deque[FailedPart] = deque()
@@ -60,8 +60,7 @@ class Flow:
         self._stopping = False
         self._queues: dict[str, _Queue] = {name: asyncio.Queue() for name in handlers}
         self._tasks = [
-            asyncio.create_task(self._work(handler, self._queues[name]))
-            for name, (handler, _) in handlers.items()
+            asyncio.create_task(self._work(one.handler, self._queues[name])) for name, one in handlers.items()
         ]
 
     def take(self, page: Sequence[Match]) -> int:
@@ -77,8 +76,8 @@ class Flow:
                 by_subscription[subscription_id].append(event)
         parts = {
             name: events
-            for name, (_, subscription_id) in self._handlers.items()
-            if (events := by_subscription.get(subscription_id))
+            for name, one in self._handlers.items()
+            if (events := by_subscription.get(one.subscription_id))
         }
         checkpoint = self.checkpoints.add(page[-1].place, len(parts))
         for name, events in parts.items():

@@ -17,15 +17,18 @@ from projections.subscriptions.errors import UnknownGroup, own_errors
 _CREATE = "SELECT projections.create_group_v1($1, $2, $3)"
 _REMOVE = "SELECT projections.remove_group_v1($1)"
 _CUT = "SELECT projections.cut_group_v1($1, $2)"
-_POLL = "SELECT * FROM projections.poll_group_v1($1, $2, $3, $4)"
-_MOVE = "SELECT projections.move_cursor_v1($1, $2, $3, $4, $5, $6, $7)"
-_RELEASE = "SELECT projections.release_group_range_v1($1, $2, $3, $4)"
+_POLL = "SELECT * FROM projections.poll_group_v1($1, $2, $3, $4, $5)"
+_MOVE = "SELECT projections.move_cursor_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_JOIN = "SELECT projections.join_handler_v1($1, $2, $3, $4)"
+_GIVE_UP = "SELECT projections.give_up_handler_v1($1, $2)"
+_RELEASE = "SELECT projections.release_group_range_v1($1, $2, $3, $4, $5)"
 _LEAVE = "SELECT projections.leave_group_v1($1, $2)"
 _RELIABLE = "SELECT g.reliable FROM projections.subscription_groups AS g WHERE g.name = $1"
 _NAMES = "SELECT name FROM projections.subscription_groups ORDER BY name"
 _CURSORS = """
 SELECT r.min_slice, r.max_slice, r.cursor FROM projections.group_ranges AS r
-INNER JOIN projections.subscription_groups AS g ON r.group_id = g.group_id WHERE g.name = $1 ORDER BY r.min_slice
+INNER JOIN projections.subscription_groups AS g ON r.group_id = g.group_id WHERE g.name = $1 AND r.handler_id IS NULL
+ORDER BY r.min_slice
 """
 
 
@@ -39,6 +42,8 @@ class GroupRange(NamedTuple):
         cursor: Number of the last match before which everything was handled.
         kept: Whether the reader may keep it; else it is to be released, for one that has too few.
         owner: The reader that holds it.
+        handler_id: The handler whose own range it is; None: it is for all that have none of their own.
+        apart: Of a range for all, the handlers that have their own for these slices.
     """
 
     slices: SliceRange
@@ -46,6 +51,13 @@ class GroupRange(NamedTuple):
     cursor: int
     kept: bool
     owner: str
+    handler_id: int | None = None
+    apart: Sequence[int] = ()
+
+    @property
+    def key(self) -> tuple[SliceRange, int | None]:
+        """What tells it from the other ranges of its group."""
+        return self.slices, self.handler_id
 
 
 async def create_group(session: Session, name: str, *, ranges: int = 1, reliable: bool = True) -> int:
@@ -107,7 +119,13 @@ async def rescale_group(session: Session, name: str, ranges: int) -> None:
 
 
 async def poll_group(
-    session: Session, name: str, owner: str, lease: timedelta, *, joined: bool = False
+    session: Session,
+    name: str,
+    owner: str,
+    lease: timedelta,
+    *,
+    joined: bool = False,
+    handlers: Sequence[int] = (),
 ) -> list[GroupRange]:
     """
     Join a group, or say that a reader is still there; takes its share of the ranges and returns all that it has.
@@ -118,16 +136,23 @@ async def poll_group(
         owner: The reader, by a name that nobody else has.
         lease: How long its ranges are its own without another poll.
         joined: Whether it has joined before, and remembers what it was told then.
+        handlers: Numbers of the handlers that it has: it takes their own ranges, too, where nobody reads them.
 
     Raises:
         UnknownGroup: There is none of this name.
         DatabaseWentBack: It had joined, and the database does not know it.
     """
     with own_errors():
-        rows = await session.fetch(_POLL, name, owner, lease, joined)
+        rows = await session.fetch(_POLL, name, owner, lease, joined, list(handlers))
     return [
         GroupRange(
-            SliceRange(row["min_slice"], row["max_slice"]), row["epoch"], row["cursor"], row["kept"], owner
+            SliceRange(row["min_slice"], row["max_slice"]),
+            row["epoch"],
+            row["cursor"],
+            row["kept"],
+            owner,
+            row["handler_id"],
+            tuple(row["apart"] or ()),
         )
         for row in rows
     ]
@@ -135,7 +160,7 @@ async def poll_group(
 
 async def cursors(session: Session, name: str) -> list[tuple[SliceRange, int]]:
     """
-    Where each range of a group stands.
+    Where each range of a group stands, those that are a handler's own left out.
 
     Raises:
         UnknownGroup: There is none of this name.
@@ -150,8 +175,15 @@ async def cursors(session: Session, name: str) -> list[tuple[SliceRange, int]]:
 
 
 async def move_cursor(
-    session: Session, name: str, held: GroupRange, cursor: int, matched_at: datetime | None = None
-) -> None:
+    session: Session,
+    name: str,
+    held: GroupRange,
+    cursor: int,
+    matched_at: datetime | None = None,
+    *,
+    handlers: Sequence[int] | None = None,
+    passed: Sequence[int] = (),
+) -> Sequence[str]:
     """
     Say that a range has handled everything up to a match.
 
@@ -161,6 +193,11 @@ async def move_cursor(
         held: The range, as :func:`poll_group` returned it; its cursor is the one that is known to be stored.
         cursor: The match's number.
         matched_at: The match's time; with it, the match must be the one that was read.
+        handlers: Numbers of the handlers that the reader has.
+        passed: Subscriptions of matches up to there for which it has no handler: they are kept for theirs.
+
+    Returns:
+        Names of handlers for which something is kept from now on.
 
     Raises:
         GroupRangeLost: Somebody else holds the range, or it was cut anew; nothing has moved.
@@ -168,14 +205,36 @@ async def move_cursor(
         DatabaseWentBack: The stored cursor, or the match, is not the one that is known; nothing has moved.
     """
     with own_errors():
-        await session.execute(
-            _MOVE, name, held.slices.min_slice, held.epoch, cursor, held.owner, held.cursor, matched_at
-        )
+        apart = await session.fetchval(
+            _MOVE, name, held.slices.min_slice, held.epoch, cursor, held.owner, held.cursor, matched_at,
+            held.handler_id, None if handlers is None else list(handlers), list(passed),
+        )  # fmt: skip
+    return apart or ()
+
+
+async def join_handler(session: Session, name: str, held: GroupRange) -> bool:
+    """Read a handler's own range with that of all others again; returns whether both were equally far."""
+    return bool(await session.fetchval(_JOIN, name, held.slices.min_slice, held.handler_id, held.owner))
+
+
+async def give_up_handler(session: Session, name: str, handler: str) -> int:
+    """
+    Give up a handler that no consumer has any more: nothing is kept for it any longer, and its subscription is removed.
+
+    Args:
+        session: Where.
+        name: The group.
+        handler: Its name.
+
+    Returns:
+        How many subscriptions it had that nobody reads for; 0 where nothing was kept for it.
+    """
+    return int(await session.fetchval(_GIVE_UP, name, handler))
 
 
 async def release_range(session: Session, name: str, held: GroupRange) -> None:
     """Give a range back, so that the next reader need not wait for the lease; nothing if it is another's by now."""
-    await session.execute(_RELEASE, name, held.slices.min_slice, held.epoch, held.owner)
+    await session.execute(_RELEASE, name, held.slices.min_slice, held.epoch, held.owner, held.handler_id)
 
 
 async def leave_group(session: Session, name: str, owner: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from journal import SliceRange
 from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.range_reader import RangeReader
-from projections.subscriptions.registration import Registered
+from projections.subscriptions.registration import Subscribed
 from projections.subscriptions.settings import ConsumerSettings
 
 log = logging.getLogger("projections")
@@ -31,7 +31,7 @@ class HeldRanges:
         self._group = group
         self._settings = settings
         self._changed = changed
-        self._readers: dict[SliceRange, RangeReader] = {}
+        self._readers: dict[tuple[SliceRange, int | None], RangeReader] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[RangeReader]:
@@ -42,22 +42,22 @@ class HeldRanges:
         """How many ranges are held."""
         return len(self._readers)
 
-    def get(self, slices: SliceRange) -> RangeReader | None:
-        """Who reads a range; None where it is not held."""
-        return self._readers.get(slices)
+    def get(self, key: tuple[SliceRange, int | None]) -> RangeReader | None:
+        """Who reads a range, by :attr:`GroupRange.key`; None where it is not held."""
+        return self._readers.get(key)
 
     def look_again(self) -> None:
         """Read all of them again, which says whether what they have read is still there."""
         for reader in self:
             reader.looked_until = -1
 
-    def start(self, held: GroupRange, handlers: Mapping[str, tuple[Registered, int]]) -> None:
+    def start(self, held: GroupRange, handlers: Mapping[str, Subscribed]) -> None:
         """Read a range from its stored cursor on."""
         reader = RangeReader(
             self._group, held, handlers, read_ahead=self._settings.read_ahead,
             restart=self._settings.restart, changed=self._changed,
         )  # fmt: skip
-        self._readers[held.slices] = reader
+        self._readers[held.key] = reader
         log.info(
             "group %s: slices %s started after match %d", self._group, held.slices, held.cursor,
             extra=reader.labels("started"),
@@ -73,7 +73,7 @@ class HeldRanges:
 
     def drop(self, reader: RangeReader) -> None:
         """Cancel all that is in hand of a range."""
-        self._readers.pop(reader.held.slices, None)
+        self._readers.pop(reader.held.key, None)
         if (ending := reader.drop()) is not None:
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)

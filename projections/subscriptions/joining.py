@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeAlias
 
@@ -35,16 +35,20 @@ class Joining:
         """The name by which it has joined."""
         return self._name if self._times == 1 else f"{self._name}.{self._times}"
 
-    async def stay(self, ask: Ask) -> list[GroupRange]:
+    async def stay(self, ask: Ask, handlers: Sequence[int] = ()) -> list[GroupRange]:
         """
         Join, or say that it is still there; returns the ranges that it has.
+
+        Args:
+            ask: How to ask the database.
+            handlers: Numbers of the handlers that it has.
 
         Raises:
             UnknownGroup: The group was removed.
             DatabaseWentBack: It had joined, and the database does not know it.
         """
         held: list[GroupRange] = await ask(
-            poll_group, self._group, self.owner, self._lease, joined=self._joined
+            poll_group, self._group, self.owner, self._lease, joined=self._joined, handlers=handlers
         )
         self._joined = True
         return held

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from journal import ProjectionsError
@@ -11,7 +12,7 @@ from projections.recovery import Backoff
 from projections.subscriptions.flow import FailedPart, Flow
 from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.reading import Match, Place
-from projections.subscriptions.registration import Registered
+from projections.subscriptions.registration import Subscribed
 
 log = logging.getLogger("projections")
 
@@ -26,7 +27,7 @@ class RangeReader:
     Args:
         group: The group's name, for messages.
         held: The range, as the database gave it.
-        handlers: Each handler and its subscription.
+        handlers: All handlers of the process; those that the range is not for are left out.
         read_ahead: How many pages may be in hand.
         restart: Pauses before it starts again.
         changed: Called when there is something to do.
@@ -36,7 +37,7 @@ class RangeReader:
         self,
         group: str,
         held: GroupRange,
-        handlers: Mapping[str, tuple[Registered, int]],
+        handlers: Mapping[str, Subscribed],
         *,
         read_ahead: int,
         restart: Backoff,
@@ -50,7 +51,9 @@ class RangeReader:
         """What was settled when the range was last read to its end; -1: it is to be read whatever is settled."""
         self.giving_up = False
         self._group = group
-        self._handlers = handlers
+        self._all = handlers
+        self._handlers = _handlers_of(held, handlers)
+        self._passed: deque[tuple[int, frozenset[int]]] = deque()
         self._read_ahead = read_ahead
         self._restart = restart
         self._changed = changed
@@ -60,7 +63,7 @@ class RangeReader:
         self._dropped_at = 0.0
         self._told_stuck = False
         self._ending: asyncio.Task[None] | None = None
-        self._flow: Flow | None = Flow(self.position, handlers, changed)
+        self._flow: Flow | None = Flow(self.position, self._handlers, changed)
 
     @property
     def stored(self) -> int:
@@ -75,6 +78,36 @@ class RangeReader:
     def is_stored(self, cursor: Place) -> None:
         """The database has the cursor."""
         self.held = self.held._replace(cursor=cursor.match_id)
+        while self._passed and self._passed[0][0] <= cursor.match_id:
+            self._passed.popleft()
+
+    @property
+    def only(self) -> list[int] | None:
+        """The subscription of the handler whose own range it is; None: all that matches is read."""
+        if self.held.handler_id is None:
+            return None
+        return [one.subscription_id for one in self._handlers.values()]
+
+    def passed(self, cursor: Place) -> list[int]:
+        """Subscriptions of what was read since the stored cursor that are no handler's here."""
+        passed = [ids for place, ids in self._passed if place <= cursor.match_id]
+        return sorted(frozenset().union(*passed))
+
+    def is_idle(self, settled: int) -> bool:
+        """Whether all that is settled was read, handled and stored."""
+        return (
+            self._flow is not None
+            and not self.giving_up
+            and self.looked_until == settled
+            and not self._flow.checkpoints
+            and self.stored == self.cursor.match_id
+        )
+
+    def take_back(self, handler_id: int) -> None:
+        """Read for a handler again that had a range of its own; nothing is in hand."""
+        self.held = self.held._replace(apart=[one for one in self.held.apart if one != handler_id])
+        self._handlers = _handlers_of(self.held, self._all)
+        self._drop()
 
     @property
     def failed_part(self) -> FailedPart | None:
@@ -116,6 +149,10 @@ class RangeReader:
         self.position = read_until
         if not page or self._flow is None:
             return
+        served = {one.subscription_id for one in self._all.values()}
+        passed = frozenset(one for match in page for one in match.subscription_ids if one not in served)
+        if passed:
+            self._passed.append((page[-1].match_id, passed))
         if gone := self._flow.take(page):
             log.warning(
                 "group %s: %d events were dropped from the journal before they were read: they are left out",
@@ -152,6 +189,7 @@ class RangeReader:
             self._tell_stuck(now)
         elif now >= self._resume_at:
             self.position, self.looked_until = Place(self.stored), -1
+            self._passed.clear()
             self._flow = Flow(self.position, self._handlers, self._changed)
 
     def _tell_stuck(self, now: float) -> None:
@@ -192,6 +230,23 @@ class RangeReader:
         self._drop()
         return self._ending
 
+    def __str__(self) -> str:
+        """The range, for messages."""
+        if self.held.handler_id is None:
+            return str(self.held.slices)
+        return f"{self.held.slices} of handler {next(iter(self._handlers))!r}"
+
     def labels(self, action: str) -> dict[str, object]:
         """For log records."""
         return {"action": action, "group": self._group, "slices": str(self.held.slices)}
+
+
+def _handlers_of(held: GroupRange, handlers: Mapping[str, Subscribed]) -> dict[str, Subscribed]:
+    """Those that a range is for."""
+    return {
+        name: one
+        for name, one in handlers.items()
+        if (
+            one.handler_id not in held.apart if held.handler_id is None else one.handler_id == held.handler_id
+        )
+    }

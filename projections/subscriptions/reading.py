@@ -26,8 +26,8 @@ SELECT n.* FROM projections.check_place_v1($1, $4, $9)
 CROSS JOIN projections.read_next_v1($1, $2, $3, $4, $5, $6, $7, $8) AS n
 """
 _READ_HELD = """
-SELECT n.* FROM projections.check_group_range_v1($1, $2, $8, $9, $10, $4, $11)
-CROSS JOIN projections.read_next_v1($1, $2, $3, $4, $5, $6, NULL, $7) AS n
+SELECT n.* FROM projections.check_group_range_v1($1, $2, $8, $9, $10, $4, $11, $12)
+CROSS JOIN projections.read_next_v1($1, $2, $3, $4, $5, $6, $13, $7) AS n
 """
 _LENGTH = """
 SELECT projections.replay_length_v1($1, $2, $3, $4, $5) FROM projections.check_place_v1($1, $3, $6)
@@ -178,6 +178,7 @@ async def read_held(
     after: Place,
     until: int,
     limit: int,
+    subscription_ids: Sequence[int] | None = None,
     page_bytes: int = PAGE_BYTES,
 ) -> Page[Match]:
     """
@@ -190,6 +191,7 @@ async def read_held(
         after: Up to where it was read.
         until: What :func:`settled_matches` said.
         limit: At most so many.
+        subscription_ids: Of these; None for all of the group.
         page_bytes: As for :func:`read_next`.
 
     Raises:
@@ -199,7 +201,8 @@ async def read_held(
     with own_errors():
         rows = await session.fetch(
             _READ_HELD, name, *held.slices, after.match_id, until, limit, page_bytes,
-            held.epoch, held.owner, held.cursor, after.matched_at,
+            held.epoch, held.owner, held.cursor, after.matched_at, held.handler_id,
+            None if subscription_ids is None else list(subscription_ids),
         )  # fmt: skip
     return _page(rows, limit)
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from journal.faults import Fault, fault_of
 from projections.errors import InvalidHandler
@@ -70,6 +70,21 @@ def register(name: str, call: Handler, options: HandlerOptions, timeout: timedel
         options.get("split_by"),
         options.get("batch"),
     )
+
+
+class Subscribed(NamedTuple):
+    """
+    A handler as its group knows it.
+
+    Args:
+        handler: The handler.
+        subscription_id: The subscription whose events it gets.
+        handler_id: Its number: what is kept for it while nobody has it names that.
+    """
+
+    handler: Registered
+    subscription_id: int
+    handler_id: int
 
 
 @dataclass(frozen=True, slots=True)

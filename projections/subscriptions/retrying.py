@@ -15,7 +15,7 @@ from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.reading import Place
 
-_FAIL = "SELECT projections.fail_batch_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+_FAIL = "SELECT projections.fail_batch_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
 _TAKE = "SELECT * FROM projections.take_retries_v1($1, $2, $3, $4)"
 _FINISH = "SELECT projections.finish_retry_v1($1, $2, $3, $4, $5)"
 _FORGET = "SELECT projections.forget_retry_v1($1)"
@@ -159,7 +159,16 @@ async def fail_batch(
     place = (None, None) if page is None else (page.match_id, page.matched_at)
     with own_errors():
         await session.execute(
-            _FAIL, group, handler, attempts, storable(error, 2000), delay, matches, *reader, *place
+            _FAIL,
+            group,
+            handler,
+            attempts,
+            storable(error, 2000),
+            delay,
+            matches,
+            *reader,
+            *place,
+            None if held is None else held.handler_id,
         )
 
 

@@ -12,6 +12,7 @@ from projections.subscriptions.errors import InvalidSubscription, own_errors
 
 _SUBSCRIBE = "SELECT projections.subscribe_v1($1, $2, $3, $4, $5, $6, $7)"
 _UNSUBSCRIBE = "SELECT projections.unsubscribe_v1($1)"
+_REGISTER = "SELECT projections.register_handler_v1($1, $2, $3)"
 _KEEP = "SELECT projections.keep_subscriptions_v1($1)"
 _KEEP_KNOWN = """
 SELECT s.subscription_id, s.created_at
@@ -126,6 +127,11 @@ async def made_at(session: Session, subscription_id: int) -> datetime:
     """When a subscription was made: numbers are given out again after a fail-over, number and time together are not."""
     made: datetime = await session.fetchval(_MADE, subscription_id)
     return made
+
+
+async def register_handler(session: Session, group: str, name: str, subscription_id: int) -> int:
+    """Say that consumers of a group have a handler, and which subscription it is for; returns its number."""
+    return int(await session.fetchval(_REGISTER, group, name, subscription_id))
 
 
 async def unsubscribe(session: Session, subscription_id: int) -> bool:

@@ -163,7 +163,7 @@ def _group(found: GroupLag, dead: Sequence[FailedBatch]) -> dict[str, Any]:
         "retries": found.retries,
         "dead": [_dead(one) for one in dead],
         "dead_total": found.dead,
-        "ranges": [_group_range(part) for part in found.ranges],
+        "ranges": [_group_range(part) for part in found.parts],
     }
 
 
@@ -180,6 +180,7 @@ def _group_range(part: GroupRangeLag) -> dict[str, Any]:
         "alive": part.alive,
         "epoch": part.epoch,
         "moved_at": _seconds(part.moved_at),
+        "handler": part.handler,
     }
 
 

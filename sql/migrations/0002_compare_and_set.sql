@@ -12,6 +12,18 @@ DROP SEQUENCE projections.webhook_lease_tokens;
 ALTER TABLE projections.rebuilds ADD COLUMN timeline integer, ADD COLUMN beats bigint NOT NULL DEFAULT 0;
 -- A heartbeat asks whether somebody has decided, however many sources wait.
 CREATE INDEX parked_sources_decided_idx ON projections.parked_sources (projection_id) WHERE decision <> 'waiting';
+-- What matches for a handler that no process has just now is kept for it: it has ranges of its own.
+CREATE TABLE projections.group_handlers (
+    handler_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    group_id integer NOT NULL REFERENCES projections.subscription_groups ON DELETE CASCADE,
+    subscription_id bigint NOT NULL REFERENCES projections.subscriptions ON DELETE CASCADE,
+    name text NOT NULL,
+    UNIQUE (subscription_id, name)
+);
+ALTER TABLE projections.group_ranges
+ADD COLUMN handler_id integer REFERENCES projections.group_handlers ON DELETE CASCADE,
+DROP CONSTRAINT group_ranges_pkey;
+CREATE UNIQUE INDEX group_ranges_idx ON projections.group_ranges (group_id, min_slice, coalesce(handler_id, 0));
 -- Functions whose arguments or result changed: they are made again as they are now.
 DROP FUNCTION IF EXISTS projections.poll_writers_v1(bigint, text[], timestamptz[]);
 DROP FUNCTION IF EXISTS projections.predecessors_v1(text[], bigint[]);
@@ -39,6 +51,13 @@ DROP FUNCTION IF EXISTS projections.move_cursor_v1(text, integer, bigint, bigint
 DROP FUNCTION IF EXISTS projections.release_group_range_v1(text, integer, bigint);
 DROP FUNCTION IF EXISTS projections.fail_batch_v1(text, text, integer, text, interval, text, integer, bigint);
 DROP FUNCTION IF EXISTS projections.take_retries_v1(text, text[], interval, integer);
+DROP FUNCTION IF EXISTS projections.poll_group_v1(text, text, interval, boolean);
+DROP FUNCTION IF EXISTS projections.move_cursor_v1(text, integer, bigint, bigint, text, bigint, timestamptz);
+DROP FUNCTION IF EXISTS projections.check_group_range_v1(text, integer, bigint, text, bigint, bigint, timestamptz);
+DROP FUNCTION IF EXISTS projections.release_group_range_v1(text, integer, bigint, text);
+DROP FUNCTION IF EXISTS projections.fail_batch_v1(
+    text, text, integer, text, interval, text, integer, bigint, text, bigint, bigint, timestamptz
+);
 DROP FUNCTION IF EXISTS projections.park_source_v1(integer, text, integer, bigint, text, text, integer);
 DROP FUNCTION IF EXISTS projections.group_lag_v1(text);
 DROP FUNCTION IF EXISTS projections.lock_rebuild_part_v1(integer, integer);

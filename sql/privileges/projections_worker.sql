@@ -11,7 +11,7 @@ BEGIN
         projections.imports, projections.projections, projections.workers, projections.projection_ranges,
         projections.source_offsets, projections.parked_sources, projections.rebuilds, projections.rebuild_parts,
         projections.rebuild_tables, projections.partitions, projections.partition_settings, projections.subscription_groups,
-        projections.group_ranges, projections.group_readers, projections.group_retries,
+        projections.group_handlers, projections.group_ranges, projections.group_readers, projections.group_retries,
         projections.conditions, projections.subscriptions, projections.subscription_topics,
         projections.matches, projections.matches_default,
         projections.match_ids, projections.directed_events,
@@ -27,8 +27,8 @@ BEGIN
         projections.rebuilds, projections.rebuild_parts, projections.rebuild_tables
     TO projections_worker;
     GRANT INSERT, UPDATE, DELETE ON
-        projections.subscription_groups, projections.group_ranges, projections.group_readers, projections.group_retries,
-        projections.conditions, projections.subscriptions, projections.directed_events
+        projections.subscription_groups, projections.group_handlers, projections.group_ranges, projections.group_readers,
+        projections.group_retries, projections.conditions, projections.subscriptions, projections.directed_events
     TO projections_worker;
     GRANT INSERT, UPDATE, DELETE ON
         projections.webhook_events, projections.webhook_attempts, projections.webhook_log_ids
@@ -160,6 +160,10 @@ BEGIN
         projections.settled_matches_v1,
         projections.check_place_v1,
         projections.check_group_range_v1,
+        projections.register_handler_v1,
+        projections.give_up_handler_v1,
+        projections.set_handlers_apart_v1,
+        projections.join_handler_v1,
         projections.read_next_v1,
         projections.replay_length_v1,
         projections.entity_types_v1,

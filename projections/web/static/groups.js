@@ -123,7 +123,7 @@ export class Groups {
     if (!this.groups) return;
     // Listeners hold none.
     const all = this.groups.filter((found) => found.reliable)
-      .flatMap((found) => found.ranges.map((part) => ({ ...part, group: found.name, key: `${found.id} ${part.first}` })));
+      .flatMap((found) => found.ranges.map((part) => ({ ...part, group: found.name, key: `${found.id} ${part.first} ${part.handler ?? ""}` })));
     const without = this.groups.reduce((sum, found) => sum + found.without_reader, 0);
     $("group-ranges").hidden = !all.length;
     say($("group-ranges").firstElementChild, `${all.length === 1 ? "1 range" : `${number(all.length)} ranges`}, ${number(without)} without a reader`);
@@ -131,7 +131,7 @@ export class Groups {
     keep($("group-ranges-table").tBodies[0], all, (part) => part.key, () => make("tr"), (line, part) => {
       row(line, [
         ["Group", part.group, "name"],
-        ["Slices", slices(part)],
+        ["Slices", part.handler === null ? slices(part) : `${slices(part)} of handler ${part.handler}`],
         ["State", part.state, `state-${part.state}`],
         ["Reader", part.owner === null ? "nobody" : `${part.owner}${part.alive ? "" : " (gone)"}`],
         ["Lag", duration(part.lag), "number"],

@@ -17,7 +17,7 @@ BEGIN
         SELECT min(r.cursor) AS first, array_agg(r.cursor ORDER BY s.slice) AS cursors
         FROM projections.group_ranges AS r
         CROSS JOIN LATERAL generate_series(r.min_slice::integer, r.max_slice::integer) AS s (slice)
-        WHERE r.group_id = g.group_id
+        WHERE r.group_id = g.group_id AND r.handler_id IS NULL
     ) AS c
     CROSS JOIN LATERAL (
         SELECT
@@ -25,6 +25,23 @@ BEGIN
             min(m.matched_at) AS first_match, max(m.matched_at) AS last_match
         FROM projections.matches AS m
         WHERE m.group_id = g.group_id AND m.match_id > coalesce(c.first, 0) AND m.match_id > coalesce(c.cursors[m.slice + 1], 0)
+    ) AS u
+    CROSS JOIN LATERAL (
+        VALUES ('events', u.first_event, u.last_event), ('matches', u.first_match, u.last_match)
+    ) AS t (table_name, since, until)
+    WHERE g.reliable AND u.unread > 0
+    UNION ALL
+    SELECT t.table_name, g.name, t.since, t.until, format('keeps %s matches for handler %L', u.unread, h.name)
+    FROM projections.subscription_groups AS g
+    INNER JOIN projections.group_ranges AS r ON g.group_id = r.group_id
+    INNER JOIN projections.group_handlers AS h ON r.handler_id = h.handler_id
+    CROSS JOIN LATERAL (
+        SELECT
+            count(*) AS unread, min(m.db_timestamp) AS first_event, max(m.db_timestamp) AS last_event,
+            min(m.matched_at) AS first_match, max(m.matched_at) AS last_match
+        FROM projections.matches AS m
+        WHERE m.group_id = r.group_id AND m.match_id > r.cursor AND m.slice BETWEEN r.min_slice AND r.max_slice
+        AND h.subscription_id = ANY (m.subscription_ids)
     ) AS u
     CROSS JOIN LATERAL (
         VALUES ('events', u.first_event, u.last_event), ('matches', u.first_match, u.last_match)

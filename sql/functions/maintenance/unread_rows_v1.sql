@@ -42,11 +42,13 @@ BEGIN
         ORDER BY p.name;
     END IF;
     RETURN QUERY
-    SELECT 'group', g.name, count(*)
+    SELECT 'group', g.name, count(DISTINCT m.match_id)
     FROM projections.subscription_groups AS g
     INNER JOIN projections.group_ranges AS r ON g.group_id = r.group_id
+    LEFT JOIN projections.group_handlers AS h ON r.handler_id = h.handler_id
     INNER JOIN projections.matches AS m
         ON r.group_id = m.group_id AND m.match_id > r.cursor AND m.slice BETWEEN r.min_slice AND r.max_slice
+        AND (h.handler_id IS NULL OR h.subscription_id = ANY (m.subscription_ids))
     WHERE g.reliable AND _partition.table_name IN ('events', 'matches')
     AND CASE _partition.table_name WHEN 'events' THEN m.db_timestamp ELSE m.matched_at END >= _from
     AND CASE _partition.table_name WHEN 'events' THEN m.db_timestamp ELSE m.matched_at END < _partition.to_timestamp

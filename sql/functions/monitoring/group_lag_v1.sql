@@ -5,6 +5,9 @@
 -- A range is read (a reader that is alive holds it), unread (nobody does, and matches wait), idle (nobody does, and none
 -- waits) or listening (of a group that keeps no cursor: it is never behind). head is the number up to which matches can be
 -- read, NULL where a transaction keeps its snapshot. retries and dead are those of the whole group, on each of its rows.
+--
+-- A handler that has a range of its own has a row for it, after all others, with its name: backlog and lag are of what is kept
+-- for it.
 CREATE OR REPLACE FUNCTION projections.group_lag_v1(p_group text DEFAULT NULL)
 RETURNS TABLE (
     group_id integer,
@@ -24,7 +27,8 @@ RETURNS TABLE (
     state text,
     retries bigint,
     dead bigint,
-    unmatched bigint
+    unmatched bigint,
+    handler text
 )
 LANGUAGE plpgsql
 -- All statements see the same snapshot: the caller's.
@@ -58,13 +62,13 @@ BEGIN
             (SELECT count(*) FROM projections.group_retries AS t WHERE t.group_id = g.group_id AND t.due_at IS NOT NULL) AS retries,
             (SELECT count(*) FROM projections.group_retries AS t WHERE t.group_id = g.group_id AND t.due_at IS NULL) AS dead
         FROM projections.subscription_groups AS g INNER JOIN projections.group_ranges AS r ON g.group_id = r.group_id
-        WHERE p_group IS NULL OR g.name = p_group
+        WHERE r.handler_id IS NULL AND (p_group IS NULL OR g.name = p_group)
         GROUP BY g.group_id ORDER BY g.name
     LOOP
         SELECT array_agg(r.cursor ORDER BY s.slice) INTO _cursors
         FROM projections.group_ranges AS r
         CROSS JOIN LATERAL generate_series(r.min_slice::integer, r.max_slice::integer) AS s (slice)
-        WHERE r.group_id = _group.group_id;
+        WHERE r.group_id = _group.group_id AND r.handler_id IS NULL;
 
         RETURN QUERY
         WITH unread AS MATERIALIZED (
@@ -91,7 +95,7 @@ BEGIN
             GROUP BY u.slice
         ), ranges AS (
             SELECT
-                r.*, coalesce(sum(u.backlog), 0)::bigint AS backlog, min(u.first) AS first,
+                r.*, u.backlog, u.first,
                 EXISTS (
                     SELECT FROM projections.group_readers AS o
                     WHERE o.group_id = r.group_id AND o.owner = r.owner AND o.lease_until > clock_timestamp()
@@ -101,9 +105,11 @@ BEGIN
                 ) AS unmatched,
                 (SELECT min(w.oldest) FROM unmatched AS w WHERE w.slice BETWEEN r.min_slice AND r.max_slice) AS oldest_unmatched
             FROM projections.group_ranges AS r
-            LEFT JOIN unread AS u ON u.slice BETWEEN r.min_slice AND r.max_slice
-            WHERE r.group_id = _group.group_id
-            GROUP BY r.group_id, r.min_slice
+            CROSS JOIN LATERAL (
+                SELECT coalesce(sum(u.backlog), 0)::bigint AS backlog, min(u.first) AS first
+                FROM unread AS u WHERE u.slice BETWEEN r.min_slice AND r.max_slice
+            ) AS u
+            WHERE r.group_id = _group.group_id AND r.handler_id IS NULL
         ), aged AS (
             SELECT r.*, least(r.oldest_unmatched, (
                 SELECT CASE WHEN starts_with(m.source_id, 'publisher/') THEN m.matched_at ELSE m.db_timestamp END
@@ -121,8 +127,33 @@ BEGIN
                 WHEN r.backlog > 0 THEN 'unread'
                 ELSE 'idle'
             END,
-            _group.retries, _group.dead, r.unmatched
+            _group.retries, _group.dead, r.unmatched, NULL::text
         FROM aged AS r ORDER BY r.min_slice;
+
+        RETURN QUERY
+        SELECT
+            r.group_id, _group.name, _group.reliable, r.min_slice, r.max_slice, r.cursor, _head, u.backlog,
+            greatest(clock_timestamp() - u.oldest, interval '0'), u.oldest, r.owner, a.alive, r.epoch, r.moved_at,
+            CASE WHEN a.alive THEN 'read' WHEN u.backlog > 0 THEN 'unread' ELSE 'idle' END,
+            _group.retries, _group.dead, 0::bigint, h.name
+        FROM projections.group_ranges AS r
+        INNER JOIN projections.group_handlers AS h ON r.handler_id = h.handler_id
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS backlog, min(
+                CASE WHEN starts_with(m.source_id, 'publisher/') THEN m.matched_at ELSE m.db_timestamp END
+            ) AS oldest
+            FROM projections.matches AS m
+            WHERE m.group_id = r.group_id AND m.match_id > r.cursor AND m.slice BETWEEN r.min_slice AND r.max_slice
+            AND h.subscription_id = ANY (m.subscription_ids)
+        ) AS u
+        CROSS JOIN LATERAL (
+            SELECT EXISTS (
+                SELECT FROM projections.group_readers AS o
+                WHERE o.group_id = r.group_id AND o.owner = r.owner AND o.lease_until > clock_timestamp()
+            ) AS alive
+        ) AS a
+        WHERE r.group_id = _group.group_id
+        ORDER BY h.name, r.min_slice, h.handler_id;
     END LOOP;
 END;
 $$;

@@ -1,9 +1,11 @@
 -- Makes sure that a range of a group is as its reader remembers it: held by it, with this epoch, its cursor neither before the
 -- one that the reader has stored nor after the place up to which it has read. p_matched_at is the time of the match at that
--- place; NULL where the place is the stored cursor. Returns TRUE, to be asked in the statement that reads on.
+-- place; NULL where the place is the stored cursor. p_handler names a range that is one handler's own. Returns TRUE, to be asked in
+-- the statement that reads on.
 -- Raises PJ083 where another reader holds the range, PJ013 where the database went back in time, or somebody has moved the cursor.
 CREATE OR REPLACE FUNCTION projections.check_group_range_v1(
-    p_group text, p_min_slice integer, p_epoch bigint, p_owner text, p_cursor bigint, p_place bigint, p_matched_at timestamptz
+    p_group text, p_min_slice integer, p_epoch bigint, p_owner text, p_cursor bigint, p_place bigint, p_matched_at timestamptz,
+    p_handler integer DEFAULT NULL
 )
 RETURNS boolean
 LANGUAGE plpgsql
@@ -15,7 +17,7 @@ DECLARE
 BEGIN
     SELECT r.epoch, r.owner, r.cursor INTO _range
     FROM projections.subscription_groups AS g INNER JOIN projections.group_ranges AS r ON g.group_id = r.group_id
-    WHERE g.name = p_group AND r.min_slice = p_min_slice;
+    WHERE g.name = p_group AND r.min_slice = p_min_slice AND r.handler_id IS NOT DISTINCT FROM p_handler;
     IF NOT FOUND OR _range.epoch IS DISTINCT FROM p_epoch OR _range.owner IS DISTINCT FROM p_owner THEN
         RAISE EXCEPTION 'the slices of group % from % on are no longer held with epoch % by %',
             quote_literal(p_group), p_min_slice, p_epoch, quote_nullable(p_owner)

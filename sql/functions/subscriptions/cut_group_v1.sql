@@ -1,5 +1,6 @@
 -- Cuts the slices of a group anew, keeping its cursors: a range that is made of parts begins at the lowest of theirs, so
--- that what the others had read beyond it comes again. Every reader loses its ranges, and takes its share of the new ones.
+-- that what the others had read beyond it comes again. So do those that a handler has of its own. Every reader loses its
+-- ranges, and takes its share of the new ones.
 CREATE OR REPLACE FUNCTION projections.cut_group_v1(p_group text, p_min_slices integer[])
 RETURNS void
 LANGUAGE plpgsql
@@ -15,7 +16,7 @@ BEGIN
     END IF;
     PERFORM FROM projections.group_ranges AS r WHERE r.group_id = _group ORDER BY r.min_slice FOR UPDATE;
     IF p_min_slices = ARRAY(
-        SELECT r.min_slice::integer FROM projections.group_ranges AS r WHERE r.group_id = _group ORDER BY r.min_slice
+        SELECT r.min_slice::integer FROM projections.group_ranges AS r WHERE r.group_id = _group AND r.handler_id IS NULL ORDER BY r.min_slice
     ) THEN
         RETURN;
     END IF;
@@ -25,9 +26,15 @@ BEGIN
         SELECT w.min_slice, coalesce(lead(w.min_slice) OVER (ORDER BY w.min_slice), 1024) - 1 AS max_slice
         FROM unnest(p_min_slices) AS w (min_slice)
     )
-    INSERT INTO projections.group_ranges (group_id, min_slice, max_slice, cursor, moved_at, epoch)
-    SELECT _group, w.min_slice, w.max_slice, min(o.cursor), max(o.moved_at), (SELECT max(m.epoch) FROM old AS m) + 1
-    FROM wanted AS w INNER JOIN old AS o ON w.min_slice <= o.max_slice AND o.min_slice <= w.max_slice
-    GROUP BY w.min_slice, w.max_slice;
+    INSERT INTO projections.group_ranges (group_id, min_slice, max_slice, cursor, moved_at, epoch, handler_id)
+    SELECT
+        _group, w.min_slice, w.max_slice, min(o.cursor), max(o.moved_at), (SELECT max(m.epoch) FROM old AS m) + 1, h.handler_id
+    FROM wanted AS w
+    CROSS JOIN (SELECT DISTINCT o.handler_id FROM old AS o) AS h
+    INNER JOIN old AS o ON w.min_slice <= o.max_slice AND o.min_slice <= w.max_slice
+    -- Where a handler has no range of its own, it stands where all others do.
+    AND (o.handler_id IS NULL OR o.handler_id = h.handler_id)
+    GROUP BY w.min_slice, w.max_slice, h.handler_id
+    HAVING bool_or(o.handler_id IS NOT DISTINCT FROM h.handler_id);
 END;
 $$;

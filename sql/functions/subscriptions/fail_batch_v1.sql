@@ -1,7 +1,8 @@
 -- Keeps a batch that a handler failed on, with its events: to be handled again after p_delay, or, where that is NULL, dead.
 -- p_matches are the rows that were read, as a JSON array of objects. Failing on the same batch again changes its row.
 -- Given with p_min_slice and p_epoch it is kept only while that range is held: what a reader that was late has failed on is
--- somebody else's by now. With p_owner, p_stored, p_place and p_matched_at it is kept only where the database has the matches
+-- somebody else's by now; p_own_range names one that is a handler's own.
+-- With p_owner, p_stored, p_place and p_matched_at it is kept only where the database has the matches
 -- that were read, as for move_cursor_v1.
 --
 -- Raises PJ081 for an empty batch, PJ082 when there is no such group, PJ083 when the range is not held, PJ013 when the database
@@ -18,7 +19,8 @@ CREATE OR REPLACE FUNCTION projections.fail_batch_v1(
     p_owner text DEFAULT NULL,
     p_stored bigint DEFAULT NULL,
     p_place bigint DEFAULT NULL,
-    p_matched_at timestamptz DEFAULT NULL
+    p_matched_at timestamptz DEFAULT NULL,
+    p_own_range integer DEFAULT NULL
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -35,13 +37,16 @@ BEGIN
     END IF;
     IF p_epoch IS NOT NULL THEN
         PERFORM FROM projections.group_ranges AS r
-        WHERE r.group_id = _group AND r.min_slice = p_min_slice AND r.epoch = p_epoch FOR SHARE;
+        WHERE r.group_id = _group AND r.min_slice = p_min_slice AND r.epoch = p_epoch
+        AND r.handler_id IS NOT DISTINCT FROM p_own_range FOR SHARE;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'the slices of group % from % on are no longer held with epoch %',
                 quote_literal(p_group), p_min_slice, p_epoch USING ERRCODE = 'PJ083';
         END IF;
         IF p_owner IS NOT NULL THEN
-            PERFORM projections.check_group_range_v1(p_group, p_min_slice, p_epoch, p_owner, p_stored, p_place, p_matched_at);
+            PERFORM projections.check_group_range_v1(
+                p_group, p_min_slice, p_epoch, p_owner, p_stored, p_place, p_matched_at, p_own_range
+            );
         END IF;
     END IF;
     SELECT min(m.id) AS first, max(m.id) AS last, sha256(convert_to(string_agg(concat_ws(' ', m.id, m.event_id), ' ' ORDER BY m.id), 'UTF8')) AS digest

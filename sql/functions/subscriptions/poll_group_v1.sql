@@ -1,13 +1,19 @@
 -- Joins those who read for a group, or says that one of them is still there, and takes the ranges that are to be its own:
 -- an even share of them, each with one reader at a time. Returns the ranges that it has; one that is not kept is to be
 -- released, for somebody who has too few. Call it a few times in each lease; a session needs no state for it.
+-- p_handlers are the handlers that it has: of those that have ranges of their own it takes all that nobody reads. Such a range
+-- names its handler; others name those that have one of their own, and that are not to be called for them.
 -- Raises PJ081 for a reader without a name or a lease, PJ082 when there is no such group; and, for one that says that it has
 -- joined, PJ013 when the database does not know it: its lease is over, or the database went back to before it had joined, and
 -- before it had subscribed.
 CREATE OR REPLACE FUNCTION projections.poll_group_v1(
-    p_group text, p_owner text, p_lease interval DEFAULT '10 seconds', p_joined boolean DEFAULT FALSE
+    p_group text,
+    p_owner text,
+    p_lease interval DEFAULT '10 seconds',
+    p_joined boolean DEFAULT FALSE,
+    p_handlers integer[] DEFAULT '{}'
 )
-RETURNS TABLE (min_slice smallint, max_slice smallint, epoch bigint, cursor bigint, kept boolean)
+RETURNS TABLE (min_slice smallint, max_slice smallint, epoch bigint, cursor bigint, kept boolean, handler_id integer, apart integer[])
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -39,32 +45,45 @@ BEGIN
     ON CONFLICT (group_id, owner) DO UPDATE SET lease_until = excluded.lease_until;
     DELETE FROM projections.group_readers AS r WHERE r.group_id = _group AND r.lease_until <= _now;
 
-    SELECT count(*) INTO _held FROM projections.group_ranges AS r WHERE r.group_id = _group AND r.owner = p_owner;
+    SELECT count(*) INTO _held FROM projections.group_ranges AS r WHERE r.group_id = _group AND r.handler_id IS NULL AND r.owner = p_owner;
     -- What does not go into equal shares stays with those who have it: one who joins moves no range without need.
     SELECT ranges.count / readers.count + CASE WHEN readers.before < ranges.count % readers.count THEN 1 ELSE 0 END INTO _share
     FROM (
         SELECT count(*) AS count, count(*) FILTER (WHERE r.held > _held OR (r.held = _held AND r.owner < p_owner)) AS before
         FROM (
             SELECT r.owner, (
-                SELECT count(*) FROM projections.group_ranges AS g WHERE g.group_id = _group AND g.owner = r.owner
+                SELECT count(*) FROM projections.group_ranges AS g
+                WHERE g.group_id = _group AND g.handler_id IS NULL AND g.owner = r.owner
             ) AS held
             FROM projections.group_readers AS r WHERE r.group_id = _group
         ) AS r
     ) AS readers
-    CROSS JOIN (SELECT count(*) AS count FROM projections.group_ranges AS r WHERE r.group_id = _group) AS ranges;
+    CROSS JOIN (
+        SELECT count(*) AS count FROM projections.group_ranges AS r WHERE r.group_id = _group AND r.handler_id IS NULL
+    ) AS ranges;
 
     UPDATE projections.group_ranges AS r SET owner = p_owner, epoch = r.epoch + 1
     FROM (
         SELECT f.min_slice FROM projections.group_ranges AS f
-        WHERE f.group_id = _group AND f.owner IS DISTINCT FROM p_owner AND NOT EXISTS (
+        WHERE f.group_id = _group AND f.handler_id IS NULL AND f.owner IS DISTINCT FROM p_owner AND NOT EXISTS (
             SELECT FROM projections.group_readers AS o WHERE o.group_id = _group AND o.owner = f.owner
         )
         ORDER BY f.min_slice LIMIT greatest(_share - _held, 0)
     ) AS f
-    WHERE r.group_id = _group AND r.min_slice = f.min_slice;
+    WHERE r.group_id = _group AND r.handler_id IS NULL AND r.min_slice = f.min_slice;
+    UPDATE projections.group_ranges AS r SET owner = p_owner, epoch = r.epoch + 1
+    WHERE r.group_id = _group AND r.handler_id = ANY (p_handlers) AND r.owner IS DISTINCT FROM p_owner AND NOT EXISTS (
+        SELECT FROM projections.group_readers AS o WHERE o.group_id = _group AND o.owner = r.owner
+    );
 
     RETURN QUERY
-    SELECT r.min_slice, r.max_slice, r.epoch, r.cursor, row_number() OVER (ORDER BY r.min_slice) <= _share
-    FROM projections.group_ranges AS r WHERE r.group_id = _group AND r.owner = p_owner ORDER BY r.min_slice;
+    SELECT
+        r.min_slice, r.max_slice, r.epoch, r.cursor,
+        r.handler_id IS NOT NULL OR row_number() OVER (PARTITION BY r.handler_id IS NULL ORDER BY r.min_slice) <= _share,
+        r.handler_id, CASE WHEN r.handler_id IS NULL THEN ARRAY(
+            SELECT o.handler_id FROM projections.group_ranges AS o
+            WHERE o.group_id = _group AND o.min_slice = r.min_slice AND o.handler_id IS NOT NULL ORDER BY o.handler_id
+        ) END
+    FROM projections.group_ranges AS r WHERE r.group_id = _group AND r.owner = p_owner ORDER BY r.min_slice, r.handler_id;
 END;
 $$;
