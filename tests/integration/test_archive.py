@@ -224,6 +224,7 @@ async def test_directory_that_can_not_be_written_is_named(journal: Database, dsn
         export(dsn, archive, entity_types=["plane"])
 
 
+@pytest.mark.slow
 async def test_processes_write_the_same_events_as_one(journal: Database, dsn: str, archive: Path) -> None:
     export(dsn, archive, processes=2, rows_per_file=50)
 

@@ -75,7 +75,7 @@ FROM pad AS p CROSS JOIN generate_series(1, $2::integer)
 """
 
 
-@pytest.fixture(params=["asyncpg", "psycopg"])
+@pytest.fixture(params=["asyncpg", pytest.param("psycopg", marks=pytest.mark.slow)])
 def driver(request: pytest.FixtureRequest) -> Any:
     return request.param
 

@@ -135,6 +135,7 @@ def test_archive_and_journal_are_one_data_frame(spark: SparkSession, journal: st
     assert sorted(row[0] for row in part.collect()) == [4, 5, 6, 7, 8, 9, 10]
 
 
+@pytest.mark.slow
 def test_history_is_read_in_one_session_after_another(
     spark: SparkSession, journal: str, tmp_path: Path
 ) -> None:

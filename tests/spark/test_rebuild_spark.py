@@ -101,6 +101,7 @@ async def test_a_task_that_is_killed_is_repeated_and_its_effects_are_there_once(
     assert await differing(journal) == EXACT
 
 
+@pytest.mark.slow
 async def test_a_cancelled_rebuild_on_spark_leaves_nothing(
     spark: SparkSession, journal: Database, dsn: str
 ) -> None:
@@ -119,6 +120,7 @@ async def test_a_cancelled_rebuild_on_spark_leaves_nothing(
     assert spark.range(10).count() == 10
 
 
+@pytest.mark.slow
 async def test_an_event_that_can_not_be_handled_is_named_and_then_skipped(
     spark: SparkSession, journal: Database, dsn: str
 ) -> None:
