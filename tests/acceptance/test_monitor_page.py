@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -12,6 +14,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 import offsets
 from journal import ConnectionSettings, Database, connect, slice_of
+from projections.monitoring.authentication import Address
+from projections.monitoring.serving import serving
+from projections.web import Feed, monitor_app
 from tests.fixtures.chromium import EXECUTABLE, Page, opened_page
 from tests.fixtures.monitor import LIVE, monitored, opened
 from tests.fixtures.projections import (
@@ -278,6 +283,48 @@ async def test_page_says_that_the_database_is_lost_and_keeps_what_it_showed(
 
     assert banner.startswith("The database can not be asked: ")
     assert shown == 1024
+
+
+@pytest.mark.parametrize("many", [2, pytest.param(12, marks=pytest.mark.slow)])
+async def test_all_tabs_live_and_act_over_one_stream(chromium: str, journal: Database, many: int) -> None:
+    """A browser has six connections to a host for all of its tabs."""
+    feed = Feed(journal, timedelta(milliseconds=100))
+    async with (
+        asyncio.timeout(60),
+        serving(Address("127.0.0.1", 0), monitor_app(journal, feed)) as address,
+        AsyncExitStack() as opening,
+    ):
+        tabs = [await opening.enter_async_context(opened_page(chromium))]
+        tabs += [await opening.enter_async_context(opened_page(chromium, tabs[0])) for _ in range(many - 1)]
+        for page in tabs:
+            await page.front()
+            await page.open(f"http://{address}/")
+            await page.until(SHOWN)
+        watching = feed._watching
+        await tabs[-1].value("document.querySelector('.toggle').click()")
+        for page in tabs:
+            await page.front()
+            await page.until("document.querySelector('.toggle').textContent === 'Resume'")
+        await tabs[0].open("about:blank")  # who came first goes, and the others live on
+        await tabs[-1].value("document.querySelector('.toggle').click()")
+        for page in tabs[1:]:
+            await page.front()
+            await page.until("document.querySelector('.toggle').textContent === 'Pause'")
+        for page in tabs[1:]:
+            await page.open("about:blank")
+        while feed._watching:  # nobody is left
+            await asyncio.sleep(0.01)
+        feed.close()
+
+    assert watching == 1
+
+
+async def test_page_lives_where_tabs_can_share_nothing(chromium: str, journal: Database) -> None:
+    async with asyncio.timeout(60), monitored(journal) as address, opened_page(chromium) as page:
+        await page.call("Page.addScriptToEvaluateOnNewDocument", source="delete globalThis.SharedWorker")
+        await page.open(f"http://{address}/")
+        await page.until(SHOWN)
+        assert await page.value("typeof SharedWorker") == "undefined"
 
 
 async def test_page_lives_and_acts_behind_a_password(chromium: str, journal: Database) -> None:

@@ -5,6 +5,7 @@ import { $, act, answer, beside } from "./actions.js";
 import { Groups } from "./groups.js";
 import { Chart, ofDurations, ofRates, smooth } from "./chart.js";
 import { HeatMap, level, slices } from "./heat_map.js";
+import { opened } from "./stream.js";
 import { Webhooks } from "./webhooks.js";
 
 const SECONDS_KEPT = 600;
@@ -23,17 +24,13 @@ let shown = null;
 
 /* ---- the connection ---- */
 
-let source = null;
 let heardAt = Date.now();
 
-function connect() {
-  source?.close();
-  source = new EventSource(beside("events"));
-  heardAt = Date.now();
-  source.addEventListener("history", (event) => takeHistory(JSON.parse(event.data).history));
-  source.addEventListener("message", (event) => take(JSON.parse(event.data)));
-  source.addEventListener("error", () => disconnected());
-}
+const takers = {
+  history: (data) => takeHistory(JSON.parse(data).history),
+  message: (data) => take(JSON.parse(data)),
+  lost: () => disconnected(),
+};
 
 function take(seen) {
   heardAt = Date.now();
@@ -50,8 +47,6 @@ function take(seen) {
 function disconnected() {
   connection("lost", "Reconnecting");
   banner(`The monitor does not answer; trying again.${asOf()}`);
-  // A browser gives up after an answer that is no stream, such as a proxy's 502.
-  if (source.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
 }
 
 function databaseLost(reason) {
@@ -62,9 +57,10 @@ function databaseLost(reason) {
 /** A connection that is cut says nothing, not even that it is lost. */
 function watch() {
   const patience = Math.max(20, 5 * (shown?.every ?? 1)) * 1000;
-  if (Date.now() - heardAt > patience && source.readyState !== EventSource.CLOSED) {
+  if (Date.now() - heardAt > patience) {
+    heardAt = Date.now();
     disconnected();
-    connect();
+    stream.open();
   }
 }
 
@@ -372,5 +368,5 @@ class Card {
   }
 }
 
-connect();
+const stream = opened(beside, ({ kind, data }) => takers[kind](data));
 setInterval(watch, 1000);
