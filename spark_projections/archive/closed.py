@@ -7,14 +7,16 @@ from pathlib import Path
 from projections.maintenance import Partition
 from spark_projections.archive.check import check_archived_file
 from spark_projections.archive.export import export_archive
-from spark_projections.archive.manifest import ArchiveError, Manifest
+from spark_projections.archive.files import ArchiveError
+from spark_projections.archive.lookup import autocommit, stored
+from spark_projections.archive.manifest import Manifest
 
 __all__ = ["archive_partition"]
 
 
 def archive_partition(dsn: str, directory: Path, partition: Partition) -> None:
     """
-    Export a closed partition, and those before it that the archive lacks; then read its files back.
+    Export a closed partition; then read its files back.
 
     Args:
         dsn: The journal.
@@ -27,13 +29,18 @@ def archive_partition(dsn: str, directory: Path, partition: Partition) -> None:
     """
     if not partition.rows:
         return
-    export_archive(dsn, directory, before=partition.to_timestamp)
-    files = [
-        each
-        for each in Manifest.load(directory).files
-        if each.bounds.from_timestamp == partition.from_timestamp
-        and each.bounds.to_timestamp == partition.to_timestamp
-    ]
+    done = export_archive(dsn, directory, after=partition.from_timestamp, before=partition.to_timestamp)
+    if partition.name in done.stuck:
+        raise ArchiveError(done.stuck[partition.name])
+    with autocommit(dsn) as connection:
+        # Others of that time have left the journal before, and what is imported since has a partition of its own.
+        files = [
+            each
+            for each in Manifest.load(directory).files
+            if each.bounds.from_timestamp == partition.from_timestamp
+            and each.bounds.to_timestamp == partition.to_timestamp
+            and stored(connection, each)
+        ]
     for file, problem in (check_archived_file(directory, each) for each in files):
         if problem is not None:
             raise ArchiveError(f"{file.path}: {problem}")

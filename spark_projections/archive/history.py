@@ -22,18 +22,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from journal import ALL_SLICES, BEGINNING, SliceRange
-from journal.drivers.sync import SyncConnection
-from spark_projections.archive.export import cut
+from spark_projections.archive.files import ArchivedFile, ArchiveError, Bounds, check_file, open_file
 from spark_projections.archive.lookup import autocommit, newer_imports, stored
-from spark_projections.archive.manifest import (
-    ArchivedFile,
-    ArchiveError,
-    Bounds,
-    Manifest,
-    check_file,
-    open_file,
-)
+from spark_projections.archive.manifest import Manifest
 from spark_projections.archive.part import sorted_batches
+from spark_projections.archive.planning import cut
 from spark_projections.reading.batches import COLUMNS, SCHEMA, Reading, read_batches
 from spark_projections.reading.splits import slice_counts
 
@@ -86,10 +79,11 @@ def plan_history(dsn: str, directory: Path, reading: Reading) -> History:
     covered: list[Bounds] = []
     with autocommit(dsn) as connection:
         for bounds, group in sorted(groups.items()):
-            fresh = not newer_imports(connection, group)
-            if fresh:
+            if newer_imports(connection, group):
+                # A partition may have grown after it had left: each file is in the journal or not, by itself.
+                files += [each for each in group if not stored(connection, each)]
+            else:
                 covered.append(bounds)
-            if fresh or not _all_stored(connection, group):
                 files += group
     return History(tuple(files), tuple(_rest(reading, covered)))
 
@@ -104,10 +98,6 @@ def _groups(files: Iterable[ArchivedFile], reading: Reading) -> dict[Bounds, lis
         ):
             found.setdefault(each.bounds, []).append(each)
     return found
-
-
-def _all_stored(connection: SyncConnection, files: Sequence[ArchivedFile]) -> bool:
-    return all(stored(connection, each) for each in files)
 
 
 def _rest(reading: Reading, covered: Sequence[Bounds]) -> Iterator[Reading]:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
+from typing import NamedTuple
 
 from journal.drivers.sync import SyncConnection, connect_sync
-from spark_projections.archive.manifest import ArchivedFile, Bounds, content_sql
+from spark_projections.archive.content import content_sql
+from spark_projections.archive.files import NOT_KNOWN, ArchivedFile, Bounds
 
 __all__ = [
+    "Seen",
     "archived_by_day",
     "autocommit",
     "content_by_day",
     "newer_imports",
     "newest_stored",
+    "seen",
     "stored",
+    "stored_at",
     "stored_rows",
     "types_in",
 ]
@@ -43,6 +49,16 @@ WHERE e.entity_type = %s AND e.db_timestamp >= %s AND e.db_timestamp < %s GROUP 
 _STORED = (
     "SELECT EXISTS (SELECT FROM projections.load_events_v1(ARRAY[%s], ARRAY[%s], ARRAY[%s::timestamptz]))"
 )
+_SEEN = """
+SELECT
+    EXISTS (SELECT FROM projections.load_events_v1(ARRAY[%(source)s], ARRAY[%(number)s], ARRAY[%(at)s::timestamptz])),
+    EXISTS (SELECT FROM projections.events AS e WHERE e.entity_type = %(type)s AND e.db_timestamp = %(newest)s),
+    coalesce((SELECT s.seq_nr >= %(number)s FROM projections.sources AS s WHERE s.source_id = %(source)s), FALSE)
+    AND NOT EXISTS (
+        SELECT FROM projections.events AS e
+        WHERE e.source_id = %(source)s AND e.seq_nr = %(number)s AND e.db_timestamp <> %(at)s
+    )
+"""
 _NEWEST = (
     "SELECT EXISTS (SELECT FROM projections.events AS e WHERE e.entity_type = %s AND e.db_timestamp = %s)"
 )
@@ -67,20 +83,46 @@ def types_in(connection: SyncConnection, bounds: Bounds) -> list[str]:
 
 
 def newer_imports(connection: SyncConnection, files: Sequence[ArchivedFile]) -> bool:
-    """Whether events of their type and time may have been imported since these files of a partition were written."""
+    """Whether the journal may have got events of the type and time of these files since it was compared with them."""
     one, seen = files[0], min(each.import_id for each in files)
+    if seen == NOT_KNOWN:
+        return True
     found = connection.execute(_NEWER_IMPORTS, (one.entity_type, seen, one.bounds.to_timestamp))
     return bool(found.fetchall()[0][0])
 
 
 def stored(connection: SyncConnection, file: ArchivedFile) -> bool:
     """Whether the journal has the first event of a file, and so all of them: partitions come and go whole."""
-    return bool(connection.execute(_STORED, (*file.first, file.first_at)).fetchall()[0][0])
+    return stored_at(connection, *file.first, file.first_at)
+
+
+def stored_at(connection: SyncConnection, source_id: str, seq_nr: int, at: datetime) -> bool:
+    """Whether the journal has an event."""
+    return bool(connection.execute(_STORED, (source_id, seq_nr, at)).fetchall()[0][0])
 
 
 def newest_stored(connection: SyncConnection, file: ArchivedFile) -> bool:
     """Whether the journal has the newest event of a file: what a database loses when it goes back is the newest."""
     return bool(connection.execute(_NEWEST, (file.entity_type, file.max_timestamp)).fetchall()[0][0])
+
+
+class Seen(NamedTuple):
+    """What the journal has of a file."""
+
+    first: bool
+    """Its first event."""
+    newest: bool
+    """An event of its type at the time of its newest; an import may have brought another one."""
+    had: bool
+    """Its first event was in this journal: the source stands there or further, and no other event has its number."""
+
+
+def seen(connection: SyncConnection, file: ArchivedFile) -> Seen:
+    """Look for a file's first and newest event."""
+    source, number = file.first
+    values = {"source": source, "number": number, "at": file.first_at}
+    found = connection.execute(_SEEN, values | {"type": file.entity_type, "newest": file.max_timestamp})
+    return Seen(*found.fetchall()[0])
 
 
 def stored_rows(connection: SyncConnection, entity_type: str, bounds: Bounds) -> int:

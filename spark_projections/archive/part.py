@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
@@ -19,17 +19,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from journal import SliceRange
-from spark_projections.archive.manifest import (
+from spark_projections.archive.content import content_of
+from spark_projections.archive.files import (
     ArchivedFile,
     ArchiveError,
     Bounds,
-    content_of,
     directory_of,
+    open_file,
     sha256_of,
+    to_footer,
 )
 from spark_projections.reading.batches import SCHEMA, Reading, read_batches
 
-__all__ = ["ATTEMPTS", "Part", "Partition", "Written", "export_part", "sorted_batches"]
+__all__ = ["ATTEMPTS", "KEYS", "Part", "Partition", "Written", "export_part", "keys_of", "sorted_batches"]
+
+KEYS = ("source_id", "seq_nr")
+"""What names an event."""
 
 ATTEMPTS = "_attempts"
 """The directory in the archive where attempts lie until the export names them."""
@@ -58,6 +63,7 @@ class Part:
         slices: Of which slices.
         rows: How many events that were when it was planned.
         import_id: The last import at that time.
+        known: Files of the archive that have events of that time already: only others are written.
     """
 
     partition: Partition
@@ -66,6 +72,12 @@ class Part:
     slices: SliceRange
     rows: int
     import_id: int
+    known: tuple[str, ...] = ()
+
+    @property
+    def date(self) -> date:
+        """The day, in UTC."""
+        return self.day.from_timestamp.astimezone(UTC).date()
 
 
 class Written(NamedTuple):
@@ -97,32 +109,61 @@ def export_part(dsn: str, directory: Path, part: Part) -> Written:
         tally = _Tally(part.slices)
         options = {"compression": "zstd", "write_page_checksum": True, "version": "2.6"}
         with attempt.open("wb") as file, pq.ParquetWriter(file, SCHEMA, **options) as writer:
-            for batch in _sorted_batches(dsn, part):
+            for batch in _sorted_batches(dsn, directory, part):
                 tally.add(batch)
                 writer.write_table(pa.Table.from_batches([batch]), row_group_size=_ROW_GROUP)
+            described = _described(part, tally, token) if tally.rows else None
+            if described is not None:
+                writer.add_key_value_metadata(to_footer(described))
             writer.close()
             file.flush()
             os.fsync(file.fileno())
-        if not tally.rows:
+        if described is None:
             attempt.unlink()
             return Written(part, attempt, None)
-        return Written(part, attempt, _described(part, tally, attempt, token))
+        found = replace(described, bytes=attempt.stat().st_size, sha256=sha256_of(attempt))
+        return Written(part, attempt, found)
     except OSError as error:
         attempt.unlink(missing_ok=True)
         raise ArchiveError(f"{attempt} can not be written: {error.strerror or error}") from error
 
 
-def _sorted_batches(dsn: str, part: Part) -> Iterator[pa.RecordBatch]:
+def _sorted_batches(dsn: str, directory: Path, part: Part) -> Iterator[pa.RecordBatch]:
     reading = Reading(
         part.entity_type, part.slices, since=part.day.from_timestamp, until=part.day.last, order="source"
     )
-    if part.slices.min_slice == part.slices.max_slice:
+    if part.slices.min_slice == part.slices.max_slice and not part.known:
         yield from read_batches(dsn, reading)
         return
     table = pa.Table.from_batches(read_batches(dsn, replace(reading, order="none")), SCHEMA)
+    if part.known:
+        table = _without(table, [directory / path for path in part.known])
     width = table.nbytes // max(1, table.num_rows) + 1
     rows = min(_ROW_GROUP, _ROW_GROUP_BYTES // width + 1)
     yield from sorted_batches(table, ("slice", "source_id", "seq_nr"), rows)
+
+
+def _without(table: pa.Table, files: Sequence[Path]) -> pa.Table:
+    """The events of a table that no file has, by source and number."""
+    known = pa.concat_tables([keys_of(path) for path in files])
+    # Acero joins no lists: the keys are joined, and say which rows to take.
+    keys = table.select(KEYS).append_column("row", pa.array(range(table.num_rows), pa.int64()))
+    new = keys.join(known, list(KEYS), join_type="left anti").column("row")
+    return table.take(new.combine_chunks())
+
+
+def keys_of(path: Path) -> pa.Table:
+    """
+    Source and number of the events of a file.
+
+    Raises:
+        ArchiveError: It cannot be read.
+    """
+    with open_file(path) as opened:
+        try:
+            return opened.read(list(KEYS)).select(list(KEYS))
+        except (pa.ArrowException, OSError) as error:
+            raise ArchiveError(f"{path} cannot be read, {error}: restore it from a backup") from error
 
 
 def sorted_batches(table: pa.Table, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
@@ -175,19 +216,18 @@ def _ends(column: pa.Array, before: list[V]) -> list[V]:
     return [min(every), max(every)]
 
 
-def _described(part: Part, tally: _Tally, attempt: Path, token: str) -> ArchivedFile:
+def _described(part: Part, tally: _Tally, token: str) -> ArchivedFile:
     assert tally.first is not None  # noqa: S101 - there are rows
-    day = part.day.from_timestamp.astimezone(UTC).date()
     name = (
         f"part-{part.partition.bounds.from_timestamp.astimezone(UTC):%Y%m%dt%H%M%S}"
         f"-{part.slices.min_slice:04}-{part.slices.max_slice:04}-{token[:12]}.parquet"
     )
     return ArchivedFile(
-        path=f"{directory_of(part.entity_type, day)}/{name}",
+        path=f"{directory_of(part.entity_type, part.date)}/{name}",
         partition=part.partition.name,
         bounds=part.partition.bounds,
         entity_type=part.entity_type,
-        date=day,
+        date=part.date,
         slices=part.slices,
         rows=tally.rows,
         min_seq_nr=tally.numbers[0],
@@ -197,8 +237,8 @@ def _described(part: Part, tally: _Tally, attempt: Path, token: str) -> Archived
         slice_counts=tuple(tally.counts),
         first=tally.first[:2],
         first_at=tally.first[2],
-        bytes=attempt.stat().st_size,
-        sha256=sha256_of(attempt),
+        bytes=0,
+        sha256="",
         content=tally.content,
         import_id=part.import_id,
     )

@@ -19,16 +19,16 @@ import pyarrow as pa
 from psycopg import sql
 
 from journal.drivers.sync import SyncConnection, connect_sync
-from spark_projections.archive.lookup import autocommit, stored
-from spark_projections.archive.manifest import (
+from spark_projections.archive.files import (
     ArchivedFile,
     ArchiveError,
     Bounds,
-    Manifest,
     check_file,
     open_file,
     sha256_of,
 )
+from spark_projections.archive.lookup import autocommit, stored
+from spark_projections.archive.manifest import Manifest
 from spark_projections.reading.batches import SCHEMA
 
 __all__ = ["Restored", "restore_archive"]

@@ -1,36 +1,69 @@
-"""Whether the journal still has what an archive holds: a database that went back in time lacks the newest of it."""
+"""Files of an archive that the journal still has: partitions leave whole, who went back lacks the newest."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from journal.drivers.sync import SyncConnection
-from spark_projections.archive.lookup import newest_stored, stored_rows
-from spark_projections.archive.manifest import ArchivedFile, ArchiveError
-from spark_projections.archive.part import Partition
+from spark_projections.archive.files import ArchivedFile, ArchiveError, open_file
+from spark_projections.archive.lookup import (
+    archived_by_day,
+    content_by_day,
+    newer_imports,
+    newest_stored,
+    seen,
+    stored_at,
+    stored_rows,
+)
+from spark_projections.archive.part import KEYS, Partition
 
-__all__ = ["check_archived", "check_exported"]
+__all__ = ["check_exported", "check_grown", "still_there"]
 
 
-def check_archived(connection: SyncConnection, partition: Partition, files: Sequence[ArchivedFile]) -> None:
+def still_there(
+    connection: SyncConnection, directory: Path, partition: Partition, files: Sequence[ArchivedFile]
+) -> list[ArchivedFile]:
     """
-    Make sure that a partition still has the newest events of its files.
+    Those files whose events are in a partition; the others have left the journal with an earlier one of that time.
 
     Args:
         connection: The journal.
+        directory: The archive.
         partition: The partition.
         files: Of one type, as the manifest has them.
 
     Raises:
-        ArchiveError: It has not: somebody has to decide what becomes of the files.
+        ArchiveError: The journal has a part of a file, or never had it: somebody has to decide what becomes of that.
     """
-    if all(newest_stored(connection, each) for each in files):
-        return
-    raise ArchiveError(
-        f"partition {partition.name} lacks events of type {files[0].entity_type!r} that the archive holds: the "
-        "database went back in time since they were exported (a fail-over or a restore). Export to another "
-        "directory, or remove the files of that partition from this one if the lost events are not to be kept"
-    )
+    found = []
+    for each in files:
+        look = seen(connection, each)
+        if look.first and look.newest:
+            found.append(each)
+        elif look.first or not look.had or (look.newest and _has_newest(connection, directory, each)):
+            raise ArchiveError(
+                f"partition {partition.name} lacks events of type {each.entity_type!r} that the archive holds: the "
+                "database went back in time since they were exported (a fail-over or a restore), or it is another one. "
+                f"Export to another directory, or move {each.path} out of this one and repair it (`projections archive "
+                "repair`) if the lost events are not to be kept"
+            )
+    return found
+
+
+def _has_newest(connection: SyncConnection, directory: Path, file: ArchivedFile) -> bool:
+    """Whether an event of that time is the file's, and not one that was imported at the same time."""
+    with open_file(directory / file.path) as opened:
+        try:
+            table = opened.read([*KEYS, "db_timestamp"])
+        except (pa.ArrowException, OSError) as error:
+            raise ArchiveError(f"{file.path} cannot be read, {error}: restore it from a backup") from error
+    newest = table.filter(pc.equal(table.column("db_timestamp"), pc.max(table.column("db_timestamp"))))
+    keys = zip(*(newest.column(name).to_pylist() for name in KEYS), strict=True)
+    return any(stored_at(connection, source, number, file.max_timestamp) for source, number in keys)
 
 
 def check_exported(
@@ -56,3 +89,28 @@ def check_exported(
             "database went back in time meanwhile (a fail-over or a restore), and they are not marked as exported. "
             "Export again"
         )
+
+
+def check_grown(
+    connection: SyncConnection, partition: Partition, entity_type: str, files: Sequence[ArchivedFile]
+) -> None:
+    """
+    Make sure that the files of a partition that has grown hold what it holds, event by event.
+
+    Args:
+        connection: The journal.
+        partition: The partition.
+        entity_type: Which events.
+        files: Those that were there and are still in the journal, and the further ones.
+
+    Raises:
+        ArchiveError: An event is not as it was when it was exported.
+    """
+    found = content_by_day(connection, entity_type, partition.bounds)
+    if found == archived_by_day(files) or newer_imports(connection, files):
+        return
+    raise ArchiveError(
+        f"partition {partition.name} has events of type {entity_type!r} that are not as they were when they were "
+        "exported: `projections archive verify DIR --against-journal` says of which days. Export to "
+        "another directory and compare"
+    )

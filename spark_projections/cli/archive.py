@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,7 +36,19 @@ _PARTS = 20
 """A line of text for so many parts of the whole, where there is no terminal."""
 
 
-_DIRECTORY = click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+def _no_address(_: click.Context, __: click.Parameter, value: Path) -> Path:
+    if _ADDRESS.match(str(value)):
+        raise click.BadParameter(
+            f"{value} is no directory: an archive is written to a file system. Write it to one, and copy it to the "
+            "object store from there, or mount that"
+        )
+    return value
+
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_DIRECTORY = click.argument(
+    "directory", type=click.Path(path_type=Path, file_okay=False), callback=_no_address
+)
 _types_option = click.option(
     "--entity-type", "entity_types", multiple=True, metavar="TYPE", help="Only this one; may be repeated."
 )
@@ -119,9 +132,11 @@ def archive() -> None:
       ALTER TABLE … DETACH PARTITION …                    as the export prints it
     and to have it back
       projections archive restore DIR --from TIME --to TIME
+    and when its manifest is lost, damaged or an old one
+      projections archive repair DIR
 
-    The directory is read by Spark, pyarrow, DuckDB and others as it is; in Python,
-    spark_projections.archive.history.read_history reads archive and journal as one.
+    Nothing here deletes a file of an archive. The directory is read by Spark, pyarrow, DuckDB and others as it is;
+    in Python, spark_projections.archive.history.read_history reads archive and journal as one.
     """  # noqa: D301 - click reads the escape
 
 
@@ -132,7 +147,9 @@ def archive() -> None:
 @engine_options
 @dsn_option
 @json_option
+@click.pass_context
 def export(
+    context: click.Context,
     *,
     directory: Path,
     entity_types: tuple[str, ...],
@@ -143,13 +160,15 @@ def export(
     as_json: bool,
 ) -> None:
     """
-    Write closed time partitions that the archive does not hold yet, or that have changed since by an import.
+    Write closed time partitions that the archive does not hold yet, and what others have got since by an import.
 
-    A partition is closed when its time is past; appends that are in flight are waited for, and named. The journal
-    is only read: the role needs projections_reader. At the end stands which partitions may be detached once
+    A partition is closed when its time is past; appends that may still write there are waited for, and named. The
+    journal is only read: the role needs projections_reader. At the end stands which partitions may be detached once
     `projections archive verify DIR --against-journal` finds no difference, and by which command.
 
     With Spark every executor must see DIR under the same name.
+
+    Exit code 1 when a partition cannot be exported as it is; the others are.
     """
     with from_extra("arrow"):
         from spark_projections.archive.export import export_archive  # noqa: PLC0415 - not for the help
@@ -165,9 +184,11 @@ def export(
         )
     if as_json:
         echo_json(**_exported(done))
-        return
-    for line in _lines(done, directory):
-        click.echo(line)
+    else:
+        for line in _lines(done, directory):
+            click.echo(line)
+    if done.stuck:
+        context.exit(1)
 
 
 def _exported(done: Exported) -> dict[str, object]:
@@ -179,6 +200,7 @@ def _exported(done: Exported) -> dict[str, object]:
         "rows": done.rows,
         "detachable": done.detachable,
         "behind": done.behind,
+        "stuck": done.stuck,
         "detach": [_detach(name) for name in done.detachable],
     }
 
@@ -191,6 +213,8 @@ def _lines(done: Exported, directory: Path) -> Iterator[str]:
     yield f"exported {done.rows:,} events of {len(done.partitions)} partitions into {done.files} files"
     if done.unchanged:
         yield f"in the archive already: {len(done.unchanged)} partitions"
+    for name, problem in done.stuck.items():
+        yield f"not exported: {name}: {printable(problem)}"
     for name, projections in done.behind.items():
         yield f"keep {name}: not handled yet, or being rebuilt, by {printable(', '.join(projections))}"
     if done.detachable:
@@ -210,7 +234,7 @@ def verify(
     context: click.Context, *, directory: Path, against_journal: bool, dsn: str | None, as_json: bool
 ) -> None:
     """
-    Read every file, and compare its checksum, its events and their counts with the manifest.
+    Find what is missing, damaged, doubled, or not named by the manifest: reads every file.
 
     With --against-journal the database computes the checksum of its events as well, by entity type and day;
     partitions that have left the journal are passed over, and counted.
@@ -240,6 +264,10 @@ def _checked(found: Checked) -> dict[str, object]:
         "rows": found.rows,
         "compared": found.compared,
         "gone": found.gone,
+        "missing": found.missing,
+        "damaged": found.damaged,
+        "doubled": found.doubled,
+        "unnamed": found.unnamed,
         "differences": found.differences,
     }
 
@@ -253,6 +281,35 @@ def _summary(found: Checked, *, against_journal: bool) -> str:
         return text
     gone = f"; {found.gone} no longer in the journal" if found.gone else ""
     return f"{text}; compared with the journal by partition and entity type: {found.compared}{gone}"
+
+
+@archive.command()
+@_DIRECTORY
+@json_option
+@click.pass_context
+def repair(context: click.Context, *, directory: Path, as_json: bool) -> None:
+    """
+    Make the manifest again, from the newest one that is kept and from what the files say of themselves.
+
+    For a manifest that is lost, damaged or an old one, and for files that it does not name. Every file is read through
+    before it is taken in; none is changed or deleted. Needs no database.
+
+    Exit code 1 when a file is missing, or could not be taken in.
+    """
+    with from_extra("arrow"):
+        from spark_projections.archive.repair import repair_archive  # noqa: PLC0415 - not for the help
+    with counting("read") as progress:
+        done = repair_archive(directory, progress=progress)
+    if as_json:
+        echo_json(files=done.files, taken_in=done.taken_in, missing=done.missing, problems=done.problems)
+    else:
+        for path in done.missing:
+            click.echo(printable(f"{path}: it is not there: restore it from a backup"))
+        for line in done.problems:
+            click.echo(printable(f"not taken in: {line}"))
+        click.echo(f"the manifest names {done.files} files, {len(done.taken_in)} of them taken in now")
+    if done.missing or done.problems:
+        context.exit(1)
 
 
 @archive.command()

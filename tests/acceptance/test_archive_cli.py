@@ -99,6 +99,51 @@ def test_difference_is_an_exit_code_of_1(journal: str, tmp_path: Path) -> None:
     assert verified.stdout.endswith("2 files, 10 events: 1 difference\n")
 
 
+def test_lost_manifest_is_refused_and_repaired_by_the_command_that_is_named(
+    journal: str, tmp_path: Path
+) -> None:
+    call("archive", "export", tmp_path, "--dsn", journal)
+    (tmp_path / "_manifest.json").unlink()
+
+    refused = call("archive", "export", tmp_path, "--dsn", journal)
+    repaired = call("archive", "repair", tmp_path, "--json")
+    verified = call("archive", "verify", tmp_path, "--against-journal", "--dsn", journal, "--json")
+
+    assert refused.exit_code == 1
+    assert f"`projections archive repair {tmp_path}`" in refused.stderr
+    assert json.loads(repaired.stdout) == {"files": 2, "taken_in": [], "missing": [], "problems": []}
+    found = json.loads(verified.stdout)
+    assert [found[name] for name in ("missing", "damaged", "doubled", "unnamed", "differences")] == [[]] * 5
+
+
+def test_file_that_no_manifest_names_is_a_difference_and_taken_in_by_a_repair(
+    journal: str, tmp_path: Path
+) -> None:
+    call("archive", "export", tmp_path, "--dsn", journal, "--before", "2020-01-02T00:00:00Z")
+    older = (tmp_path / "_manifest.json").read_bytes()
+    call("archive", "export", tmp_path, "--dsn", journal)
+    for path in (tmp_path / "_manifests").iterdir():
+        path.unlink()
+    (tmp_path / "_manifest.json").write_bytes(older)
+
+    verified = call("archive", "verify", tmp_path)
+    repaired = call("archive", "repair", tmp_path)
+
+    assert verified.exit_code == 1
+    assert "no manifest names it, so nobody reads it" in verified.stdout
+    assert (repaired.exit_code, repaired.stdout) == (
+        0,
+        "the manifest names 2 files, 1 of them taken in now\n",
+    )
+
+
+def test_address_of_an_object_store_is_refused(journal: str) -> None:
+    result = call("archive", "export", "s3://bucket/archive", "--dsn", journal)
+
+    assert result.exit_code == 2
+    assert "an archive is written to a file system" in " ".join(result.output.split())
+
+
 @pytest.mark.parametrize("time", ["yesterday", "2020-01-01T00:00:00"])
 def test_time_without_a_zone_is_refused(tmp_path: Path, time: str) -> None:
     result = call("archive", "export", tmp_path, "--before", time)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from journal import Database, SliceRange, import_events
+from spark_projections.archive.files import ArchiveError
 from spark_projections.archive.history import plan_history, read_archive, read_with_archive
-from spark_projections.archive.manifest import ArchiveError, Manifest
+from spark_projections.archive.manifest import Manifest
 from spark_projections.reading.batches import Reading, read_batches
 from tests.integration.archive_support import (
     DAY,

@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from journal import Database, HistoricEvent, import_events, make_partitions
-from spark_projections.archive.manifest import ArchiveError, Bounds, Manifest
+from spark_projections.archive.files import ArchiveError, Bounds
+from spark_projections.archive.manifest import Manifest
 from spark_projections.archive.restore import Restored, restore_archive
 from tests.fixtures.journal import event, uuid7
 from tests.fixtures.locks import WAITING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,10 +11,12 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from journal import Database, append_sync
-from spark_projections.archive.export import wait_for_writers
 from spark_projections.archive.lookup import autocommit
+from spark_projections.archive.waiting import wait_for_writers
 from tests.fixtures.journal import event
-from tests.integration.archive_support import change, export, filled, partitions
+from tests.integration.archive_support import change, drop, export, filled, partitions, query
+
+FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -26,11 +29,16 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path / "archive"
 
 
-async def test_export_waits_for_appends_in_flight_and_names_them(
+async def test_export_waits_for_appends_that_may_still_write_there_and_names_them(
     journal: Database, dsn: str, archive: Path
 ) -> None:
     writer = psycopg.connect(make_conninfo(dsn, application_name="slow writer"))
     writer.execute("LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE")
+    began = writer.execute("SELECT now()").fetchall()[0][0]
+    for (name,) in query(dsn, "SELECT name FROM projections.partitions WHERE to_timestamp > now()"):
+        if name.startswith("events_2"):
+            drop(dsn, name)
+    change(dsn, f"SELECT projections.create_partition_v1('2020-01-04T00:00:00Z', '{began}')")
     said: list[str] = []
 
     def say(text: str) -> None:
@@ -45,6 +53,34 @@ async def test_export_waits_for_appends_in_flight_and_names_them(
     assert "(slow writer)" in said[0]
 
 
+async def test_export_does_not_wait_for_appends_that_began_after_its_partitions(
+    journal: Database, dsn: str, archive: Path
+) -> None:
+    with psycopg.connect(dsn) as writer:
+        append_sync(writer, [event("now")])
+        done = export(dsn, archive, say=pytest.fail)
+        writer.rollback()
+
+    assert done.partitions == tuple(partitions(dsn))
+
+
+async def test_export_waits_for_an_import_which_writes_into_any_time(
+    journal: Database, dsn: str, archive: Path
+) -> None:
+    writer = psycopg.connect(make_conninfo(dsn, application_name="an import"))
+    writer.execute("LOCK TABLE projections.imports IN SHARE ROW EXCLUSIVE MODE")
+    writer.execute("LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE")
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        writer.close()
+
+    export(dsn, archive, say=say)
+
+    assert len(said) == 1
+
+
 @pytest.mark.parametrize("prepared", ["before", "meanwhile"])
 def test_append_that_is_prepared_is_waited_for_until_it_is_committed(dsn: str, prepared: str) -> None:
     name, said = uuid4(), list[str]()
@@ -55,7 +91,7 @@ def test_append_that_is_prepared_is_waited_for_until_it_is_committed(dsn: str, p
         if prepared == "before":
             writer.execute(statements.pop(0))
 
-        wait_for_writers(looking, said.append, pause=lambda _: writer.execute(statements.pop(0)))
+        wait_for_writers(looking, FOREVER, said.append, pause=lambda _: writer.execute(statements.pop(0)))
 
     assert statements == []
     assert len(said) == 1

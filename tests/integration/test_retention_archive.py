@@ -9,7 +9,7 @@ import pytest
 from journal import Database, DatabaseError
 from projections.maintenance import Maintained, Partition
 from spark_projections.archive.closed import archive_partition
-from spark_projections.archive.manifest import ArchiveError
+from spark_projections.archive.files import ArchiveError
 from spark_projections.archive.restore import restore_archive
 from tests.fixtures.journal import count
 from tests.fixtures.projections import execute, fetchval

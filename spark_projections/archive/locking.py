@@ -1,0 +1,64 @@
+"""One change of an archive at a time, and names that last."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spark_projections.archive.files import ArchiveError
+
+__all__ = ["busy", "locked", "sync_directory"]
+
+_LOCK = "_lock"
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """
+    Keep others from changing an archive for the length of the block; the kernel ends that with the process.
+
+    Raises:
+        ArchiveError: Somebody else is changing it, or the directory can not be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = (directory / _LOCK).open("a+")
+    except OSError as error:
+        raise ArchiveError(f"{directory} can not be written: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise ArchiveError(
+                f"another export into {directory} is at work, process {file.read() or 'unknown'}: "
+                "wait for its end, or choose another directory"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def busy(directory: Path) -> bool:
+    """Whether somebody is changing an archive; asks for no right to write there."""
+    try:
+        with (directory / _LOCK).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names of files in a directory last."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

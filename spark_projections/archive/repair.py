@@ -1,0 +1,119 @@
+"""
+A manifest made again, and files that it does not name taken into it.
+
+Nothing is deleted: what cannot be taken in is named, and stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from spark_projections.archive.check import check_archived_file, doubled
+from spark_projections.archive.files import NOT_KNOWN, ArchivedFile, ArchiveError, footer_of
+from spark_projections.archive.locking import locked
+from spark_projections.archive.manifest import Manifest, newest_former, set_aside
+from spark_projections.engine.spread import spread
+
+__all__ = ["Repaired", "repair_archive", "take_in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """
+    What a repair did.
+
+    Args:
+        files: How many files the manifest names.
+        taken_in: Those that it did not name before.
+        missing: Those that it names, and that are not there: restore them from a backup.
+        problems: Why other files were not taken in, a line each.
+    """
+
+    files: int
+    taken_in: tuple[str, ...]
+    missing: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def repair_archive(
+    directory: Path,
+    *,
+    processes: int | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Repaired:
+    """
+    Make the manifest of an archive again: from the newest one that is kept, and from what the files say of themselves.
+
+    Files are read through before they are taken in. Needs no database: what the journal has beyond them, the next
+    export finds by comparing.
+
+    Args:
+        directory: The archive.
+        processes: At most so many files are read at a time; by default one for each core.
+        progress: Told how many events are read, of how many.
+
+    Raises:
+        ArchiveError: Somebody is changing the archive, or it cannot be written.
+    """
+    with locked(directory):
+        manifest = newest_former(directory)
+        manifest, taken_in, problems = take_in(directory, manifest, processes=processes, progress=progress)
+        try:
+            manifest = set_aside(directory, manifest).save(directory)
+        except OSError as error:
+            raise ArchiveError(f"{directory} cannot be written: {error}") from error
+    missing = [each.path for each in manifest.files if not (directory / each.path).exists()]
+    return Repaired(len(manifest.files), tuple(taken_in), tuple(missing), tuple(problems))
+
+
+def take_in(
+    directory: Path,
+    manifest: Manifest,
+    *,
+    processes: int | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> tuple[Manifest, list[str], list[str]]:
+    """
+    Name the files that a manifest does not name, as far as their footers describe them and they are what those say.
+
+    Args:
+        directory: The archive.
+        manifest: What is named.
+        processes: At most so many files are read at a time.
+        progress: Told how many events are read, of how many.
+
+    Returns:
+        The manifest with them; which they are; and why others were left out, a line each.
+    """
+    found: list[ArchivedFile] = []
+    taken_in: list[str] = []
+    problems: list[str] = []
+    for path in manifest.unnamed(directory):
+        try:
+            found.append(footer_of(directory, path))
+        except ArchiveError as error:
+            problems.append(str(error))
+    total, done = sum(each.rows for each in found), 0
+    for file, problem in spread(partial(check_archived_file, directory), found, processes=processes):
+        twice = problem or next(iter(doubled(directory, [*manifest.files, file], only=file)), None)
+        if twice:
+            problems.append(
+                f"{file.path}: {problem}" if problem else f"{twice}; move one of them out of the archive"
+            )
+        else:
+            manifest = _with(manifest, file)
+            taken_in.append(file.path)
+        done += file.rows
+        progress(done, total)
+    return manifest, sorted(taken_in), sorted(problems)
+
+
+def _with(manifest: Manifest, file: ArchivedFile) -> Manifest:
+    # Whether there are more of that partition only a comparison with the journal tells.
+    group: Iterable[ArchivedFile] = (*manifest.of(file.bounds, file.entity_type), file)
+    return manifest.replaced(
+        file.bounds, file.entity_type, [replace(each, import_id=NOT_KNOWN) for each in group]
+    )
