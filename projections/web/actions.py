@@ -27,7 +27,8 @@ from projections.webhooks.errors import DeliveryInFlight, NotRetriable, UnknownE
 
 __all__ = ["Actions"]
 
-_MAX_BODY = 64 * 1024
+_MAX_BODY = 8 * 1024
+"""Bytes: a form has a few names."""
 _REPEATABLE_READ = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 _STATUSES: Mapping[type[ProjectionsError], int] = {
     offsets.UnknownProjection: 404,

@@ -104,6 +104,7 @@ class NotListening(ProjectionsError, OSError):
     """Nothing can listen at an address; the message says why."""
 
 
+_MOST_FIELDS = 20
 _BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {
     "PJ090": InvalidEndpoint,
     "PJ091": UnknownEndpoint,
@@ -138,12 +139,12 @@ def fields_of(what: str) -> Iterator[None]:
         what: What the fields are of. Their names are told, never their values, which may be secret.
 
     Raises:
-        InvalidEndpoint: A field is unknown, or can not be as it is; the message names every one.
+        InvalidEndpoint: A field is unknown, or can not be as it is; the message names twenty of them.
     """
     try:
         yield
     except ValidationError as error:
-        wrong = (
-            f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)
-        )
-        raise InvalidEndpoint(f"{what} can not be so: {'; '.join(wrong)}") from None
+        found = error.errors(include_input=False)
+        wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:_MOST_FIELDS]]
+        more = f"; and {len(found) - len(wrong):,} more" if len(found) > len(wrong) else ""
+        raise InvalidEndpoint(f"{what} can not be so: {'; '.join(wrong)}{more}") from None

@@ -160,7 +160,7 @@ class EndpointChanges(EndpointSettings):
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
-    url: str = Field(default="", min_length=1)
+    url: str = Field(default="", min_length=1, max_length=2048)
 
 
 class StateBody(Body):

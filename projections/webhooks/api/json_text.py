@@ -34,21 +34,24 @@ class Member(NamedTuple):
     """As it was written."""
 
 
-def read_members(text: str) -> dict[str, Member]:
+def read_members(text: str, most: int) -> dict[str, Member]:
     """
     Read an object, and keep the text of each field.
 
     Args:
         text: JSON.
+        most: How many fields it may have.
 
     Raises:
-        ValueError: It is no JSON, no object, or has a field twice.
+        ValueError: It is no JSON, no object, or has a field twice or too many.
     """
     members: dict[str, Member] = {}
     try:
         for name, member in _members(text):
             if name in members:
                 raise ValueError(f"field {name!r:.80} is there twice")
+            if len(members) == most:
+                raise ValueError(f"it has more than {most} fields")
             members[name] = member
     except (IndexError, StopIteration):
         raise ValueError("it ends too early") from None

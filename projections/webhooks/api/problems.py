@@ -52,6 +52,8 @@ _PASSING = (DatabaseUnavailable, OutOfResources, ReadOnlyDatabase)
 _INTERNAL = "the request failed; the server's log says why, under its id"
 _MOST_FIELDS = 20
 _LONGEST_FIELD = 200
+_MOST_ERRORS = 500
+"""To be told one by one takes longer than to find them."""
 
 
 class FieldProblem(BaseModel):
@@ -154,10 +156,13 @@ def problem_response(problem: Problem, request_id: str) -> Response:
 
 def unfit(error: ValidationError, where: str, status: int = 422) -> Problem:
     """The problem of a body or a query that does not fit its model; the values themselves are not in it."""
-    errors = [
-        FieldProblem(field=_path(each["loc"]), message=each["msg"][:_LONGEST_FIELD])
-        for each in error.errors(include_input=False, include_url=False, include_context=False)
-    ]
+    if (number := error.error_count()) > _MOST_ERRORS:
+        errors = [FieldProblem(field="", message=f"{number:,} values can not be so, too many to name them")]
+    else:
+        errors = [
+            FieldProblem(field=_path(each["loc"]), message=each["msg"][:_LONGEST_FIELD])
+            for each in error.errors(include_input=False, include_url=False, include_context=False)
+        ]
     return Problem(status, f"invalid_{where}", f"the {where} can not be so: see errors", errors)
 
 

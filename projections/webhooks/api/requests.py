@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import chain, islice
 from typing import Any, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -27,6 +28,12 @@ __all__ = ["read_call"]
 
 _CHALLENGE = {"www-authenticate": "Bearer"}
 _DEEPEST = 50
+_MOST_BYTES = 131_072
+"""Of a body without data: ten times what an endpoint with all that it may have takes."""
+# Of a body, without what is taken as it was written. A filter has up to 8,000 values; all else has far fewer.
+_MOST_VALUES = 10_000
+_MOST_FIELDS = 500
+"""Of an object."""
 _UNSTORABLE = "has the character NUL, or half of a surrogate pair"
 
 
@@ -97,6 +104,8 @@ async def _body(
     if not operation.takes_body:
         return operation.body(), {}
     limit, timeout = services.settings.max_body_bytes, services.settings.body_timeout
+    if not operation.raw:
+        limit = min(limit, _MOST_BYTES)
     try:
         async with asyncio.timeout(timeout.total_seconds()):
             content = await _content(request, limit)
@@ -140,7 +149,7 @@ def _check_type(request: Request) -> None:
 
 def _members(content: bytes) -> dict[str, Member]:
     try:
-        return read_members(content.decode())
+        return read_members(content.decode(), _MOST_FIELDS)
     except UnicodeDecodeError:
         reason = "it is not UTF-8"
     except ValueError as error:
@@ -149,25 +158,35 @@ def _members(content: bytes) -> dict[str, Member]:
 
 
 def _check_stored(members: Mapping[str, Member], raw: tuple[str, ...]) -> None:
+    """Stop at the first that can not be: a model would look at everything, and say of each value what is wrong."""
+    values = 0
     for name, member in members.items():
         if not storable(name):
             raise _wrong_field("body", name, _UNSTORABLE)
         if name not in raw:
-            _check_value(name, member.value)
+            values += _checked_values(name, member.value, _MOST_VALUES - values)
 
 
-def _check_value(name: str, value: Any) -> None:
+def _checked_values(name: str, value: Any, most: int) -> int:
     """Level by level, without recursion: JSON may be nested as deep as Python can read."""
-    level = [(name, value)]
+    values, level = 0, [(name, value)]
     for _ in range(_DEEPEST):
-        level = [inner for path, each in level for inner in _inside(path, each)]
+        inner = chain.from_iterable(_inside(path, each) for path, each in level)
+        level = list(islice(inner, most - values + 1))
+        values += len(level)
+        if values > most:
+            raise _wrong_field(
+                "body", name, f"is too much: a body has at most {_MOST_VALUES:,} values beside data"
+            )
         if not level:
-            return
+            return values
     raise _wrong_field("body", name, f"is nested more than {_DEEPEST} levels deep")
 
 
 def _inside(path: str, value: Any) -> Iterable[tuple[str, Any]]:
     if isinstance(value, dict):
+        if len(value) > _MOST_FIELDS:
+            raise _wrong_field("body", path, f"has more than {_MOST_FIELDS} fields")
         if not all(map(storable, value)):
             raise _wrong_field("body", path, _UNSTORABLE)
         return ((f"{path}.{name}", each) for name, each in value.items())

@@ -17,7 +17,7 @@ class ApiSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
-    """A larger body is refused before it is read to its end: 413."""
+    """A larger body is refused before it is read to its end: 413. Without data, one has up to 128 KiB."""
 
     max_url_bytes: int = Field(default=8192, ge=256)
     """Of path and query together; beyond it: 414."""
