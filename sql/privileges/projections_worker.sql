@@ -210,6 +210,7 @@ BEGIN
         projections.log_attempts_v1,
         projections.log_any_of_v1,
         projections.log_walk_v1,
+        projections.log_each_v1,
         projections.log_filters_v1,
         projections.log_bucket_v1,
         projections.log_dimensions_v1,

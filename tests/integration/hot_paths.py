@@ -150,6 +150,9 @@ READS = {
     "logged attempts of an endpoint": _rows_of(
         "list_logged_attempts_v1('{tenant}', p_endpoint_ids => '{e-07}')"
     ),
+    "logged attempts of several endpoints": _rows_of(
+        "list_logged_attempts_v1('{tenant}', p_endpoint_ids => '{e-07,e-08,nothing}')"
+    ),
     "logged attempts that failed": _rows_of("list_logged_attempts_v1('{tenant}', p_status => 'failed')"),
     "logged attempts of an event": _rows_of("list_logged_attempts_v1(p_event_ids => '{v-7}')"),
     "named attempts": _rows_of(f"list_logged_attempts_v1(p_attempt_ids => {_array(ATTEMPT_ID, 1, 100)})"),

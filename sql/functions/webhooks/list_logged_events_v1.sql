@@ -27,22 +27,31 @@ DECLARE
         'CROSS JOIN LATERAL (SELECT w.* FROM projections.webhook_events AS w '
         'WHERE w.event_time = i.row_time AND w.event_id = n.id LIMIT 1) AS w)', p_event_ids
     );
+    _walk CONSTANT text := projections.log_walk_v1(
+        'r.event_time', 'r.event_id', p_gte, p_lte, p_gt, p_lt, p_ascending, p_time, p_id, p_inclusive
+    );
+    _order CONSTANT text := format('r.event_time %1$s, r.event_id %1$s', CASE WHEN p_ascending THEN 'ASC' ELSE 'DESC' END);
+    _by_tenant CONSTANT boolean := cardinality(p_tenants) > 1 AND coalesce(p_event_ids, p_endpoint_ids, p_topics) IS NULL;
 BEGIN
     RETURN QUERY EXECUTE format(
-        'SELECT e.event_id, e.tenant, e.topic, e.event_time, e.endpoint_ids, e.eligible_for_retry, e.metadata::text, e.data '
-        'FROM %s AS e WHERE %s ORDER BY e.event_time %s, e.event_id %3$s LIMIT %4$s',
-        CASE WHEN p_event_ids IS NULL THEN 'projections.webhook_events' ELSE _named END,
-        concat_ws(
+        'SELECT r.event_id, r.tenant, r.topic, r.event_time, r.endpoint_ids, r.eligible_for_retry, r.metadata::text, r.data '
+        'FROM %s AS r WHERE %s ORDER BY %s LIMIT %s',
+        CASE
+            WHEN p_event_ids IS NOT NULL THEN _named
+            WHEN _by_tenant THEN projections.log_each_v1('webhook_events', 'tenant', p_tenants, NULL, _walk, _order, p_limit)
+            ELSE 'projections.webhook_events'
+        END,
+        CASE WHEN _by_tenant THEN 'TRUE' ELSE concat_ws(
             ' AND ',
             format(
                 CASE WHEN p_endpoint_ids IS NULL THEN '%s' ELSE 'coalesce(%s, FALSE)' END,
-                coalesce(projections.log_any_of_v1('e.tenant', p_tenants), 'TRUE')
+                coalesce(projections.log_any_of_v1('r.tenant', p_tenants), 'TRUE')
             ),
-            projections.log_any_of_v1('e.topic', p_topics),
-            CASE WHEN p_endpoint_ids IS NOT NULL THEN format('e.endpoint_ids && %L::text[]', p_endpoint_ids) END,
-            projections.log_walk_v1('e.event_time', 'e.event_id', p_gte, p_lte, p_gt, p_lt, p_ascending, p_time, p_id, p_inclusive)
-        ),
-        CASE WHEN p_ascending THEN 'ASC' ELSE 'DESC' END, p_limit
+            projections.log_any_of_v1('r.topic', p_topics),
+            CASE WHEN p_endpoint_ids IS NOT NULL THEN format('r.endpoint_ids && %L::text[]', p_endpoint_ids) END,
+            _walk
+        ) END,
+        _order, p_limit
     );
 END;
 $$;
