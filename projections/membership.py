@@ -231,13 +231,16 @@ class Membership:
     async def _wait_until_caught_up(
         self, until: datetime, waiting: Sequence[asyncio.Task[Any]], seconds: float
     ) -> None:
+        """Also until there is something to store: the heartbeat that follows shows it, here and to who else waits."""
         end = asyncio.get_running_loop().time() + seconds
-        while not self._done(until) and not any(task.done() for task in waiting):
+        while not any(task.done() for task in waiting):
             left = end - asyncio.get_running_loop().time()
             if left <= 0:
                 break
             await asyncio.wait(waiting, timeout=min(left, 0.01), return_when=asyncio.FIRST_COMPLETED)
+            if not self._failures and any(ranges.to_be_stored(until) for ranges in self._ranges.values()):
+                break
         for ranges in list(self._ranges.values()):
-            if ranges.caught_up_here(until) and not ranges.caught_up(until):
+            if ranges.to_be_stored(until):
                 with suppress(ProjectionsError):
-                    await ranges.save_horizons()  # another may wait for the end, too
+                    await ranges.save_horizons()

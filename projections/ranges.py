@@ -146,16 +146,24 @@ class Ranges:
         )  # fmt: skip
 
     def caught_up(self, until: datetime) -> bool:
-        """Whether everything before a time is handled here and, as far as their workers have stored, elsewhere."""
+        """
+        Whether everything before a time is handled in all ranges, as the last heartbeat has shown them.
+
+        What is remembered here does not count: it may be lost with a range, or with the release of one.
+        """
         told = self._told
         if told is None or told.awaited or told.uneven:
             return False
         elsewhere = told.others_horizon is None or told.others_horizon >= until
-        return elsewhere and self.caught_up_here(until)
+        return elsewhere and self._stored(until)
 
-    def caught_up_here(self, until: datetime) -> bool:
-        """Whether everything before a time is handled in the ranges of this process."""
-        return all(keeper.progress.horizon >= until for keeper in self._keepers.values())
+    def to_be_stored(self, until: datetime) -> bool:
+        """Whether everything before a time is handled in the ranges of this process, and that is not stored yet."""
+        handled = all(keeper.progress.horizon >= until for keeper in self._keepers.values())
+        return handled and self._told is not None and not self._stored(until)
+
+    def _stored(self, until: datetime) -> bool:
+        return self._told is not None and all(one.claim.horizon >= until for one in self._told.held)
 
     async def chores(self) -> None:
         """What is to be done now and then, until cancelled: storing horizons, evicting offsets."""
