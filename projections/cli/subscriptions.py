@@ -1,4 +1,4 @@
-"""``projections subscriptions``: what groups have subscribed to, and conditions that were set apart."""
+"""``projections subscriptions``: what groups have subscribed to, and conditions that were stopped."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from projections.cli.default_command import ShowsByDefault
 from projections.cli.lag import age
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import print_table, printable
+from projections.cli.unanswered import drop, retry, waiting
 from projections.subscriptions import cursors, unsubscribe
 
 __all__ = ["shortened", "subscriptions"]
@@ -47,7 +48,7 @@ class UnknownSubscription(ProjectionsError):
 
 
 class NotQuarantined(ProjectionsError):
-    """The condition is not set apart, or there is none of this number."""
+    """The condition is not stopped, and nothing waits for it; or there is none of this number."""
 
 
 class _Subscription(NamedTuple):
@@ -70,11 +71,12 @@ class _Subscription(NamedTuple):
 @click.group(cls=ShowsByDefault)
 def subscriptions() -> None:
     """
-    Show what groups have subscribed to; release conditions that were set apart; remove subscriptions.
+    Show what groups have subscribed to; release conditions that were stopped; remove subscriptions.
 
     \b
       projections subscriptions                 all of them
       projections subscriptions billing         those of one group
+      projections subscriptions waiting         events that conditions failed on: see also retry and drop
       projections subscriptions release 3       have condition 3 asked again
       projections subscriptions remove 17       remove subscription 17
 
@@ -91,9 +93,9 @@ def show(group: str | None, dsn: str | None, as_json: bool) -> None:
     Show subscriptions: which events each asks for, and until when it is kept.
 
     A subscription is active; expired, when nobody has kept it for as long as it said, so that it goes soon; or
-    quarantined: its condition failed, or took too long, where it was asked, and is asked no more, so it gets
-    nothing. The error stands below; mend what is wrong, or subscribe with another condition, then
-    `projections subscriptions release` it. --json has conditions and params whole.
+    quarantined: its condition failed, or took too long, for most events, and is stopped. What comes meanwhile waits
+    for it. The error stands below; mend what is wrong, then `projections subscriptions release` it, or remove the
+    subscription. --json has conditions and params whole.
     """
     found = visit(dsn, lambda session: _list(session, group))
     if as_json:
@@ -112,10 +114,10 @@ def show(group: str | None, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 def release(condition_id: int, dsn: str | None) -> None:
     """
-    Have a condition asked again that was set apart.
+    Have a condition asked again that was stopped, or that has failed on events.
 
-    Its subscriptions get what is matched from now on; what was matched meanwhile they have missed. If it fails
-    again, it is set apart again.
+    It is asked about all that waits for it, in the order of the events, and then about what comes: its subscriptions
+    lose nothing. If it fails again, the event waits again.
     """
     visit(dsn, lambda session: _release(session, condition_id))
     click.echo(f"condition {condition_id} is asked again")
@@ -131,6 +133,10 @@ def remove(subscription_id: int, yes: bool, dsn: str | None) -> None:
     confirm(f"Remove subscription {subscription_id} of group {group!r}?", yes=yes)
     visit(dsn, lambda session: _remove(session, subscription_id))
     click.echo(f"subscription {subscription_id} of group {printable(group)!r} is removed")
+
+
+for _command in (waiting, retry, drop):
+    subscriptions.add_command(_command)
 
 
 def shortened(text: str | None) -> str:
@@ -163,7 +169,8 @@ def _topics(topics: list[str] | None, patterns: list[str] | None) -> list[str] |
 async def _release(session: Session, condition_id: int) -> None:
     if not await session.fetchval(_RELEASE, condition_id):
         raise NotQuarantined(
-            f"condition {condition_id} is not set apart: `projections subscriptions` shows those that are"
+            f"condition {condition_id} is not stopped, and no event waits for it: `projections subscriptions` shows "
+            "those that are, `projections subscriptions waiting` events"
         )
 
 
@@ -211,7 +218,7 @@ def _notes(found: list[_Subscription]) -> Iterator[str]:
     errors = {one.condition_id: one for one in found if one.state == "quarantined"}
     for number, one in errors.items():
         yield (
-            f"condition {number} ({shortened(one.condition)}) is asked no more: {printable(one.error or '')}; "
+            f"condition {number} ({shortened(one.condition)}) is stopped: {printable(one.error or '')}; "
             f"have it asked again: projections subscriptions release {number}"
         )
 

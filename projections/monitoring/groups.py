@@ -1,5 +1,5 @@
 """
-How far groups of consumers are behind, and which conditions of subscriptions were set apart.
+How far groups of consumers are behind, and which conditions of subscriptions were stopped.
 
 Computed by the database from what it has stored: exact also when nobody reads. Lag counts from the log: also by what is
 still to be matched, which projections called ``matching/ENTITY_TYPE`` do.
@@ -139,7 +139,7 @@ class GroupLag(NamedTuple):
 
 
 class QuarantinedCondition(NamedTuple):
-    """A condition that failed, or took too long, and is asked no more: its subscriptions get nothing."""
+    """A condition that failed on most events, or took too long: what comes for its subscriptions waits."""
 
     condition_id: int
     sql: str
@@ -171,7 +171,7 @@ async def group_lag(session: Session, name: str | None = None) -> list[GroupLag]
 
 
 async def quarantined_conditions(session: Session) -> list[QuarantinedCondition]:
-    """The conditions that are asked no more, those set apart longest ago first."""
+    """The conditions that are stopped, those stopped longest ago first."""
     return [
         QuarantinedCondition(
             row["condition_id"], row["sql"], row["error"], row["quarantined_at"], row["subscriptions"],

@@ -179,7 +179,7 @@ def _of_groups(snapshot: Snapshot) -> Iterator[Metric]:
     yield from (lag, backlog, unmatched, ranges, unread, retries, dead, missing)
     yield GaugeMetricFamily(
         "projections_quarantined_conditions",
-        "Conditions of subscriptions that failed, or took too long, and are asked no more.",
+        "Conditions of subscriptions that failed on most events, or took too long, and are stopped.",
         float(len(snapshot.quarantined)),
     )
 

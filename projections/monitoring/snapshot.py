@@ -45,7 +45,7 @@ class Snapshot(NamedTuple):
     """Transactions that hold the horizon back, the oldest first."""
     groups: Sequence[GroupLag] = ()
     quarantined: Sequence[QuarantinedCondition] = ()
-    """Conditions of subscriptions that are asked no more."""
+    """Conditions of subscriptions that are stopped."""
     unmatched: Sequence[str] = ()
     """Entity types whose events nobody has ever matched."""
     webhooks: WebhookTotals | None = None

@@ -7,44 +7,29 @@ offsets, so each event is matched once. The work itself is done by the database,
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
 
-from journal import (
-    DatabaseError,
-    EventEnvelope,
-    MissingPrivilege,
-    OwnedSession,
-    entity_types,
-    slice_ranges,
-)
-from journal.faults import Fault, fault_of, is_conflict
+from journal import EventEnvelope, OwnedSession, entity_types, slice_ranges
 from projections.handlers import ExactlyOnce, Group, Kind, Projection
 from projections.recovery import Recovery
+from projections.subscriptions.answers import Asked, AskedOf, Failed, TooMuch
+from projections.subscriptions.catching_up import CatchingUp
 
 __all__ = ["Matching"]
 
-T = TypeVar("T")
-
-log = logging.getLogger("projections")
-
 _BATCH = 5000
+_NARROWER = 8
+"""By this many times fewer events are asked about after too many: to find one at fault takes few attempts."""
+_QUICK = 0.25
+"""Of its time: a batch that takes less is followed by one of twice the size."""
 _REMEMBERED = 10_000
 """Topics of an entity type whose subscriptions a range remembers."""
 _ASKED = 500
 """Topics that are asked about in one statement, for which there is a limit of time."""
 _DUE = 1000
-_MEMORY = {"53000", "53200"}
-_CANCELLED = "57014"
-_MOST = 0.9
-"""Of its time, after which a cancelled statement is taken to have used it up: clocks do not run alike."""
-_LIMIT_EXCEEDED = "54000"
-_FUNCTION = "projections_conditions."
-"""Of conditions, where PostgreSQL says in which function something failed."""
 
 _BEGUN = "SELECT p.name FROM projections.projections AS p WHERE p.name = ANY ($1::text[])"
 _BEGIN = "SELECT projections.begin_matching_v1($1, $2)"
@@ -52,17 +37,12 @@ _STATE = "SELECT projections.subscriptions_state_v1()"
 _INTERESTS = """
 SELECT condition_id, topic, group_id, subscription_ids::text AS ids FROM projections.interests_v1($1, $2)
 """
-_MATCH = "SELECT projections.match_log_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-_MATCH_DUE = "SELECT projections.match_due_v1($1)"
-_TIMEOUT = "SELECT set_config('statement_timeout', $1, TRUE)"
-_WANTED = "SELECT condition_id FROM projections.wanted_conditions_v1($1, $2)"
-_READ = "SELECT count(e) FROM projections.matchable_events_v1($1, $2, $3) AS e"
-_ASK = "SELECT projections.ask_alone_v1($1, $2, $3, $4, $5, $6)"
+_MATCH = "SELECT projections.match_log_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+_MATCH_DUE = "SELECT projections.match_due_v1($1, $2, $3)"
 _DUE_EVENTS = """
 SELECT source_id, seq_nr, db_timestamp, slice, topic FROM projections.directed_events
-WHERE NOT matched AND not_before <= clock_timestamp() ORDER BY not_before LIMIT $1
+WHERE NOT matched AND not_before <= clock_timestamp() ORDER BY not_before LIMIT $1 FOR UPDATE SKIP LOCKED
 """
-_QUARANTINE = "SELECT projections.quarantine_condition_v1($1, $2)"
 
 
 class Matching:
@@ -73,8 +53,8 @@ class Matching:
 
     Args:
         ranges: Cut the slices of a type that has never been matched into so many ranges.
-        condition_timeout: How long one condition may take for a batch of up to 5,000 events. One that takes longer, or
-            fails, is set apart and reported; the others go on.
+        condition_timeout: How long one condition may take for one event. An event that it takes longer for, or fails
+            on, waits for somebody to decide; a condition that fails on most is stopped, and what comes for it waits.
 
     Raises:
         ValueError: There can not be so many ranges, or the time is shorter than a millisecond.
@@ -86,9 +66,10 @@ class Matching:
         self._min_slices = [one.min_slice for one in slice_ranges(ranges)]
         self._timeout = condition_timeout
         self._projections: dict[str, Projection] = {}
+        self._catching_up = CatchingUp(condition_timeout)
 
     async def tend(self, session: OwnedSession) -> Sequence[Projection]:
-        """Match published events whose time has come; returns the projections of all entity types."""
+        """Match events that are due, or wait for a condition; returns the projections of all entity types."""
         types = await entity_types(session)
         begun = {row["name"] for row in await session.fetch(_BEGUN, [f"matching/{each}" for each in types])}
         for entity_type in types:
@@ -100,22 +81,27 @@ class Matching:
                 self._projections[entity_type] = _projection(entity_type, self._timeout)
         while await self._match_due(session, _DUE):
             pass
+        await self._catching_up.go_on(session)
         return list(self._projections.values())
 
     async def _match_due(self, session: OwnedSession, limit: int) -> int:
         """Match what is due, up to a number, in a transaction; returns how many events that were."""
-        rows = await session.fetch(_DUE_EVENTS, limit)
-        if not rows:
-            return 0
-        events = _Events.of("published", [tuple(row.values()) for row in rows])
+        matched = 0
         await session.begin()
         try:
-            match = partial(session.fetchval, _MATCH_DUE, limit)
-            matched: int = await _Asking(session, events, self._timeout).run(match)
+            rows = await session.fetch(_DUE_EVENTS, limit)
+            if rows:
+                asked = AskedOf("published", [tuple(row.values()) for row in rows])
+
+                async def match(failed: Failed) -> int:
+                    found: int = await session.fetchval(_MATCH_DUE, len(rows), [*failed], [*failed.values()])
+                    return found
+
+                matched = await Asked(session, asked, self._timeout).run(match)
             await session.commit()
-        except _TooMuch:
+        except TooMuch:
             await session.rollback()
-            return await self._match_due(session, len(rows) // 2)
+            return await self._match_due(session, max(1, len(rows) // _NARROWER))
         except BaseException:
             await session.rollback()
             raise
@@ -136,25 +122,32 @@ class _Matcher:
         self._entity_type = entity_type
         self._timeout = timeout
         self._interests = _Interests(entity_type)
+        self._width = _BATCH
 
     async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
-        """Match events, in their order."""
-        try:
-            await self._match(session, envelopes)
-        except _TooMuch:
-            half = len(envelopes) // 2
-            await self.handle(session, envelopes[:half])
-            await self.handle(session, envelopes[half:])
+        """Match events, in their order: fewer at a time where all conditions together take too long for more."""
+        done = 0
+        while done < len(envelopes):
+            part = envelopes[done : done + self._width]
+            began = time.monotonic()
+            try:
+                await self._match(session, part)
+            except TooMuch:
+                self._width = max(1, len(part) // _NARROWER)
+                continue
+            done += len(part)
+            if time.monotonic() - began < _QUICK * self._timeout.total_seconds():
+                self._width = min(_BATCH, 2 * self._width)
 
     async def _match(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         rows = [(e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type) for e in envelopes]
-        events = _Events.of(self._entity_type, rows)
+        asked = AskedOf(self._entity_type, rows)
 
-        async def match() -> None:
-            interests = await self._interests.of(session, set(events.topics))
-            await session.fetchval(_MATCH, *events, *interests)
+        async def match(failed: Failed) -> None:
+            interests = await self._interests.of(session, set(asked.topics))
+            await session.fetchval(_MATCH, *asked.columns, *interests, [*failed], [*failed.values()])
 
-        await _Asking(session, events, self._timeout).run(match)
+        await Asked(session, asked, self._timeout).run(match)
 
 
 _Interest = tuple[int | None, str | None, int, str]
@@ -196,107 +189,3 @@ class _Interests:
 
 def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> tuple[list[Any], ...]:
     return tuple([row[n] for row in rows] for n in range(width))
-
-
-class _Events(NamedTuple):
-    """Events as columns, in the order of ``match_log_v1``."""
-
-    entity_type: str
-    source_ids: list[str]
-    seq_nrs: list[int]
-    timestamps: list[datetime]
-    slices: list[int]
-    topics: list[str]
-
-    @classmethod
-    def of(cls, entity_type: str, rows: Sequence[tuple[Any, ...]]) -> _Events:
-        return cls(entity_type, *(list(column) for column in zip(*rows, strict=True)))
-
-
-class _TooMuch(Exception):
-    """The payloads of these events are more than PostgreSQL takes at once, 1 GB, or reads in time."""
-
-
-class _Interrupted(DatabaseError):
-    """Somebody has cancelled the statement before its time was over: no condition took too long."""
-
-
-class _Asking:
-    """
-    Runs what asks conditions, in a transaction, so that none of them can spoil it or take for ever.
-
-    All are asked in one statement. Where that fails, each is asked alone, and those that are at fault are set apart.
-    The time that it takes to read the events is no condition's fault.
-    """
-
-    def __init__(self, session: OwnedSession, events: _Events, timeout: timedelta) -> None:
-        self._session = session
-        self._events = events
-        self._timeout = timeout
-
-    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        try:
-            return await self._try(self._timeout, work)
-        except DatabaseError as error:
-            self._raise_unless_of_a_condition(error)
-        reading = await self._time_to_read()
-        if reading > self._timeout and len(self._events.topics) > 1:
-            raise _TooMuch
-        limit = self._timeout + 4 * reading  # a condition is given copies
-        asked = await self._ask_each(limit)
-        # What took too long together may do so again, and none of them be at fault.
-        return await self._try((asked + 1) * limit, work)
-
-    async def _try(self, limit: timedelta, work: Callable[[], Awaitable[T]]) -> T:
-        began = time.monotonic()
-        try:
-            async with self._session.savepoint():
-                await self._session.fetchval(_TIMEOUT, f"{limit // timedelta(milliseconds=1)}ms")
-                result = await work()
-                await self._session.fetchval(_TIMEOUT, "0")
-                return result
-        except DatabaseError as error:
-            if error.sqlstate == _CANCELLED and time.monotonic() - began < _MOST * limit.total_seconds():
-                raise _Interrupted(str(error), sqlstate=_CANCELLED) from error
-            raise
-
-    def _raise_unless_of_a_condition(self, error: DatabaseError) -> None:
-        if _is_of_no_condition(error):
-            raise error
-        if error.sqlstate == _LIMIT_EXCEEDED and len(self._events.topics) > 1:
-            raise _TooMuch from error
-
-    async def _time_to_read(self) -> timedelta:
-        e = self._events
-        began = time.monotonic()
-        await self._session.fetchval(_READ, e.source_ids, e.seq_nrs, e.timestamps)
-        return timedelta(seconds=time.monotonic() - began)
-
-    async def _ask_each(self, limit: timedelta) -> int:
-        """Ask every condition alone, setting apart what fails; returns how many were asked."""
-        e = self._events
-        wanted = await self._session.fetch(_WANTED, e.entity_type, sorted(set(e.topics)))
-        events = (e.entity_type, e.source_ids, e.seq_nrs, e.timestamps, e.topics)
-        for condition_id in [row["condition_id"] for row in wanted]:
-            try:
-                await self._try(limit, partial(self._session.fetchval, _ASK, condition_id, *events))
-            except DatabaseError as error:
-                self._raise_unless_of_a_condition(error)
-                await self._set_apart(condition_id, error)
-        return len(wanted)
-
-    async def _set_apart(self, condition_id: int, error: DatabaseError) -> None:
-        await self._session.fetchval(_QUARANTINE, condition_id, str(error))
-        log.error(
-            "condition %d of subscriptions is asked no more: %s", condition_id, error,
-            extra={"action": "condition_quarantined", "condition": condition_id},
-        )  # fmt: skip
-
-
-def _is_of_no_condition(error: DatabaseError) -> bool:
-    """What a condition can not bring about: it may use up memory, take long, or be wrong by itself."""
-    if isinstance(error, MissingPrivilege):
-        return _FUNCTION not in error.context  # what a condition lacks is its own
-    if isinstance(error, _Interrupted) or is_conflict(error):
-        return True
-    return fault_of(error) is Fault.DATABASE and error.sqlstate not in _MEMORY

@@ -164,7 +164,7 @@ async def _release(database: Database, body: _Condition) -> str:
     async with database.transaction() as session:
         released = await session.fetchval(_RELEASE, body.condition_id)
     if not released:
-        raise Refused(409, f"condition {body.condition_id} is not set apart any more")
+        raise Refused(409, f"condition {body.condition_id} is not stopped any more")
     return f"condition {body.condition_id} is asked again"
 
 

@@ -79,3 +79,31 @@ CREATE TABLE projections.webhook_standstills (
 DROP INDEX projections.webhook_deliveries_due_idx;
 CREATE INDEX webhook_deliveries_due_idx ON projections.webhook_deliveries (tenant, endpoint_id, next_at, delivery_id)
 WHERE state = 'pending';
+-- What a condition has not answered keeps its place.
+ALTER TABLE projections.conditions ADD COLUMN failures integer NOT NULL DEFAULT 0;
+CREATE TABLE projections.unanswered (
+    unanswered_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    condition_id integer NOT NULL REFERENCES projections.conditions ON DELETE CASCADE,
+    entity_type text COLLATE "C" NOT NULL,
+    source_id text COLLATE "C" NOT NULL,
+    seq_nr bigint NOT NULL,
+    db_timestamp timestamptz NOT NULL,
+    slice smallint NOT NULL,
+    topic text NOT NULL,
+    as_of timestamptz NOT NULL,
+    error text,
+    due boolean NOT NULL,
+    set_apart_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    UNIQUE (condition_id, source_id, seq_nr)
+);
+CREATE INDEX unanswered_due_idx ON projections.unanswered (condition_id, unanswered_id) WHERE due;
+CREATE INDEX unanswered_db_timestamp_idx ON projections.unanswered (condition_id, db_timestamp);
+DROP FUNCTION IF EXISTS projections.ask_condition_v1(integer, projections.matchable_events[], text[], bigint[], boolean);
+DROP FUNCTION IF EXISTS projections.interests_v1(text, text[]);
+DROP FUNCTION IF EXISTS projections.match_events_v1(
+    text, text[], bigint[], timestamptz[], smallint[], text[], integer[], text[], integer[], text[], bigint[]
+);
+DROP FUNCTION IF EXISTS projections.match_log_v1(
+    text, text[], bigint[], timestamptz[], smallint[], text[], integer[], text[], integer[], text[]
+);
+DROP FUNCTION IF EXISTS projections.match_due_v1(integer);

@@ -14,7 +14,7 @@ BEGIN
         projections.group_handlers, projections.group_ranges, projections.group_readers, projections.group_retries,
         projections.conditions, projections.subscriptions, projections.subscription_topics,
         projections.matches, projections.matches_default,
-        projections.match_ids, projections.directed_events,
+        projections.match_ids, projections.directed_events, projections.unanswered,
         projections.webhook_events, projections.webhook_events_default, projections.webhook_attempts,
         projections.webhook_attempts_default, projections.webhook_log_ids
     TO projections_reader;

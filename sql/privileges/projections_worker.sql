@@ -14,7 +14,7 @@ BEGIN
         projections.group_handlers, projections.group_ranges, projections.group_readers, projections.group_retries,
         projections.conditions, projections.subscriptions, projections.subscription_topics,
         projections.matches, projections.matches_default,
-        projections.match_ids, projections.directed_events,
+        projections.match_ids, projections.directed_events, projections.unanswered,
         projections.webhook_events, projections.webhook_events_default, projections.webhook_attempts,
         projections.webhook_attempts_default, projections.webhook_log_ids,
         projections.matchable_events, projections.subscriptions_at_hand
@@ -28,7 +28,8 @@ BEGIN
     TO projections_worker;
     GRANT INSERT, UPDATE, DELETE ON
         projections.subscription_groups, projections.group_handlers, projections.group_ranges, projections.group_readers,
-        projections.group_retries, projections.conditions, projections.subscriptions, projections.directed_events
+        projections.group_retries, projections.conditions, projections.subscriptions, projections.directed_events,
+        projections.unanswered
     TO projections_worker;
     GRANT INSERT, UPDATE, DELETE ON
         projections.webhook_events, projections.webhook_attempts, projections.webhook_log_ids
@@ -181,6 +182,7 @@ BEGIN
         projections.remove_group_v1,
         projections.lock_matching_v1,
         projections.wanted_topics_v1,
+        projections.conditions_apart_v1,
         projections.wanted_conditions_v1,
         projections.ask_condition_v1,
         projections.types_v1,
@@ -194,6 +196,12 @@ BEGIN
         projections.match_log_v1,
         projections.match_due_v1,
         projections.quarantine_condition_v1,
+        projections.judge_condition_v1,
+        projections.put_aside_v1,
+        projections.next_unanswered_v1,
+        projections.match_unanswered_v1,
+        projections.retry_unanswered_v1,
+        projections.drop_unanswered_v1,
         projections.release_condition_v1,
         projections.poll_group_v1,
         projections.release_group_range_v1,

@@ -4,10 +4,12 @@ CREATE TABLE IF NOT EXISTS projections.conditions (
     sql text NOT NULL,
     -- Whether it looks at nothing of an event but its type: then it is asked once for all events of a type.
     of_types boolean NOT NULL,
-    -- It failed or took too long where it was asked, and is asked no more.
+    -- When it was stopped: it is asked no more, and what it was to be asked waits in projections.unanswered.
     quarantined_at timestamptz,
     error text,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- How many events it failed on beyond those that it has answered since the first of them.
+    failures integer NOT NULL DEFAULT 0,
     -- Exact, and for texts of any length: a hash index compares the texts themselves, too.
     EXCLUDE USING hash (sql WITH =)
 );

@@ -340,13 +340,37 @@ async def test_a_condition_that_was_set_apart_is_shown_and_released(database: Da
     released = done("subscriptions", "release", "1", "--dsn", dsn)
 
     assert rows(shown)[0][-1] == "quarantined"
-    assert (
-        "is asked no more: division by zero; have it asked again: projections subscriptions release 1"
-        in shown
-    )
+    assert "is stopped: division by zero; have it asked again: projections subscriptions release 1" in shown
     assert released == "condition 1 is asked again\n"
     assert rows(done("subscriptions", "--dsn", dsn))[0][-1] == "active"
-    assert "condition 1 is not set apart" in refused("subscriptions", "release", "1", "--dsn", dsn)
+    assert "condition 1 is not stopped" in refused("subscriptions", "release", "1", "--dsn", dsn)
+
+
+async def test_an_event_that_a_condition_failed_on_is_shown_tried_again_and_given_up(
+    database: Database, dsn: str
+) -> None:
+    done("subscribe", "g", "--condition", "(e.payload::text)::date < now()", "--dsn", dsn)
+    assert done("subscriptions", "waiting", "--dsn", dsn) == "no event waits for a condition\n"
+    await landed_and_matched(database, LOW, HIGH)
+
+    (row, _) = rows(done("subscriptions", "waiting", "1", "--dsn", dsn))
+    assert row[:5] == ["1", "1", LOW, "1", "Landed"]
+    assert row[6] == "failed"
+    assert row[7].startswith("invalid input syntax for type date")
+    shown = values("subscriptions", "waiting", "--show", "2", "--dsn", dsn)
+    assert (shown["source_id"], shown["due"]) == (HIGH, False)
+    assert shown["payload"] == "{}"
+    assert "condition 1: (e.payload::text)::date" in done(
+        "subscriptions", "waiting", "--show", "2", "--dsn", dsn
+    )
+    assert done("subscriptions", "retry", "1", "--dsn", dsn) == "the condition is asked about event 1 again\n"
+    assert [one["due"] for one in values("subscriptions", "waiting", "--dsn", dsn)["waiting"]] == [
+        True,
+        False,
+    ]
+    assert done("subscriptions", "drop", "2", "--yes", "--dsn", dsn) == "event 2 is given up\n"
+    assert "no event 2 waits" in refused("subscriptions", "drop", "2", "--yes", "--dsn", dsn)
+    assert "no event 2 waits" in refused("subscriptions", "retry", "2", "--dsn", dsn)
 
 
 async def test_a_subscription_that_nobody_has_kept_is_shown_as_expired(database: Database, dsn: str) -> None:

@@ -23,7 +23,7 @@ GROUPS = "document.querySelectorAll('#groups-table tbody tr').length"
 
 @pytest.fixture
 async def groups(database: Database) -> Database:
-    """Group g with a match and two dead letters, a group with a nasty name, listeners; a condition is set apart."""
+    """Group g with a match and two dead letters, a group with a nasty name, listeners; a condition is stopped."""
     async with database.transaction() as session:
         await create_group(session, "g", ranges=2)
         await create_group(session, NASTY)
@@ -81,7 +81,7 @@ async def test_dead_letters_and_conditions_set_apart_are_counted_at_the_top(
     async with opened(chromium, groups, GROUPS) as page:
         totals = " ".join((await page.text("#totals")).split())
 
-    assert "Dead letters 2 Conditions set apart 1" in totals
+    assert "Dead letters 2 Conditions stopped 1" in totals
 
 
 async def test_events_that_nobody_matches_are_pointed_at(chromium: str, groups: Database) -> None:

@@ -115,7 +115,7 @@ schema uninstall --yes
 REFUSED = {
     "rebuild": "this connection goes through a pooler",
     "parked show": "is not parked",
-    "subscriptions release": "not set apart",
+    "subscriptions release": "is not stopped",
     "groups forget": "no ",
     "webhooks endpoints test": "",
     "webhooks deliveries show": "no ",

@@ -1,4 +1,4 @@
-"""A condition that fails where it is asked is set apart and reported; nothing else is lost."""
+"""An event that a condition fails on waits; a condition that fails on most is stopped; nothing is lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from functools import partial
 import pytest
 
 from journal import Database, DatabaseError, Event, append
-from projections.subscriptions.matching import Matching, _Asking, _Events, _is_of_no_condition
+from projections.subscriptions.answers import Asked, AskedOf, _is_of_no_condition
+from projections.subscriptions.matching import Matching
 from tests.fixtures.projections import until
 from tests.integration.matching_support import (
     QUARANTINED,
@@ -24,12 +25,15 @@ from tests.integration.matching_support import (
     tend,
 )
 
+UNANSWERED = "SELECT seq_nr, error FROM projections.unanswered ORDER BY unanswered_id"
+RELEASE = "SELECT projections.release_condition_v1(1)"
 WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+SLOW_WHERE = "factorial(coalesce((e.payload->>'slow')::int, 1)) > 0"
 SLOW = "e.seq_nr > 0 AND factorial(30000) > 0"
 ERRORS = [
     ("(e.payload->>'n')::int > 0", {"n": "x"}, "invalid input syntax"),
     ("1 / (e.payload->>'n')::int > 0", {"n": 0}, "division by zero"),
-    ("e.payload->>'n' ~ '('", {"n": "x"}, "parentheses"),
+    ("e.payload->>'n' ~ (e.payload->>'n')", {"n": "("}, "parentheses"),
     ("(e.payload->>'n')::timestamptz > now()", {"n": "2020-13-01"}, "out of range"),
     ("10::numeric ^ (e.payload->>'n')::int > 0", {"n": 1_000_000}, "overflow"),
     ("substr('x', 1, (e.payload->>'n')::int) = ''", {"n": -1}, "negative"),
@@ -37,26 +41,92 @@ ERRORS = [
 ]
 
 
+async def unanswered(database: Database) -> list[tuple[int, str | None]]:
+    """The events that wait for a condition, and why."""
+    async with database.session() as session:
+        return [(row["seq_nr"], row["error"]) for row in await session.fetch(UNANSWERED)]
+
+
 @pytest.mark.parametrize(("condition", "payload", "error"), ERRORS)
-async def test_one_that_fails_is_set_apart_and_the_others_go_on(
+async def test_an_event_that_a_condition_fails_on_waits_and_all_others_are_matched(
     database: Database,
     condition: str,
     payload: dict[str, object],
     error: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    await subscribe(database, condition, group="bad")
+    """Before it and after it, in the same batch and in the next, for that condition and for others."""
+    await subscribe(database, f"e.payload ? 'm' OR {condition}", group="bad")
     await subscribe(database, "e.seq_nr > 0", group="good")
     await subscribe(database, group="plain")
-    await happened(database, payload=payload)
-    await happened(database, payload={"n": 1})
+    for value in ({"m": 1}, payload, {"m": 1}):
+        await happened(database, payload=value)
+    await match(database)
+    await happened(database, payload={"m": 1})
 
     await match(database)
 
-    assert [(group, seq_nr) for group, _, seq_nr, _ in await matches(database)] == [
-        ("good", 1), ("plain", 1), ("good", 2), ("plain", 2),
+    assert {(group, seq_nr) for group, _, seq_nr, _ in await matches(database)} == {
+        *(("good", n) for n in (1, 2, 3, 4)), *(("plain", n) for n in (1, 2, 3, 4)), *(("bad", n) for n in (1, 3, 4)),
+    }  # fmt: skip
+    assert [(n, error in str(why)) for n, why in await unanswered(database)] == [(2, True)]
+    assert await fetchval(database, QUARANTINED) == 0
+    assert [r.levelname for r in caplog.records if getattr(r, "action", None) == "condition_failed"] == [
+        "WARNING"
+    ]
+
+
+async def test_one_bad_event_of_many_costs_that_one_alone(database: Database) -> None:
+    condition = await subscribe(database, "(e.payload->>'n')::int % 2 = 0")
+    async with database.transaction() as session:
+        await append(
+            session,
+            [Event("a", {"n": "x" if n in (7, 900) else n}, "plane", event_type="t") for n in range(1, 1001)],
+        )
+
+    await match(database)
+
+    assert [ids for *_, ids in await matches(database)] == [[condition]] * 499  # 2 to 1000, without 900
+    assert [n for n, _ in await unanswered(database)] == [7, 900]
+
+
+async def test_one_that_takes_too_long_for_an_event_is_asked_about_the_others(database: Database) -> None:
+    """And whoever is asked with it gets its answers in the order of the events."""
+    bad = await subscribe(database, SLOW_WHERE)
+    good = await subscribe(database, "e.seq_nr > 0")
+    async with database.transaction() as session:
+        await append(
+            session,
+            [Event("a", {"slow": 30000} if n == 40 else {}, "plane", event_type="t") for n in range(1, 61)],
+        )
+
+    await match(database, timeout=0.1)
+
+    found = await matches(database)
+    assert [(n, ids) for _, _, n, ids in found] == [
+        (n, [good] if n == 40 else [bad, good]) for n in range(1, 61)
+    ]
+    ((place, why),) = await unanswered(database)
+    assert place == 40
+    assert "timeout" in str(why)
+    assert await fetchval(database, QUARANTINED) == 0
+
+
+async def test_one_that_takes_too_long_for_event_after_event_is_stopped(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    await subscribe(database, SLOW)
+    good = await subscribe(database, "e.seq_nr > 0")
+    for _ in range(5):
+        await happened(database)
+
+    await match(database, timeout=0.05)
+
+    assert [ids for *_, ids in await matches(database)] == [[good]] * 5
+    assert [(n, why is None) for n, why in await unanswered(database)] == [
+        (1, False), (2, False), (3, False), (4, True), (5, True),
     ]  # fmt: skip
-    assert error in await fetchval(
+    assert "timeout" in await fetchval(
         database, "SELECT error FROM projections.conditions WHERE quarantined_at IS NOT NULL"
     )
     assert [r.levelname for r in caplog.records if getattr(r, "action", None) == "condition_quarantined"] == [
@@ -64,21 +134,45 @@ async def test_one_that_fails_is_set_apart_and_the_others_go_on(
     ]
 
 
-async def test_one_that_takes_too_long_is_set_apart_and_the_others_go_on(database: Database) -> None:
-    bad = await subscribe(database, SLOW)
-    good = await subscribe(database, "e.seq_nr > 0")
-    for _ in range(3):
-        await happened(database)
-
-    await match(database, timeout=0.05)
-
-    assert [ids for *_, ids in await matches(database)] == [[good]] * 3
-    assert "timeout" in await fetchval(
+async def test_one_that_holds_up_all_others_is_stopped_though_it_answers_in_time(database: Database) -> None:
+    """It takes a quarter of its time for each event."""
+    await execute(
         database,
-        "SELECT error FROM projections.conditions JOIN projections.subscriptions USING (condition_id) "
-        "WHERE subscription_id = $1",
-        bad,
+        "CREATE FUNCTION public.helped(n bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS "
+        "'BEGIN PERFORM pg_sleep(0.05); RETURN TRUE; END'",
     )
+    await execute(database, "GRANT EXECUTE ON FUNCTION public.helped TO projections_matcher")
+    await subscribe(database, "public.helped(e.seq_nr)", group="slow")
+    await subscribe(database, group="plain")
+    async with database.transaction() as session:
+        await append(session, [Event("a", {}, "plane", event_type="t") for _ in range(30)])
+
+    await match(database, timeout=0.2)
+
+    found = await matches(database)
+    assert await fetchval(database, QUARANTINED) == 1
+    assert [n for group, _, n, _ in found if group == "plain"] == list(range(1, 31))
+    asked = [n for group, _, n, _ in found if group == "slow"]
+    assert sorted(asked + [n for n, _ in await unanswered(database)]) == list(range(1, 31))
+
+
+async def test_a_condition_that_many_share_is_not_to_blame_for_a_full_batch(database: Database) -> None:
+    """What all its subscriptions ask of all events takes many times the limit: each event takes a part of it."""
+    async with database.session() as session:
+        ids = [
+            row["id"] for row in await session.fetch(
+                "SELECT projections.subscribe_v1('g', 'e.payload @> s.params', jsonb_build_object('n', n)) AS id "
+                "FROM generate_series(1, 300) AS n ORDER BY n"
+            )
+        ]  # fmt: skip
+    async with database.transaction() as session:
+        await append(session, [Event("a", {"n": n % 300 + 1}, "plane", event_type="t") for n in range(3000)])
+
+    await match(database, timeout=0.1)
+
+    assert await fetchval(database, QUARANTINED) == 0
+    assert await unanswered(database) == []
+    assert [ids for *_, ids in await matches(database)] == [[ids[n % 300]] for n in range(3000)]
 
 
 async def test_conditions_that_take_long_together_are_not_to_blame(database: Database) -> None:
@@ -92,14 +186,33 @@ async def test_conditions_that_take_long_together_are_not_to_blame(database: Dat
     assert await matched(database) == [("a", 1)]
 
 
-async def test_one_of_types_that_fails_is_set_apart(database: Database) -> None:
+async def test_one_of_types_fails_on_the_events_of_a_type(database: Database) -> None:
     await subscribe(database, "e.topic::int > 0", group="bad")
     await subscribe(database, "e.topic = 't'", group="good")
-    await happened(database)
+    for topic in ("t", "1", "t"):
+        await happened(database, topic)
 
     await match(database)
 
-    assert [group for group, *_ in await matches(database)] == ["good"]
+    assert [(group, n) for group, _, n, _ in await matches(database)] == [
+        ("good", 1),
+        ("bad", 2),
+        ("good", 3),
+    ]
+    assert [n for n, _ in await unanswered(database)] == [1, 3]
+    assert await fetchval(database, QUARANTINED) == 0
+
+
+async def test_one_of_types_that_takes_too_long_is_stopped_at_once(database: Database) -> None:
+    await subscribe(database, "e.topic = 't' AND factorial(30000) > 0", group="bad")
+    await subscribe(database, "e.topic = 't'", group="good")
+    for _ in range(2):
+        await happened(database)
+
+    await match(database, timeout=0.05)
+
+    assert [(group, n) for group, _, n, _ in await matches(database)] == [("good", 1), ("good", 2)]
+    assert await unanswered(database) == [(1, None), (2, None)]
     assert await fetchval(database, QUARANTINED) == 1
 
 
@@ -132,21 +245,98 @@ async def test_none_is_asked_about_what_its_subscriptions_do_not_want(
     )
 
 
-async def test_a_released_one_is_asked_about_what_comes(database: Database) -> None:
-    await subscribe(database, "(e.payload->>'n')::int > 0")
+async def test_one_that_fails_on_most_is_stopped_and_catches_up_when_it_is_released(
+    database: Database,
+) -> None:
+    """In the order of the events, those that it failed on included, and before what comes later."""
+    await execute(
+        database,
+        "CREATE FUNCTION public.helped(n text) RETURNS boolean LANGUAGE sql STABLE AS 'SELECT n::int > 0'",
+    )
+    await execute(database, "GRANT EXECUTE ON FUNCTION public.helped TO projections_matcher")
+    await subscribe(database, "public.helped(e.payload->>'n')")
+    for kind in ("plane", "ship"):
+        await happened(database, payload={"n": 1}, source=kind, kind=kind)
+        for _ in range(11):
+            await happened(database, payload={"n": "x"}, source=kind, kind=kind)
+        await match(database)
+    assert await fetchval(database, QUARANTINED) == 1
+    assert await matched(database) == [("plane", 1)]
+    await execute(
+        database,
+        "CREATE OR REPLACE FUNCTION public.helped(n text) RETURNS boolean LANGUAGE sql STABLE AS 'SELECT TRUE'",
+    )
+    await tend(database)
+    assert await matched(database) == [("plane", 1)]
+
+    assert await fetchval(database, RELEASE)
+    await happened(database, payload={"n": "x"}, source="plane")
+    async with database.session() as session:
+        await session.execute("UPDATE projections.unanswered SET due = due")  # nobody has come by yet
+    await match(database)
+    await tend(database)
+
+    assert sorted(await matched(database)) == [
+        *(("plane", n) for n in range(1, 14)),
+        *(("ship", n) for n in range(1, 13)),
+    ]
+    assert [n for source, n in await matched(database) if source == "plane"] == list(range(1, 14))
+    assert [n for source, n in await matched(database) if source == "ship"] == list(range(1, 13))
+    assert await unanswered(database) == []
+    assert not await fetchval(database, RELEASE)
+
+
+async def test_an_event_that_one_failed_on_is_matched_when_it_is_tried_again(database: Database) -> None:
+    """For the subscriptions that were there when it was committed."""
+    await execute(
+        database,
+        "CREATE FUNCTION public.helped(n text) RETURNS boolean LANGUAGE sql STABLE AS 'SELECT n::int > 0'",
+    )
+    await execute(database, "GRANT EXECUTE ON FUNCTION public.helped TO projections_matcher")
+    there = await subscribe(database, "public.helped(e.payload->>'n')")
     await happened(database, payload={"n": "x"})
     await match(database)
+    await execute(database, "UPDATE projections.subscriptions SET since = since - interval '1 hour'")
+    await subscribe(database, "public.helped(e.payload->>'n')", params='{"late": true}')
+    await execute(database, "UPDATE projections.subscriptions SET since = now() WHERE params <> '{}'")
+    retry = "SELECT projections.retry_unanswered_v1(unanswered_id) FROM projections.unanswered"
 
-    assert await fetchval(database, "SELECT projections.release_condition_v1(1)")
-    await happened(database, payload={"n": 2})
+    assert await fetchval(database, retry)
+    await tend(database)
+    assert [n for n, why in await unanswered(database) if why] == [1]  # it has failed again
+    await execute(
+        database,
+        "CREATE OR REPLACE FUNCTION public.helped(n text) RETURNS boolean LANGUAGE sql STABLE AS 'SELECT TRUE'",
+    )
+    assert await fetchval(database, retry)
+    await tend(database)
+
+    assert [ids for *_, ids in await matches(database)] == [[there]]
+    assert await unanswered(database) == []
+
+
+async def test_what_waits_is_worked_off_in_parts_where_that_takes_long(database: Database) -> None:
+    await subscribe(database, SLOW_WHERE)
+    await execute(database, "SELECT projections.quarantine_condition_v1(1, 'why')")
+    async with database.transaction() as session:
+        await append(
+            session,
+            [Event("a", {"slow": 30000} if n == 20 else {}, "plane", event_type="t") for n in range(1, 31)],
+        )
     await match(database)
+    assert len(await unanswered(database)) == 30
+    matching = Matching(condition_timeout=timedelta(milliseconds=100))
 
-    assert await matched(database) == [("a", 2)]
-    assert await fetchval(database, "SELECT error IS NULL FROM projections.conditions")
-    assert not await fetchval(database, "SELECT projections.release_condition_v1(1)")
+    assert await fetchval(database, RELEASE)
+    async with database.session() as session:
+        while await session.fetchval("SELECT EXISTS (SELECT FROM projections.unanswered WHERE due)"):
+            await matching.tend(session)
+
+    assert [n for _, n in await matched(database)] == [n for n in range(1, 31) if n != 20]
+    assert [n for n, _ in await unanswered(database)] == [20]
 
 
-async def test_one_is_set_apart_for_all_its_subscriptions_and_no_other(database: Database) -> None:
+async def test_a_condition_fails_for_itself_alone(database: Database) -> None:
     for params in ("{}", '{"x": 1}'):
         await subscribe(database, "(e.payload->>'n')::int > 0", params=params)
     await subscribe(database, "(e.payload->>'n')::int > -1", topics=["other"])
@@ -156,8 +346,9 @@ async def test_one_is_set_apart_for_all_its_subscriptions_and_no_other(database:
 
     await match(database)
 
-    assert await fetchval(database, QUARANTINED) == 1
-    assert await matched(database) == [("a", 2)]
+    assert await fetchval(database, QUARANTINED) == 0
+    assert [ids for *_, ids in await matches(database)] == [[1, 2, 3]]
+    assert [n for n, _ in await unanswered(database)] == [1]
 
 
 async def test_payloads_that_jsonb_can_not_hold_are_null_and_the_others_are_seen(database: Database) -> None:
@@ -180,15 +371,24 @@ async def test_payloads_that_jsonb_can_not_hold_are_null_and_the_others_are_seen
     assert await fetchval(database, QUARANTINED) == 0
 
 
-async def test_one_that_fails_for_an_event_that_is_due_is_set_apart(database: Database) -> None:
-    await subscribe(database, "(e.payload->>'n')::int > 0 OR 1 / (e.seq_nr - 1) > 0", group="bad")
+@pytest.mark.parametrize(
+    "condition", ["1 / (e.seq_nr - 2) < 0", "factorial(CASE e.seq_nr WHEN 1 THEN 1 ELSE 30000 END) > 0"]
+)
+async def test_an_event_that_is_due_and_that_one_fails_on_waits(database: Database, condition: str) -> None:
+    await subscribe(database, condition, group="bad")
     await subscribe(database, "e.seq_nr > 0", group="good")
-    await publish(database, "t", not_before=[datetime(2020, 1, 1, tzinfo=UTC)])
+    await publish(database, "t", "t", not_before=[datetime(2020, 1, 1, tzinfo=UTC)] * 2)
 
-    await tend(database)
+    async with database.session() as session:
+        await Matching(condition_timeout=timedelta(milliseconds=100)).tend(session)
 
-    assert [group for group, *_ in await matches(database)] == ["good"]
-    assert await fetchval(database, QUARANTINED) == 1
+    assert [(group, n) for group, _, n, _ in await matches(database)] == [
+        ("bad", 1),
+        ("good", 1),
+        ("good", 2),
+    ]
+    assert [n for n, _ in await unanswered(database)] == [2]
+    assert await fetchval(database, QUARANTINED) == 0
 
 
 @pytest.mark.slow
@@ -252,7 +452,7 @@ async def test_events_of_one_source_match_in_order_across_a_failure(database: Da
 async def test_a_statement_that_somebody_cancels_is_no_fault_of_a_condition(database: Database) -> None:
     """Before its time is over: nothing is known of the condition that was asked."""
     async with database.session() as session, database.session() as holder:
-        asking = _Asking(session, _Events("plane", [], [], [], [], []), timedelta(minutes=5))
+        asking = Asked(session, AskedOf("plane", []), timedelta(minutes=5))
         await holder.begin()
         await holder.fetchval("SELECT pg_advisory_xact_lock(7)")
         await session.begin()

@@ -49,6 +49,30 @@ class TestPublished:
 
         assert await matched(database) == [("publisher/p", 1), ("publisher/p", 2)]
 
+    @pytest.mark.parametrize("condition", [None, "e.seq_nr > 0"])
+    async def test_one_for_later_is_for_the_subscriptions_of_that_time(
+        self, database: Database, condition: str | None
+    ) -> None:
+        """Published two hours ago and due one hour ago: for who has subscribed between, not for who came after."""
+        between, _after = [await subscribe(database, condition, topics=[topic, "t"]) for topic in ("a", "b")]
+        await publish(database, "t", not_before=[SOON])
+        published = datetime.now(UTC) - timedelta(hours=2)
+        for table in ("events", "directed_events"):
+            await execute(database, f"UPDATE projections.{table} SET db_timestamp = $1", published)
+        await execute(
+            database, "UPDATE projections.directed_events SET not_before = now() - interval '1 hour'"
+        )
+        await execute(
+            database,
+            "UPDATE projections.subscriptions SET since = "
+            "now() - CASE subscription_id WHEN $1 THEN 90 ELSE 30 END * interval '1 minute'",
+            between,
+        )
+
+        await tend(database)
+
+        assert [ids for *_, ids in await matches(database)] == [[between]]
+
     async def test_the_same_directed_one_again_goes_to_nobody_again(self, database: Database) -> None:
         number, ids = await subscribe(database, "FALSE"), [uuid4()]
         for _ in range(2):

@@ -114,7 +114,7 @@ async def test_a_condition_is_released_once(group: Database) -> None:
     )
 
     assert first.json() == {"done": "condition 1 is asked again"}
-    assert (second.status_code, second.json()["error"]) == (409, "condition 1 is not set apart any more")
+    assert (second.status_code, second.json()["error"]) == (409, "condition 1 is not stopped any more")
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,30 @@ async def test_directed_event_that_waits_keeps_its_partition_alone(journal: Data
     }
 
 
+async def test_event_that_a_condition_has_not_answered_keeps_its_partition_alone(journal: Database) -> None:
+    """Where it is for a reliable group."""
+    subscribe = (
+        "SELECT projections.subscribe_v1($1, 'e.seq_nr > 0', p_entity_types => '{none}', p_reliable => $2)"
+    )
+    await execute(journal, subscribe, "listening", False)
+    await execute(
+        journal,
+        "INSERT INTO projections.unanswered "
+        "(condition_id, entity_type, source_id, seq_nr, db_timestamp, slice, topic, as_of, due) "
+        "VALUES (1, 'plane', 'a', 5, $1, 97, 'Happened', $1, TRUE)",
+        PAST + DAY,
+    )
+    assert await kept_by(journal) == dict.fromkeys(NAMES, ())
+
+    await execute(journal, subscribe, "reliable", True)
+
+    assert await kept_by(journal) == {
+        NAMES[0]: (),
+        NAMES[1]: ("events wait for condition 1 of subscriptions",),
+        NAMES[2]: (),
+    }
+
+
 async def test_match_that_a_group_has_not_read_keeps_its_event_and_itself(journal: Database) -> None:
     await execute(
         journal, "SELECT projections.create_partition_v1($1, $2, 'matches')", PAST + WEEK, PAST + 8 * DAY

@@ -1,4 +1,4 @@
-/** Groups of consumers: how far they are, what their handlers gave up, and conditions that are asked no more. */
+/** Groups of consumers: how far they are, what their handlers gave up, and conditions that are stopped. */
 
 import { $, act, answer } from "./actions.js";
 import { slices } from "./heat_map.js";

@@ -144,7 +144,7 @@ function showTotals({ projections, workers, groups: known, quarantined_total: se
     ["Backlog", compact(sum("backlog"))],
     ["Parked", number(sum("parked_total")), sum("parked_total") ? "bad" : null],
     ...(dead ? [["Dead letters", number(dead), "bad"]] : []),
-    ...(setApart ? [["Conditions set apart", number(setApart), "bad"]] : []),
+    ...(setApart ? [["Conditions stopped", number(setApart), "bad"]] : []),
     ...(sent?.dead ? [["Dead webhooks", number(sent.dead), "bad"]] : []),
   ]);
 }

@@ -58,6 +58,18 @@ BEGIN
     FROM projections.directed_events AS d
     GROUP BY date_trunc('day', d.db_timestamp)
     UNION ALL
+    -- What a condition has still to answer, for the subscriptions of a reliable group; not counted, for it may be much.
+    SELECT 'events', 'unanswered', '', u.since, u.until, format('events wait for condition %s of subscriptions', c.condition_id)
+    FROM projections.conditions AS c
+    CROSS JOIN LATERAL (
+        SELECT min(u.db_timestamp) AS since, max(u.db_timestamp) AS until
+        FROM projections.unanswered AS u WHERE u.condition_id = c.condition_id
+    ) AS u
+    WHERE u.since IS NOT NULL AND EXISTS (
+        SELECT FROM projections.subscriptions AS s INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id
+        WHERE s.condition_id = c.condition_id AND g.reliable
+    )
+    UNION ALL
     -- Its payload is there alone until a delivery is finished. Dead letters have a copy; who fans out reads the journal.
     SELECT 'webhook_events', 'delivery', '', min(d.event_time), max(d.event_time), format('%s deliveries are not finished', count(*))
     FROM projections.webhook_deliveries AS d

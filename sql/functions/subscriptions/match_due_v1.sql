@@ -1,6 +1,9 @@
 -- Matches published events whose time has come, the earliest first; returns how many events those were. Any number may call
--- it at once: each event is somebody's. The role needs no claim: the row of the event is what both sides lock.
-CREATE OR REPLACE FUNCTION projections.match_due_v1(p_limit integer DEFAULT 1000)
+-- it at once: each event is somebody's. The role needs no claim: the row of the event is what both sides lock. They are for the
+-- subscriptions that were there when they were due. p_failed and p_errors are as for match_events_v1.
+CREATE OR REPLACE FUNCTION projections.match_due_v1(
+    p_limit integer DEFAULT 1000, p_failed integer[] DEFAULT NULL, p_errors text[] DEFAULT NULL
+)
 RETURNS bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -41,11 +44,12 @@ BEGIN
     SELECT
         array_agg(u.source_id) AS source_ids, array_agg(u.seq_nr) AS seq_nrs, array_agg(u.db_timestamp) AS db_timestamps,
         array_agg(u.slice) AS slices, array_agg(CASE WHEN u.subscription_id IS NULL THEN u.topic END) AS topics,
-        array_agg(u.subscription_id) AS subscription_ids
+        array_agg(u.subscription_id) AS subscription_ids,
+        array_agg(greatest(u.not_before, u.db_timestamp)) AS as_of
     INTO _events FROM unnest(_due) AS u;
     PERFORM projections.match_events_v1(
         'published', _events.source_ids, _events.seq_nrs, _events.db_timestamps, _events.slices, _events.topics,
-        p_to => _events.subscription_ids
+        p_to => _events.subscription_ids, p_as_of => _events.as_of, p_failed => p_failed, p_errors => p_errors
     );
     RETURN cardinality(_due);
 END;

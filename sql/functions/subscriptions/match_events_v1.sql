@@ -2,9 +2,11 @@
 -- Arrays run in parallel. Each event is to be given once: the transaction of the caller, who stores where the reading of the
 -- log stands, sees to that. p_condition_ids and p_wanted have what interests_v1 returns for the topics and for none, should the
 -- caller know it already. An event without a topic is for the subscription in p_to alone, whatever that asks for, and for none
--- where that is NULL.
+-- where that is NULL. An event is for subscriptions that were there at its time in p_as_of; NULL: when it was committed.
 --
--- A condition that fails, or takes longer than the caller's statement_timeout, fails the call; asking each alone tells which.
+-- An event that a condition fails on is put aside for it, as all are for one that is set apart. One that takes longer than the
+-- caller's statement_timeout fails the call: asking each alone about one event tells which, and with p_failed and p_errors the
+-- event is put aside for those. p_behind is a condition that is asked though it is set apart: it catches up.
 CREATE OR REPLACE FUNCTION projections.match_events_v1(
     p_entity_type text,
     p_source_ids text[],
@@ -16,7 +18,11 @@ CREATE OR REPLACE FUNCTION projections.match_events_v1(
     p_wanted_topics text[] DEFAULT NULL,
     p_wanted_groups integer[] DEFAULT NULL,
     p_wanted_ids text[] DEFAULT NULL,
-    p_to bigint[] DEFAULT NULL
+    p_to bigint[] DEFAULT NULL,
+    p_as_of timestamptz[] DEFAULT NULL,
+    p_failed integer[] DEFAULT NULL,
+    p_errors text[] DEFAULT NULL,
+    p_behind integer DEFAULT NULL
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -26,13 +32,20 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$
 DECLARE
-    _oldest CONSTANT timestamptz := (SELECT min(t.at) FROM unnest(p_db_timestamps) AS t (at));
+    _oldest CONSTANT timestamptz := (
+        SELECT least(min(t.at), min(t.as_of)) FROM unnest(p_db_timestamps, p_as_of) AS t (at, as_of)
+    );
+    _apart CONSTANT integer[] := array_remove(ARRAY(SELECT projections.conditions_apart_v1()), p_behind);
+    -- These have failed lately: answers count, too.
+    _watched CONSTANT integer[] := ARRAY(SELECT c.condition_id FROM projections.conditions AS c WHERE c.failures > 0);
     -- Who gets which event: a subscription, or, where that is NULL, all that want it of a condition.
     _places bigint[] := ARRAY(SELECT t.place FROM unnest(p_to) WITH ORDINALITY AS t (id, place) WHERE t.id IS NOT NULL ORDER BY t.place);
     _ids bigint[] := ARRAY(SELECT p_to[t.place] FROM unnest(_places) WITH ORDINALITY AS t (place, n) ORDER BY t.n);
     _conditions integer[] := array_fill(NULL::integer, ARRAY[cardinality(_places)]);
     _asked record;
     _matched record;
+    _failures integer;
+    _error text;
     _count bigint;
 BEGIN
     IF p_condition_ids IS NULL THEN
@@ -45,9 +58,38 @@ BEGIN
             p_source_ids, p_seq_nrs, p_db_timestamps, p_topics, p_condition_ids, p_wanted_topics, p_wanted_ids
         )
     LOOP
-        SELECT * INTO _matched FROM projections.ask_condition_v1(
-            _asked.condition_id, _asked.events, _asked.topics, _asked.subscription_ids, _asked.open
-        );
+        IF _asked.condition_id = ANY (_apart) THEN
+            PERFORM projections.put_aside_v1(
+                _asked.condition_id, p_entity_type, p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics, p_as_of, _asked.places
+            );
+            CONTINUE;
+        END IF;
+        IF _asked.condition_id = ANY (p_failed) THEN
+            _error := p_errors[array_position(p_failed, _asked.condition_id)];
+            SELECT
+                NULL::bigint[] AS places, NULL::bigint[] AS subscription_ids, ARRAY[1]::bigint[] AS failed, ARRAY[_error] AS errors
+            INTO _matched;
+        ELSE
+            SELECT * INTO _matched FROM projections.ask_condition_v1(
+                _asked.condition_id, _asked.events, _asked.topics, _asked.subscription_ids, _asked.open
+            );
+        END IF;
+        _failures := coalesce(cardinality(_matched.failed), 0);
+        IF _failures > 0 THEN
+            PERFORM projections.put_aside_v1(
+                _asked.condition_id, p_entity_type, p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics, p_as_of,
+                ARRAY(SELECT _asked.places[m.place] FROM unnest(_matched.failed) WITH ORDINALITY AS m (place, n) ORDER BY m.n),
+                _matched.errors
+            );
+        END IF;
+        IF _failures > 0 OR _asked.condition_id = ANY (_watched) THEN
+            PERFORM projections.judge_condition_v1(
+                _asked.condition_id,
+                -- To find that it took too long has cost time, of others too: three in a row are enough.
+                CASE WHEN _asked.condition_id = ANY (p_failed) THEN 4 ELSE _failures END,
+                cardinality(_asked.events) - _failures, _matched.errors[1]
+            );
+        END IF;
         _places := _places || ARRAY(
             SELECT _asked.places[m.place] FROM unnest(_matched.places) WITH ORDINALITY AS m (place, n) ORDER BY m.n
         );
@@ -66,8 +108,8 @@ BEGIN
         );
     END IF;
     WITH given AS (
-        SELECT * FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics)
-        WITH ORDINALITY AS e (source_id, seq_nr, db_timestamp, slice, topic, place)
+        SELECT * FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics, p_as_of)
+        WITH ORDINALITY AS e (source_id, seq_nr, db_timestamp, slice, topic, as_of, place)
     ), wanted AS MATERIALIZED (
         SELECT w.condition_id, w.topic, w.subscription_ids::bigint[] AS subscription_ids
         FROM unnest(p_condition_ids, p_wanted_topics, p_wanted_ids) AS w (condition_id, topic, subscription_ids)
@@ -102,7 +144,7 @@ BEGIN
         INNER JOIN given AS e ON p.place = e.place
         CROSS JOIN LATERAL (
             SELECT s.group_id FROM projections.subscriptions AS s
-            WHERE s.subscription_id = p.subscription_id AND s.since <= e.db_timestamp LIMIT 1
+            WHERE s.subscription_id = p.subscription_id AND s.since <= coalesce(e.as_of, e.db_timestamp) LIMIT 1
         ) AS s
         GROUP BY e.place, s.group_id, e.slice, e.seq_nr, e.db_timestamp, e.source_id
         ORDER BY e.place, s.group_id

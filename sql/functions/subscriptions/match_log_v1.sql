@@ -10,7 +10,9 @@ CREATE OR REPLACE FUNCTION projections.match_log_v1(
     p_condition_ids integer[] DEFAULT NULL,
     p_wanted_topics text[] DEFAULT NULL,
     p_wanted_groups integer[] DEFAULT NULL,
-    p_wanted_ids text[] DEFAULT NULL
+    p_wanted_ids text[] DEFAULT NULL,
+    p_failed integer[] DEFAULT NULL,
+    p_errors text[] DEFAULT NULL
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -61,7 +63,8 @@ BEGIN
     END IF;
     RETURN projections.match_events_v1(
         p_entity_type, p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics,
-        p_condition_ids, p_wanted_topics, p_wanted_groups, p_wanted_ids, _to
+        p_condition_ids, p_wanted_topics, p_wanted_groups, p_wanted_ids, _to,
+        p_failed => p_failed, p_errors => p_errors
     );
 END;
 $$;

@@ -1,4 +1,4 @@
--- Asks a condition no more, because it failed or took too long: it alone, the others go on.
+-- Stops a condition, because it fails on most events or takes too long: it alone, the others go on. What it is to be asked waits.
 CREATE OR REPLACE FUNCTION projections.quarantine_condition_v1(p_condition_id integer, p_error text)
 RETURNS void
 LANGUAGE sql

@@ -23,6 +23,7 @@ AS $$
         WHERE w.condition_id IS NOT NULL
         GROUP BY w.condition_id
     ) AS w ON c.condition_id = w.condition_id
-    WHERE c.quarantined_at IS NULL AND (o.open OR w.topics IS NOT NULL)
+    WHERE (o.open OR w.topics IS NOT NULL)
+    AND c.condition_id <> ALL (ARRAY(SELECT projections.conditions_apart_v1()))
     ORDER BY c.condition_id
 $$;

@@ -1,0 +1,227 @@
+"""
+Has conditions of subscriptions asked about events: none of them can spoil the transaction, or take without an end.
+
+All are asked about all events in one statement. What fails at once is put aside there, event by event; what takes too
+long, or too much memory, fails the statement, and is looked for by asking about fewer events, and at last about one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from journal import DatabaseError, MissingPrivilege, OwnedSession
+from journal.faults import Fault, fault_of, is_conflict
+
+__all__ = ["Asked", "AskedOf", "Failed", "TooMuch"]
+
+T = TypeVar("T")
+
+Failed = dict[int, str]
+"""Conditions that take too long for an event, or fail on it with more than an error of their own, and the errors."""
+
+log = logging.getLogger("projections")
+
+_MEMORY = {"53000", "53200"}
+_CANCELLED = "57014"
+_MOST = 0.9
+"""Of its time, after which a cancelled statement is taken to have used it up: clocks do not run alike."""
+_SLOW = 0.1
+"""Of its time: a condition that takes more, for event after event, is stopped, for it holds up all others."""
+_FUNCTION = "projections_conditions."
+"""Of conditions, where PostgreSQL says in which function something failed."""
+
+_TIMEOUT = "SELECT set_config('statement_timeout', $1, TRUE), set_config('projections.set_apart', '', TRUE)"
+_OVER = """
+SELECT current_setting('projections.set_apart', TRUE), set_config('statement_timeout', '0', TRUE),
+    set_config('projections.set_apart', '', TRUE)
+"""
+_WANTED = "SELECT condition_id, of_types FROM projections.wanted_conditions_v1($1, $2)"
+_READ = "SELECT count(e) FROM projections.matchable_events_v1($1, $2, $3) AS e"
+_ASK = "SELECT projections.ask_alone_v1($1, $2, $3, $4, $5, $6)"
+_JUDGE = "SELECT projections.judge_condition_v1($1, $2, 0, $3)"
+_STOP = "SELECT projections.quarantine_condition_v1($1, $2)"
+
+
+class TooMuch(Exception):
+    """There are too many events to ask about in the time, or they are more than PostgreSQL takes at once, 1 GB."""
+
+
+class _Interrupted(DatabaseError):
+    """Somebody has cancelled the statement before its time was over: no condition took too long."""
+
+
+class AskedOf:
+    """
+    Events that conditions are asked about.
+
+    Args:
+        entity_type: Of all of them.
+        rows: Source, number, time, slice and topic of each, in their order.
+        condition_id: The only condition that is asked; None: all.
+    """
+
+    def __init__(
+        self, entity_type: str, rows: Sequence[tuple[Any, ...]], condition_id: int | None = None
+    ) -> None:
+        self.entity_type = entity_type
+        self.source_ids: list[str] = [row[0] for row in rows]
+        self.seq_nrs: list[int] = [row[1] for row in rows]
+        self.timestamps: list[datetime] = [row[2] for row in rows]
+        self.slices: list[int] = [row[3] for row in rows]
+        self.topics: list[str] = [row[4] for row in rows]
+        self.condition_id = condition_id
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """The first arguments of ``match_log_v1``."""
+        return self.entity_type, self.source_ids, self.seq_nrs, self.timestamps, self.slices, self.topics
+
+
+class _Suspect(NamedTuple):
+    condition_id: int
+    of_types: bool
+
+
+class Asked:
+    """
+    Runs what asks conditions, in a transaction.
+
+    Args:
+        session: In a transaction.
+        events: What is asked about.
+        timeout: What a condition may take for one event, and all together for several.
+    """
+
+    def __init__(self, session: OwnedSession, events: AskedOf, timeout: timedelta) -> None:
+        self._session = session
+        self._events = events
+        self._timeout = timeout
+
+    async def run(self, work: Callable[[Failed], Awaitable[T]]) -> T:
+        """
+        Do the work; it is given the conditions that the event is to be put aside for, and why.
+
+        Raises:
+            TooMuch: The same may pass with fewer events.
+        """
+        began = time.monotonic()
+        try:
+            result = await self._try(self._timeout, partial(work, {}))
+        except DatabaseError as error:
+            _raise_unless_of_a_condition(error)
+            if len(self._events.topics) > 1:
+                raise TooMuch from error
+        else:
+            if time.monotonic() - began > self._slow:
+                await self._ask_each(await self._suspects())
+            return result
+        suspects = await self._suspects()
+        failed, limit = await self._ask_each(suspects)
+        # What took too long together may do so again, and none of them be at fault.
+        return await self._try((len(suspects) + 1) * limit, partial(work, failed))
+
+    @property
+    def _slow(self) -> float:
+        """Seconds for these events."""
+        return _SLOW * self._timeout.total_seconds() * len(self._events.topics)
+
+    async def _try(self, limit: timedelta, work: Callable[[], Awaitable[T]]) -> T:
+        began = time.monotonic()
+        try:
+            async with self._session.savepoint():
+                await self._session.fetchval(_TIMEOUT, f"{limit // timedelta(milliseconds=1)}ms")
+                result = await work()
+                set_apart = await self._session.fetchval(_OVER)
+        except DatabaseError as error:
+            if error.sqlstate == _CANCELLED and time.monotonic() - began < _MOST * limit.total_seconds():
+                raise _Interrupted(str(error), sqlstate=_CANCELLED) from error
+            raise
+        for one in json.loads(set_apart or "[]"):
+            _report(**one)
+        return result
+
+    async def _time_to_read(self) -> timedelta:
+        """What no condition can be blamed for."""
+        e = self._events
+        began = time.monotonic()
+        await self._session.fetchval(_READ, e.source_ids, e.seq_nrs, e.timestamps)
+        return timedelta(seconds=time.monotonic() - began)
+
+    async def _suspects(self) -> list[_Suspect]:
+        e = self._events
+        if e.condition_id is not None:
+            return [_Suspect(e.condition_id, of_types=False)]
+        rows = await self._session.fetch(_WANTED, e.entity_type, sorted(set(e.topics)))
+        return [_Suspect(row["condition_id"], row["of_types"]) for row in rows]
+
+    async def _ask_each(self, suspects: Sequence[_Suspect]) -> tuple[Failed, timedelta]:
+        """Ask each condition alone, and blame those that are slow; returns those that fail, and the limit of each."""
+        reading = await self._time_to_read()
+        limit = self._timeout + 4 * reading  # a condition is given copies
+        failed: Failed = {}
+        for one in suspects:
+            began = time.monotonic()
+            try:
+                await self._try(limit, partial(self._ask, one.condition_id))
+            except DatabaseError as error:
+                _raise_unless_of_a_condition(error)
+                failed[one.condition_id] = str(error)
+                if (
+                    one.of_types
+                ):  # it does so for all events of the type, and is asked before any is looked at
+                    await self._stop(one.condition_id, str(error))
+                continue
+            took = time.monotonic() - began - 4 * reading.total_seconds()
+            if took > self._slow:
+                await self._try(limit, partial(self._blame, one.condition_id, took))
+        return failed, limit
+
+    async def _blame(self, condition_id: int, took: float) -> None:
+        """Count against a condition that it holds up all others: one that does so for most events is stopped."""
+        number = len(self._events.topics)
+        # Twice, for it answers after all, which takes one back.
+        error = f"it takes {took / number:.2f} s for an event"
+        await self._session.fetchval(_JUDGE, condition_id, 2 * number, error)
+
+    async def _ask(self, condition_id: int) -> None:
+        e = self._events
+        await self._session.fetchval(
+            _ASK, condition_id, e.entity_type, e.source_ids, e.seq_nrs, e.timestamps, e.topics
+        )
+
+    async def _stop(self, condition_id: int, error: str) -> None:
+        await self._session.fetchval(_STOP, condition_id, error)
+        _report(condition_id, error, stopped=True)
+
+
+def _report(condition: int, error: str, *, stopped: bool) -> None:
+    if stopped:
+        log.error(
+            "condition %d of subscriptions is stopped, and what it is to be asked waits: %s", condition, error,
+            extra={"action": "condition_quarantined", "condition": condition},
+        )  # fmt: skip
+    else:
+        log.warning(
+            "condition %d of subscriptions failed on events, which wait: %s", condition, error,
+            extra={"action": "condition_failed", "condition": condition},
+        )  # fmt: skip
+
+
+def _raise_unless_of_a_condition(error: DatabaseError) -> None:
+    if _is_of_no_condition(error):
+        raise error
+
+
+def _is_of_no_condition(error: DatabaseError) -> bool:
+    """What a condition can not bring about: it may use up memory, take long, or be wrong by itself."""
+    if isinstance(error, MissingPrivilege):
+        return _FUNCTION not in error.context  # what a condition lacks is its own
+    if isinstance(error, _Interrupted) or is_conflict(error):
+        return True
+    return fault_of(error) is Fault.DATABASE and error.sqlstate not in _MEMORY

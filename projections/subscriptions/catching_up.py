@@ -1,0 +1,77 @@
+"""Has conditions asked about the events that wait for them, in their order."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+from journal import OwnedSession
+from projections.subscriptions.answers import Asked, AskedOf, Failed, TooMuch
+
+__all__ = ["CatchingUp"]
+
+_MOST = 1000
+_NARROWER = 8
+
+_BEHIND = """
+SELECT c.condition_id FROM projections.conditions AS c
+WHERE c.condition_id = ANY (ARRAY(SELECT projections.conditions_apart_v1())) AND c.quarantined_at IS NULL
+ORDER BY c.condition_id
+"""
+_NEXT = """
+SELECT u.entity_type, u.source_id, u.seq_nr, u.db_timestamp, u.slice, u.topic
+FROM unnest(projections.next_unanswered_v1($1, $2)) AS u
+"""
+_MATCH = "SELECT projections.match_unanswered_v1($1, $2, $3)"
+
+
+class CatchingUp:
+    """
+    Works off what waits, a condition after another, so that none keeps others waiting for long.
+
+    Args:
+        timeout: What a condition may take for one event, and the length of a turn for all conditions.
+    """
+
+    def __init__(self, timeout: timedelta) -> None:
+        self._timeout = timeout
+        self._widths: dict[int, int] = {}
+        """How many events a condition is asked about at once, where that was too many before."""
+        self._last = 0
+
+    async def go_on(self, session: OwnedSession) -> None:
+        """Ask as many as can be asked in a turn."""
+        until = time.monotonic() + self._timeout.total_seconds()
+        behind: list[int] = [row["condition_id"] for row in await session.fetch(_BEHIND)]
+        self._widths = {each: width for each, width in self._widths.items() if each in behind}
+        behind = [each for each in behind if each > self._last] + [
+            each for each in behind if each <= self._last
+        ]
+        while behind and time.monotonic() < until:
+            self._last = behind.pop(0)
+            if await self._match(session, self._last):
+                behind.append(self._last)
+
+    async def _match(self, session: OwnedSession, condition_id: int) -> bool:
+        """Ask a condition about the next events, in a transaction; returns whether more may wait."""
+        rows = await session.fetch(_NEXT, condition_id, self._widths.get(condition_id, _MOST))
+        if not rows:
+            return False
+        events = AskedOf(rows[0]["entity_type"], [tuple(row.values())[1:] for row in rows], condition_id)
+
+        async def match(failed: Failed) -> int:
+            matched: int = await session.fetchval(_MATCH, condition_id, len(rows), failed.get(condition_id))
+            return matched
+
+        await session.begin()
+        try:
+            matched = await Asked(session, events, self._timeout).run(match)
+            await session.commit()
+        except TooMuch:
+            await session.rollback()
+            self._widths[condition_id] = max(1, len(rows) // _NARROWER)
+            return True
+        except BaseException:
+            await session.rollback()
+            raise
+        return matched > 0

@@ -1,0 +1,51 @@
+-- Asks a condition about events that wait for it, those that have waited longest first, and writes what matches; returns how many
+-- events those were. Nothing where somebody else is at it, or where the condition is stopped. p_error: it is known to fail on
+-- the next one, and why. An event that it fails on stays, with the error.
+CREATE OR REPLACE FUNCTION projections.match_unanswered_v1(p_condition_id integer, p_limit integer DEFAULT 1000, p_error text DEFAULT NULL)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+DECLARE
+    _taken projections.unanswered[];
+    _e record;
+    _i record;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('slice-projections unanswered'), p_condition_id) THEN
+        RETURN 0;
+    END IF;
+    _taken := projections.next_unanswered_v1(p_condition_id, p_limit);
+    IF cardinality(_taken) = 0 THEN
+        RETURN 0;
+    END IF;
+    UPDATE projections.unanswered AS u SET due = FALSE, error = NULL
+    WHERE u.unanswered_id = ANY (ARRAY(SELECT t.unanswered_id FROM unnest(_taken) AS t));
+    SELECT
+        array_agg(t.source_id) AS source_ids, array_agg(t.seq_nr) AS seq_nrs, array_agg(t.db_timestamp) AS db_timestamps,
+        array_agg(t.slice) AS slices, array_agg(t.topic) AS topics, array_agg(t.as_of) AS as_of
+    INTO _e FROM unnest(_taken) AS t
+    -- Somebody may have dropped it with its partition, by force.
+    CROSS JOIN LATERAL (
+        SELECT FROM projections.events AS e
+        WHERE e.source_id = t.source_id AND e.seq_nr = t.seq_nr AND e.db_timestamp = t.db_timestamp LIMIT 1
+    ) AS e;
+    SELECT array_agg(i.condition_id) AS ids, array_agg(i.topic) AS topics, array_agg(i.group_id) AS groups, array_agg(i.subscription_ids::text) AS subscriptions
+    INTO _i
+    FROM projections.interests_v1(
+        _taken[1].entity_type, ARRAY(SELECT DISTINCT t.topic FROM unnest(_e.topics) AS t (topic)) || NULL::text, p_condition_id
+    ) AS i;
+    IF _e.topics IS NOT NULL AND _i.ids IS NOT NULL THEN
+        PERFORM projections.match_events_v1(
+            _taken[1].entity_type, _e.source_ids, _e.seq_nrs, _e.db_timestamps, _e.slices, _e.topics,
+            _i.ids, _i.topics, _i.groups, _i.subscriptions, p_as_of => _e.as_of,
+            p_failed => CASE WHEN p_error IS NOT NULL THEN ARRAY[p_condition_id] END, p_errors => ARRAY[p_error],
+            p_behind => p_condition_id
+        );
+    END IF;
+    DELETE FROM projections.unanswered AS u
+    WHERE u.unanswered_id = ANY (ARRAY(SELECT t.unanswered_id FROM unnest(_taken) AS t)) AND u.error IS NULL;
+    RETURN cardinality(_taken);
+END;
+$$;

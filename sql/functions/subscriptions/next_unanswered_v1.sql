@@ -1,0 +1,20 @@
+-- The events of one entity type that a condition is to be asked about next, in their order; none while it is stopped.
+CREATE OR REPLACE FUNCTION projections.next_unanswered_v1(p_condition_id integer, p_limit integer)
+RETURNS projections.unanswered[]
+LANGUAGE sql
+STABLE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+    WITH due AS MATERIALIZED (
+        SELECT u.* FROM projections.unanswered AS u
+        WHERE u.condition_id = p_condition_id AND u.due
+        AND NOT EXISTS (
+            SELECT FROM projections.conditions AS c WHERE c.condition_id = p_condition_id AND c.quarantined_at IS NOT NULL
+        )
+        ORDER BY u.unanswered_id LIMIT p_limit
+    )
+    SELECT coalesce(array_agg(d::projections.unanswered ORDER BY d.unanswered_id), '{}') FROM due AS d
+    WHERE d.entity_type = (SELECT f.entity_type FROM due AS f ORDER BY f.unanswered_id LIMIT 1)
+$$;

@@ -1,0 +1,31 @@
+-- Events that a condition has not said yes or no to: each has its place here until it has. With an error, the condition failed on
+-- the event, and somebody decides; without one, the condition was stopped, or has not caught up since.
+CREATE TABLE IF NOT EXISTS projections.unanswered (
+    -- In this order a condition is asked.
+    unanswered_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    condition_id integer NOT NULL REFERENCES projections.conditions ON DELETE CASCADE,
+    entity_type text COLLATE "C" NOT NULL,
+    source_id text COLLATE "C" NOT NULL,
+    seq_nr bigint NOT NULL,
+    db_timestamp timestamptz NOT NULL,
+    slice smallint NOT NULL,
+    topic text NOT NULL,
+    -- The event is for the subscriptions of this time.
+    as_of timestamptz NOT NULL,
+    error text,
+    -- Whether the condition is to be asked, as soon as it is not stopped.
+    due boolean NOT NULL,
+    set_apart_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    UNIQUE (condition_id, source_id, seq_nr)
+);
+DO $$
+BEGIN
+    IF to_regclass('projections.unanswered_due_idx') IS NULL THEN
+        CREATE INDEX unanswered_due_idx ON projections.unanswered (condition_id, unanswered_id) WHERE due;
+    END IF;
+    -- What retention has to keep is found without going through all.
+    IF to_regclass('projections.unanswered_db_timestamp_idx') IS NULL THEN
+        CREATE INDEX unanswered_db_timestamp_idx ON projections.unanswered (condition_id, db_timestamp);
+    END IF;
+END;
+$$;
