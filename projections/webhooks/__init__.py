@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from projections.webhooks.retrying import RetryPolicy
     from projections.webhooks.running import run_webhooks
     from projections.webhooks.schedules import Schedule, Schedules
-    from projections.webhooks.sender import HttpSender, Outgoing, Reply, Sender
+    from projections.webhooks.sender import HttpSender, NotSentError, Outgoing, Reply, Sender
     from projections.webhooks.settings import DeliverySettings
     from projections.webhooks.signing import VerifiedWebhook, sign, verify
     from projections.webhooks.ticks import Ticks
@@ -81,6 +81,7 @@ _HOMES = {
     "NewEndpoint": "endpoints",
     "NotListening": "errors",
     "NotRetriable": "errors",
+    "NotSentError": "sender",
     "Outgoing": "sender",
     "PlainCipher": "ciphers",
     "PostgresLog": "log",
@@ -145,6 +146,7 @@ __all__ = [
     "NewEndpoint",
     "NotListening",
     "NotRetriable",
+    "NotSentError",
     "Outgoing",
     "PlainCipher",
     "PostgresLog",

@@ -67,6 +67,7 @@ class Outcome(NamedTuple):
     verdict: str
     """``done``, ``retry``, ``dead``, or ``release``: it was not made, and does not count."""
     delay: timedelta | None = None
+    """Until the next one."""
     pause: timedelta | None = None
     disable: bool = False
     code: str | None = None

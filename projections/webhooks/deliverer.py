@@ -24,8 +24,9 @@ from projections.webhooks.errors import InvalidSecret
 from projections.webhooks.outcomes import Outcomes
 from projections.webhooks.outgoing import outgoing_of
 from projections.webhooks.retrying import answered_at, judge
-from projections.webhooks.sender import Reply, Sender
+from projections.webhooks.sender import NotSentError, Reply, Sender
 from projections.webhooks.settings import DeliverySettings
+from projections.webhooks.shortage import Shortage
 
 __all__ = ["deliver"]
 
@@ -88,6 +89,7 @@ class _Deliverer:
         # What is finished makes room at its endpoint, and lets the next of its order go.
         self._outcomes = Outcomes(database, settings, observer, stored=self._woken.set)
         self._failures = 0
+        self._shortage = Shortage(settings.restart)
 
     async def run(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
@@ -119,6 +121,7 @@ class _Deliverer:
     async def _keep_claiming(self) -> None:
         pause = shortest = self._settings.pacing.shortest.total_seconds()
         while not self._ending.is_set():
+            await self._shortage.over(self._ending)
             free = self._settings.max_in_flight - len(self._in_flight)
             if free == 0 or self._free_bytes <= 0:
                 self._room.clear()
@@ -166,8 +169,8 @@ class _Deliverer:
         self._in_flight[task] = claimed
         task.add_done_callback(self._ended)
 
-    def _release(self, claimed: Claimed) -> None:
-        self._outcomes.add(claimed, Outcome(claimed.delivery_id, claimed.lease_token, "release"))
+    def _release(self, claimed: Claimed, delay: timedelta | None = None) -> None:
+        self._outcomes.add(claimed, Outcome(claimed.delivery_id, claimed.lease_token, "release", delay))
 
     async def _claim(self, limit: int) -> list[Claimed]:
         try:
@@ -189,7 +192,13 @@ class _Deliverer:
         return found
 
     async def _attempt(self, claimed: Claimed) -> None:
-        reply = await self._send(claimed)
+        try:
+            reply = await self._send(claimed)
+        except NotSentError as error:
+            self._shortage.met(error)
+            self._release(claimed, error.delay)
+            return
+        self._shortage.passed()
         now = answered_at(reply.date, claimed.claimed_at + reply.took)
         verdict = judge(
             reply.code, reply.retry_after, claimed.attempt, claimed.policy,
@@ -214,6 +223,9 @@ class _Deliverer:
                 extra={"action": "webhook_unsendable", "endpoint": claimed.endpoint_id},
             )  # fmt: skip
             return _not_sent("unsendable", "")
+        except MemoryError as error:
+            self._pages.failed(error)
+            raise NotSentError("no memory is left", _LATER, everywhere=True) from None
         return await self._sender.send(outgoing)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -249,6 +261,7 @@ class _Deliverer:
                 log.warning("webhooks: %s", str(error) or "no answer", extra={"action": "webhooks_wait"})
 
 
+_LATER = timedelta(seconds=2)
 _HOPELESS = frozenset({"event_gone"})
 
 

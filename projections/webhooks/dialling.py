@@ -1,5 +1,5 @@
 """
-How the sender connects: names looked up in threads of its own, every address judged when its socket is made.
+How the sender connects: every address is judged when its socket is made.
 
 The guard sits where a socket is made for one concrete address. Nothing reaches the network past it: neither an address
 written in the URL, which no resolver sees, nor a name that means something else at its second lookup.
@@ -7,21 +7,15 @@ written in the URL, which no resolver sees, nor a name that means something else
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import socket
-import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from threading import Lock
 from typing import TYPE_CHECKING, Any
-
-from cachetools import TTLCache
 
 from projections.extras import from_extra
 from projections.webhooks.addresses import AddressRules
@@ -34,15 +28,8 @@ with from_extra("webhooks"):
 if TYPE_CHECKING:
     from aiohttp.connector import Connection
 
-Resolve = Callable[[str], Awaitable[Sequence[str]]]
-"""Look a name up: its addresses, the preferred ones first. Raises OSError where there are none."""
-
 AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
 
-_LOOKUPS = 64
-_SLOW_LOOKUPS = 16
-_SLOW = timedelta(seconds=1)
-_REMEMBERED = timedelta(minutes=10)
 _UNHEARD = timedelta(seconds=60)
 
 
@@ -56,12 +43,16 @@ class Dial:
         refused: An address was not allowed.
         tried: A socket was made for one that is.
         reused: The connection had served another attempt.
+        lacked: This process could not make a socket.
+        addresses: What its name was looked up to.
     """
 
     host: str
     refused: bool = False
     tried: bool = False
     reused: bool = False
+    lacked: Exception | None = None
+    addresses: Sequence[str] = ()
 
 
 # What makes the socket is told the address alone; it runs in the context of the attempt that waits for it.
@@ -127,7 +118,12 @@ def guarded_sockets(rules: AddressRules) -> Callable[[AddressInfo], socket.socke
             raise OSError(errno.EACCES, "the address is not allowed")
         if dial:
             dial.tried = True
-        return _open_socket(family, kind, protocol)
+        try:
+            return _open_socket(family, kind, protocol)
+        except (OSError, MemoryError) as error:
+            if dial:
+                dial.lacked = error
+            raise
 
     return make
 
@@ -141,66 +137,8 @@ def _open_socket(family: int, kind: int, protocol: int) -> socket.socket:
     return made
 
 
-class SystemLookup:
-    """
-    The system's resolver, in threads of its own: a name whose servers are silent holds a thread for half a minute.
-
-    So a name that was slow is looked up in a few threads apart, for some minutes: it holds up others of its kind alone.
-
-    Args:
-        threads: How many lookups run at once.
-        slow_threads: How many of names that were slow.
-        slow: What takes longer is slow.
-    """
-
-    def __init__(
-        self, threads: int = _LOOKUPS, slow_threads: int = _SLOW_LOOKUPS, slow: timedelta = _SLOW
-    ) -> None:
-        self._slow = slow.total_seconds()
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="webhook-lookup")
-        self._apart = ThreadPoolExecutor(slow_threads, thread_name_prefix="webhook-slow-lookup")
-        self._were_slow: TTLCache[str, bool] = TTLCache(10_000, _REMEMBERED.total_seconds())
-        self._lock = Lock()
-
-    async def __call__(self, host: str) -> Sequence[str]:
-        """Give the addresses of a host."""
-        with self._lock:
-            threads = self._apart if host in self._were_slow else self._threads
-        return await asyncio.get_running_loop().run_in_executor(threads, self._look_up, host)
-
-    def _look_up(self, host: str) -> Sequence[str]:
-        began = time.monotonic()
-        try:
-            return _addresses(host)
-        finally:
-            if time.monotonic() - began > self._slow:
-                with self._lock:
-                    self._were_slow[host] = True
-
-    def close(self) -> None:
-        """Let go of the threads; what runs is not waited for."""
-        for threads in (self._threads, self._apart):
-            threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _addresses(host: str) -> Sequence[str]:
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    except UnicodeError as error:  # a label too long for IDNA
-        raise OSError(errno.EINVAL, "the name can not be looked up") from error
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
-
-
-class Lookup(AbstractResolver):
-    """
-    A resolver as aiohttp wants it.
-
-    Args:
-        resolve: Looks a name up.
-    """
-
-    def __init__(self, resolve: Resolve) -> None:
-        self._resolve = resolve
+class LookedUp(AbstractResolver):
+    """A resolver as aiohttp wants it, which gives what was looked up for the attempt that connects."""
 
     async def resolve(
         self,
@@ -208,10 +146,8 @@ class Lookup(AbstractResolver):
         port: int = 0,
         family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002
     ) -> list[ResolveResult]:
-        """Look a host up; the family is left to what its addresses are."""
-        addresses = await self._resolve(host)
-        if not addresses:
-            raise OSError(errno.EADDRNOTAVAIL, "the name has no address")
+        """Give the addresses; the family is left to what they are."""
+        dial = _DIAL.get()
         return [
             ResolveResult(
                 hostname=host,
@@ -221,7 +157,7 @@ class Lookup(AbstractResolver):
                 proto=socket.IPPROTO_TCP,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for address in addresses
+            for address in (dial.addresses if dial else ())
         ]
 
     async def close(self) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
+import socket
 import ssl
 from collections.abc import Iterator
 
 from projections.extras import from_extra
 from projections.webhooks.dialling import Dial
 from projections.webhooks.incoming import TooMuchError
+from projections.webhooks.lookups import UnresolvedError
 
 with from_extra("webhooks"):
     import aiohttp
@@ -43,9 +46,10 @@ _BY_ERRNO = {
     errno.ENETDOWN: "network_unreachable",
     errno.ETIMEDOUT: "timeout",
 }
+_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _BY_KIND: tuple[tuple[tuple[type[Exception], ...], str], ...] = (  # in this order: some are of several kinds
     ((TimeoutError,), "timeout"),
-    ((aiohttp.ClientConnectorDNSError,), "dns_error"),
+    ((UnresolvedError,), "dns_error"),
     ((aiohttp.ClientSSLError, ssl.SSLError), "tls_error"),
     ((aiohttp.ServerDisconnectedError,), "connection_reset"),
     ((TooMuchError,), "too_large_headers"),
@@ -74,6 +78,40 @@ def code_of(error: Exception, dial: Dial) -> str:
     _log.warning("a webhook to %s failed unexpectedly: %s", dial.host, type(error).__name__)
     _log.debug("it failed with", exc_info=error)  # may hold the URL, and a URL a token
     return "network_error"
+
+
+def lack_of(error: Exception, dial: Dial) -> str | None:
+    """
+    Say what this process lacked when an attempt failed, such as files; None where it was not that.
+
+    A look-up, or a check of a certificate, that cannot open a file says something else, or nothing: so whether a socket
+    can be made now is tried.
+
+    Args:
+        error: What was raised while sending.
+        dial: What was seen of the connection.
+    """
+    for found in (*_causes(error), *_causes(dial.lacked)):
+        if isinstance(found, MemoryError) or (
+            isinstance(found, socket.gaierror) and found.errno == socket.EAI_MEMORY
+        ):
+            return "no memory is left"
+        if isinstance(found, OSError) and found.errno in _OURS:
+            return os.strerror(found.errno)
+    try:
+        socket.socket().close()
+    except OSError as lacking:
+        return os.strerror(lacking.errno) if lacking.errno in _OURS else None
+    return None
+
+
+def lacks_port(error: Exception, dial: Dial) -> bool:
+    """Whether no port is left here for connections to that address; of IPv6 the same error says that there is none."""
+    return (
+        isinstance(error, OSError)
+        and error.errno == errno.EADDRNOTAVAIL
+        and not any(":" in address for address in dial.addresses)
+    )
 
 
 def _of_answer(error: Exception) -> str:

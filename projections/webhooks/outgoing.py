@@ -32,6 +32,7 @@ def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
         headers=claimed.headers,
         timeout=claimed.policy.timeout,
         gzip=claimed.gzip,
+        tenant=claimed.tenant,
     )
 
 
@@ -45,6 +46,7 @@ def signed_request(
     headers: Mapping[str, str],
     timeout: timedelta,
     gzip: bool,
+    tenant: str = "",
 ) -> Outgoing:
     """
     Sign a body, and make the request that brings it.
@@ -58,6 +60,7 @@ def signed_request(
         headers: The endpoint's own.
         timeout: For all of it.
         gzip: Whether it is sent compressed; what is signed is not.
+        tenant: Whose it is.
 
     Raises:
         InvalidMessage: The id can not be in a header.
@@ -74,7 +77,7 @@ def signed_request(
     if gzip:
         sent["content-encoding"] = "gzip"
         body = gzip_body(body)
-    return Outgoing(url, tuple(sent.items()), body, timeout)
+    return Outgoing(url, tuple(sent.items()), body, timeout, tenant=tenant)
 
 
 def body_of(topic: str, event_time: datetime, data: str) -> bytes:

@@ -54,7 +54,8 @@ class Answer:
 
     def __init__(self, keep: int) -> None:
         self._keep = keep
-        self._status: int | None = None
+        self.status: int | None = None
+        """Once it has come."""
         self._retry_after: str | None = None
         self._date: str | None = None
         self._body = bytearray()
@@ -64,7 +65,7 @@ class Answer:
 
     async def read(self, response: ClientResponse) -> None:
         """Take an answer in, to its end or to what is kept of it."""
-        self._status = response.status
+        self.status = response.status
         self._retry_after = _header(response, "Retry-After")
         self._date = _header(response, "Date")
         if response.headers.get("Content-Encoding", "").strip().lower() in {"gzip", "x-gzip", "deflate"}:
@@ -86,7 +87,7 @@ class Answer:
             failure: The code of what went wrong, if something did.
             took: How long it took.
         """
-        status, code = self._status, failure
+        status, code = self.status, failure
         truncated = self._truncated or (failure is not None and status is not None)
         if status is not None and not _FIRST_STATUS <= status <= _LAST_STATUS:
             status, code = None, "protocol_error"

@@ -19,15 +19,16 @@ from projections.extras import from_extra
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.dialling import (
     Connector,
-    Lookup,
-    Resolve,
-    SystemLookup,
+    Dial,
+    LookedUp,
     current_dial,
     dialling,
     guarded_sockets,
 )
-from projections.webhooks.failures import CODES, FAILURES, code_of
+from projections.webhooks.failures import CODES, FAILURES, code_of, lack_of, lacks_port
+from projections.webhooks.hosts import Hosts
 from projections.webhooks.incoming import FRAMING
+from projections.webhooks.lookups import LookUp, Lookups, Resolve, SystemLookup
 from projections.webhooks.replies import Answer, Reply
 
 with from_extra("webhooks"):
@@ -35,15 +36,20 @@ with from_extra("webhooks"):
     from multidict import CIMultiDict
     from yarl import URL
 
-__all__ = ["CODES", "FAILURES", "HttpSender", "Outgoing", "Reply", "Sender"]
+__all__ = ["CODES", "FAILURES", "HOST_LIMIT", "HttpSender", "NotSentError", "Outgoing", "Reply", "Sender"]
 
 KEEP_BODY = 65536
+HOST_LIMIT = 500
+"""Requests to one host on their way at a time, and begun in any second."""
 USER_AGENT = f"slice-projections/{version('slice-projections')}"
 
 _KEPT_OPEN = timedelta(seconds=4)  # common servers close idle connections after 5 s: be first
 _MOST_HEADERS = 100
 _LONGEST_HEADER = 8190
 _LARGE = 1 << 20
+_PATIENCE = 5.0
+"""Seconds that one waits for its turn at most: its lease is not to end before its answer."""
+_LATER = timedelta(seconds=2)
 _NOT_FROM_CALLERS = frozenset(
     (
         *("accept-encoding", "connection", "content-length", "expect", "host", "te", "trailer"),
@@ -60,8 +66,9 @@ class Outgoing(NamedTuple):
         url: Where to, as :func:`~projections.webhooks.urls.checked_url` gave it.
         headers: Names and values, the signature among them.
         body: These bytes, as they are.
-        timeout: For all of it: lookup, connection, TLS, headers and body.
-        connect_timeout: Of that, for lookup, connection and TLS.
+        timeout: For all of it: lookup, connection, TLS, headers and body. What it waits for here is not of it.
+        connect_timeout: Of that, for the lookup, and for connection and TLS.
+        tenant: Whose: tenants share what there is.
     """
 
     url: str
@@ -69,13 +76,35 @@ class Outgoing(NamedTuple):
     body: bytes
     timeout: timedelta = timedelta(seconds=15)
     connect_timeout: timedelta = timedelta(seconds=5)
+    tenant: str = ""
+
+
+class NotSentError(Exception):
+    """
+    Nothing could be sent, for a reason that is not the receiver's: it was no attempt.
+
+    Args:
+        reason: What there was none of.
+        delay: It is worth trying again then.
+        everywhere: Whatever else is sent meets it, too.
+    """
+
+    def __init__(self, reason: str, delay: timedelta, *, everywhere: bool = False) -> None:
+        super().__init__(reason)
+        self.delay = delay
+        self.everywhere = everywhere
 
 
 class Sender(Protocol):
     """Makes the requests of attempts."""
 
     async def send(self, outgoing: Outgoing) -> Reply:
-        """Send one, and say what became of it; raises nothing for what the other side does."""
+        """
+        Send one, and say what came of it; raises nothing for what the other side does.
+
+        Raises:
+            NotSentError: It was not sent, and that is not the other side's doing.
+        """
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -95,6 +124,9 @@ class HttpSender:
         resolve: Looks names up; None: the system's way.
         keep_names: How long a lookup is good for. Each connection is judged by its address all the same.
         ssl_context: What to trust; None: what the system trusts.
+        host_limit: So many requests to one host are on their way at a time, and begun in any second, from this sender;
+            None: any number.
+        tenant_share: Of that, and of the lookups at a time, a tenant may have so much of what the others leave.
     """
 
     def __init__(
@@ -106,13 +138,15 @@ class HttpSender:
         resolve: Resolve | None = None,
         keep_names: timedelta = timedelta(seconds=10),
         ssl_context: ssl.SSLContext | None = None,
+        host_limit: int | None = HOST_LIMIT,
+        tenant_share: float = 0.5,
     ) -> None:
         self._rules = rules or AddressRules()
         self._keep_body = keep_body
         self._origins = _Origins(connections)
-        self._lookup = SystemLookup() if resolve is None else None
-        self._resolver = Lookup(resolve or self._lookup)  # type: ignore[arg-type]
-        self._keep_names = int(keep_names.total_seconds())
+        self._system = SystemLookup() if resolve is None else None
+        self._lookups = Lookups(resolve or self._system, keep_names, tenant_share)  # type: ignore[arg-type]
+        self._hosts = Hosts(host_limit, tenant_share)
         self._ssl = ssl_context
         self._sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession] | None = None
 
@@ -123,13 +157,33 @@ class HttpSender:
         await self.aclose()
 
     async def send(self, outgoing: Outgoing) -> Reply:
-        """Send one, and say what became of it; raises nothing for what the other side does."""
+        """
+        Send one, and say what came of it; raises nothing for what the other side does.
+
+        Raises:
+            NotSentError: This process has no files, memory or ports left; or others of its tenant, or to its host, were
+                before it for long.
+        """
+        host = _host(outgoing.url)
+        try:
+            async with self._hosts.place(host, outgoing.tenant, _PATIENCE):
+                async with asyncio.timeout(_PATIENCE):
+                    look_up = await self._lookups.begin(host, outgoing.tenant) if host else None
+                return await self._send(outgoing, look_up)
+        except TimeoutError:
+            raise NotSentError(f"others are before it at {host}", _LATER) from None
+
+    async def _send(self, outgoing: Outgoing, look_up: LookUp | None) -> Reply:
         began, answer, failure = time.monotonic(), Answer(self._keep_body), None
         with dialling(_host(outgoing.url)) as dial:
             try:
                 async with asyncio.timeout(outgoing.timeout.total_seconds()):
+                    if look_up:
+                        dial.addresses = await look_up(outgoing.connect_timeout)
                     await self._exchange(outgoing, answer)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this attempt's alone
+                if answer.status is None:
+                    _raise_what_is_ours(error, dial)
                 failure = code_of(error, dial)
         return answer.reply(failure, timedelta(seconds=time.monotonic() - began))
 
@@ -138,8 +192,9 @@ class HttpSender:
         sessions, self._sessions = self._sessions, None
         for session in sessions or ():
             await session.close()
-        if self._lookup:
-            self._lookup.close()
+        self._lookups.close()
+        if self._system:
+            self._system.close()
 
     async def _exchange(self, outgoing: Outgoing, answer: Answer) -> None:
         url = URL(outgoing.url)
@@ -178,9 +233,8 @@ class HttpSender:
         connector = Connector(
             2 * self._keep_body + FRAMING,
             limit=0,  # an attempt that waits here would be charged to its endpoint
-            resolver=self._resolver,
-            use_dns_cache=self._keep_names > 0,
-            ttl_dns_cache=self._keep_names,
+            resolver=LookedUp(),
+            use_dns_cache=False,
             ssl=self._ssl or True,
             socket_factory=guarded_sockets(self._rules),
             **options,
@@ -223,7 +277,7 @@ async def _post(session: aiohttp.ClientSession, url: URL, outgoing: Outgoing) ->
         # Bytes are written at once, a file in pieces: large ones would hold up the loop.
         data=io.BytesIO(body) if len(body) > _LARGE else body,
         allow_redirects=False,
-        timeout=aiohttp.ClientTimeout(total=None, connect=outgoing.connect_timeout.total_seconds()),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=outgoing.connect_timeout.total_seconds()),
         skip_auto_headers=("Content-Type",),
     )
 
@@ -251,8 +305,15 @@ async def _reused(*_: object) -> None:
         dial.reused = True
 
 
+def _raise_what_is_ours(error: Exception, dial: Dial) -> None:
+    if lacks_port(error, dial):
+        raise NotSentError(f"no port is left here for connections to {dial.host}", _LATER) from None
+    if (reason := lack_of(error, dial)) is not None:
+        raise NotSentError(reason, _LATER, everywhere=True) from None
+
+
 def _host(url: str) -> str:
     try:
-        return URL(url).host or ""
+        return URL(url).raw_host or ""
     except ValueError:
         return ""

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from threading import Event as Signal
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from journal import Database, DatabaseError, Event, EventEnvelope, append
 from projections import run
 from projections.webhooks.claims import reap
 from projections.webhooks.deliverer import deliver
-from projections.webhooks.dialling import SystemLookup
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.filters import parse_filter
@@ -245,33 +243,6 @@ class TestHeldEndpoint:
         await until(database, _ALL_DONE, here)
         stop.set()
         await delivering
-
-
-class TestNames:
-    async def test_those_that_were_slow_hold_up_no_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked, answered = Signal(), Signal()
-        answered.set()
-
-        def addresses(host: str, *_: object, **__: object) -> list[Any]:
-            if host == "silent":
-                asked.set()
-                answered.wait()
-            return [(0, 0, 0, "", ("192.0.2.1", 0))]
-
-        monkeypatch.setattr("socket.getaddrinfo", addresses)
-        lookup = SystemLookup(threads=1, slow_threads=1, slow=timedelta(seconds=-1))
-        await lookup("silent")
-        asked.clear()
-        answered.clear()
-        waiting = asyncio.create_task(lookup("silent"))
-        try:
-            await asyncio.to_thread(asked.wait)
-            async with asyncio.timeout(10):
-                assert await lookup("other") == ["192.0.2.1"]
-        finally:
-            answered.set()
-            await waiting
-            lookup.close()
 
 
 class TestTenants:

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from datetime import timedelta
+
+import pytest
+
 from journal import Database
+from projections.webhooks.sender import HttpSender, NotSentError, Outgoing, Reply
+from tests.fixtures.files import no_files
+from tests.fixtures.projections import fetchval
 from tests.fixtures.raw_server import RawServer, hang, respond
 from tests.integration.webhook_delivery_support import (
+    LOCAL,
+    PATIENT,
+    attempts,
     delivering,
+    due,
     finished,
     hook,
     sent,
     settings,
     until_rows,
 )
+
+AT_ONCE = timedelta(milliseconds=50)
 
 
 async def test_endpoints_that_hang_hold_no_more_than_their_tenants_share(database: Database) -> None:
@@ -20,19 +35,66 @@ async def test_endpoints_that_hang_hold_no_more_than_their_tenants_share(databas
             await hook(database, hangs.url, tenant="hostile", max_in_flight=1000)
         await hook(database, server.url, tenant="victim")
         await sent(database, number=10, tenant="hostile")
-        async with delivering(database, settings=settings(max_in_flight=8, claim_size=8)) as running:
+        async with delivering(database, settings=settings(max_in_flight=8, stop_timeout=AT_ONCE)):
             await hangs.received(4)
             await sent(database, number=20, tenant="victim")
             await finished(database, 20)
             await until_rows(database, "tenant = 'hostile' AND state = 'leased'", 4)
             assert len(hangs.requests) == 4
-            await running.kill()  # what hangs is not waited for
 
 
 async def test_a_single_tenant_may_have_all_of_them(database: Database) -> None:
     async with RawServer(hang()) as hangs:
         await hook(database, hangs.url, max_in_flight=1000)
         await sent(database, number=8)
-        async with delivering(database, settings=settings(max_in_flight=8, tenant_share=1)) as running:
+        async with delivering(
+            database, settings=settings(max_in_flight=8, tenant_share=1, stop_timeout=AT_ONCE)
+        ):
             await hangs.received(8)
-            await running.kill()
+
+
+class WithoutFiles(HttpSender):
+    """Has no files left, until it is given back what it had."""
+
+    def __init__(self) -> None:
+        super().__init__(LOCAL)
+        self.lacking = True
+        self.failed = asyncio.Event()
+        self._one = asyncio.Lock()
+
+    async def send(self, outgoing: Outgoing) -> Reply:
+        if not self.lacking:
+            return await super().send(outgoing)
+        try:
+            async with self._one:
+                with no_files():
+                    return await super().send(outgoing)
+        except NotSentError:
+            self.failed.set()
+            raise
+
+
+async def test_what_the_process_lacks_uses_up_no_attempt_and_blames_no_endpoint(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = PATIENT.model_copy(update={"schedule": (), "breaker_failures": 1})
+    async with RawServer(respond(204)) as server, WithoutFiles() as sender:
+        await hook(database, server.url, policy=policy)
+        await sent(database, number=3)
+        with caplog.at_level(logging.WARNING):
+            async with delivering(database, sender):
+                await sender.failed.wait()
+                await until_rows(database, "state = 'pending' AND attempts = 0 AND next_at > now()", 3)
+                assert await fetchval(database, "SELECT failures FROM projections.webhook_circuits") == 0
+                sender.failed.clear()
+                await due(database)
+                await sender.failed.wait()  # again, after a pause
+                sender.lacking = False
+                await until_rows(database, "state = 'pending' AND attempts = 0 AND next_at > now()", 3)
+                await due(database)
+                await finished(database, 3)
+
+    assert await attempts(database) == [(1, "success", "204")] * 3
+    said = [one for one in caplog.records if getattr(one, "action", "") == "webhooks_short"]
+    assert len(said) == 1
+    assert "Too many open files" in said[0].getMessage()

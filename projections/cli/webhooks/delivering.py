@@ -44,7 +44,7 @@ from projections.webhooks.ciphers import cipher_from_environment
 from projections.webhooks.deliverer import deliver as deliver_webhooks
 from projections.webhooks.delivery_observer import DeliveryObserver
 from projections.webhooks.running import run_webhooks
-from projections.webhooks.sender import HttpSender, Sender
+from projections.webhooks.sender import HOST_LIMIT, HttpSender, Sender
 from projections.webhooks.settings import DeliverySettings
 
 __all__ = ["deliver"]
@@ -65,6 +65,7 @@ class _Options:
     rules: AddressRules
     connections: ConnectionSettings
     settings: DeliverySettings
+    host_limit: int
     maintain_every: timedelta | None
     address: Address | None
     token: str | None
@@ -87,6 +88,13 @@ class _Options:
     default=0.5,
     show_default=True,
     help="Of these, what one tenant may have of those that the others leave; 1: all, where there is a single tenant.",
+)
+@click.option(
+    "--host-limit",
+    type=click.IntRange(1),
+    default=HOST_LIMIT,
+    show_default=True,
+    help="Requests to one host on their way at a time, and begun in any second, from this process.",
 )
 @address_options
 @click.option(
@@ -145,6 +153,7 @@ def deliver(  # noqa: PLR0917 - click passes all by name
     only_send: bool,
     concurrency: int,
     tenant_share: float,
+    host_limit: int,
     ranges: int,
     stop_timeout: timedelta,
     driver: Literal["asyncpg", "psycopg"],
@@ -197,6 +206,7 @@ def deliver(  # noqa: PLR0917 - click passes all by name
             rules_of(**addresses),
             ConnectionSettings(driver=driver, max_connections=max_connections, pgbouncer=pgbouncer),
             DeliverySettings(max_in_flight=concurrency, tenant_share=tenant_share, stop_timeout=stop_timeout),
+            host_limit,
             maintain_every or None,
             address,
             token,
@@ -208,7 +218,10 @@ def deliver(  # noqa: PLR0917 - click passes all by name
 
 async def _run(dsn: str, options: _Options) -> int:
     stop, cipher = asyncio.Event(), cipher_from_environment()
-    async with connect(dsn, options.connections) as database, HttpSender(options.rules) as sender:
+    http = HttpSender(
+        options.rules, host_limit=options.host_limit, tenant_share=options.settings.tenant_share
+    )
+    async with connect(dsn, options.connections) as database, http as sender:
         async with database.session() as session:
             await check_version(session)
         with stopped_by_signals(stop, _grace(options.settings)) as received:

@@ -5,7 +5,8 @@
 -- for more than two seconds: store those of each by itself.
 --
 -- Arrays run in parallel. p_verdicts: 'done', 'retry' (after p_delays), 'dead', or 'release' (never sent: the attempt is given
--- back, and nothing is logged). p_pauses keep the whole endpoint from being sent to; p_disable says that it wants no more.
+-- back, and nothing is logged; it is due after p_delays, or at once). p_pauses keep the whole endpoint from being sent to;
+-- p_disable says that it wants no more.
 CREATE OR REPLACE FUNCTION projections.finish_deliveries_v1(
     p_delivery_ids bigint[],
     p_tokens bigint[],
@@ -59,7 +60,9 @@ BEGIN
         state = CASE p_verdicts[h.place] WHEN 'done' THEN 'done' WHEN 'dead' THEN 'dead' ELSE 'pending' END,
         attempts = d.attempts - CASE p_verdicts[h.place] WHEN 'release' THEN 1 ELSE 0 END,
         manual = d.manual AND p_verdicts[h.place] = 'release',
-        next_at = CASE p_verdicts[h.place] WHEN 'retry' THEN _now + p_delays[h.place] ELSE d.next_at END,
+        next_at = CASE
+            WHEN p_verdicts[h.place] IN ('retry', 'release') THEN coalesce(_now + p_delays[h.place], d.next_at) ELSE d.next_at
+        END,
         last_code = coalesce(p_codes[h.place], d.last_code),
         finished_at = CASE WHEN p_verdicts[h.place] IN ('done', 'dead') THEN _now END,
         data = CASE p_verdicts[h.place] WHEN 'dead' THEN coalesce(d.data, (

@@ -1,0 +1,210 @@
+"""What tenants share in a sender: lookups of names, and the requests to a host. And what the sender itself lacks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from projections.webhooks import sender as sending_module
+from projections.webhooks.lookups import Lookups
+from projections.webhooks.sender import NotSentError, Outgoing
+from projections.webhooks.shares import Shares
+from tests.fixtures.files import no_files
+from tests.fixtures.raw_server import Exchange, RawServer, hang, respond
+from tests.integration.webhook_wire.support import LONG, SHORT, outgoing, sending
+
+
+def of(tenant: str, url: str, timeout: timedelta = LONG) -> Outgoing:
+    return outgoing(url, timeout=timeout)._replace(tenant=tenant)
+
+
+class Resolver:
+    """Names that end in ``.silent`` are not answered, until they are released; all others are this machine."""
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+        self.asked: list[str] = []
+
+    async def __call__(self, host: str) -> Sequence[str]:
+        self.asked.append(host)
+        if host.endswith(".silent"):
+            await self.released.wait()
+        return ["127.0.0.1"]
+
+
+class TestShares:
+    async def test_one_has_its_share_and_others_have_the_rest(self) -> None:
+        shares = Shares(8, 0.5)
+        takers = [asyncio.create_task(shares.take("hostile")) for _ in range(100)]
+        await asyncio.sleep(0)
+        assert sum(task.done() for task in takers) == 4
+        async with asyncio.timeout(10):
+            await shares.take("victim")
+            await shares.take("victim")
+        for task in takers:
+            task.cancel()
+        await asyncio.gather(*takers, return_exceptions=True)
+        for tenant in ["hostile"] * 4 + ["victim"] * 2:
+            shares.give_back(tenant)
+        assert shares.idle
+
+    async def test_those_who_wait_are_served_in_turn(self) -> None:
+        shares, served = Shares(1, 1), []
+        await shares.take("first")
+
+        async def wait(tenant: str) -> None:
+            await shares.take(tenant)
+            served.append(tenant)
+            shares.give_back(tenant)
+
+        waiting = [asyncio.create_task(wait(tenant)) for tenant in "aaab"]
+        await asyncio.sleep(0)
+        shares.give_back("first")
+        await asyncio.gather(*waiting)
+        assert served[:2] == ["a", "b"]
+        assert shares.idle
+
+
+class TestLookups:
+    async def test_silent_names_of_one_tenant_hold_up_no_other(self) -> None:
+        resolver = Resolver()
+        async with RawServer(respond(204)) as server, sending(resolve=resolver) as sender:
+            hostile = [
+                asyncio.create_task(sender.send(of("hostile", f"http://{n}.silent:{server.port}/")))
+                for n in range(100)
+            ]
+            while len(resolver.asked) < 32:
+                await asyncio.sleep(0)
+            reply = await sender.send(of("victim", server.url_at("hooks.example")))
+            assert reply.code == "204"
+            assert len(resolver.asked) == 33
+            for task in hostile:
+                task.cancel()
+            await asyncio.gather(*hostile, return_exceptions=True)
+
+    async def test_what_waits_for_its_turn_is_not_on_the_endpoints_account(self) -> None:
+        resolver = Resolver()
+        async with RawServer(respond(204)) as server, sending(resolve=resolver, tenant_share=0.01) as sender:
+            first = asyncio.create_task(sender.send(of("one", f"http://a.silent:{server.port}/")))
+            while not resolver.asked:
+                await asyncio.sleep(0)
+            timeout = timedelta(seconds=1)
+            second = asyncio.create_task(sender.send(of("one", server.url_at("hooks.example"), timeout)))
+            await asyncio.sleep(1.1)  # longer than its time-out
+            resolver.released.set()
+            assert ((await first).code, (await second).code) == ("204", "204")
+            assert (await second).took < timeout
+
+    async def test_a_name_that_is_never_answered_is_charged_to_its_endpoint(self) -> None:
+        async with sending(resolve=Resolver()) as sender:
+            reply = await sender.send(of("one", "http://a.silent/", SHORT))
+        assert reply.code == "timeout"
+
+    async def test_a_turn_that_does_not_come_is_no_attempt(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sending_module, "_PATIENCE", 0.05)
+        resolver = Resolver()
+        async with sending(resolve=resolver, tenant_share=0.01) as sender:
+            first = asyncio.create_task(sender.send(of("one", "http://a.silent/")))
+            while not resolver.asked:
+                await asyncio.sleep(0)
+            with pytest.raises(NotSentError):
+                await sender.send(of("one", "http://b.silent/"))
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+
+    async def test_names_that_were_slow_hold_up_no_others_of_their_tenant(self) -> None:
+        resolver = Resolver()
+        resolver.released.set()
+        lookups = Lookups(resolver, timedelta(0), 1, places=1, slow_places=1, slow=timedelta(seconds=-1))
+        await (await lookups.begin("a.silent", "one"))(LONG)
+        resolver.released.clear()
+        await lookups.begin("a.silent", "one")
+        async with asyncio.timeout(10):
+            assert await (await lookups.begin("other", "one"))(LONG) == ["127.0.0.1"]
+        lookups.close()
+
+    async def test_a_name_is_looked_up_once_at_a_time(self) -> None:
+        resolver = Resolver()
+        lookups = Lookups(resolver, timedelta(seconds=10), 0.5)
+        begun = [await lookups.begin("a.silent", tenant) for tenant in "abc"]
+        resolver.released.set()
+        assert [await one(LONG) for one in begun] == [["127.0.0.1"]] * 3
+        assert resolver.asked == ["a.silent"]
+
+
+class TestHosts:
+    async def test_a_host_has_no_more_than_its_limit_on_their_way_whatever_the_endpoint(self) -> None:
+        async with RawServer(hang()) as server, sending(host_limit=4, tenant_share=1) as sender:
+            tasks = [asyncio.create_task(sender.send(of(f"t{n}", f"{server.url}/{n}"))) for n in range(8)]
+            await server.received(4)
+            async with RawServer(respond(204)) as other:  # by the end of this a fifth would have come
+                assert (await sender.send(of("t", other.url_at("localhost")))).code == "204"
+            assert len(server.requests) == 4
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def test_a_host_that_answers_at_once_gets_no_more_than_its_limit_in_a_second(self) -> None:
+        loop, times = asyncio.get_running_loop(), []
+
+        async def timed(exchange: Exchange) -> None:
+            times.append(loop.time())
+            await respond(204)(exchange)
+
+        async with RawServer(timed) as server, sending(host_limit=3, tenant_share=1) as sender:
+            await asyncio.gather(*(sender.send(of("t", server.url)) for _ in range(7)))
+        # What arrives is as late as it likes, but no earlier than a second after the one that left it its place.
+        assert times[6] - times[0] > 1.5
+
+    async def test_tenants_share_a_host(self) -> None:
+        async with RawServer(hang()) as server, sending(host_limit=4) as sender:
+            tasks = [asyncio.create_task(sender.send(of("hostile", server.url))) for _ in range(8)]
+            await server.received(2)
+            tasks.append(asyncio.create_task(sender.send(of("victim", server.url))))
+            await server.received(3)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class TestShortage:
+    @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+    async def test_no_files_are_not_the_receivers_fault(self, host: str) -> None:
+        async with RawServer(respond(204)) as server, sending() as sender:
+            with no_files(), pytest.raises(NotSentError) as raised:
+                await sender.send(outgoing(server.url_at(host)))
+            assert raised.value.everywhere
+            assert (await sender.send(outgoing(server.url_at(host)))).code == "204"
+
+    @pytest.mark.parametrize(
+        ("error", "everywhere"),
+        [(OSError(12, "no memory"), True), (OSError(105, "no buffers"), True), (MemoryError(), True),
+         (OSError(99, "no port"), False)],
+        ids=["ENOMEM", "ENOBUFS", "MemoryError", "EADDRNOTAVAIL"],
+    )  # fmt: skip
+    async def test_what_cannot_be_had_here_is_no_attempt(
+        self, monkeypatch: pytest.MonkeyPatch, error: Exception, everywhere: bool
+    ) -> None:
+        async def connect(*_: Any) -> None:
+            raise error
+
+        async with sending() as sender:
+            monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", connect)
+            with pytest.raises(NotSentError) as raised:
+                await sender.send(outgoing("http://127.0.0.1:9999/"))
+        assert raised.value.everywhere == everywhere
+
+    async def test_a_machine_without_ipv6_is_no_reason_to_wait(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def connect(*_: Any) -> None:
+            raise OSError(99, "no address")
+
+        async def ipv6(host: str) -> Sequence[str]:
+            return ["::1"]
+
+        async with sending(sending_module.AddressRules(allow=("::1/128",)), resolve=ipv6) as sender:
+            monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", connect)
+            assert (await sender.send(outgoing("http://six.example:9000/"))).code == "network_error"
