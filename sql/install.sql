@@ -160,8 +160,11 @@
 \ir functions/subscriptions/entity_types_v1.sql
 \ir functions/subscriptions/begin_matching_v1.sql
 \ir functions/maintenance/group_holders_v1.sql
+\ir functions/maintenance/projection_holders_v1.sql
 \ir functions/maintenance/retention_holders_v1.sql
 \ir functions/maintenance/partition_holders_v1.sql
+\ir functions/maintenance/lock_within_v1.sql
+\ir functions/maintenance/newly_held_v1.sql
 \ir functions/maintenance/unread_rows_v1.sql
 \ir functions/maintenance/drop_partition_v1.sql
 \ir functions/webhooks/forget_logged_ids_v1.sql

@@ -57,6 +57,7 @@ BEGIN
         projections.partitioned_table_v1,
         projections.partition_bounds_v1,
         projections.group_holders_v1,
+        projections.projection_holders_v1,
         projections.retention_holders_v1,
         projections.partition_holders_v1,
         projections.unread_rows_v1,

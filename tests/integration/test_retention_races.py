@@ -31,6 +31,14 @@ from tests.integration.retention_support import (
 )
 
 DROP = "SELECT projections.drop_partition_v1($1)"
+LOOKED_AT = """
+SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_xact_user_tables
+WHERE relname = 'matches_20200102t000000'
+"""
+OF_CONSUMERS = """
+SELECT count(*) FROM pg_locks WHERE relation = 'projections.group_ranges'::regclass AND mode = 'ShareLock'
+AND database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+"""
 LONGER = "stayed open for longer than the lock timeout"
 
 
@@ -146,6 +154,71 @@ async def test_projection_that_comes_to_need_the_partition_meanwhile_keeps_it(
             await refused
 
     assert error.value.sqlstate == "PJ071"
+
+
+@pytest.mark.parametrize("table", ["events", "matches"])
+async def test_what_a_group_has_not_read_is_looked_at_before_the_locks_of_consumers_and_once(
+    journal: Database, table: str
+) -> None:
+    number = await group(journal)
+    for day in range(2):
+        start = PAST + day * DAY
+        await execute(
+            journal, "SELECT projections.create_partition_v1($1, $2, 'matches')", start, start + DAY
+        )
+    await keep(journal, "matches", retention=DAY)
+    for match_id in range(1, 21):
+        await match(journal, number, PAST + 2 * DAY, PAST + DAY + HOUR, match_id)
+    async with journal.session() as rows, journal.session() as dropping:
+        await rows.begin()
+        await rows.execute("LOCK TABLE projections.matches_20200102t000000 IN ACCESS EXCLUSIVE MODE")
+        await dropping.begin()
+        before = await dropping.fetchval(LOOKED_AT)
+        dropped = asyncio.create_task(dropping.fetchval(DROP, f"{table}_20200101t000000"))
+        await _until_somebody_waits(journal)
+        assert await fetchval(journal, OF_CONSUMERS) == 0
+        await rows.rollback()
+        assert await dropped > 0
+        assert await dropping.fetchval(OF_CONSUMERS) == 1
+        assert await dropping.fetchval(LOOKED_AT) - before == 20
+        await dropping.rollback()
+
+
+async def test_a_group_that_is_cut_while_a_partition_is_to_be_dropped_keeps_it(journal: Database) -> None:
+    await group(journal)
+    async with journal.session() as session:
+        await session.begin()
+        await session.execute("SELECT projections.cut_group_v1('billing', '{0,512}')")
+        refused = asyncio.create_task(fetchval(journal, DROP, NAMES[0]))
+        await _until_somebody_waits(journal)
+        await session.commit()
+        with pytest.raises(
+            DatabaseError, match="billing has gone back, or was cut into other ranges, just now"
+        ):
+            await refused
+    assert await fetchval(journal, DROP, NAMES[0]) > 0
+
+
+async def test_all_locks_of_a_drop_are_had_within_one_lock_timeout(journal: Database) -> None:
+    """What is left of it when the first is had is all that there is for the next."""
+    async with journal.session() as session, journal.session() as other:
+        await other.begin()
+        await other.execute("LOCK TABLE projections.rebuilds IN ACCESS EXCLUSIVE MODE")
+        await session.begin()
+        await session.execute("SET LOCAL lock_timeout = '300ms'")
+        with pytest.raises(DatabaseError) as error:
+            await session.fetchval(
+                "SELECT projections.lock_within_v1(ARRAY['projections.projections IN SHARE MODE',"
+                " 'projections.rebuilds IN SHARE MODE'])"
+            )
+        assert error.value.sqlstate == "55P03"
+        await session.rollback()
+        await other.rollback()
+        await session.begin()
+        await session.execute("SET LOCAL lock_timeout = '300ms'")
+        await session.fetchval("SELECT projections.lock_within_v1('{projections.rebuilds IN SHARE MODE}')")
+        assert await session.fetchval("SELECT current_setting('lock_timeout')") == "300ms"
+        await session.rollback()
 
 
 async def test_match_that_is_written_into_the_partition_meanwhile_keeps_it(journal: Database) -> None:

@@ -19,25 +19,7 @@ DECLARE
     );
 BEGIN
     RETURN QUERY
-    SELECT 'events', 'projection', p.name, r.since, 'infinity'::timestamptz, format(
-        CASE WHEN r.imported THEN 'has not read an import from %s' ELSE 'stands at %s' END, date_trunc('second', r.since)
-    )
-    FROM projections.projections AS p
-    CROSS JOIN LATERAL (
-        SELECT coalesce(min(least(r.horizon, i.since)), '-infinity') AS since, coalesce(min(i.since) < min(r.horizon), FALSE) AS imported
-        FROM projections.projection_ranges AS r
-        LEFT JOIN LATERAL (
-            SELECT min(i.from_timestamp) AS since FROM projections.imports AS i
-            WHERE i.entity_type = p.entity_type AND i.import_id > r.import_id
-        ) AS i ON TRUE
-        WHERE r.projection_id = p.projection_id
-    ) AS r
-    UNION ALL
-    -- It folds and verifies from the first event on; swapped in, the projection goes on from its fence.
-    SELECT 'events', 'rebuild', p.name, '-infinity', 'infinity', format('is being rebuilt (rebuild %s, %s)', b.rebuild_id, b.state)
-    FROM projections.rebuilds AS b
-    INNER JOIN projections.projections AS p ON b.projection_id = p.projection_id
-    WHERE b.state IN ('folding', 'verified')
+    SELECT 'events', p.kind, p.holder, p.since, p.until, p.reason FROM projections.projection_holders_v1() AS p
     UNION ALL
     -- A source waits at an event, and all its later ones behind that.
     SELECT 'events', 'parked', p.name, min(k.since), max(k.until), format('has %s parked sources', count(*))
