@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from journal import ALL_SLICES, ConnectionSettings, Session, SliceRange, connect
+from journal import ALL_SLICES, ConnectionSettings, SliceRange, connect
 from journal.embedded import database_dsn
 from journal.suggestions import did_you_mean
 from projections.cli.connection import visit, visit_session
@@ -28,8 +27,8 @@ from projections.cli.targets import load_projections
 from projections.extras import from_extra
 from projections.handlers import projection_of
 from spark_projections.cli.archive import context_of
+from spark_projections.cli.rebuild_plan import plan_of, show_plan
 from spark_projections.engine.jvm import JavaNotFound, UnsupportedJava, find_java
-from spark_projections.rebuilds import bookkeeping
 from spark_projections.rebuilds.beginning import refuse_a_second
 from spark_projections.rebuilds.bookkeeping import Folded, Rebuild
 from spark_projections.rebuilds.cleaning import cancel_rebuild, drop_old_tables
@@ -42,10 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["rebuild"]
 
 _INTERRUPTED = 130
-_COUNTS = """
-SELECT coalesce(sum(s.seq_nr), 0)::bigint AS events, count(*) AS sources FROM projections.sources AS s
-WHERE s.entity_type = $1 AND s.slice BETWEEN $2 AND $3
-"""
 
 
 def _slices(_: click.Context, __: click.Parameter, value: str | None) -> SliceRange:
@@ -104,6 +99,14 @@ def _slices(_: click.Context, __: click.Parameter, value: str | None) -> SliceRa
     metavar="SECONDS",
     help="How long to try while others use the tables.",
 )
+@click.option(
+    "--swap-timeout",
+    type=click.FloatRange(0.001),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the swap itself may take, for which readers and workers wait.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
 @click.option(
     "--drop-old", is_flag=True, help="Drop the tables that earlier rebuilds have replaced; nothing else."
@@ -127,6 +130,7 @@ def rebuild(  # noqa: PLR0917 - click passes all by name
     to: datetime | None,
     skip_failed: bool,
     swap_within: float,
+    swap_timeout: float,
     **options: Any,
 ) -> None:
     """
@@ -161,9 +165,15 @@ def rebuild(  # noqa: PLR0917 - click passes all by name
         _clean_up(dsn, _name_of(name, targets), drop=drop_old, as_json=as_json)
         return
     definition = _definition(name, targets)
-    chosen = RebuildOptions(until=to, skip=skip_failed, swap_within=timedelta(seconds=swap_within), **options)
+    chosen = RebuildOptions(
+        until=to,
+        skip=skip_failed,
+        swap_within=timedelta(seconds=swap_within),
+        swap_timeout=timedelta(seconds=swap_timeout),
+        **options,
+    )
     if dry_run:
-        _show_plan(visit(dsn, lambda session: _plan(session, definition, chosen)), as_json=as_json)
+        show_plan(visit(dsn, lambda session: plan_of(session, definition, chosen)), as_json=as_json)
         return
     rebuildable(definition, chosen.slices)  # what cannot be done is said before Java starts
     run_rebuild = _rebuilding()
@@ -335,57 +345,6 @@ def _show(result: RebuildResult, *, as_json: bool) -> None:
     click.echo(
         f"the old tables are in {result.old_schema}: projections rebuild {result.projection} --drop-old"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    projection: str
-    version: str
-    slices: str
-    events: int
-    sources: int
-    method: str
-    tables: dict[str, str]
-    in_the_way: list[str]
-    unfinished: str | None
-
-
-async def _plan(session: Session, definition: Any, options: RebuildOptions) -> _Plan:
-    projection, written = rebuildable(definition, options.slices)
-    row = await session.fetchrow(_COUNTS, projection.entity_type, *options.slices)
-    assert row is not None  # noqa: S101 - an aggregate has one row
-    known = await session.fetchrow(
-        "SELECT projection_id, version FROM projections.projections WHERE name = $1", projection.name
-    )
-    begun = await bookkeeping.unfinished(session, known["projection_id"]) if known else None
-    in_the_way = await bookkeeping.unfit_for_rename(session, written)
-    return _Plan(
-        projection=projection.name,
-        version=f"{known['version'] if known else 'none'} -> {projection.version}",
-        slices=str(options.slices),
-        events=row["events"],
-        sources=row["sources"],
-        method=options.method,
-        tables={
-            str(one): "combined of what sources share" if one.shared else "a source's own rows"
-            for one in written
-        },
-        in_the_way=in_the_way if options.method == "rename" else [],
-        unfinished=f"{begun.state} since {begun.started_at:%Y-%m-%d %H:%M:%S %Z}" if begun else None,
-    )
-
-
-def _show_plan(plan: _Plan, *, as_json: bool) -> None:
-    values = {name: getattr(plan, name) for name in plan.__dataclass_fields__}
-    if as_json:
-        echo_json(**values)
-        return
-    table = Table(show_header=False, title="Would rebuild")
-    for key, value in values.items():
-        table.add_row(key, "; ".join(value) or "-" if isinstance(value, list) else shown(value))
-    print_table(table)
-    if plan.in_the_way:
-        click.echo("with --in-place, rows are replaced instead of tables", err=True)
 
 
 def _clean_up(dsn: str | None, name: str, *, drop: bool, as_json: bool) -> None:

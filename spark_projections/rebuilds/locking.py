@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from journal import DatabaseError, OwnedSession, Row
@@ -16,9 +17,12 @@ PAUSE = 1.0
 _LOCK_TIMEOUT = "500ms"
 """How long to wait for who uses the tables: others wait behind. Below the server's deadlock_timeout (1 s)."""
 _IN_USE = {"55P03", "40P01"}
+_MILLISECOND = timedelta(milliseconds=1)
 
 
-async def try_with_lock(session: OwnedSession, statement: str, *args: Any) -> DatabaseError | None:
+async def try_with_lock(
+    session: OwnedSession, statement: str, *args: Any, limit: timedelta = timedelta(0)
+) -> DatabaseError | None:
     """
     Run a statement in a transaction of its own; returns why not when somebody is in its way.
 
@@ -26,6 +30,7 @@ async def try_with_lock(session: OwnedSession, statement: str, *args: Any) -> Da
         session: Outside a transaction.
         statement: What needs the lock.
         args: Its arguments.
+        limit: Undo it when it takes longer (SQLSTATE 57014), for others wait; zero for no limit.
 
     Raises:
         DatabaseError: The database refused for another reason, or was lost.
@@ -33,6 +38,7 @@ async def try_with_lock(session: OwnedSession, statement: str, *args: Any) -> Da
     try:
         async with transaction(session):
             await session.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+            await session.execute(f"SET LOCAL statement_timeout = '{int(limit / _MILLISECOND)}ms'")
             await session.execute(statement, *args)
     except DatabaseError as error:
         if error.sqlstate not in _IN_USE:

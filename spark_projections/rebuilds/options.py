@@ -27,9 +27,12 @@ class RebuildOptions:
         from_first_kept: Build from the events that are left where the first ones of a source have been deleted.
         restart: Begin anew, whatever an interrupted rebuild has left.
         swap_within: Give up when the tables have been in use for so long; run it again to go on from there.
+        swap_timeout: How long the one transaction that swaps may take, for which readers and workers wait. One that
+            takes longer is undone; run it again with more to go on from there.
 
     Raises:
-        ValueError: A range of slices that there is not, fewer than one split, or a time without its zone.
+        ValueError: A range of slices that there is not, fewer than one split, a time without its zone, or a
+            swap_timeout below a millisecond.
     """
 
     slices: SliceRange = ALL_SLICES
@@ -40,6 +43,7 @@ class RebuildOptions:
     from_first_kept: bool = False
     restart: bool = False
     swap_within: timedelta = timedelta(minutes=5)
+    swap_timeout: timedelta = timedelta(minutes=1)
 
     def __post_init__(self) -> None:
         """Refuse what can not be."""
@@ -48,6 +52,8 @@ class RebuildOptions:
             raise ValueError(f"splits must be 1 or more, not {self.splits}")
         if self.until is not None and self.until.utcoffset() is None:
             raise ValueError(f"the time {self.until} is naive: give it a time zone, such as datetime.UTC")
+        if self.swap_timeout < timedelta(milliseconds=1):
+            raise ValueError(f"swap_timeout must be a millisecond or more, not {self.swap_timeout}")
 
     @property
     def method(self) -> Literal["rename", "replace"]:

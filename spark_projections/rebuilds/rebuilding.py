@@ -93,7 +93,7 @@ async def rebuild(
         RebuildUnderWay: Another rebuild of it runs, or one of other slices is unfinished.
         RebuildFailed: An event could not be handled, or the result is not what the journal says. It stays as it is, to
             go on from when it is run again; :func:`spark_projections.cancel_rebuild` drops it.
-        SwapRefused: The tables were changed meanwhile, or stay in use.
+        SwapRefused: The tables were changed meanwhile, stay in use, or the swap takes too long.
         TableError: A table does not fit its declaration.
         DatabaseError: The database refused, or was lost.
         asyncio.CancelledError: It was cancelled, and has removed what it had made.
@@ -355,8 +355,9 @@ class _Run:
                 session,
                 rebuild._replace(beats=self.beats),
                 tables,
-                self.options.swap_within,
                 self.progress.waiting,
+                within=self.options.swap_within,
+                limit=self.options.swap_timeout,
             ),
         )
         rows_before: dict[str, int] = {}

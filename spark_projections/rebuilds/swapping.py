@@ -17,6 +17,7 @@ __all__ = ["swap"]
 
 _SWAP = "SELECT projections.swap_rebuild_v1($1, $2, $3)"
 _REFUSED = {"PJ013", "PJ042", "PJ043"}
+_TOO_LONG = "57014"
 _BLOCKERS = """
 SELECT l.pid, a.application_name, a.state, clock_timestamp() - a.xact_start AS age
 FROM pg_catalog.pg_locks AS l INNER JOIN pg_catalog.pg_stat_activity AS a ON l.pid = a.pid
@@ -33,8 +34,10 @@ async def swap(
     session: OwnedSession,
     rebuild: Rebuild,
     tables: Sequence[RebuiltTable],
-    within: timedelta,
     waiting: Callable[[str], None],
+    *,
+    within: timedelta,
+    limit: timedelta,
 ) -> float:
     """
     Swap as soon as nobody uses the tables.
@@ -43,15 +46,16 @@ async def swap(
         session: Outside a transaction.
         rebuild: A rebuild that is verified.
         tables: Of it.
-        within: Give up after so long.
         waiting: Is told who uses the tables, after each attempt in vain.
+        within: Give up after so long.
+        limit: How long the transaction that swaps may take: readers and workers wait for it.
 
     Returns:
         The seconds of the transaction that did it: as long, live workers and readers had to wait.
 
     Raises:
-        SwapRefused: The tables were changed, offsets were set, the database went back in time, or the tables stay in
-            use. Nothing has changed.
+        SwapRefused: The tables were changed, offsets were set, the database went back in time, the tables stay in
+            use, or it takes too long. Nothing has changed.
         DatabaseError: The database refused, or was lost.
     """
     give_up_at = time.monotonic() + within.total_seconds()
@@ -59,11 +63,17 @@ async def swap(
         began_at = time.monotonic()
         try:
             in_use = await try_with_lock(
-                session, _SWAP, rebuild.rebuild_id, rebuild.started_at, rebuild.beats
+                session, _SWAP, rebuild.rebuild_id, rebuild.started_at, rebuild.beats, limit=limit
             )
         except DatabaseError as error:
             if error.sqlstate in _REFUSED:
                 raise SwapRefused(f"{error}. {BEGIN_AGAIN}") from error
+            if error.sqlstate == _TOO_LONG:
+                raise SwapRefused(
+                    f"the swap took longer than {limit} and was undone, for readers and workers wait for it ({error}). "
+                    "What was built is kept: run it again when the database has less to do, or give it more time "
+                    "(--swap-timeout SECONDS)"
+                ) from error
             raise
         if in_use is None:
             return time.monotonic() - began_at

@@ -72,9 +72,9 @@ async def test_a_rebuild_is_not_swapped_in_where_a_restored_database_has_it_veri
         await remember(journal)
         return sampled
 
-    async def going_back(*args: Any) -> float:
+    async def going_back(*args: Any, **limits: Any) -> float:
         await go_back(journal)
-        return await swap(*args)
+        return await swap(*args, **limits)
 
     monkeypatch.setattr(_Run, "_verify", remembering)
     monkeypatch.setattr(rebuilding, "swap", going_back)
@@ -88,7 +88,7 @@ async def test_a_rebuild_is_not_swapped_in_where_a_restored_database_has_it_veri
 async def test_a_rebuild_that_was_begun_before_a_fail_over_is_neither_swapped_nor_gone_on_with(
     journal: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def ends(*_: Any) -> float:
+    async def ends(*_: Any, **__: Any) -> float:
         raise SwapRefused("not now")
 
     with monkeypatch.context() as patched:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from journal import (
     connect,
 )
 from projections.testing import run_until_caught_up
-from spark_projections.errors import NotRebuildable
+from spark_projections.errors import NotRebuildable, SwapRefused
 from spark_projections.rebuilds.options import RebuildOptions
 from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.projections import execute, fetchval, happen
@@ -29,6 +30,7 @@ from tests.fixtures.rebuilds import (
     fence_passes,
     make_read_models,
     schemas,
+    state_of,
 )
 
 HANGS = {
@@ -156,3 +158,30 @@ async def test_numbers_that_the_table_gives_go_on_after_rows_were_replaced(
     await run_until_caught_up(journal, Effects)
 
     assert await differing(journal) == EXACT
+
+
+async def test_a_swap_that_takes_too_long_is_undone_and_gone_on_with(journal: Database, dsn: str) -> None:
+    await write(journal, {}, {})
+    await execute(journal, "CREATE TABLE busy (n int); INSERT INTO busy VALUES (1)")
+    await execute(
+        journal,
+        """
+        CREATE FUNCTION takes_long() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            WHILE EXISTS (SELECT FROM public.busy) LOOP NULL; END LOOP;
+            RETURN new;
+        END $$;
+        CREATE TRIGGER takes_long BEFORE INSERT ON counts FOR EACH ROW EXECUTE FUNCTION takes_long()
+        """,
+    )
+    short = RebuildOptions(splits=1, in_place=True, swap_timeout=timedelta(milliseconds=300))
+
+    with pytest.raises(SwapRefused, match=r"took longer than 0:00:00.300000 and was undone.*--swap-timeout"):
+        await rebuild(journal, dsn, Counts, short)
+    kept = await state_of(journal), await fetchval(journal, "SELECT array_agg(source_id) FROM counts")
+    await execute(journal, "DELETE FROM busy")
+    result = await rebuild(journal, dsn, Counts, RebuildOptions(splits=1, in_place=True))
+
+    assert kept == ("verified", ["what serves"])
+    assert result.resumed
+    assert await fetchval(journal, "SELECT array_agg(source_id || n) FROM counts") == ["a2"]
