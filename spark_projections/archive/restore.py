@@ -1,8 +1,8 @@
 """
 Archived events back in the journal, exactly as they were.
 
-Readers do not go back for them: projections have handled them, or were told that they have. So no import is noted,
-and sources keep their numbers. A partition is one transaction.
+Projections that have passed their time handle none of them, all others all: no import is noted, and offsets say so
+(pass_restored_v1). Sources keep their numbers. A partition is one transaction.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ __all__ = ["Restored", "restore_archive"]
 _ATTEMPTS = 10
 _PAUSE_SECONDS = 1.0
 _BATCH = 8192
+_LAST = ["source_id", "slice", "seq_nr_max", "db_timestamp_max"]
 _TRY_AGAIN = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 _OVERLAPPING = """
@@ -62,6 +64,14 @@ _IMPORTS = "LOCK TABLE projections.imports IN ROW EXCLUSIVE MODE"
 _ATTACH = (
     "ALTER TABLE projections.events ATTACH PARTITION projections.{table} FOR VALUES FROM ({low}) TO ({high})"
 )
+_READ = "SELECT projections.read_restored_v1(%s, %s, %s, %s)"
+_PASSED = "SELECT projections.pass_restored_v1(%s)"
+_LASTS = """
+CREATE TEMPORARY TABLE projections_restored (
+    entity_type text, source_id text COLLATE "C", slice smallint, seq_nr bigint, db_timestamp timestamptz
+) ON COMMIT DROP
+"""
+_COPY_LASTS = "COPY pg_temp.projections_restored FROM STDIN"
 _UNBOUND = "ALTER TABLE projections.{table} DROP CONSTRAINT within_bounds"
 
 
@@ -153,6 +163,8 @@ def _restore(dsn: str, directory: Path, bounds: Bounds, files: Sequence[Archived
         if [Bounds(*found[1:]) for found in present] == [bounds]:
             # Another type of this partition is back, or events of its time were imported since.
             _fill(connection, directory, str(present[0][0]), files)
+            behind = _pass(connection, directory, bounds, files)
+            _tried(connection, partial(_read, connection, behind, bounds, files))
         elif present:
             raise ArchiveError(
                 f"{bounds} can not be restored: partition {present[0][0]}, {Bounds(*present[0][1:])}, is of the same "
@@ -168,14 +180,29 @@ def _restore_partition(
     name = f"events_{bounds.from_timestamp.astimezone(UTC):%Y%m%dt%H%M%S}"
     terms = _terms(name, bounds)
     if connection.execute(_EXISTS, (f"projections.{name}",)).fetchall()[0][0]:
-        attach = sql.SQL(_ATTACH).format(**terms).as_string(connection)
+        statement = sql.SQL(_ATTACH).format(**terms).as_string(connection)
         raise ArchiveError(
-            f"the table projections.{name} is there, detached: drop it, or take it back with `{attach};`"
+            f"the table projections.{name} is there, detached: drop it, or take it back with `{statement};`"
         )
     connection.execute("SET LOCAL datestyle = 'ISO'")
     connection.execute(sql.SQL(_CREATE).format(**terms))
     _fill(connection, directory, name, files)
-    _attach(connection, terms, bounds)
+    behind = _pass(connection, directory, bounds, files)
+
+    def attach() -> None:
+        connection.execute(_MAINTENANCE)
+        connection.execute(_IMPORTS)
+        connection.execute(sql.SQL(_ATTACH).format(**terms))
+        connection.execute(sql.SQL(_UNBOUND).format(**terms))
+        _read(connection, behind, bounds, files)
+
+    try:
+        _tried(connection, attach)
+    except psycopg.errors.CheckViolation as error:
+        raise ArchiveError(
+            f"events of {bounds} were imported since and lie in the default partition: run `projections maintain`, "
+            "which makes their partition, and then restore"
+        ) from error
 
 
 def _terms(name: str, bounds: Bounds) -> dict[str, sql.Composable]:
@@ -220,24 +247,43 @@ def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
         raise ArchiveError(f"{path} can not be read, {error}: restore it from a backup") from error
 
 
-def _attach(connection: SyncConnection, terms: dict[str, sql.Composable], bounds: Bounds) -> None:
-    """Attach, giving up rather than keeping others waiting; what was loaded stays for the next attempt."""
+def _pass(
+    connection: SyncConnection, directory: Path, bounds: Bounds, files: Sequence[ArchivedFile]
+) -> list[int]:
+    """Make the events handled for whoever has passed their time; returns the projections that have not."""
+    connection.execute(_LASTS)
+    with connection.cursor() as cursor, cursor.copy(_COPY_LASTS) as copy:
+        for each in files:
+            for row in _lasts(directory / each.path):
+                copy.write_row((each.entity_type, *row))
+    return list(connection.execute(_PASSED, (bounds.to_timestamp,)).fetchall()[0][0])
+
+
+def _lasts(path: Path) -> Iterator[tuple[Any, ...]]:
+    """The last event of each source in a file."""
+    with open_file(path) as file:
+        table = file.read(["source_id", "slice", "seq_nr", "db_timestamp"])
+    found = table.group_by(["source_id", "slice"]).aggregate([("seq_nr", "max"), ("db_timestamp", "max")])
+    yield from zip(*(column.to_pylist() for column in found.select(_LAST).columns), strict=True)
+
+
+def _read(
+    connection: SyncConnection, behind: list[int], bounds: Bounds, files: Sequence[ArchivedFile]
+) -> None:
+    types = sorted({each.entity_type for each in files})
+    connection.execute(_READ, (behind, types, bounds.from_timestamp, bounds.to_timestamp))
+
+
+def _tried(connection: SyncConnection, work: Callable[[], None]) -> None:
+    """Do something, giving up rather than keeping others waiting; what was loaded stays for the next attempt."""
     for attempt in range(_ATTEMPTS):
         try:
             with connection.transaction():
                 connection.execute("SET LOCAL lock_timeout = '500ms'")
-                connection.execute(_MAINTENANCE)
-                connection.execute(_IMPORTS)
-                connection.execute(sql.SQL(_ATTACH).format(**terms))
-                connection.execute(sql.SQL(_UNBOUND).format(**terms))
+                work()
         except _TRY_AGAIN:
             if attempt == _ATTEMPTS - 1:
                 raise
             time.sleep(_PAUSE_SECONDS)
-        except psycopg.errors.CheckViolation as error:
-            raise ArchiveError(
-                f"events of {bounds} were imported since and lie in the default partition: run `projections maintain`, "
-                "which makes their partition, and then restore"
-            ) from error
         else:
             return

@@ -335,8 +335,8 @@ def restore(
     """
     Put archived events that have left the journal back, exactly as they were.
 
-    Each partition is one transaction; events that are in the journal already are left alone. Projections do not handle
-    restored events again; one that is cleared afterwards does. Connect as the role that owns the schema.
+    Each partition is one transaction; events that are in the journal already are left alone. Projections that have
+    passed their time handle none of them, others all. Connect as the role that owns the schema.
     """
     with from_extra("arrow"):
         from spark_projections.archive.restore import restore_archive  # noqa: PLC0415 - not for the help

@@ -11,13 +11,25 @@ from typing import Any
 import psycopg
 import pytest
 
-from journal import Database, HistoricEvent, import_events, make_partitions
+from journal import Database, DatabaseError, HistoricEvent, append, import_events, make_partitions
+from offsets.management import set_offset
+from projections import EventEnvelope, Session
 from spark_projections.archive.files import ArchiveError, Bounds
 from spark_projections.archive.manifest import Manifest
 from spark_projections.archive.restore import Restored, restore_archive
 from tests.fixtures.journal import event, uuid7
 from tests.fixtures.locks import WAITING
-from tests.fixtures.projections import EFFECTS, each_once, effects, execute, recording, running, until_effects
+from tests.fixtures.projections import (
+    EFFECTS,
+    Happened,
+    caught_up,
+    each_once,
+    effects,
+    execute,
+    recording,
+    running,
+    until_effects,
+)
 from tests.integration.archive_support import (
     DAY,
     ONE_DAY,
@@ -188,12 +200,6 @@ async def test_restore_tries_again_when_an_import_stands_in_the_way(
 async def test_live_projection_does_not_handle_restored_events_again(
     database: Database, dsn: str, archive: Path
 ) -> None:
-    from journal import append
-
-    def happened() -> Iterator[HistoricEvent]:
-        for each in history(last=20):
-            yield replace(each, event_type="Happened", payload={"n": 1}, version=1)
-
     await import_events(database, happened())
     await make_partitions(database, ahead=1)
     await execute(database, EFFECTS)
@@ -214,6 +220,133 @@ async def test_live_projection_does_not_handle_restored_events_again(
 
     assert sum(each.events for each in restored) == 10 * SOURCES
     each_once(await effects(database), **{f"N{n}é": 20 + (n < 2) for n in range(SOURCES)})
+
+
+async def test_restored_events_are_handled_by_a_projection_from_all_sources_or_from_none(
+    database: Database, dsn: str, archive: Path
+) -> None:
+    await import_events(database, happened())
+    await import_events(database, happened(last=10, prefix="Q"))  # all of it leaves
+    await make_partitions(database, ahead=1)
+    await execute(database, EFFECTS)
+    await execute(database, "CREATE TABLE handled (name text, source_id text, seq_nr bigint)")
+    before, back, between, after = map(noting, ("before", "set back", "between", "after"))
+    await caught_up(database, before, back)
+    export(dsn, archive)
+    drop(dsn, partitions(dsn)[0])
+    await caught_up(database, between)
+    async with database.session() as session:
+        await set_offset(session, "set back", DAY)
+    restore_archive(dsn, archive)
+    # Some sources become active again, and have their restored events right before; the others do not.
+    active = [f"Q{n}é" for n in range(SOURCES // 2)]
+    async with database.transaction() as session:
+        await append(session, [event(source, event_type="Happened") for source in active])
+
+    await caught_up(database, before, back, between, after)
+
+    sources = [f"{prefix}{n}é" for prefix in "NQ" for n in range(SOURCES)]
+    left = {source: list(range(11, 21)) if source.startswith("N") else [] for source in sources}
+    later = {source: numbers + [11] * (source in active) for source, numbers in left.items()}
+    whole = {source: [*range(1, 11), *numbers] for source, numbers in later.items()}
+    again = {source: sorted([*whole[source], *range(1, 11), *left[source]]) for source in sources}
+    found = await handled(database, sources)
+    assert found == {"before": whole, "between": later, "after": whole, "set back": again}
+
+
+def noting(name: str) -> type[Any]:
+    async def note(session: Session, _: Happened, envelope: EventEnvelope) -> None:
+        await session.execute(
+            "INSERT INTO handled (name, source_id, seq_nr) VALUES ($1, $2, $3)",
+            name, envelope.source_id, envelope.seq_nr,
+        )  # fmt: skip
+
+    return recording(note, name)
+
+
+async def handled(database: Database, sources: list[str]) -> dict[str, dict[str, list[int]]]:
+    found: dict[str, dict[str, list[int]]] = {}
+    async with database.session() as session:
+        for row in await session.fetch("SELECT name, source_id, seq_nr FROM handled ORDER BY name, seq_nr"):
+            by_source = found.setdefault(row["name"], {source: [] for source in sources})
+            by_source[row["source_id"]].append(row["seq_nr"])
+    return found
+
+
+async def test_projection_that_is_reading_on_while_its_events_come_back_handles_them_all(
+    database: Database, dsn: str, archive: Path
+) -> None:
+    await import_events(database, happened())
+    await make_partitions(database, ahead=1)
+    await execute(database, EFFECTS)
+    export(dsn, archive)
+    drop(dsn, partitions(dsn)[0])
+    reads, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(*_: Any) -> None:
+        reads.set()
+        await goes_on.wait()
+
+    async with running(database, recording(wait)):
+        await reads.wait()
+        await asyncio.to_thread(restore_archive, dsn, archive)
+        goes_on.set()
+        await until_effects(database, 20 * SOURCES)
+
+    each_once(await effects(database), **{f"N{n}é": 20 for n in range(SOURCES)})
+
+
+async def test_source_that_lost_unread_events_and_one_that_is_parked_are_not_mixed_up(
+    database: Database, dsn: str, archive: Path
+) -> None:
+    await import_events(database, happened())
+    await make_partitions(database, ahead=1)
+    await execute(database, EFFECTS)
+    await caught_up(database, recording())
+    export(dsn, archive)
+    drop(dsn, partitions(dsn)[0])
+    await execute(
+        database, "UPDATE projections.source_offsets SET seq_nr = 5 WHERE source_id IN ('N0é', 'N1é')"
+    )
+    await execute(
+        database,
+        "INSERT INTO projections.parked_sources (projection_id, source_id, slice, seq_nr, event_type, error, attempts) "
+        "SELECT projection_id, source_id, slice, 6, 'Happened', 'x', 1 FROM projections.source_offsets "
+        "WHERE source_id = 'N1é'",
+    )
+
+    restore_archive(dsn, archive)
+
+    found = query(
+        dsn,
+        "SELECT source_id, seq_nr FROM projections.source_offsets WHERE source_id < 'N2' ORDER BY source_id",
+    )
+    assert found[0] == ("N0é", 10)
+    assert [seq_nr for source, seq_nr in found if source == "N1é"] == [5]
+
+
+async def test_restore_is_refused_while_a_projection_of_its_type_is_rebuilt(
+    journal: Database, dsn: str, archive: Path
+) -> None:
+    export(dsn, archive)
+    drop(dsn, partitions(dsn)[0])
+    change(
+        dsn,
+        "INSERT INTO projections.projections (name, entity_type) VALUES ('rebuilt', 'plane')",
+        "SELECT projections.begin_rebuild_v1(projection_id, 0, 1023, 1, now(), 0, '', 'rename', "
+        "'{0}', '{1023}', '{}', '{}', '{}', '{}') FROM projections.projections",
+    )
+    before = everything(dsn)
+
+    with pytest.raises(DatabaseError, match="projection rebuilt is being rebuilt"):
+        restore_archive(dsn, archive)
+
+    assert everything(dsn) == before
+
+
+def happened(last: int = 20, prefix: str = "N") -> Iterator[HistoricEvent]:
+    for each in history(last=last, prefix=prefix):
+        yield replace(each, event_type="Happened", payload={"n": 1}, version=1)
 
 
 async def test_event_id_and_time_of_an_archived_event_survive_a_restore(
@@ -239,9 +372,9 @@ async def test_restore_that_was_killed_before_its_commit_leaves_nothing_and_goes
         drop(dsn, name)
     killed(
         "from spark_projections.archive import restore\n"
-        "attach, calls = restore._attach, []\n"
-        "def dying(*arguments):\n    attach(*arguments)\n    calls.append(1)\n    if len(calls) == 2: kill()\n"
-        "restore._attach = dying\n"
+        "tried, calls = restore._tried, []\n"
+        "def dying(*arguments):\n    tried(*arguments)\n    calls.append(1)\n    if len(calls) == 2: kill()\n"
+        "restore._tried = dying\n"
         "restore.restore_archive(sys.argv[1], Path(sys.argv[2]))",
         dsn,
         archive,

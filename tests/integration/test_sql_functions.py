@@ -85,6 +85,8 @@ CALLS = {
     "partition_holders_v1": "SELECT projections.partition_holders_v1()",
     "unread_rows_v1": "SELECT projections.unread_rows_v1('events_20190101t000000')",
     "drop_partition_v1": "SELECT projections.drop_partition_v1('matches_20190101t000000')",
+    "pass_restored_v1": "SELECT projections.pass_restored_v1(now())",
+    "read_restored_v1": "SELECT projections.read_restored_v1('{1}', '{ship}', now(), now())",
     "maintenance_steps_v1": "SELECT projections.maintenance_steps_v1()",
     "maintain_v1": "SELECT projections.maintain_v1()",
     "take_maintenance_v1": "SELECT projections.take_maintenance_v1('1 day')",
@@ -266,6 +268,10 @@ CALLS = {
 }
 
 STAGED = """
+CREATE TEMPORARY TABLE projections_restored (
+    entity_type text, source_id text, slice smallint, seq_nr bigint, db_timestamp timestamptz
+);
+INSERT INTO projections_restored VALUES ('plane', 'a', 97, 1, now());
 CREATE TEMPORARY TABLE projections_import (
     source_id text, entity_type text, event_type text, payload text, metadata text, tags text,
     version smallint, seq_nr bigint, db_timestamp timestamptz, event_id uuid
