@@ -100,6 +100,15 @@ FORBIDDEN = [
     "(SELECT (SELECT a || a FROM unnest(ARRAY[b || b]) AS a) FROM unnest(ARRAY['a']) AS b) IS NULL",
     "(WITH RECURSIVE x (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT count(*) FROM x) > 1",
     "EXISTS (SELECT 1 UNION ALL SELECT 2)",
+    "'x'::char(10000000) <> e.topic", "(e.payload->>'n')::char(10000000) = 'x'", "CAST(e.topic AS character(9)) = ''",
+    "length(ARRAY[e.topic, e.topic]::char(10000000)[]::text) > 0", "char(10000000) 'x' = e.topic",
+    "pg_catalog.bpchar(e.topic::bpchar, 10000004, true) = 'x'", "e.seq_nr::bit(80000000) IS NOT NULL",
+    "(e.seq_nr::int)::bit(80000000) IS NOT NULL", "(e.topic::bit(80000000))::text = 'x'", "B'1'::bit(80000000) IS NULL",
+    "EXISTS (SELECT FROM jsonb_to_recordset(e.payload) AS x (n char(10000000)))",
+    "EXISTS (SELECT FROM jsonb_to_record(e.payload) AS x (n bit(80000000), m text))",
+    "EXISTS (SELECT FROM jsonb_to_record(e.payload) AS x (n char(10000000)[]))",
+    "concat_ws(e.topic, VARIADIC e.tags) > ''", "e.topic ~ '(((((a{99}){99}){99}){9}){9})'",
+    "e.topic ~ '((a{2,16}){2,255}){1,2}'",
 ]  # fmt: skip
 
 OTHERS = """

@@ -18,6 +18,9 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_nestloop = on
 SET enable_bitmapscan = off
+-- What sorts or counts within a condition goes to disk beyond.
+SET work_mem = '4MB'
+SET hash_mem_multiplier = 1
 AS $$
 DECLARE
     _half CONSTANT integer := cardinality(p_events) / 2;

@@ -18,6 +18,13 @@ BEGIN
     IF strpos(p_sql, ';') > 0 THEN
         RAISE EXCEPTION 'a condition has no semicolon' USING ERRCODE = 'PJ080', HINT = 'Give texts that have one in params.';
     END IF;
+    -- Groups that are repeated in groups that are repeated take 120 MB to compile.
+    IF 255 < (
+        SELECT exp(sum(ln(greatest(r[1]::numeric, nullif(r[2], '')::numeric, 1)))) FROM regexp_matches(p_sql, '\)\{(\d{1,9})(?:,(\d{0,9}))?\}', 'g') AS r
+    ) THEN
+        RAISE EXCEPTION 'the groups of regular expressions in a condition are repeated too often'
+        USING ERRCODE = 'PJ080', HINT = 'At most 255 times, one in another multiplied.';
+    END IF;
     BEGIN
         -- What stands between brackets of each kind is one expression; the line break ends a comment.
         FOREACH _form IN ARRAY ARRAY[

@@ -23,17 +23,21 @@ BEGIN
     END IF;
 
     -- Checks of domains run functions, as do casts of types to JSON; only a superuser makes base types. Names of objects are
-    -- looked up.
+    -- looked up. A single letter as char(10000000) or bit(80000000) takes 10 MB, and is made without a look at the time.
     SELECT format_type(t.oid, NULL) INTO _found
     FROM (
         SELECT m[1]::oid AS oid FROM regexp_matches(_tree, '(?i):\w*typ(?:e|id|eid) (\d+)', 'g') AS m
+        UNION
+        -- Columns that somebody gives a function in FROM.
+        SELECT t.oid::oid FROM regexp_matches(_tree, ':funccoltypes \(o ([\d ]+)\)', 'g') AS m
+        CROSS JOIN LATERAL regexp_split_to_table(m[1], ' ') AS t (oid)
         UNION
         SELECT d.refobjid FROM pg_catalog.pg_depend AS d
         WHERE d.classid = 'pg_rewrite'::regclass AND d.objid = _rule AND d.refclassid = 'pg_type'::regclass
     ) AS u
     INNER JOIN pg_catalog.pg_type AS t ON u.oid = t.oid
     LEFT JOIN pg_catalog.pg_type AS i ON t.typelem = i.oid
-    WHERE ((t.oid >= 16384 AND coalesce(i.typtype, t.typtype) <> 'b') OR t.typname ~ '^_?(reg(?!config)|xml$|pg_|aclitem)')
+    WHERE ((t.oid >= 16384 AND coalesce(i.typtype, t.typtype) <> 'b') OR t.typname ~ '^_?(reg(?!config)|xml$|pg_|aclitem|bpchar$|bit$)')
     AND coalesce(i.typrelid, t.typrelid) NOT IN ('projections.matchable_events'::regclass, 'projections.subscriptions_at_hand'::regclass)
     LIMIT 1;
     IF FOUND THEN
@@ -71,7 +75,7 @@ BEGIN
                 WHERE a.grantee = to_regrole('projections_matcher') AND a.privilege_type = 'EXECUTE'
             )
         WHEN p.proname ~ ('^(repeat|[lr]pad|format|(regexp_|array_)?replace|quote_\w+|array_fill|array_to_string|generate_series|'
-            '(array|string|xml|range|jsonb?(_object)?)_agg\w*|xml\w*|xpath\w*)$') THEN FALSE
+            '(array|string|xml|range|jsonb?(_object)?)_agg\w*|xml\w*|xpath\w*|concat_ws)$') THEN FALSE
         WHEN p.provolatile = 'i' THEN TRUE
         WHEN p.provolatile = 's' THEN p.proname ~ ('^(jsonb?_|to_jsonb?$|row_to_json$|array_to_json$|concat|'
             'now$|transaction_timestamp$|statement_timestamp$|age$|timezone$|timestamp|date|time|interval|to_char$|'
