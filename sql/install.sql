@@ -194,6 +194,7 @@
 \ir functions/monitoring/slice_lag_v1.sql
 \ir functions/monitoring/unmatched_events_v1.sql
 \ir functions/monitoring/group_lag_v1.sql
+\ir functions/capture/note_move_v1.sql
 \ir functions/capture/describe_changes_v1.sql
 \ir functions/capture/append_changes_v1.sql
 \ir functions/capture/refuse_truncate_v1.sql

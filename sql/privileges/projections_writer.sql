@@ -51,6 +51,7 @@ BEGIN
         projections.append_events_v1,
         projections.append_event_v1,
         projections.import_events_v1,
+        projections.note_move_v1,
         projections.describe_changes_v1,
         projections.append_changes_v1,
         projections.refuse_truncate_v1,

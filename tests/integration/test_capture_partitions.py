@@ -138,3 +138,69 @@ def test_the_release_is_of_all_partitions(shop: Connection) -> None:
     assert shop.execute("SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'projections_%'").fetchone() == (
         0,
     )
+
+
+MERGE = """
+MERGE INTO visits AS v USING (VALUES (1, {to}), (9, 2025)) AS w (id, year) ON v.id = w.id
+WHEN MATCHED {delete} THEN UPDATE SET year = w.year, page = '/m'
+{more}
+"""
+
+
+@pytest.fixture
+def merging(shop: Connection) -> Connection:
+    if shop.info.server_version < 150000:
+        pytest.skip("MERGE is there from PostgreSQL 15 on")
+    shop.execute("INSERT INTO visits VALUES (1, 2025, '/'), (2, 2025, '/')")
+    return shop
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "",
+        "WHEN NOT MATCHED THEN INSERT VALUES (w.id, w.year, '/n')",
+        "WHEN MATCHED THEN DELETE",
+        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (w.id, w.year, '/n')",
+    ],
+    ids=["update", "insert", "delete", "all"],
+)
+def test_a_merge_that_moves_a_row_to_another_partition_is_refused(merging: Connection, more: str) -> None:
+    delete = "AND v.id < 9" if "DELETE" in more else ""
+    before = told(merging)
+
+    with pytest.raises(
+        psycopg.Error, match=r"a MERGE has moved rows of .*visits to other partitions"
+    ) as raised:
+        merging.execute(MERGE.format(to=2026, delete=delete, more=more))
+
+    assert raised.value.sqlstate == "PJ064"
+    assert told(merging) == before
+    merging.execute("UPDATE visits SET year = 2026 WHERE id = 1")
+    assert [one[:2] for one in told(merging)[2:]] == [("[2025, 1]", "delete"), ("[2026, 1]", "insert")]
+
+
+def test_a_merge_that_moves_nothing_is_told(merging: Connection) -> None:
+    merging.execute(
+        MERGE.format(to=2025, delete="", more="WHEN NOT MATCHED THEN INSERT VALUES (w.id, w.year, '/n')")
+    )
+
+    assert sorted(one[:2] for one in told(merging)[2:]) == [("[2025, 1]", "update"), ("[2025, 9]", "insert")]
+
+
+def test_a_key_that_changes_within_its_partition_and_a_row_that_a_trigger_keeps_are_no_moves(
+    merging: Connection,
+) -> None:
+    merging.execute("CREATE TABLE visits_later PARTITION OF visits DEFAULT")
+    merging.execute("INSERT INTO visits VALUES (1, 2030, '/'), (3, 2030, '/')")
+    merging.execute(
+        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RETURN CASE WHEN OLD.id <> 3 THEN NEW END; END $$"
+    )
+    merging.execute("CREATE TRIGGER keep BEFORE UPDATE ON visits FOR EACH ROW EXECUTE FUNCTION keep()")
+    merging.execute(
+        "MERGE INTO visits AS v USING (VALUES (1), (3)) AS w (id) ON v.id = w.id AND v.year = 2030 "
+        "WHEN MATCHED THEN UPDATE SET year = 2031"
+    )
+
+    assert [one[:2] for one in told(merging)[4:]] == [("[2030, 1]", "delete"), ("[2031, 1]", "insert")]

@@ -88,12 +88,41 @@ def test_who_owns_a_table_appends_no_events_of_another(shop: Connection, tenant:
     )
 
     with pytest.raises(
-        psycopg.Error, match=r"the changes handed over are not of table tenant\.mine"
+        psycopg.Error, match=r"a trigger of table tenant\.mine fires between those of its capture"
     ) as raised:
         tenant.execute("INSERT INTO mine VALUES (1)")
 
     assert raised.value.sqlstate == "PJ063"
     assert events(shop) == []
+
+
+TRIGGER = "CREATE TRIGGER {name} AFTER INSERT ON orders FOR EACH STATEMENT EXECUTE FUNCTION theirs.forge()"
+
+
+def test_who_may_make_triggers_on_a_table_forges_no_events_of_it(
+    shop: Connection, stranger: Connection
+) -> None:
+    capture(shop)
+    role = stranger.execute("SELECT quote_ident(current_user)").fetchone()
+    assert role is not None
+    shop.execute(f"GRANT TRIGGER ON orders TO {role[0]}")
+    shop.execute(f"CREATE SCHEMA theirs AUTHORIZATION {role[0]}")
+    stranger.execute(
+        "CREATE FUNCTION theirs.forge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "PERFORM set_config('projections.captured_1', '1', true), set_config('projections.captured_1_1', "
+        """'[{"s": "public.orders/9", "o": "insert", "p": {}, "m": null}]', true); RETURN NULL; END $$"""
+    )
+    for name in ("projections_capture_1_insert2", "projections_capture_2"):
+        stranger.execute(TRIGGER.format(name=name))
+        with pytest.raises(psycopg.Error, match="fires between those of its capture"):
+            stranger.execute("INSERT INTO orders VALUES (1, 'Ann', 1, NULL)")
+        shop.execute(f"DROP TRIGGER {name} ON orders")
+    for name in ("a_first", "z_last"):
+        stranger.execute(TRIGGER.format(name=name))
+    stranger.execute("INSERT INTO orders VALUES (1, 'Ann', 1, NULL)")
+    shop.execute("DROP TABLE orders; DROP SCHEMA theirs CASCADE")
+
+    assert {one[:2] for one in told(shop)} == {("1", "insert")}
 
 
 def test_a_writer_of_the_journal_captures_and_releases_its_own_table(

@@ -227,3 +227,18 @@ def test_two_tables_do_not_share_an_entity_type(connection: Connection) -> None:
         psycopg.Error, match=r"entity type 'public.orders' is that of public.orders: pass p_entity_type"
     ):
         capture(connection, "others", entity_type="public.orders")
+
+
+def test_entity_types_whose_rows_could_have_the_same_source_are_refused(connection: Connection) -> None:
+    connection.execute(ORDERS)
+    connection.execute("CREATE TABLE other (id text PRIMARY KEY)")
+    capture(connection, "orders", entity_type="a")
+
+    for entity_type in ("a/b", "a/"):
+        with pytest.raises(psycopg.Error, match="would give rows of both the same source") as raised:
+            capture(connection, "other", entity_type=entity_type)
+        assert raised.value.sqlstate == "PJ060"
+    capture(connection, "other", entity_type="ab")
+    capture(connection, "other", entity_type="b/c")
+    with pytest.raises(psycopg.Error, match=r"'b' and 'b/c' of public\.other would give"):
+        capture(connection, "orders", entity_type="b")

@@ -197,6 +197,7 @@ CALLS = {
     "capture_table_v1": "SELECT projections.capture_table_v1('captured.orders', p_serializer => 'captured.shape')",
     "check_capturable_v1": "SELECT projections.check_capturable_v1('captured.orders')",
     "describe_changes_v1": "INSERT INTO captured.orders VALUES (1) RETURNING id",
+    "note_move_v1": "UPDATE captured.days SET day = 2 RETURNING day",
     "append_changes_v1": "UPDATE captured.orders SET id = 2 RETURNING id",
     "refuse_truncate_v1": "SELECT captured.truncate_refused()",
     "release_table_v1": "SELECT projections.release_table_v1('captured.orders')",
@@ -299,6 +300,10 @@ UPDATE projections.rebuilds SET state = 'verified' WHERE rebuild_id IN (2, 3);
 CAPTURED = """
 CREATE SCHEMA captured;
 CREATE TABLE captured.orders (id integer PRIMARY KEY);
+CREATE TABLE captured.days (day integer PRIMARY KEY) PARTITION BY LIST (day);
+CREATE TABLE captured.any_day PARTITION OF captured.days DEFAULT;
+INSERT INTO captured.days VALUES (1);
+SELECT projections.capture_table_v1('captured.days');
 CREATE FUNCTION captured.shape(text, jsonb, jsonb) RETURNS jsonb LANGUAGE sql RETURN coalesce($3, $2);
 CREATE FUNCTION captured.truncate_refused() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN TRUNCATE captured.orders; EXCEPTION WHEN SQLSTATE 'PJ061' THEN NULL; END $$;

@@ -1,7 +1,7 @@
 -- Trigger: appends what describe_changes_v1 has handed over. It has the rights of the schema's owner, so that whoever
 -- writes a captured table needs none here; so it touches texts alone, no value of the table, and appends under the
 -- names that were fixed when the table was captured.
--- Raises PJ063 where what was handed over is not of this table.
+-- Raises PJ063 where what was handed over is not of this table, or another trigger could have handed it over.
 CREATE OR REPLACE FUNCTION projections.append_changes_v1()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -18,6 +18,15 @@ DECLARE
     _metadata text[];
     _own boolean;
 BEGIN
+    -- Whoever may make triggers on the table could have one put events of its own in the place of those that were described.
+    IF TG_NAME <> 'projections_capture_2_append' OR EXISTS (
+        SELECT FROM pg_trigger AS t
+        WHERE t.tgrelid = TG_RELID AND t.tgname > 'projections_capture_1' AND t.tgname < 'projections_capture_2_append'
+        AND t.tgfoid <> 'projections.describe_changes_v1'::regproc
+    ) THEN
+        RAISE EXCEPTION 'a trigger of table % fires between those of its capture: give it another name', TG_RELID::regclass
+        USING ERRCODE = 'PJ063', HINT = 'Names between projections_capture_1 and projections_capture_2_append are for the capture.';
+    END IF;
     FOR _portion IN 1 .. coalesce(nullif(current_setting(_place, TRUE), ''), '0')::integer LOOP
         _text := current_setting(_place || '_' || _portion);
         SELECT

@@ -23,6 +23,7 @@ DECLARE
     _serializer text;
     _relation regclass;
     _problem text;
+    _moved_by json;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('slice-projections'), hashtext('capture'));
     _key := projections.check_capturable_v1(p_table);
@@ -50,19 +51,33 @@ BEGIN
         ELSE (
             SELECT format('entity type %L is that of %s: pass p_entity_type', _entity_type, t.relation)
             FROM projections.captured_tables AS t WHERE t.entity_type = _entity_type AND t.relation <> p_table
+            UNION ALL
+            SELECT format(
+                'its entity type %L and %L of %s would give rows of both the same source: pass p_entity_type',
+                _entity_type, t.entity_type, t.relation
+            )
+            FROM projections.captured_tables AS t
+            WHERE starts_with(t.entity_type, _entity_type || '/') OR starts_with(_entity_type, t.entity_type || '/')
+            LIMIT 1
         )
     END;
     IF _problem IS NOT NULL THEN
         RAISE EXCEPTION 'can not capture %: %', p_table, _problem USING ERRCODE = 'PJ060';
     END IF;
 
+    SELECT coalesce(json_agg(DISTINCT a.attname), '[]') INTO _moved_by
+    FROM pg_partition_tree(p_table) AS t
+    INNER JOIN pg_partitioned_table AS p ON t.relid = p.partrelid
+    CROSS JOIN LATERAL unnest(p.partattrs::smallint[]) AS k (attnum)
+    INNER JOIN pg_attribute AS a ON t.relid = a.attrelid AND k.attnum = a.attnum;
     -- A statement fires the triggers of the table that it names: those of the parent, or those of one partition.
     FOR _relation IN SELECT p_table UNION SELECT t.relid FROM pg_partition_tree(p_table) AS t LOOP
         PERFORM projections.set_capture_triggers_v1(
             _relation, array_remove(ARRAY[
                 CASE WHEN p_insert THEN 'INSERT' END, CASE WHEN p_update THEN 'UPDATE' END, CASE WHEN p_delete THEN 'DELETE' END
             ], NULL), json_build_object(
-                'entity_type', _entity_type, 'key', _key, 'serializer', _serializer, 'partition', _relation <> p_table
+                'entity_type', _entity_type, 'key', _key, 'serializer', _serializer, 'partition', _relation <> p_table,
+                'moved_by', _moved_by
             )
         );
     END LOOP;

@@ -1,7 +1,8 @@
 -- Trigger: hands the changes of one statement to append_changes_v1, which fires next. It runs with the rights of whoever
 -- writes the table, for a table's types and its serializer may bring functions of their own; so it names nothing of
 -- this schema. The settings make the text of a value, and with it the source of a row, the same in every session.
--- Raises PJ062 where the primary key is another than at the capture, PJ063 where the serializer is gone.
+-- Raises PJ062 where the primary key is another than at the capture, PJ063 where the serializer is gone, PJ064 where a MERGE has
+-- moved rows to other partitions: neither table of the statement has them (note_move_v1).
 CREATE OR REPLACE FUNCTION projections.describe_changes_v1()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -17,6 +18,7 @@ AS $$
 DECLARE
     -- Triggers that fire within this statement have a greater depth: they do not overwrite what is handed over.
     _place constant text := 'projections.captured_' || pg_trigger_depth();
+    _moved constant text := 'projections.moved_' || pg_trigger_depth();
     _settings constant json := TG_ARGV[0];
     _entity_type constant text := _settings ->> 'entity_type';
     _serializer constant text := _settings ->> 'serializer';
@@ -45,6 +47,22 @@ BEGIN
             UNION ALL
             SELECT 1 AS side, row_number() OVER () AS place, to_json(r.*) AS state FROM new_rows AS r
         ) AS s;
+    END IF;
+    IF TG_OP = 'UPDATE' AND coalesce(current_setting(_moved, TRUE), '') <> '' THEN
+        IF current_setting(_moved)::bigint > (
+            SELECT count(*) FROM (
+                SELECT s.side, s.state, lead(s.state) OVER (ORDER BY s.place) AS next
+                FROM unnest(_sides, _states) WITH ORDINALITY AS s (side, state, place)
+            ) AS s
+            WHERE s.side = 0 AND EXISTS (
+                SELECT FROM json_array_elements_text(_settings -> 'moved_by') AS m (name)
+                WHERE (s.state -> m.name)::text <> (s.next -> m.name)::text
+            )
+        ) THEN
+            RAISE EXCEPTION 'a MERGE has moved rows of % to other partitions, and PostgreSQL does not say which', TG_RELID::regclass
+            USING ERRCODE = 'PJ064', HINT = 'Change the columns that it is partitioned by with UPDATE, or with DELETE and INSERT.';
+        END IF;
+        PERFORM set_config(_moved, '', TRUE);
     END IF;
     IF _states IS NULL THEN
         RETURN NULL;

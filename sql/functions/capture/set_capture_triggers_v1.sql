@@ -24,6 +24,15 @@ BEGIN
             array_to_string(p_operations, ' OR '), p_table, p_settings
         )
         UNION ALL
+        -- The last of its kind to fire: what others leave out, or change, is not counted. Each partition gets its own from its parent.
+        SELECT 'zz_projections_capture_moves', 'UPDATE' = ANY(p_operations) AND json_array_length(p_settings -> 'moved_by') > 0, format(
+            'BEFORE UPDATE ON %s FOR EACH ROW WHEN (%s) EXECUTE FUNCTION projections.note_move_v1()', p_table, (
+                SELECT string_agg(format('OLD.%1$I IS DISTINCT FROM NEW.%1$I', m.name), ' OR ')
+                FROM json_array_elements_text(p_settings -> 'moved_by') AS m (name)
+            )
+        )
+        WHERE NOT (SELECT c.relispartition FROM pg_class AS c WHERE c.oid = p_table)
+        UNION ALL
         SELECT 'projections_capture_truncate', 'DELETE' = ANY(p_operations), format(
             'BEFORE TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION projections.refuse_truncate_v1()', p_table
         )
