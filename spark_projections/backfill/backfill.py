@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -33,6 +32,7 @@ from spark_projections.backfill.rows import (
     file_parts,
     read_rows,
 )
+from spark_projections.backfill.spill import spill_directory
 from spark_projections.engine.spread import PartFailed, parallelism, spark_failures, spread
 
 if TYPE_CHECKING:
@@ -103,12 +103,12 @@ def backfill(
     if spark is not None:
         return _on_spark(spark, parts, mapped, buckets, partial(_import, dsn, mapped, chunk, dry_run))
     importing = partial(_import, dsn, mapped, chunk, dry_run)
-    with tempfile.TemporaryDirectory(prefix="projections-backfill-") as spill:
-        spilling = partial(_spill, Path(spill), mapped, buckets)
+    with spill_directory() as spill:
+        spilling = partial(_spill, spill, mapped, buckets)
         total = sum(spread(spilling, parts, processes=processes))
         done = Backfilled(0, 0, 0)
         count = min(_IMPORTERS, processes or parallelism(None))
-        loading = partial(_import_bucket, Path(spill), importing)
+        loading = partial(_import_bucket, spill, importing)
         for result in spread(loading, range(buckets), processes=count):
             done = _sum((done, result))
             progress(done.events + done.skipped, total)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,8 @@ from spark_projections.backfill.mapped import FIELDS, REQUIRED, Mapped
 __all__ = ["BadRow", "FilePart", "HistoricRow", "Mapped", "file_parts", "read_rows"]
 
 _BATCH = 4096
+_TEXTS = json.JSONDecoder(parse_int=str, parse_float=str)
+_SPACE = re.compile(r"[ \t\n\r]*")
 _END = datetime(9999, 1, 1, tzinfo=UTC)
 _Raw: TypeAlias = "tuple[int, Mapping[str, Any]]"
 
@@ -142,7 +145,7 @@ def _raw_rows(part: FilePart, mapped: Mapped) -> Iterator[_Raw]:
         case "csv":
             return _csv(part, mapped)
         case "json":
-            return _json(part)
+            return _json(part, {mapped.column("payload"), mapped.column("metadata")})
 
 
 def _parquet(part: FilePart, mapped: Mapped) -> Iterator[_Raw]:
@@ -167,7 +170,7 @@ def _csv(part: FilePart, mapped: Mapped) -> Iterator[_Raw]:
             yield number, {name: value or None for name, value in values.items()}
 
 
-def _json(part: FilePart) -> Iterator[_Raw]:
+def _json(part: FilePart, as_written: set[str]) -> Iterator[_Raw]:
     with Path(part.path).open(encoding="utf-8") as file:
         for number, line in enumerate(file, part.first_row):
             if not line.strip():
@@ -182,7 +185,33 @@ def _json(part: FilePart) -> Iterator[_Raw]:
                 raise BadRow(
                     f"{part.path}, row {number}: it is no JSON object: every line must be one, not part of a list"
                 )
+            if any(isinstance(values.get(name), dict | list | float | int) for name in as_written):
+                # Read and written again, a number would be another one.
+                texts = _texts(line)
+                for name in as_written & values.keys():
+                    if values[name] is not None and not isinstance(values[name], str):
+                        values[name] = texts[name]
             yield number, values
+
+
+def _texts(line: str) -> dict[str, str]:
+    """The members of a JSON object as they are written; the line is one."""
+    found: dict[str, str] = {}
+    at = _behind_space(line, line.index("{") + 1)
+    while line[at] != "}":
+        name, at = _TEXTS.raw_decode(line, at)
+        start = _behind_space(line, _behind_space(line, at) + 1)  # the colon is between
+        _, end = _TEXTS.raw_decode(line, start)
+        found[name] = line[start:end]
+        at = _behind_space(line, end)
+        if line[at] == ",":
+            at = _behind_space(line, at + 1)
+    return found
+
+
+def _behind_space(line: str, at: int) -> int:
+    found = _SPACE.match(line, at)
+    return at if found is None else found.end()
 
 
 def _row(path: str, number: int, values: Mapping[str, Any], mapped: Mapped) -> HistoricRow:
@@ -261,7 +290,7 @@ def _time(value: Any) -> datetime:
 
 
 def _json_text(value: Any) -> str:
-    """Text stays as it is, byte for byte; what a file holds as values is written as JSON."""
+    """Text stays as it is, byte for byte; what Parquet holds as values is written as JSON."""
     if isinstance(value, bytes):
         return value.decode()
     return value if isinstance(value, str) else to_json(value, inf_nan_mode="constants").decode()

@@ -1,0 +1,48 @@
+"""
+A directory for what a backfill spills, which lasts no longer than the process.
+
+One that is killed cannot clean up: the next backfill on the machine does, as soon as nobody holds the directory's lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+__all__ = ["spill_directory"]
+
+_PREFIX = "projections-backfill-"
+_LOCK = "_lock"
+
+
+@contextmanager
+def spill_directory() -> Iterator[Path]:
+    """
+    Make a directory for the length of the block, and remove those that killed processes have left behind.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    root = Path(tempfile.gettempdir())
+    _remove_abandoned(root)
+    directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
+    try:
+        with (directory / "_new").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # It has its name only when it is held: nobody finds it free before.
+            (directory / "_new").rename(directory / _LOCK)
+            yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _remove_abandoned(root: Path) -> None:
+    for directory in root.glob(f"{_PREFIX}*"):
+        # Of another user, in use, or gone meanwhile.
+        with suppress(OSError), (directory / _LOCK).open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(directory, ignore_errors=True)
