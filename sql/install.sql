@@ -27,6 +27,7 @@
 \ir tables/rebuilds.sql
 \ir tables/rebuild_parts.sql
 \ir tables/rebuild_tables.sql
+\ir tables/webhook_limits.sql
 \ir tables/webhook_endpoints.sql
 \ir tables/webhook_circuits.sql
 \ir tables/webhook_secrets.sql
@@ -223,6 +224,7 @@
 \ir functions/webhooks/remove_endpoint_v1.sql
 \ir functions/webhooks/rotate_secret_v1.sql
 \ir functions/webhooks/fan_out_v1.sql
+\ir functions/webhooks/policy_within_limits_v1.sql
 \ir functions/webhooks/claim_deliveries_v1.sql
 \ir functions/webhooks/lock_deliveries_v1.sql
 \ir functions/webhooks/follow_on_v1.sql

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from journal import Database, Row
 from projections.webhooks.addresses import AddressRules
+from projections.webhooks.bounds import bounds, check_bounds
 from projections.webhooks.ciphers import Cipher, PlainCipher
 from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, UnknownEndpoint, fields_of, own_errors
 from projections.webhooks.filters import parse_filter
@@ -170,7 +171,8 @@ class Endpoints:
 
         Raises:
             TooMany: The tenant has as many as it may make.
-            InvalidEndpoint: The tenant, the URL, a header, the topics or the filter can not be so.
+            InvalidEndpoint: The tenant, the URL, a header, the topics or the filter cannot be so, or it asks for more
+                than :func:`~projections.webhooks.bounds.bounds` allow.
             InvalidSecret: The secret is malformed.
         """
         check_tenant(tenant, InvalidEndpoint)
@@ -179,6 +181,7 @@ class Endpoints:
         stored = json.dumps(self._checked(settings.model_dump(mode="json")))
         encrypted = self._cipher.encrypt(chosen.reveal())
         async with self._database.session() as session:
+            check_bounds(settings, EndpointSettings(url=settings.url), await bounds(session))
             with own_errors():
                 await session.fetchval(_CREATE, endpoint_id, tenant, stored, encrypted, at_most)
         return NewEndpoint(await self.get(tenant, endpoint_id), chosen)
@@ -220,12 +223,14 @@ class Endpoints:
             InvalidEndpoint: A setting is unknown, or can not be so.
             UnknownEndpoint: The tenant has none of this id.
         """
-        old = (await self.get(tenant, endpoint_id)).model_dump(include=set(EndpointSettings.model_fields))
+        found = await self.get(tenant, endpoint_id)
+        old = found.model_dump(include=set(EndpointSettings.model_fields))
         with fields_of("an endpoint"):
             settings = EndpointSettings.model_validate(old | dict(changes))
         # What stays as it is was checked by whoever has set it, by their rules.
         stored = json.dumps(self._checked(settings.model_dump(mode="json", include=set(changes))))
         async with self._database.session() as session:
+            check_bounds(settings, found, await bounds(session))
             with own_errors():
                 await session.fetchval(_CHANGE, tenant, endpoint_id, stored)
         return await self.get(tenant, endpoint_id)

@@ -107,3 +107,18 @@ DROP FUNCTION IF EXISTS projections.match_log_v1(
     text, text[], bigint[], timestamptz[], smallint[], text[], integer[], text[], integer[], text[]
 );
 DROP FUNCTION IF EXISTS projections.match_due_v1(integer);
+-- What endpoints may ask for.
+CREATE TABLE projections.webhook_limits (
+    name text PRIMARY KEY,
+    -- NULL: no bound but that of the library. Times are in seconds.
+    least numeric,
+    most numeric,
+    CONSTRAINT name_is_known CHECK (
+        name IN ('max_in_flight', 'timeout', 'pause', 'attempts', 'breaker_failures', 'breaker_pause')
+    ),
+    CONSTRAINT bounds_are_positive CHECK (least >= 0 AND most > 0),
+    CONSTRAINT least_is_not_above_most CHECK (least <= most)
+);
+INSERT INTO projections.webhook_limits (name, least, most) VALUES
+('max_in_flight', 1, 100), ('timeout', 1, 30), ('pause', 1, NULL), ('attempts', NULL, 25), ('breaker_failures', NULL, 100),
+('breaker_pause', 5, NULL);

@@ -16,7 +16,7 @@ BEGIN
         projections.matches, projections.matches_default,
         projections.match_ids, projections.directed_events, projections.unanswered,
         projections.webhook_events, projections.webhook_events_default, projections.webhook_attempts,
-        projections.webhook_attempts_default, projections.webhook_log_ids,
+        projections.webhook_attempts_default, projections.webhook_log_ids, projections.webhook_limits,
         projections.matchable_events, projections.subscriptions_at_hand
     TO projections_worker;
     GRANT INSERT, UPDATE, DELETE ON
@@ -63,6 +63,7 @@ BEGIN
         projections.remove_endpoint_v1,
         projections.rotate_secret_v1,
         projections.fan_out_v1,
+        projections.policy_within_limits_v1,
         projections.claim_deliveries_v1,
         projections.follow_on_v1,
         projections.lock_deliveries_v1,

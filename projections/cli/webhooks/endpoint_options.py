@@ -12,7 +12,7 @@ from projections.cli.webhooks.options import text_of, together
 from projections.monitoring.health import InvalidDuration, parse_duration
 from projections.webhooks.retrying import RetryPolicy, parse_policy
 
-__all__ = ["changes_of", "settings_options"]
+__all__ = ["changes_of", "seconds_or_none", "settings_options"]
 
 _NONE = "none"
 _POLICY = ("retry", "timeout", "disable_after_failures", "disable_after", "policy")
@@ -68,6 +68,13 @@ def _number(_: click.Context, __: click.Parameter, value: str | None) -> float |
         return float(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is no number; write none for no limit") from None
+
+
+def seconds_or_none(_: click.Context, __: click.Parameter, value: str | None) -> float | str | None:
+    """Read a number, a duration as seconds, or ``none``; a callback of options."""
+    if value is None or value == _NONE:
+        return value
+    return float(value) if value.replace(".", "", 1).isdecimal() else _seconds(value)
 
 
 settings_options = together(

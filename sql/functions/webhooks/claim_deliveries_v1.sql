@@ -49,7 +49,10 @@ DECLARE
     _found integer := 0;
     _endpoints text[] := '{}';
     _owners text[] := '{}';
+    _policies jsonb[] := '{}';
     _rooms integer[] := '{}';
+    _least_in_flight integer;
+    _most_in_flight integer;
     _tokens double precision[] := '{}';  -- NULL where there is no limit
     _taken bigint[];
 BEGIN
@@ -62,6 +65,8 @@ BEGIN
     IF _longest IS NULL THEN
         RETURN;
     END IF;
+    SELECT l.least::integer, l.most::integer INTO _least_in_flight, _most_in_flight
+    FROM projections.webhook_limits AS l WHERE l.name = 'max_in_flight';
     IF _start <> '' THEN
         SELECT e.tenant INTO _first FROM projections.webhook_endpoints AS e
         WHERE e.endpoint_id >= _start ORDER BY e.endpoint_id LIMIT 1;
@@ -111,7 +116,9 @@ BEGIN
         END IF;
         _held := coalesce(p_held[array_position(p_tenants, _head.tenant)], 0);
         CONTINUE WHEN _held >= ceil(p_share * (_free + _held));
-        SELECT c.*, e.max_in_flight, e.rate_limit INTO _circuit
+        SELECT
+            c.*, least(greatest(e.max_in_flight, _least_in_flight), _most_in_flight) AS max_in_flight, e.rate_limit, e.policy
+        INTO _circuit
         FROM projections.webhook_circuits AS c
         INNER JOIN projections.webhook_endpoints AS e ON c.endpoint_id = e.endpoint_id
         WHERE c.endpoint_id = _head.endpoint_id AND e.state = 'active' AND c.blocked_until <= _now
@@ -132,6 +139,7 @@ BEGIN
         CONTINUE WHEN _room < 1;
         _endpoints := _endpoints || _head.endpoint_id;
         _owners := _owners || _head.tenant;
+        _policies := _policies || projections.policy_within_limits_v1(_circuit.policy);
         _rooms := _rooms || least(_room, p_limit);
         _tokens := array_append(_tokens, CASE WHEN _circuit.rate_limit IS NOT NULL THEN _circuit.tokens END);
         -- One of each endpoint at least: go on until there are as many endpoints as places. Those that are due for longest may
@@ -182,10 +190,11 @@ BEGIN
     WITH leased AS (
         UPDATE projections.webhook_deliveries AS d
         SET state = 'leased', attempts = d.attempts + 1, lease_token = hashtextextended(gen_random_uuid()::text, 0),
-            lease_until = _now + make_interval(secs => (e.policy ->> 'timeout')::double precision) + p_margin
+            lease_until = _now + make_interval(secs => (p.policy ->> 'timeout')::double precision) + p_margin
         FROM projections.webhook_endpoints AS e
+        CROSS JOIN LATERAL (SELECT _policies[array_position(_endpoints, e.endpoint_id)] AS policy) AS p
         WHERE d.delivery_id = ANY (_taken) AND e.endpoint_id = d.endpoint_id
-        RETURNING d.*, e.url, e.headers, e.policy, e.gzip
+        RETURNING d.*, e.url, e.headers, p.policy, e.gzip
     ), paid AS (
         UPDATE projections.webhook_circuits AS c
         SET tokens = b.tokens - b.taken, refilled_at = _now

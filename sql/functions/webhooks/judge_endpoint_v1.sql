@@ -17,6 +17,7 @@ DECLARE
     _pause jsonb;
 BEGIN
     SELECT e.* INTO _endpoint FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = p_endpoint_id;
+    _endpoint.policy := projections.policy_within_limits_v1(_endpoint.policy);
     _pause := _endpoint.policy -> 'breaker_pause';
     SELECT c.* INTO _circuit FROM projections.webhook_circuits AS c WHERE c.endpoint_id = p_endpoint_id FOR NO KEY UPDATE;
     IF NOT FOUND THEN

@@ -48,7 +48,7 @@ BEGIN
             SELECT v.data FROM projections.webhook_events AS v WHERE v.event_time = d.event_time AND v.event_id = d.event_id
         )) ELSE d.data END
     FROM (
-        SELECT d.delivery_id, d.attempts > jsonb_array_length(e.policy -> 'schedule') AS dead
+        SELECT d.delivery_id, d.attempts > jsonb_array_length(projections.policy_within_limits_v1(e.policy) -> 'schedule') AS dead
         FROM projections.webhook_deliveries AS d
         INNER JOIN projections.webhook_endpoints AS e ON d.endpoint_id = e.endpoint_id
         WHERE d.delivery_id = ANY (_lost)
