@@ -53,7 +53,8 @@ async def import_events(
     Readers that have passed these times go back to them, and projections handle the events as late ones.
 
     Args:
-        database: Where to load; the role needs projections_writer and TEMPORARY on the database.
+        database: Where to load; the role needs projections_writer, and it and the schema's owner TEMPORARY on the
+            database.
         events: The history.
         chunk: Events of a transaction: bounds the memory, and how long appends to the same sources wait.
         progress: Called after each commit with the number of events loaded so far.

@@ -50,6 +50,7 @@
 \ir functions/journal/stored_events_v1.sql
 \ir functions/journal/append_events_v1.sql
 \ir functions/journal/append_event_v1.sql
+\ir functions/journal/move_imported_v1.sql
 \ir functions/journal/import_events_v1.sql
 \ir functions/journal/few_partitions_v1.sql
 \ir functions/journal/page_end_v1.sql

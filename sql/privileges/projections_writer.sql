@@ -1,4 +1,5 @@
--- Appends, imports and reads events. It can not change or delete what is written, nor touch offsets.
+-- Appends, imports and reads events, by functions alone: it cannot write the log past their rules, change or delete what is
+-- written, nor touch offsets.
 DO $$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = 'projections_writer') THEN
@@ -9,22 +10,17 @@ BEGIN
     GRANT SELECT ON
         projections.schema_versions, projections.captured_tables, projections.projections, projections.partition_settings
     TO projections_writer;
-    GRANT SELECT, INSERT ON
-        projections.events
-    TO projections_writer;
-    GRANT SELECT, INSERT, UPDATE ON
-        projections.sources
-    TO projections_writer;
-    GRANT INSERT ON
-        projections.directed_events
-    TO projections_writer;
     GRANT SELECT ON
-        projections.subscriptions
+        projections.events, projections.sources, projections.subscriptions, projections.imports
     TO projections_writer;
-    -- Nothing is ever updated here: LOCK TABLE asks for UPDATE (before PostgreSQL 16 for any lock of a writer).
-    GRANT SELECT, INSERT, UPDATE ON
-        projections.imports
-    TO projections_writer;
+    -- What it had before.
+    REVOKE INSERT, UPDATE ON
+        projections.events, projections.sources, projections.imports, projections.directed_events
+    FROM projections_writer;
+    REVOKE EXECUTE ON FUNCTION
+        projections.lock_sources_v1,
+        projections.stored_events_v1
+    FROM projections_writer;
     GRANT EXECUTE ON FUNCTION
         projections.slice_of_v1,
         projections.uuid7_time_v1,
@@ -46,12 +42,11 @@ BEGIN
         projections.writers_in_flight_v1,
         projections.uuid7_v1,
         projections.checked_json_v1,
-        projections.lock_sources_v1,
-        projections.stored_events_v1,
         projections.append_events_v1,
         projections.append_event_v1,
         projections.import_events_v1,
         projections.note_move_v1,
+        projections.move_imported_v1,
         projections.describe_changes_v1,
         projections.append_changes_v1,
         projections.refuse_truncate_v1,

@@ -269,7 +269,7 @@ OTHERS = [
 ]
 GRANTS = [
     ("GRANT SELECT ON projections.events TO public", "unexpected: grant on table events to PUBLIC"),
-    ("REVOKE INSERT ON projections.events FROM projections_writer", "different: grant on table events to"),
+    ("REVOKE SELECT ON projections.events FROM projections_writer", "different: grant on table events to"),
     (
         "GRANT SELECT (payload) ON projections.events TO public",
         "unexpected: grant on column events.payload to PUBLIC",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from journal import schema
 from journal.drivers import translate
 from journal.drivers.sync import connect_sync
-from journal.errors import DatabaseUnavailable, MissingPrivilege
+from journal.errors import DatabaseUnavailable, InvalidEvent, MissingPrivilege
 from tests.integration.schema_support import (
     APPEND,
     REFUSED,
@@ -21,6 +24,48 @@ from tests.integration.schema_support import (
 
 SECRET = {"webhook_secrets", "webhook_endpoints"}
 """A reader may not read all of these."""
+
+_STAGED = """
+CREATE TEMPORARY TABLE projections_import (
+    source_id text, entity_type text, event_type text, payload text, metadata text, tags text, version smallint,
+    seq_nr bigint, db_timestamp timestamptz, event_id uuid
+)
+"""
+_OLD = """
+INSERT INTO projections_import VALUES ('old', 'plane', 'Landed', '{}', NULL, NULL, 1, 1, '2020-01-01Z', NULL)
+"""
+_WHO = (
+    "CREATE FUNCTION public.who(text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS "
+    "'BEGIN RAISE ''%'', current_user;END'"
+)
+_CODE_OF_THE_CALLER = {
+    "view": (
+        f"{_WHO}; ALTER TABLE projections_import RENAME TO staged; "
+        "CREATE TEMPORARY VIEW projections_import AS SELECT s.*, public.who('a') FROM staged AS s"
+    ),
+    "trigger": (
+        "CREATE FUNCTION public.who() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''%'', current_user;END'; "
+        "CREATE TRIGGER who BEFORE TRUNCATE ON projections_import EXECUTE FUNCTION public.who()"
+    ),
+    "policy": (
+        f"{_WHO}; ALTER TABLE projections_import ENABLE ROW LEVEL SECURITY; "
+        "CREATE POLICY who ON projections_import USING (public.who(source_id) IS NULL)"
+    ),
+    "index": f"{_WHO}; CREATE INDEX ON projections_import (public.who(source_id))",
+    "generated": (
+        f"{_WHO}; "
+        "ALTER TABLE projections_import ADD COLUMN who text GENERATED ALWAYS AS (public.who(source_id)) STORED"
+    ),
+    "domain": "CREATE DOMAIN public.own AS text; ALTER TABLE projections_import ALTER source_id TYPE public.own",
+    "child": "CREATE TEMPORARY TABLE child () INHERITS (projections_import)",
+}
+
+
+def _imported(dsn: str, statements: Sequence[str]) -> None:
+    with connect_sync(dsn) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.execute("SELECT projections.import_events_v1()")
 
 
 class TestRoles:
@@ -35,20 +80,38 @@ class TestRoles:
         assert run(writer, APPEND.replace("'{}')", "'{}', p_event_id => gen_random_uuid())"))[0][0] == 2
         assert len(run(writer, "SELECT * FROM projections.read_source_v1('plane-1', 1, 9, false, 10)")) == 2
 
-    def test_a_writer_imports(self, login: Any) -> None:
-        with connect_sync(login("projections_writer")) as connection:
-            connection.execute(
-                "CREATE TEMPORARY TABLE projections_import "
-                "(source_id text, entity_type text, event_type text, "
-                "payload text, metadata text, tags text, version smallint, seq_nr bigint, "
-                "db_timestamp timestamptz, event_id uuid)"
-            )
-            connection.execute(
-                "INSERT INTO projections_import VALUES "
-                "('old', 'plane', 'Landed', '{}', NULL, NULL, 1, 1, '2020-01-01Z', NULL)"
-            )
+    def test_a_writer_imports(self, dsn: str, login: Any) -> None:
+        _imported(login("projections_writer"), [_STAGED, _OLD])
+        assert run(dsn, "SELECT source_id, seq_nr FROM projections.events") == [("old", 1)]
 
-            assert connection.execute("SELECT projections.import_events_v1()").fetchone() == (1,)
+    @pytest.mark.parametrize("staged", _CODE_OF_THE_CALLER.values(), ids=list(_CODE_OF_THE_CALLER))
+    def test_what_a_writer_stages_runs_no_code_as_the_owner(self, dsn: str, login: Any, staged: str) -> None:
+        run(dsn, "GRANT CREATE ON SCHEMA public TO projections_writer")
+        with pytest.raises(InvalidEvent, match="no plain table"):
+            _imported(login("projections_writer"), [_STAGED, *staged.split("; ")])
+
+    def test_a_writer_has_all_of_it_where_the_owner_is_no_superuser(self, empty_dsn: str) -> None:
+        names = [f"test_{uuid4().hex[:12]}" for _ in range(2)]
+        owner, writer = (make_conninfo(empty_dsn, user=name, password="secret") for name in names)
+        with psycopg.connect(empty_dsn, autocommit=True) as connection:
+            for name in names:
+                connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'secret'".encode())
+            connection.execute(f"ALTER DATABASE {connection.info.dbname} OWNER TO {names[0]}".encode())
+            schema.install(owner)
+            connection.execute(f"GRANT projections_writer TO {names[1]}".encode())
+            try:
+                _imported(writer, [_STAGED, _OLD])
+                assert run(writer, APPEND)[0][0] == 1
+                assert run(writer, "SELECT seq_nr FROM projections.publish_v1('p', '{t}', '{1}')") == [(1,)]
+                later = "p_not_before => ARRAY[now() + interval '1 day']"
+                assert run(
+                    writer, f"SELECT seq_nr FROM projections.publish_v1('p', '{{t}}', '{{1}}', {later})"
+                ) == [(2,)]
+                assert run(owner, "SELECT count(*) FROM projections.directed_events") == [(1,)]
+            finally:
+                connection.execute(f"REASSIGN OWNED BY {names[0]} TO CURRENT_USER".encode())
+                connection.execute(f"DROP OWNED BY {', '.join(names)}".encode())
+                connection.execute(f"DROP ROLE {', '.join(names)}".encode())
 
     @pytest.mark.parametrize(
         "statement",
@@ -57,6 +120,13 @@ class TestRoles:
             "UPDATE projections.events SET seq_nr = 1",
             "TRUNCATE projections.events",
             "DELETE FROM projections.sources",
+            "UPDATE projections.sources SET seq_nr = 7",
+            "INSERT INTO projections.sources VALUES ('a', 'plane', 1, 7, now())",
+            "INSERT INTO projections.events VALUES ('2020-01-01Z', 1, gen_random_uuid(), 1, 1, 'a', 'b', 'c', '{}')",
+            "INSERT INTO projections.imports (entity_type, from_timestamp, events) VALUES ('plane', now(), 1)",
+            "INSERT INTO projections.directed_events VALUES ('a', 1, now(), 1, 't', 1, now())",
+            "LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE",
+            "SELECT projections.lock_sources_v1('{a}', '{plane}')",
             "SELECT projections.register_projection_v1('delays', 'plane')",
             "UPDATE projections.projections SET paused = true",
             "INSERT INTO projections.source_offsets VALUES (1, 'a', 1, 1, now())",

@@ -63,6 +63,7 @@ CALLS = {
     "writers_in_flight_v1": "SELECT projections.writers_in_flight_v1()",
     "notify_appended_v1": "SELECT projections.notify_appended_v1()",
     "import_events_v1": "SELECT projections.import_events_v1()",
+    "move_imported_v1": "SELECT projections.move_imported_v1()",
     "missing_partitions_v1": "SELECT projections.missing_partitions_v1()",
     "create_partition_v1": "SELECT projections.create_partition_v1('2019-01-01Z', '2019-01-02Z'), "
     "projections.create_partition_v1('2019-01-01Z', '2019-01-02Z', 'matches')",

@@ -4,6 +4,8 @@
 -- p_event_ids an element, or the whole array, may be NULL. An event whose id is stored already is not appended again:
 -- its first result is returned. p_expected_source_ids and p_expected_seq_nrs say where sources must stand before.
 --
+-- It has the rights of the schema's owner: who appends may not write the tables, whose numbers and times are made here.
+--
 -- Raises PJ001 when a source stands elsewhere, PJ002 when an event_id was used for other content, PJ003 when a source is
 -- of another entity type, an event_id is from the future or the arrays do not match. What a column's type or check
 -- refuses has PostgreSQL's own code.
@@ -21,6 +23,7 @@ CREATE OR REPLACE FUNCTION projections.append_events_v1(
 )
 RETURNS TABLE (source_id text, seq_nr bigint, db_timestamp timestamptz, event_id uuid)
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off

@@ -4,6 +4,7 @@
 --
 -- Arrays run in parallel. With p_subscription_ids an event goes to that subscription alone; with p_not_before it is matched
 -- then, and no earlier. Raises PJ081 where that can not be, and what append_events_v1 raises.
+-- It has the rights of the schema's owner, as append_events_v1 has.
 CREATE OR REPLACE FUNCTION projections.publish_v1(
     p_publisher text,
     p_topics text[],
@@ -15,6 +16,7 @@ CREATE OR REPLACE FUNCTION projections.publish_v1(
 )
 RETURNS TABLE (source_id text, seq_nr bigint, db_timestamp timestamptz, event_id uuid)
 LANGUAGE plpgsql
+SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
