@@ -29,6 +29,10 @@ _LIST = f"""
 SELECT {_COLUMNS} FROM projections.webhook_deliveries AS d
 WHERE {_WHERE} AND d.delivery_id < $7 ORDER BY d.delivery_id DESC LIMIT $8
 """
+_PLACE = """
+SELECT delivery_id FROM projections.webhook_deliveries
+WHERE endpoint_id = $1 AND event_id = $2 AND ($3::text IS NULL OR tenant = $3)
+"""
 _GET = f"""
 SELECT {_COLUMNS}, coalesce(d.data, v.data) AS data FROM projections.webhook_deliveries AS d
 LEFT JOIN projections.webhook_events AS v ON d.event_time = v.event_time AND d.event_id = v.event_id
@@ -137,6 +141,19 @@ class Deliveries:
             rows = await session.fetch(_LIST, *_arguments(which), last, limit)
         return [Delivery(*row.values()) for row in rows]
 
+    async def place(self, tenant: str | None, endpoint_id: str, event_id: str) -> int:
+        """
+        The ``delivery_id`` of a delivery: a place in lists, which tells how many there are of all tenants.
+
+        Raises:
+            UnknownDelivery: The tenant has no such delivery.
+        """
+        async with self._database.session() as session:
+            found = await session.fetchval(_PLACE, endpoint_id, event_id, tenant)
+        if found is None:
+            raise _unknown(endpoint_id, event_id)
+        return int(found)
+
     async def get(self, tenant: str | None, endpoint_id: str, event_id: str) -> DeliveryWithPayload:
         """
         One delivery and its payload.
@@ -147,9 +164,7 @@ class Deliveries:
         async with self._database.session() as session:
             row = await session.fetchrow(_GET, endpoint_id, event_id, tenant)
         if row is None:
-            raise UnknownDelivery(
-                f"there is no delivery of event {event_id!r:.80} to endpoint {endpoint_id!r:.80}"
-            )
+            raise _unknown(endpoint_id, event_id)
         *values, data = row.values()
         return DeliveryWithPayload(Delivery(*values), data)
 
@@ -229,6 +244,10 @@ class Deliveries:
         async with self._database.session() as session:
             with own_errors():
                 await session.fetchval(_DISCARD, tenant, endpoint_id, event_id)
+
+
+def _unknown(endpoint_id: str, event_id: str) -> UnknownDelivery:
+    return UnknownDelivery(f"there is no delivery of event {event_id!r:.80} to endpoint {endpoint_id!r:.80}")
 
 
 def _arguments(which: DeliveryFilter) -> tuple[object, ...]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import psycopg
 import pytest
 
 from journal import schema
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 # PostgreSQL puts these into the caller's plan, or they run once for each of many rows: the setting would cost time.
 # What they call fits its arguments' types exactly, or was resolved when they were made: nothing can take its place.
@@ -67,6 +72,18 @@ def test_every_function_sets_its_search_path_but_those_that_gain_from_leaving_it
         ).fetchall()
 
     assert {name for (name,) in found} == UNSET
+
+
+def test_the_guide_names_the_functions_that_leave_it_and_those_with_other_rights(dsn: str) -> None:
+    guide = (DOCS / "operations" / "security.md").read_text()
+    start = guide.index("## Roles of the database")
+    named = set(re.findall(r"`([a-z0-9_]+_v\d+)`", guide[start : guide.index("\n## ", start + 1)]))
+    with psycopg.connect(dsn) as connection:
+        definers = connection.execute(
+            "SELECT proname FROM pg_proc WHERE pronamespace = 'projections'::regnamespace AND prosecdef"
+        ).fetchall()
+
+    assert named == UNSET | {name for (name,) in definers}
 
 
 def test_an_append_does_not_depend_on_how_the_session_reads_backslashes(dsn: str) -> None:

@@ -9,18 +9,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from projections.webhooks.api.calls import Body, Call, Json, NoBody, Query, Time, View, Word
+from projections.webhooks.api.calls import LONGEST_WORD, Body, Call, Json, NoBody, Query, Time, View, Word
 from projections.webhooks.api.json_text import kept
 from projections.webhooks.api.operations import Operations
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.deliveries import Delivery, DeliveryFilter, DeliveryState
+from projections.webhooks.errors import UnknownDelivery
 
 __all__ = ["delivery_operations"]
 
 delivery_operations = Operations("deliveries")
 _PATH = "/v1/endpoints/{endpoint_id}/deliveries/{event_id}"
-
-_LAST = 2**63 - 1
 
 Words = Annotated[tuple[Word, ...], Field(max_length=100)]
 
@@ -187,16 +186,21 @@ async def _listed(
         tenant=call.tenant, endpoint_id=query.endpoint_id, states=states, topics=query.topic or None,
         since=query.since, until=query.until,
     )  # fmt: skip
-    found = await call.services.deliveries.list(which, before=_place(query.next), limit=limit)
-    return found, str(found[-1].delivery_id) if len(found) == limit else None
+    before = await _place(call, query.next) if query.next else None
+    found = await call.services.deliveries.list(which, before=before, limit=limit)
+    # By its ids, which the tenant knows: a number would tell how many deliveries there are of all tenants.
+    return found, f"{found[-1].endpoint_id}/{found[-1].event_id}" if len(found) == limit else None
 
 
-def _place(text: str) -> int | None:
-    if not text:
-        return None
-    if len(text) > len(str(_LAST)) or not (text.isascii() and text.isdecimal()) or int(text) > _LAST:
-        raise Problem(400, "invalid_cursor", "next is what a page said, or left out")
-    return int(text)
+async def _place(call: Call[Any, NoBody], text: str) -> int:
+    endpoint_id, between, event_id = text.partition("/")
+    wrong = Problem(400, "invalid_cursor", "next is what a page said, or left out; what it names may be gone")
+    if not between or len(text) > 2 * LONGEST_WORD:
+        raise wrong
+    try:
+        return await call.services.deliveries.place(call.tenant, endpoint_id, event_id)
+    except UnknownDelivery:
+        raise wrong from None
 
 
 def _facts(delivery: Delivery) -> dict[str, Any]:

@@ -164,6 +164,22 @@ async def test_an_attempt_at_another_endpoint_than_the_paths_is_not_found(
 async def test_a_cursor_of_another_tenant_is_refused(
     acme: Api, globex: Api, acmes: Rows, globexes: Rows
 ) -> None:
-    page = await acme.get("/v1/attempts", limit=1)
-    response = await globex("GET", "/v1/attempts", status=400, params={"limit": 1, "next": page["next"]})
-    assert response.json()["code"] == "invalid_cursor"
+    for path in ("/v1/attempts", "/v1/deliveries", "/v1/dead-letters"):
+        page = await acme.get(path, limit=1)
+        response = await globex("GET", path, status=400, params={"limit": 1, "next": page["next"]})
+        assert response.json()["code"] == "invalid_cursor"
+
+
+@pytest.mark.parametrize("path", ["/v1/deliveries", "/v1/dead-letters"])
+async def test_a_cursor_of_deliveries_does_not_tell_how_many_there_are_of_all_tenants(
+    path: str, acme: Api, acmes: Rows, globexes: Rows
+) -> None:
+    page = await acme.get(path, limit=1)
+    (last,) = page["data"]
+    assert page["next"] == f"{last['endpoint_id']}/{last['event_id']}"
+
+
+async def test_a_cursor_of_a_delivery_that_is_gone_is_refused(acme: Api, acmes: Rows) -> None:
+    following = (await acme.get("/v1/deliveries", limit=1))["next"]
+    await acme("DELETE", f"/v1/endpoints/{acmes.endpoint_id}", status=204)
+    await acme.get("/v1/deliveries", 400, limit=1, next=following)
