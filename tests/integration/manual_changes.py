@@ -269,7 +269,7 @@ OTHERS = [
 ]
 GRANTS = [
     ("GRANT SELECT ON projections.events TO public", "unexpected: grant on table events to PUBLIC"),
-    ("REVOKE SELECT ON projections.events FROM projections_writer", "different: grant on table events to"),
+    ("REVOKE INSERT ON projections.matches FROM projections_worker", "different: grant on table matches to"),
     (
         "GRANT SELECT (payload) ON projections.events TO public",
         "unexpected: grant on column events.payload to PUBLIC",
