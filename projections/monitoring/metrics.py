@@ -1,8 +1,8 @@
 """
 Metrics for Prometheus: what the database tells of all projections, and how metrics are written.
 
-Invariant: labels are projections, their ranges, groups and states, never sources, workers, subscriptions, endpoints or
-texts: their number is bounded.
+Invariant: labels are the database, projections, their ranges, groups and states, never sources, workers, subscriptions,
+endpoints or texts: their number is bounded.
 """
 
 from __future__ import annotations
@@ -30,19 +30,30 @@ _GROUP_LABEL = ("group",)
 _STATE_LABEL = ("state",)
 
 
-def write_metrics(metrics: Iterable[Metric], accept: str = "") -> tuple[bytes, str]:
+def write_metrics(
+    metrics: Iterable[Metric], accept: str = "", database: str | None = None
+) -> tuple[bytes, str]:
     """
     Metrics as Prometheus reads them.
 
     Args:
         metrics: What to write.
         accept: The ``Accept`` header of the request.
+        database: The name of the database that they are about: a label of every series. None: not known yet.
 
     Returns:
         The text and its content type.
     """
     encode, content_type = choose_encoder(accept)
-    return encode(_Collected(metrics)), content_type
+    return encode(_Collected(metrics if database is None else _labelled(metrics, database))), content_type
+
+
+def _labelled(metrics: Iterable[Metric], database: str) -> Iterator[Metric]:
+    for metric in metrics:
+        metric.samples = [
+            sample._replace(labels={"database": database, **sample.labels}) for sample in metric.samples
+        ]
+        yield metric
 
 
 def build_info() -> Metric:

@@ -89,6 +89,7 @@ class Probe:
         self._fault = fault
         self._checks = LagChecks()
         self._group_checks = LagChecks()
+        self._name: str | None = None
 
     @property
     def routes(self) -> list[Route]:
@@ -113,10 +114,11 @@ class Probe:
     async def _metrics(self, request: Request) -> Response:
         try:
             snapshot = await self._snapshots.get()
+            self._name = snapshot.database
         except LookFailed:
             snapshot = None
         metrics = [database_up(up=snapshot is not None), *self._collect(snapshot)]
-        text, content_type = write_metrics(metrics, request.headers.get("accept", ""))
+        text, content_type = write_metrics(metrics, request.headers.get("accept", ""), self._name)
         return Response(text, headers={"content-type": content_type})
 
     async def _livez(self, _: Request) -> Response:

@@ -18,7 +18,7 @@ from projections.monitoring.groups import (
 from projections.monitoring.lag import ProjectionLag, projection_lags
 from projections.monitoring.webhooks import WebhookTotals, webhook_totals
 
-_NOW = "SELECT clock_timestamp()"
+_NOW = "SELECT clock_timestamp() AS at, current_database()::text AS database"
 _WRITERS = "SELECT pid, application_name, started_at, age FROM projections.writers_in_flight_v1()"
 
 
@@ -49,6 +49,8 @@ class Snapshot(NamedTuple):
     unmatched: Sequence[str] = ()
     """Entity types whose events nobody has ever matched."""
     webhooks: WebhookTotals | None = None
+    database: str = ""
+    """The database's name."""
 
 
 async def snapshot(
@@ -72,9 +74,10 @@ async def snapshot(
     Raises:
         UnknownProjection: One of them has not run.
     """
-    at: datetime = await session.fetchval(_NOW)
+    now = await session.fetchrow(_NOW)
+    assert now is not None  # noqa: S101 - the query returns one row
     return Snapshot(
-        at,
+        now["at"],
         await projection_lags(session, names, by_slice=by_slice),
         await offsets.workers(session),
         await open_writers(session),
@@ -82,6 +85,7 @@ async def snapshot(
         await quarantined_conditions(session) if groups else (),
         await unmatched_entity_types(session) if groups else (),
         await webhook_totals(session) if webhooks else None,
+        now["database"],
     )
 
 

@@ -16,6 +16,8 @@ import pytest
 import yaml
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
 
 import offsets
 from journal import ConnectionSettings, Database, Event, append, connect
@@ -23,13 +25,13 @@ from projections import Recovery, SliceRange
 from projections.monitoring import snapshot
 from projections.monitoring.cache import Cache, LookFailed
 from projections.monitoring.metrics import database_up, snapshot_metrics, write_metrics
-from projections.monitoring.serving import worker_app
+from projections.monitoring.serving import delivering_app, monitor_probe, worker_app
 from projections.monitoring.webhook_metrics import WebhookMetrics
 from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.subscriptions import create_group
 from projections.testing import run_until_caught_up
 from tests.fixtures.attempts import claimed, reply
-from tests.fixtures.http import Series, counting, parse, pulse, series
+from tests.fixtures.http import Series, asking, counting, parse, pulse, series
 from tests.fixtures.monitor import scraped, told_by, told_by_the_database
 from tests.fixtures.projections import (
     EFFECTS,
@@ -37,6 +39,7 @@ from tests.fixtures.projections import (
     Happened,
     execute,
     failing,
+    fetchval,
     happen,
     recording,
 )
@@ -357,6 +360,22 @@ async def test_metrics_are_written_as_openmetrics_to_whoever_asks_for_it(journal
 
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
     assert {family.name for family in parse_openmetrics(text.decode())} == {metric.name for metric in metrics}
+
+
+async def test_every_series_names_its_database(journal: Database) -> None:
+    await happen(journal, "a")
+    name = await fetchval(journal, "SELECT current_database()")
+    apps = (
+        worker_app(WorkerMetrics(), journal, WebhookMetrics()),
+        delivering_app(WebhookMetrics(), journal),
+        Starlette(routes=monitor_probe(journal).routes),
+    )
+    for app in apps:
+        async with asking(app) as client:
+            text = (await client.get("/metrics")).text
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        assert len(samples) > 10
+        assert {sample.labels.get("database") for sample in samples} == {name}
 
 
 _NAME = re.compile(r"\bprojections_[a-z_]+\b")
