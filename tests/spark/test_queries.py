@@ -249,7 +249,7 @@ def test_any_few_queries_give_what_python_gives(
 
 @pytest.mark.slow
 @pytest.mark.timeout(540)
-@settings(max_examples=60, deadline=None, suppress_health_check=_UNCHECKED)
+@settings(max_examples=12, deadline=None, suppress_health_check=_UNCHECKED)
 @given(sequence=st.lists(queries, min_size=4, max_size=10))
 def test_any_queries_give_what_python_gives(
     ask: Callable[[], Asked], rows: list[Row], sequence: list[Query]
