@@ -34,7 +34,7 @@ BEGIN
         )
     ) THEN
         RAISE EXCEPTION 'projections_import is no plain table with columns of PostgreSQL''s own types'
-        USING ERRCODE = 'PJ003', HINT = 'Make it as docs/guides say, without an index, a trigger, a rule or a policy.';
+        USING ERRCODE = 'PJ003', HINT = 'Make it as journal/importing.py does: no index, trigger, rule or policy.';
     END IF;
     -- Imports follow one another, so that their numbers are in the order of their commits.
     LOCK TABLE projections.imports IN SHARE ROW EXCLUSIVE MODE;
