@@ -171,8 +171,12 @@ things AS (
             CASE WHEN a.attnotnull THEN 'NOT NULL' END,
             'DEFAULT ' || pg_get_expr(f.adbin, f.adrelid),
             'IDENTITY ' || nullif(a.attidentity::text, ''), 'GENERATED ' || nullif(a.attgenerated::text, ''),
-            'STATISTICS ' || nullif(a.attstattarget, -1), 'COMPRESSION ' || nullif(a.attcompression::text, ''),
-            CASE WHEN a.attstorage <> t.typstorage THEN 'STORAGE ' || a.attstorage::text END,
+            'STATISTICS ' || nullif(a.attstattarget, -1), 
+            -- By lz4, and arrays not at all, depends on what the server was built with: functions/storage.sql.
+            'COMPRESSION ' || nullif(nullif(a.attcompression::text, ''), 'l'),
+            CASE
+                WHEN a.attstorage <> t.typstorage AND NOT (t.typcategory = 'A' AND a.attstorage = 'e') THEN 'STORAGE ' || a.attstorage::text
+            END,
             -- Some servers keep options of their own there, such as pg_attver of Debian's 15.
             (SELECT array_agg(o.option)::text FROM unnest(a.attoptions) AS o (option) WHERE NOT starts_with(o.option, 'pg_'))
         )

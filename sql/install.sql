@@ -251,6 +251,7 @@
 \ir functions/monitoring/endpoint_stats_v1.sql
 \ir functions/monitoring/webhook_totals_v1.sql
 \ir functions/without_jit.sql
+\ir functions/storage.sql
 \ir versions.sql
 \ir privileges/public.sql
 \ir privileges/projections_reader.sql

@@ -85,6 +85,11 @@ def _one_on_payload(_: int) -> list[Asked]:
     return [("(e.payload ->> 'id')::bigint >= 0", {}, None)]
 
 
+def _all_of_each(count: int) -> list[Asked]:
+    """A tenth of them, and each is for all events: a match has an array of them all."""
+    return [(None, {"number": n}, None) for n in range(count // 10)]
+
+
 def _by_topic(count: int) -> list[Asked]:
     return [(None, {"number": n}, [_topic(n)]) for n in range(count)]
 
@@ -226,6 +231,7 @@ async def measure_subscriptions(server: Server, sizes: Sizes) -> list[Line]:
     kinds: dict[str, Callable[[int], list[Asked]]] = {
         "one subscription": _one,
         "one on the payload": _one_on_payload,
+        "all of each": _all_of_each,
         "by topic": _by_topic,
         "on types": _by_conditions_on_topics,
         "on the payload": _by_conditions_on_payload,
@@ -247,6 +253,10 @@ async def measure_subscriptions(server: Server, sizes: Sizes) -> list[Line]:
     return [
         Line("publish, batches of 500", one.published, "events/s", "append", appended, one.published / appended),
         reading.line("matched and read by a group", "events/s", "matched and read", "the same by hand"),
+        matched.line(
+            f"match, {sizes.subscriptions // 10:,} subscriptions that want each event", "events/s", "all of each",
+            "one subscription",
+        ),
         matched.line(f"match, {many} by topic", "events/s", "by topic", "one subscription", _HALVED),
         matched.line(f"match, {many}, 100 conditions on types", "events/s", "on types", "one subscription", _HALVED),
         matched.line(

@@ -38,7 +38,8 @@ BEGIN
     END LOOP;
     -- The constraint spares ATTACH the reading of the new table while it keeps others out.
     EXECUTE format(
-        'CREATE TABLE projections.%I (LIKE %s INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES, '
+        'CREATE TABLE projections.%I (LIKE %s INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES '
+        'INCLUDING STORAGE INCLUDING COMPRESSION, '
         'CONSTRAINT within_bounds CHECK (%I >= %L AND %I < %L))',
         _name, _table.parent, _table.column_name, p_from, _table.column_name, p_to
     );
