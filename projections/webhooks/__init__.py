@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from projections.webhooks.settings import DeliverySettings
     from projections.webhooks.signing import VerifiedWebhook, sign, verify
     from projections.webhooks.ticks import Ticks
+    from projections.webhooks.verifying import verify_endpoint
 
 _HOMES = {
     "AddressRules": "addresses",
@@ -110,6 +111,7 @@ _HOMES = {
     "send": "messages",
     "sign": "signing",
     "verify": "signing",
+    "verify_endpoint": "verifying",
 }
 """Where each name is. They are imported when they are asked for: most need packages of the extra ``webhooks``."""
 
@@ -175,6 +177,7 @@ __all__ = [
     "send",
     "sign",
     "verify",
+    "verify_endpoint",
 ]
 
 

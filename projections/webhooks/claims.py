@@ -18,7 +18,7 @@ from projections.webhooks.retrying import RetryPolicy
 
 log = logging.getLogger("projections")
 
-_CLAIM = "SELECT * FROM projections.claim_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_CLAIM = "SELECT * FROM projections.claim_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _FINISH = "SELECT projections.finish_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9) AS delivery_id"
 _REAP = "SELECT projections.reap_deliveries_v1()"
 
@@ -86,6 +86,8 @@ class Room(NamedTuple):
     """Of what others leave, places and bytes, a tenant may have so much."""
     held: Mapping[str, tuple[int, int]] = MappingProxyType({})
     """Places and bytes that tenants hold."""
+    verified_only: bool = False
+    """Only for endpoints whose URL has shown that it wants webhooks."""
 
 
 async def claim(
@@ -104,7 +106,8 @@ async def claim(
     left = room or Room(limit)
     places, sizes = zip(*left.held.values(), strict=True) if left.held else ((), ())
     rows = await session.fetch(
-        _CLAIM, limit, somewhere, margin, left.bytes, left.free, left.share, list(left.held), list(places), list(sizes)
+        _CLAIM, limit, somewhere, margin, left.bytes, left.free, left.share, list(left.held), list(places), list(sizes),
+        left.verified_only,
     )  # fmt: skip
     return [_claimed(row) for row in rows]
 

@@ -151,7 +151,7 @@ class _Deliverer:
             places, size = held.get(claimed.tenant, (0, 0))
             held[claimed.tenant] = (places + 1, size + claimed.size)
         free = self._settings.max_in_flight - len(self._in_flight)
-        return Room(free, self._free_bytes, self._settings.tenant_share, held)
+        return Room(free, self._free_bytes, self._settings.tenant_share, held, self._settings.verified_only)
 
     async def _end_claiming(self, claiming: asyncio.Task[None]) -> None:
         """Let a claim that is being made end: those that it has taken would wait for the end of their leases."""

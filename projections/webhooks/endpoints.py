@@ -35,7 +35,7 @@ Ordering: TypeAlias = Literal["none", "key", "endpoint"]
 _COLUMNS = """
 endpoint_id, tenant, url, description, topics, filter::text AS filter, headers::text AS headers, state, reason,
 policy::text AS policy, max_in_flight, rate_limit, ordering, on_dead, when_disabled, gzip, version, created_at,
-updated_at
+updated_at, coalesce(verified_url = url, FALSE) AS verified
 """
 _CREATE = "SELECT projections.create_endpoint_v1($1, $2, $3, $4, $5)"
 _CHANGE = "SELECT projections.change_endpoint_v1($1, $2, $3)"
@@ -116,6 +116,8 @@ class Endpoint(EndpointSettings):
     created_at: datetime
     """Events from before are not for it."""
     updated_at: datetime
+    verified: bool = False
+    """Whether its URL has shown that it wants webhooks."""
 
 
 class NewEndpoint(NamedTuple):

@@ -27,6 +27,7 @@ from projections.webhooks.errors import NotListening, VerificationFailed
 from projections.webhooks.keys import Secret, parse_secrets
 from projections.webhooks.retrying import is_success
 from projections.webhooks.signing import ID_HEADER, verify
+from projections.webhooks.topics import CHALLENGE
 
 with from_extra("webhooks"):
     from aiohttp import web
@@ -221,6 +222,8 @@ class Receiver:
         if self._delay:
             await asyncio.sleep(self._delay)
         await self._keep_one(one)
+        if one.accepted and one.topic == CHALLENGE:
+            return web.json_response(one.data())
         return web.Response(status=one.status, text=one.reason or (None if one.accepted else _TOLD))
 
     def _judged(self, headers: Mapping[str, str], body: bytes) -> Received:

@@ -25,6 +25,10 @@ class DeliverySettings(BaseModel):
     half of them at most, and two that take all they can get have a third each, so that endpoints which hang hold up
     their own tenant alone. 1, where there is a single tenant: all of them."""
 
+    verified_only: bool = False
+    """Send nothing to an endpoint whose URL has not shown that it wants webhooks (:func:`verify_endpoint`); the same at
+    all processes."""
+
     max_bytes: int = Field(default=64 * 2**20, ge=1)
     """What requests on their way may carry together: more is claimed when some have ended. The last may be too much, by
     up to 16 MiB. Halved when the process has no memory left."""

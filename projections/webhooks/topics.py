@@ -23,6 +23,9 @@ from functools import cached_property
 
 from projections.webhooks.errors import InvalidEndpoint, InvalidMessage
 
+CHALLENGE = "webhook.verification"
+"""The topic of the request by which a URL shows that it wants webhooks."""
+
 LONGEST_TOPIC = 128
 MOST_TOPICS = 100
 

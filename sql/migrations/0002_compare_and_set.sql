@@ -122,3 +122,5 @@ CREATE TABLE projections.webhook_limits (
 INSERT INTO projections.webhook_limits (name, least, most) VALUES
 ('max_in_flight', 1, 100), ('timeout', 1, 30), ('pause', 1, NULL), ('attempts', NULL, 25), ('breaker_failures', NULL, 100),
 ('breaker_pause', 5, NULL);
+-- URLs may have to show that they want webhooks.
+ALTER TABLE projections.webhook_endpoints ADD COLUMN verified_url text;

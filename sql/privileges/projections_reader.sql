@@ -21,7 +21,7 @@ BEGIN
     -- No secrets; and headers may hold some.
     GRANT SELECT (
         endpoint_id, tenant, url, description, topics, filter, state, reason, policy, max_in_flight, rate_limit, ordering, on_dead,
-        when_disabled, gzip, version, created_at, updated_at
+        when_disabled, gzip, version, created_at, updated_at, verified_url
     ) ON projections.webhook_endpoints TO projections_reader;
     GRANT SELECT ON
         projections.webhook_circuits, projections.webhook_deliveries, projections.webhook_schedules, projections.webhook_duties,

@@ -29,6 +29,8 @@ CREATE TABLE IF NOT EXISTS projections.webhook_endpoints (
     -- Events from before are not for it.
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- The URL that has shown that it wants webhooks. It is verified while this is its URL.
+    verified_url text,
     CONSTRAINT tenant_has_1_to_200_characters CHECK (char_length(tenant) BETWEEN 1 AND 200),
     CONSTRAINT url_has_1_to_2048_characters CHECK (char_length(url) BETWEEN 1 AND 2048),
     CONSTRAINT state_is_known CHECK (state IN ('active', 'paused', 'disabled')),

@@ -96,6 +96,11 @@ class _Options:
     show_default=True,
     help="Requests to one host on their way at a time, and begun in any second, from this process.",
 )
+@click.option(
+    "--verified-only",
+    is_flag=True,
+    help="Send nothing to URLs that have not shown that they want it; see `endpoints verify`.",
+)
 @address_options
 @click.option(
     "--ranges",
@@ -154,6 +159,7 @@ def deliver(  # noqa: PLR0917 - click passes all by name
     concurrency: int,
     tenant_share: float,
     host_limit: int,
+    verified_only: bool,
     ranges: int,
     stop_timeout: timedelta,
     driver: Literal["asyncpg", "psycopg"],
@@ -205,7 +211,12 @@ def deliver(  # noqa: PLR0917 - click passes all by name
             ranges,
             rules_of(**addresses),
             ConnectionSettings(driver=driver, max_connections=max_connections, pgbouncer=pgbouncer),
-            DeliverySettings(max_in_flight=concurrency, tenant_share=tenant_share, stop_timeout=stop_timeout),
+            DeliverySettings(
+                max_in_flight=concurrency,
+                tenant_share=tenant_share,
+                verified_only=verified_only,
+                stop_timeout=stop_timeout,
+            ),
             host_limit,
             maintain_every or None,
             address,

@@ -42,7 +42,7 @@ def echo_endpoint(one: Endpoint, secrets: Sequence[Secret] | str) -> None:
     facts: dict[str, object] = {
         "endpoint": one.endpoint_id,
         "tenant": one.tenant,
-        "url": one.url,
+        "url": one.url if not one.verified else f"{one.url} (verified)",
         "state": one.state if one.reason is None else f"{one.state}: {one.reason}",
         "description": one.description or None,
         "topics": ", ".join(one.topics),

@@ -28,7 +28,7 @@ from projections.cli.webhooks.options import (
     secret_of,
     tenant_option,
 )
-from projections.cli.webhooks.testing import test
+from projections.cli.webhooks.testing import test, verify
 from projections.cli.webhooks.visiting import visit_database, visit_endpoint
 from projections.webhooks.ciphers import cipher_from_environment
 from projections.webhooks.endpoints import ENABLED, Endpoint, Endpoints, EndpointSettings, EndpointState
@@ -302,6 +302,7 @@ def rotate_secret(
 
 
 endpoints.add_command(test)
+endpoints.add_command(verify)
 
 
 def _guard(url: str | None, options: dict[str, Any]) -> dict[str, Any]:

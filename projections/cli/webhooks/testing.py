@@ -20,8 +20,9 @@ from projections.webhooks.keys import Secret
 from projections.webhooks.outgoing import body_of, signed_request
 from projections.webhooks.retrying import is_success
 from projections.webhooks.sender import HttpSender, Outgoing, Reply
+from projections.webhooks.verifying import Verified, verify_endpoint
 
-__all__ = ["test"]
+__all__ = ["test", "verify"]
 
 _TOPIC = "webhooks.test"
 
@@ -77,6 +78,40 @@ def test(  # noqa: PLR0917 - click passes all by name
         if reply.code == "blocked_address":
             click.echo("its address is not public: --allow-address allows it, here and in `deliver`")
     context.exit(0 if success else 1)
+
+
+@click.command(short_help="Have its URL show that it wants webhooks.")
+@click.argument("endpoint_id", metavar="ENDPOINT")
+@address_options
+@dsn_option
+@json_option
+@click.pass_context
+def verify(context: click.Context, /, endpoint_id: str, dsn: str | None, as_json: bool, **rules: Any) -> None:
+    """
+    Send an endpoint a challenge from here; where it gives that back, its URL is verified.
+
+    `deliver --verified-only` sends nothing to others. The request is signed and of the topic webhook.verification; the
+    answer has to be a 2xx with the `challenge` of its data as its body. A changed URL has to be verified again.
+
+    \b
+    Exit codes
+      0  the URL is verified
+      1  it is not; or the endpoint is unknown
+    """  # noqa: D301 - click reads the escape
+    allowed, cipher = rules_of(**rules), cipher_from_environment()
+
+    async def work(database: Database, whole: str) -> Verified:
+        async with HttpSender(allowed) as sender:
+            return await verify_endpoint(database, Endpoints(database, cipher), sender, None, whole)
+
+    verified, reply = visit_endpoint(dsn, endpoint_id, work)
+    if as_json:
+        echo_json(verified=verified, code=reply.code)
+    else:
+        click.echo(
+            f"{'verified' if verified else 'not verified: the challenge did not come back'} ({reply.code})"
+        )
+    context.exit(0 if verified else 1)
 
 
 def _request(one: Endpoint, secrets: Sequence[Secret], topic: str, data: str) -> Outgoing:

@@ -60,6 +60,8 @@ class EndpointView(View):
     version: int
     created_at: datetime
     updated_at: datetime
+    verified: bool
+    """Whether its URL has answered the challenge."""
 
 
 class OneEndpoint(EndpointView):

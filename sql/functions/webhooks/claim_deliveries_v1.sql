@@ -8,11 +8,13 @@
 -- call. The one with which they carry p_bytes is the last.
 --
 -- Shared: a tenant may have p_share of the places, and of the bytes, that other tenants leave in this worker, of which p_free
--- places and p_bytes are free, and so many are held: arrays run in parallel.
+-- places and p_bytes are free, and so many are held: arrays run in parallel. With p_verified_only nothing is taken for an
+-- endpoint whose URL has not shown that it wants webhooks.
 CREATE OR REPLACE FUNCTION projections.claim_deliveries_v1(
     p_limit integer, p_from text DEFAULT '', p_margin interval DEFAULT '15 seconds',
     p_bytes bigint DEFAULT 8388608, p_free integer DEFAULT NULL, p_share double precision DEFAULT 1,
-    p_tenants text[] DEFAULT '{}', p_held integer[] DEFAULT '{}', p_held_bytes bigint[] DEFAULT '{}'
+    p_tenants text[] DEFAULT '{}', p_held integer[] DEFAULT '{}', p_held_bytes bigint[] DEFAULT '{}',
+    p_verified_only boolean DEFAULT FALSE
 )
 RETURNS TABLE (
     delivery_id bigint, lease_token bigint, endpoint_id text, event_id text, event_time timestamptz, tenant text, topic text,
@@ -122,6 +124,7 @@ BEGIN
         FROM projections.webhook_circuits AS c
         INNER JOIN projections.webhook_endpoints AS e ON c.endpoint_id = e.endpoint_id
         WHERE c.endpoint_id = _head.endpoint_id AND e.state = 'active' AND c.blocked_until <= _now
+        AND (NOT p_verified_only OR e.verified_url = e.url)
         FOR NO KEY UPDATE OF c SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
         _room := CASE WHEN _circuit.opened > 0 THEN 1 ELSE _circuit.max_in_flight END - (

@@ -1,0 +1,77 @@
+"""Whether a URL wants webhooks: it is sent a challenge, and has to give it back."""
+
+from __future__ import annotations
+
+import json
+import secrets as random_source
+from datetime import UTC, datetime
+from typing import NamedTuple
+from uuid import uuid4
+
+from journal import Database
+from projections.webhooks.endpoints import Endpoints
+from projections.webhooks.outgoing import body_of, signed_request
+from projections.webhooks.retrying import is_success
+from projections.webhooks.sender import Reply, Sender
+from projections.webhooks.topics import CHALLENGE
+
+__all__ = ["Verified", "verify_endpoint"]
+
+_STORE = """
+UPDATE projections.webhook_endpoints AS e SET verified_url = $3
+WHERE e.endpoint_id = $1 AND e.tenant = $2 AND e.url = $3 RETURNING TRUE
+"""
+
+
+class Verified(NamedTuple):
+    """What came of a challenge."""
+
+    verified: bool
+    reply: Reply
+
+
+async def verify_endpoint(
+    database: Database, endpoints: Endpoints, sender: Sender, tenant: str | None, endpoint_id: str
+) -> Verified:
+    """
+    Send an endpoint a challenge, signed as its deliveries are; where it gives that back, its URL is verified.
+
+    The body is as usual, of the topic ``webhook.verification``; its ``data`` has a ``challenge``. The answer is a 2xx
+    whose body is the challenge, as text or as JSON: ``{"challenge": "..."}``. Another URL has to be verified again.
+
+    Args:
+        database: Where the endpoint is.
+        endpoints: Of the same database, with the cipher of its secrets.
+        sender: Makes the request.
+        tenant: Whose; None is any.
+        endpoint_id: Which endpoint.
+
+    Raises:
+        UnknownEndpoint: The tenant has none of this id.
+        InvalidSecret: The cipher is not the one that its secrets were kept with.
+        NotSentError: It could not be sent from here.
+    """
+    one, secrets = await endpoints.get(tenant, endpoint_id), await endpoints.secrets(tenant, endpoint_id)
+    challenge, now = random_source.token_urlsafe(32), datetime.now(UTC)
+    body = body_of(CHALLENGE, now, json.dumps({"challenge": challenge}))
+    reply = await sender.send(
+        signed_request(
+            one.url, str(uuid4()), body, secrets, at=now, headers=one.headers, timeout=one.policy.timeout,
+            gzip=one.gzip, tenant=one.tenant,
+        )
+    )  # fmt: skip
+    if not is_success(reply.code) or not _gives_back(challenge, reply.body):
+        return Verified(verified=False, reply=reply)
+    async with database.session() as session:
+        stored = await session.fetchval(_STORE, endpoint_id, one.tenant, one.url)
+    return Verified(bool(stored), reply)
+
+
+def _gives_back(challenge: str, body: str) -> bool:
+    if body.strip() == challenge:
+        return True
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("challenge") == challenge
