@@ -133,6 +133,9 @@ BEGIN
     FROM changes AS c
     WHERE c.old::text IS DISTINCT FROM c.new::text;
 
+    -- A statement may have changed a million rows: no copy of them stays for longer than it is needed.
+    _sides := NULL;
+    _states := NULL;
     IF _serializer IS NOT NULL THEN
         IF to_regprocedure(_serializer || '(text, jsonb, jsonb)') IS NULL THEN
             RAISE EXCEPTION 'the function % that shapes events of % is gone: call projections.capture_table_v1 again',
@@ -145,10 +148,11 @@ BEGIN
         ) INTO _payloads USING _operations, _old, _new;
     END IF;
 
+    _new := NULL;
     -- In the order in which appends lock sources, over all portions: two statements do not deadlock in the journal.
     FOR _portion IN
         SELECT concat('[', string_agg(e.event, ',' ORDER BY e.place), ']') FROM (
-            SELECT d.place, d.event, sum(octet_length(d.event)) OVER (ORDER BY d.place) / 4194304 AS portion
+            SELECT d.place, d.event, sum(octet_length(d.event)) OVER (ORDER BY d.place ROWS UNBOUNDED PRECEDING) / 1048576 AS portion
             FROM (
                 SELECT c.place, json_build_object('s', c.source_id, 'o', c.operation, 'p', c.payload, 'm', CASE
                     WHEN _serializer IS NULL AND c.operation = 'update' THEN json_build_object('old', c.old)
