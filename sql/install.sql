@@ -47,6 +47,7 @@
 \ir functions/journal/uuid7_time_v1.sql
 \ir functions/journal/checked_json_v1.sql
 \ir functions/journal/lock_sources_v1.sql
+\ir functions/journal/same_json_v1.sql
 \ir functions/journal/stored_events_v1.sql
 \ir functions/journal/append_events_v1.sql
 \ir functions/journal/append_event_v1.sql

@@ -26,6 +26,7 @@ with from_extra("otel"):
 if TYPE_CHECKING:  # needs an extra that others than those who deliver may not have
     from projections.webhooks.sender import Outgoing, Reply, Sender
 
+_SYSTEM = "slice-projections"
 _MOST_LINKS = 128
 """As many as OpenTelemetry keeps by default."""
 _KEY = '"traceparent"'
@@ -85,7 +86,9 @@ class TracedSender:
     """
     Makes a span of each request of a sender of webhooks.
 
-    It tells the host and the event's id; neither the rest of the URL nor the headers, which may be secret.
+    It is below the span in which the event was written, where that is known (``traceparent`` of :func:`send`, or in the
+    metadata of the event). It tells the host and the event's id; neither the rest of the URL nor the headers, which may
+    be secret.
 
     Args:
         sender: What makes them; closing this one closes it.
@@ -104,7 +107,10 @@ class TracedSender:
         """Send one in a span of its own."""
         attributes = _attributes_of_request(outgoing)
         with self._tracer.start_as_current_span(
-            "deliver webhook", context=Context(), kind=SpanKind.CLIENT, attributes=attributes
+            "deliver webhook",
+            context=_written_in(outgoing.traceparent),
+            kind=SpanKind.CLIENT,
+            attributes=attributes,
         ) as span:
             reply = await self._sender.send(_with_traceparent(outgoing) if self._inject else outgoing)
             if reply.status is not None:
@@ -119,12 +125,24 @@ class TracedSender:
         await self._sender.aclose()
 
 
-def _attributes_of_request(outgoing: Outgoing) -> dict[str, str]:
+def _written_in(traceparent: str | None) -> Context:
+    """A context that has the span as its parent; else none, so that what started the process is not the parent."""
+    return Context() if traceparent is None else _PROPAGATOR.extract({"traceparent": traceparent}, Context())
+
+
+def _attributes_of_request(outgoing: Outgoing) -> dict[str, str | int]:
+    url = urlsplit(outgoing.url)
     event_id = next((value for name, value in outgoing.headers if name == "webhook-id"), "")
+    again = {} if outgoing.attempt == 1 else {"http.request.resend_count": outgoing.attempt - 1}
     return {
         "http.request.method": "POST",
-        "server.address": urlsplit(outgoing.url).hostname or "",
+        "url.scheme": url.scheme,
+        "server.address": url.hostname or "",
+        "server.port": url.port or (443 if url.scheme == "https" else 80),
+        "messaging.system": _SYSTEM,
+        "messaging.message.id": event_id,
         "projections.event_id": event_id,
+        **again,
     }
 
 
@@ -140,6 +158,11 @@ def _with_traceparent(outgoing: Outgoing) -> Outgoing:
 def _attributes(name: str, slices: SliceRange, envelopes: Sequence[EventEnvelope]) -> dict[str, str | int]:
     times = [envelope.db_timestamp for envelope in envelopes]
     return {
+        "messaging.system": _SYSTEM,
+        "messaging.operation.type": "process",
+        "messaging.operation.name": "handle",
+        "messaging.consumer.group.name": name,
+        "messaging.batch.message_count": len(envelopes),
         "projections.projection": name,
         "projections.range": str(slices),
         "projections.events": len(envelopes),

@@ -149,8 +149,18 @@ class _Outbound:
         e, m = self.envelope, self.message
         return (
             str(e.event_id), e.db_timestamp, m.tenant, m.topic, e.source_id if m.order_key is None else m.order_key,
-            m.not_before, m.eligible_for_retry, json.dumps(dict(m.metadata)), self._data,
+            m.not_before, m.eligible_for_retry, json.dumps(dict(m.metadata) | self._trace), self._data,
         )  # fmt: skip
+
+    @property
+    def _trace(self) -> dict[str, str]:
+        """The span in which the event was written, as a label: requests are traced from there on."""
+        written = self.envelope.metadata_json
+        if written is None or '"traceparent"' not in written:  # most have none: look before it is parsed
+            return {}
+        facts = self.envelope.metadata
+        span = facts.get("traceparent") if isinstance(facts, Mapping) else None
+        return {"traceparent": span} if isinstance(span, str) else {}
 
     @property
     def _data(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,6 +24,7 @@ MESSAGE = "webhook-message"
 _NAMESPACE = UUID("6f1c0d0e-6f0a-5c0b-9b0a-3f2a1d5f7c11")
 _SOURCES = 64
 """Sources of a tenant's messages: so many transactions can send for it at a time, and no more rows are kept for it."""
+_TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _MAX_KEY_BYTES = 1000
 """Of an order key, in UTF-8: deliveries are found by it in an index, whose entries are short."""
 
@@ -92,6 +94,7 @@ async def send(
     endpoint_id: str | None = None,
     eligible_for_retry: bool = True,
     metadata: Mapping[str, str] | None = None,
+    traceparent: str | None = None,
 ) -> Appended:
     """
     Send a message to a tenant's endpoints; it commits with the caller's transaction, or not at all.
@@ -109,6 +112,7 @@ async def send(
         endpoint_id: For this endpoint alone, if its topics and filter let it through.
         eligible_for_retry: Whether it is tried again when it fails.
         metadata: Labels for filters and for the log; they are not sent.
+        traceparent: The span that sends, as W3C Trace Context has it: fan-out and requests are traced from there on.
 
     Returns:
         Where it is in the journal; its ``event_id`` is the ``webhook-id`` that receivers see.
@@ -120,7 +124,7 @@ async def send(
     """
     event = message_event(
         tenant, topic, data, message_id=message_id, order_key=order_key, not_before=not_before,
-        endpoint_id=endpoint_id, eligible_for_retry=eligible_for_retry, metadata=metadata,
+        endpoint_id=endpoint_id, eligible_for_retry=eligible_for_retry, metadata=metadata, traceparent=traceparent,
     )  # fmt: skip
     return (await append(connection, [event]))[0]
 
@@ -136,6 +140,7 @@ def message_event(
     endpoint_id: str | None = None,
     eligible_for_retry: bool = True,
     metadata: Mapping[str, str] | None = None,
+    traceparent: str | None = None,
 ) -> Event:
     """
     The event that :func:`send` appends, for who appends many.
@@ -144,6 +149,10 @@ def message_event(
         InvalidMessage: The tenant, the topic, the order key or the time can not be so.
     """
     _check(tenant, topic, not_before, order_key)
+    if traceparent is not None and not _TRACEPARENT.fullmatch(traceparent):
+        raise InvalidMessage(
+            f"traceparent is version, trace, span and flags in hexadecimal with - between, not {traceparent!r:.80}"
+        )
     facts: dict[str, Any] = {"tenant": tenant}
     optional = {
         "order_key": order_key,
@@ -151,6 +160,7 @@ def message_event(
         "endpoint_id": endpoint_id,
         "labels": dict(metadata) if metadata else None,
         "eligible_for_retry": None if eligible_for_retry else False,
+        "traceparent": traceparent,
     }
     facts |= {key: value for key, value in optional.items() if value is not None}
     event_id = _event_id(tenant, message_id)

@@ -23,7 +23,7 @@ def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
     Raises:
         InvalidSecret: The cipher is not the one that secrets were kept with.
     """
-    return signed_request(
+    request = signed_request(
         claimed.url,
         claimed.event_id,
         body_of(claimed.topic, claimed.event_time, claimed.data or "null"),
@@ -34,6 +34,14 @@ def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
         gzip=claimed.gzip,
         tenant=claimed.tenant,
     )
+    return request._replace(attempt=claimed.attempt, traceparent=_traceparent(claimed.metadata))
+
+
+def _traceparent(labels: str | None) -> str | None:
+    if labels is None or '"traceparent"' not in labels:
+        return None
+    found: str | None = json.loads(labels).get("traceparent")
+    return found
 
 
 def signed_request(

@@ -69,6 +69,8 @@ class Outgoing(NamedTuple):
         timeout: For all of it: lookup, connection, TLS, headers and body. What it waits for here is not of it.
         connect_timeout: Of that, for the lookup, and for connection and TLS.
         tenant: Whose: tenants share what there is.
+        attempt: Which one it is, 1 for the first.
+        traceparent: The span in which the event was written; it is not sent.
     """
 
     url: str
@@ -77,6 +79,8 @@ class Outgoing(NamedTuple):
     timeout: timedelta = timedelta(seconds=15)
     connect_timeout: timedelta = timedelta(seconds=5)
     tenant: str = ""
+    attempt: int = 1
+    traceparent: str | None = None
 
 
 class NotSentError(Exception):

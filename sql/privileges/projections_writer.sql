@@ -19,6 +19,7 @@ BEGIN
     FROM projections_writer;
     REVOKE EXECUTE ON FUNCTION
         projections.lock_sources_v1,
+        projections.same_json_v1,
         projections.stored_events_v1
     FROM projections_writer;
     GRANT EXECUTE ON FUNCTION

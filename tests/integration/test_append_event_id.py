@@ -99,11 +99,11 @@ async def test_same_event_from_two_connections_is_appended_once(database: Databa
     "other",
     [
         {"payload": {"x": 2}},
-        {"payload": RawJson('{"x": 1}')},
+        {"payload": RawJson('{"x": "1"}')},
         {"event_type": "Departed"},
         {"version": 2},
         {"tags": ["t"]},
-        {"metadata": {}},
+        {"metadata": {"by": "another"}},
         {"source_id": "b"},
     ],
     ids=lambda other: next(iter(other)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -10,9 +11,17 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
-from projections.monitoring.tracing import TracedSender
-from projections.webhooks.sender import Outgoing, Reply
+from journal import Database, EventIdConflict, RawJson
+from projections import run
+from projections.monitoring.tracing import TracedSender, Tracing
+from projections.webhooks.errors import InvalidMessage
+from projections.webhooks.fan_out import FanOut
+from projections.webhooks.messages import send
+from projections.webhooks.sender import HttpSender, Outgoing, Reply
 from tests.fixtures.attempts import reply
+from tests.fixtures.projections import settings as run_settings
+from tests.fixtures.raw_server import RawServer, respond
+from tests.integration.webhook_delivery_support import LOCAL, TENANT, delivering, finished, hook
 
 HEADERS = (("webhook-id", "e1"), ("webhook-signature", "v1,signed"))
 OUTGOING = Outgoing("https://example.com:8443/T000/secret?token=secret", HEADERS, b"{}", timedelta(seconds=1))
@@ -65,7 +74,11 @@ async def test_a_request_is_a_client_span_that_holds_no_secret(
     )
     assert dict(span.attributes or {}) == {
         "http.request.method": "POST",
+        "url.scheme": "https",
         "server.address": "example.com",
+        "server.port": 8443,
+        "messaging.system": "slice-projections",
+        "messaging.message.id": "e1",
         "projections.event_id": "e1",
         "http.response.status_code": 204,
     }
@@ -109,3 +122,65 @@ async def test_a_traceparent_of_the_endpoint_stays(provider: TracerProvider) -> 
     await traced.aclose()
 
     assert (sender.sent, sender.closed) == ([own], True)
+
+
+async def test_a_trace_goes_from_who_sends_to_the_request(
+    database: Database, spans: InMemorySpanExporter, provider: TracerProvider
+) -> None:
+    trace_id, span_id = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    async with RawServer(respond(204)) as server, HttpSender(LOCAL) as own:
+        await hook(database, server.url)
+        async with database.transaction() as session:
+            await send(session, TENANT, "flight.landed", 1, traceparent=f"00-{trace_id}-{span_id}-01")
+        async with asyncio.timeout(60):
+            await run(
+                database, FanOut(), settings=run_settings(), observer=Tracing(provider), until_caught_up=True
+            )
+        async with delivering(database, TracedSender(own, provider=provider)):
+            await finished(database)
+
+    batch, request = spans.get_finished_spans()
+    for span in (batch, request):
+        assert span.parent is not None
+        assert (format_trace_id(span.parent.trace_id), format_span_id(span.parent.span_id)) == (
+            trace_id,
+            span_id,
+        )
+    assert batch.name == "handle webhooks/webhook-message"
+    assert (batch.attributes or {})["messaging.operation.type"] == "process"
+    assert "http.request.resend_count" not in (request.attributes or {})
+    assert all("traceparent" not in dict(request.headers) for request in server.requests)
+
+
+async def test_the_same_message_of_another_span_is_sent_once(database: Database) -> None:
+    async with database.transaction() as session:
+        sent = [
+            await send(
+                session,
+                TENANT,
+                "a",
+                RawJson(data),
+                message_id="m",
+                traceparent=f"00-{'1' * 32}-{span * 16}-01",
+            )
+            for span, data in (("1", '{"a": 1, "b": [2]}'), ("2", '{"b":[2],"a":1}'))
+        ]
+        with pytest.raises(EventIdConflict):
+            async with session.savepoint():
+                await send(session, TENANT, "a", {"a": 2}, message_id="m")
+
+    assert sent[0] == sent[1]
+
+
+async def test_another_attempt_says_which_it_is(
+    spans: InMemorySpanExporter, provider: TracerProvider
+) -> None:
+    await TracedSender(Answering("204"), provider=provider).send(OUTGOING._replace(attempt=3))
+
+    assert (only(spans).attributes or {})["http.request.resend_count"] == 2
+
+
+async def test_what_is_no_traceparent_is_refused(database: Database) -> None:
+    async with database.transaction() as session:
+        with pytest.raises(InvalidMessage, match="traceparent is version, trace, span and flags"):
+            await send(session, TENANT, "a", 1, traceparent="b7ad")

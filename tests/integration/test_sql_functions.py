@@ -37,6 +37,7 @@ CALLS = {
     "p_expected_seq_nr => 0)",
     "append_events_v1": "SELECT projections.append_events_v1('{a,b}', '{plane,plane}', '{L,L}', '{1,2}', "
     "p_event_ids => ARRAY[projections.uuid7_v1(now()), NULL])",
+    "same_json_v1": "SELECT projections.same_json_v1('{\"a\": 1}', '{\"a\":1}')",
     "stored_events_v1": "SELECT projections.stored_events_v1("
     "'{a}', '{Landed}', '{1}', '{\"{}\"}', '{NULL}', '{NULL}', "
     "ARRAY(SELECT event_id FROM projections.events WHERE source_id = 'a' AND seq_nr = 1))",

@@ -91,6 +91,11 @@ async def test_a_batch_is_a_span_that_says_what_was_handled(journal: Database) -
     first, last = (span.attributes[f"projections.{one}_timestamp"] for one in ("first", "last"))
     assert str(first) < str(last)
     assert dict(span.attributes) == {
+        "messaging.system": "slice-projections",
+        "messaging.operation.type": "process",
+        "messaging.operation.name": "handle",
+        "messaging.consumer.group.name": "p",
+        "messaging.batch.message_count": 3,
         "projections.projection": "p",
         "projections.range": "0-1023",
         "projections.events": 3,

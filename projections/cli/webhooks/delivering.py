@@ -37,7 +37,7 @@ from projections.cli.webhooks.options import address_options, rules_of
 from projections.event_loop import loop_runner
 from projections.maintenance import maintaining
 from projections.monitoring.authentication import Address
-from projections.observer import StatusObserver
+from projections.observer import CombinedObserver, StatusObserver
 from projections.settings import RunSettings
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.ciphers import cipher_from_environment
@@ -69,6 +69,7 @@ class _Options:
     maintain_every: timedelta | None
     address: Address | None
     token: str | None
+    traces: bool
 
 
 @click.command()
@@ -141,6 +142,7 @@ class _Options:
     "/livez and /readyz.",
 )
 @token_file_option
+@click.option("--traces", is_flag=True, help="Make an OpenTelemetry span of each batch and of each request.")
 @log_format_option
 @click.option(
     "--log-level",
@@ -168,6 +170,7 @@ def deliver(  # noqa: PLR0917 - click passes all by name
     maintain_every: timedelta,
     http: str | None,
     token_file: Path | None,
+    traces: bool,
     log_format: LogFormat,
     log_level: str,
     **addresses: Any,
@@ -221,6 +224,7 @@ def deliver(  # noqa: PLR0917 - click passes all by name
             maintain_every or None,
             address,
             token,
+            traces,
         )
         with database_dsn(dsn) as database:
             code = loop_runner().run(_run(database, options))
@@ -263,8 +267,13 @@ async def _observed(
     database: Database, sender: Sender, options: _Options
 ) -> AsyncIterator[tuple[StatusObserver | None, DeliveryObserver, Sender]]:
     """Who is to be told, and through what to send, serving what is counted for the length of the block."""
+    observers: list[StatusObserver] = []
+    if options.traces:
+        from projections.monitoring.tracing import TracedSender, Tracing  # noqa: PLC0415 - of an extra
+
+        observers, sender = [Tracing()], TracedSender(sender)
     if options.address is None:
-        yield None, AttemptLog(), sender
+        yield CombinedObserver(observers), AttemptLog(), sender
         return
     from projections.monitoring.serving import delivering_app, serving, worker_app  # noqa: PLC0415 - of an extra
     from projections.monitoring.webhook_metrics import WebhookMetrics  # noqa: PLC0415 - likewise
@@ -276,4 +285,8 @@ async def _observed(
         log.info(
             "metrics are at http://%s/metrics", address, extra={"action": "serving", "address": str(address)}
         )
-        yield metrics, Several([AttemptLog(), counted]), counted.watching(sender)
+        yield (
+            CombinedObserver([metrics, *observers]),
+            Several([AttemptLog(), counted]),
+            counted.watching(sender),
+        )

@@ -49,8 +49,10 @@ BEGIN
     SELECT
         array_agg(i.ordinal), array_agg(e.seq_nr), array_agg(e.db_timestamp),
         min(i.ordinal) FILTER (WHERE
-            (i.source_id, i.event_type, coalesce(i.version, 1), i.payload, i.metadata, i.tags::text[])
-            IS DISTINCT FROM (e.source_id, e.event_type, e.version, e.payload::text, e.metadata::text, e.tags)
+            (i.source_id, i.event_type, coalesce(i.version, 1), i.tags::text[])
+            IS DISTINCT FROM (e.source_id, e.event_type, e.version, e.tags)
+            OR NOT projections.same_json_v1(i.payload, e.payload::text)
+            OR NOT projections.same_json_v1(i.metadata, e.metadata::text)
         )
     INTO _ordinals, _seq_nrs, _timestamps, _other
     FROM unnest(p_source_ids, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids)
