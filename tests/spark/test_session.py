@@ -143,7 +143,7 @@ def test_ctrl_c_during_a_job_is_a_keyboard_interrupt_and_no_more(tmp_path: Path)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=90)
 
-    assert process.returncode == -signal.SIGINT
+    assert process.returncode == -signal.SIGINT, err
     assert err.count("Traceback") == 1, err
     assert err.endswith("KeyboardInterrupt\n")
 
