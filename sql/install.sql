@@ -219,6 +219,7 @@
 \ir functions/webhooks/event_metrics_v1.sql
 \ir functions/webhooks/attempt_metrics_v1.sql
 \ir functions/webhooks/tell_of_endpoint_v1.sql
+\ir functions/webhooks/lock_endpoint_v1.sql
 \ir functions/webhooks/change_endpoint_v1.sql
 \ir functions/webhooks/check_room_v1.sql
 \ir functions/webhooks/create_endpoint_v1.sql

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from journal import Database, Row
+from journal import Database, Row, Session
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.bounds import bounds, check_bounds
 from projections.webhooks.ciphers import Cipher, PlainCipher
@@ -37,11 +37,11 @@ endpoint_id, tenant, url, description, topics, filter::text AS filter, headers::
 policy::text AS policy, max_in_flight, rate_limit, ordering, on_dead, when_disabled, gzip, version, created_at,
 updated_at, coalesce(verified_url = url, FALSE) AS verified
 """
-_CREATE = "SELECT projections.create_endpoint_v1($1, $2, $3, $4, $5)"
-_CHANGE = "SELECT projections.change_endpoint_v1($1, $2, $3)"
-_SET_STATE = "SELECT projections.set_endpoint_state_v1($1, $2, $3, $4, $5)"
-_REMOVE = "SELECT projections.remove_endpoint_v1($1, $2)"
-_ROTATE = "SELECT projections.rotate_secret_v1($1, $2, $3, $4)"
+_CREATE = f"SELECT {_COLUMNS} FROM projections.create_endpoint_v1($1, $2, $3, $4, $5)"
+_CHANGE = f"SELECT {_COLUMNS} FROM projections.change_endpoint_v1($1, $2, $3, $4)"
+_SET_STATE = f"SELECT {_COLUMNS} FROM projections.set_endpoint_state_v1($1, $2, $3, $4, $5, $6)"
+_REMOVE = "SELECT projections.remove_endpoint_v1($1, $2, $3)"
+_ROTATE = f"SELECT {_COLUMNS} FROM projections.rotate_secret_v1($1, $2, $3, $4, $5)"
 _GET = f"""
 SELECT {_COLUMNS} FROM projections.webhook_endpoints WHERE endpoint_id = $1 AND ($2::text IS NULL OR tenant = $2)
 """
@@ -63,19 +63,23 @@ class EndpointSettings(BaseModel):
     """What the owner of an endpoint says about it."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", ser_json_timedelta="float", ser_json_inf_nan="constants"
+        frozen=True,
+        extra="forbid",
+        ser_json_timedelta="float",
+        ser_json_inf_nan="constants",
+        use_attribute_docstrings=True,
     )
 
     url: str
-    """Where to POST. https, unless :class:`Endpoints` allows http."""
+    """Where to POST; https, unless http is allowed."""
 
     description: str = Field(default="", max_length=1000)
 
     topics: tuple[str, ...] = ("*",)
-    """Which topics: whole ones, or with ``*`` for a segment; ``*`` alone for all."""
+    """Which topics: whole ones, or with * for a segment; * alone for all."""
 
     filter: dict[str, Any] | None = None
-    """Which events of these; None: all (projections.webhooks.filters)."""
+    """Which events of these; null or None: all."""
 
     headers: dict[str, str] = {}
     """Sent with each request."""
@@ -184,9 +188,8 @@ class Endpoints:
         encrypted = self._cipher.encrypt(chosen.reveal())
         async with self._database.session() as session:
             check_bounds(settings, EndpointSettings(url=settings.url), await bounds(session))
-            with own_errors():
-                await session.fetchval(_CREATE, endpoint_id, tenant, stored, encrypted, at_most)
-        return NewEndpoint(await self.get(tenant, endpoint_id), chosen)
+            made = await _written(session, _CREATE, endpoint_id, tenant, stored, encrypted, at_most)
+        return NewEndpoint(made, chosen)
 
     async def get(self, tenant: str | None, endpoint_id: str) -> Endpoint:
         """
@@ -217,13 +220,25 @@ class Endpoints:
         async with self._database.session() as session:
             return [_endpoint(row) for row in await session.fetch(_LIST, tenant, after, limit)]
 
-    async def change(self, tenant: str | None, endpoint_id: str, changes: Mapping[str, Any]) -> Endpoint:
+    async def change(
+        self, tenant: str | None, endpoint_id: str, changes: Mapping[str, Any], *, version: int | None = None
+    ) -> Endpoint:
         """
         Change some of an endpoint's settings; those left out stay as they are.
 
+        Args:
+            tenant: Whose; None is any.
+            endpoint_id: Which endpoint.
+            changes: Settings by their names, each as a whole.
+            version: Only if it has this one, which the changes were made from; None: whatever it has.
+
+        Returns:
+            The endpoint as this change has written it.
+
         Raises:
-            InvalidEndpoint: A setting is unknown, or can not be so.
+            InvalidEndpoint: A setting is unknown, or cannot be so.
             UnknownEndpoint: The tenant has none of this id.
+            OutdatedVersion: It has another version: somebody has changed it meanwhile.
         """
         found = await self.get(tenant, endpoint_id)
         old = found.model_dump(include=set(EndpointSettings.model_fields))
@@ -233,9 +248,7 @@ class Endpoints:
         stored = json.dumps(self._checked(settings.model_dump(mode="json", include=set(changes))))
         async with self._database.session() as session:
             check_bounds(settings, found, await bounds(session))
-            with own_errors():
-                await session.fetchval(_CHANGE, tenant, endpoint_id, stored)
-        return await self.get(tenant, endpoint_id)
+            return await _written(session, _CHANGE, tenant, endpoint_id, stored, version)
 
     async def set_state(
         self,
@@ -245,7 +258,8 @@ class Endpoints:
         reason: str | None = None,
         *,
         expected: Collection[EndpointState] | None = None,
-    ) -> None:
+        version: int | None = None,
+    ) -> Endpoint:
         """
         Make an endpoint active, paused or disabled. What is to be delivered stays, and goes on when it is active.
 
@@ -255,26 +269,31 @@ class Endpoints:
             state: What it is to be.
             reason: Why, for those who look at it.
             expected: Only if it is one of these, such as :data:`ENABLED`; None: whatever it is.
+            version: Only if it has this version; None: whatever it has.
+
+        Returns:
+            The endpoint as this change has written it.
 
         Raises:
             UnknownEndpoint: The tenant has none of this id.
             WrongState: It is none of what is expected.
+            OutdatedVersion: It has another version.
         """
         allowed = None if expected is None else list(expected)
         async with self._database.session() as session:
-            with own_errors():
-                await session.fetchval(_SET_STATE, tenant, endpoint_id, state, reason, allowed)
+            return await _written(session, _SET_STATE, tenant, endpoint_id, state, reason, allowed, version)
 
-    async def remove(self, tenant: str | None, endpoint_id: str) -> None:
+    async def remove(self, tenant: str | None, endpoint_id: str, *, version: int | None = None) -> None:
         """
         Remove an endpoint and its deliveries; what was tried stays in the log.
 
         Raises:
             UnknownEndpoint: The tenant has none of this id.
+            OutdatedVersion: It has another version than the one that is named.
         """
         async with self._database.session() as session:
             with own_errors():
-                await session.fetchval(_REMOVE, tenant, endpoint_id)
+                await session.fetchval(_REMOVE, tenant, endpoint_id, version)
 
     async def rotate_secret(
         self,
@@ -283,6 +302,7 @@ class Endpoints:
         secret: Secret | str | None = None,
         *,
         grace: timedelta = timedelta(hours=24),
+        version: int | None = None,
     ) -> Secret:
         """
         Sign with a new secret; the old ones sign beside it for a while, so that receivers can change in their time.
@@ -292,6 +312,7 @@ class Endpoints:
             endpoint_id: Of which endpoint.
             secret: The new one; by default one is made, of the kind of the old one.
             grace: How long the old ones are good for.
+            version: Only if it has this version; None: whatever it has.
 
         Returns:
             The new secret: shown this once.
@@ -299,17 +320,16 @@ class Endpoints:
         Raises:
             InvalidSecret: The secret is malformed, or a public key.
             UnknownEndpoint: The tenant has none of this id.
+            OutdatedVersion: It has another version.
         """
         if secret is None:
             newest = (await self.secrets(tenant, endpoint_id))[0]
             chosen = generate_secret("v1a" if isinstance(newest, SigningKey) else "v1")
         else:
             chosen = _signing(secret)
+        encrypted = self._cipher.encrypt(chosen.reveal())
         async with self._database.session() as session:
-            with own_errors():
-                await session.fetchval(
-                    _ROTATE, tenant, endpoint_id, self._cipher.encrypt(chosen.reveal()), grace
-                )
+            await _written(session, _ROTATE, tenant, endpoint_id, encrypted, grace, version)
         return chosen
 
     async def secrets(self, tenant: str | None, endpoint_id: str) -> Sequence[Secret]:
@@ -361,6 +381,14 @@ def _signing(secret: Secret | str) -> Secret:
     if isinstance(parsed, PublicKey):
         raise InvalidSecret("a public key (whpk_) signs nothing: give the private one (whsk_)")
     return parsed
+
+
+async def _written(session: Session, sql: str, *arguments: Any) -> Endpoint:
+    """The endpoint as a statement has written it, whatever others write after it."""
+    with own_errors():
+        row = await session.fetchrow(sql, *arguments)
+    assert row is not None  # noqa: S101 - the functions return one row
+    return _endpoint(row)
 
 
 def _endpoint(row: Row) -> Endpoint:

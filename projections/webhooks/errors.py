@@ -12,6 +12,7 @@ Errors of webhooks.
     ├── DeliveryInFlight      a delivery is being tried at this moment
     ├── NotRetriable          a delivery can not be tried again: its endpoint is disabled, or its event is gone
     ├── WrongState            an endpoint is in another state than what is asked is for
+    ├── OutdatedVersion       an endpoint has another version than the one that was to be changed
     ├── TooMany               a tenant has as many endpoints or schedules as it may make
     ├── FilterTooCostly       a filter and an event take too long together
     ├── VerificationFailed    a received webhook is not what the sender signed
@@ -72,6 +73,10 @@ class WrongState(ProjectionsError):
     """The endpoint is in another state than what is asked is for; the message names both."""
 
 
+class OutdatedVersion(ProjectionsError):
+    """The endpoint has another version than the one that was to be changed: read it again, and change that."""
+
+
 class TooMany(ProjectionsError):
     """A tenant has as many endpoints or schedules as it may make."""
 
@@ -115,6 +120,7 @@ _BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {
     "PJ096": InvalidQuery,
     "PJ097": WrongState,
     "PJ098": TooMany,
+    "PJ099": OutdatedVersion,
 }
 
 

@@ -44,7 +44,9 @@ class RetryPolicy(BaseModel):
     As JSON, durations are seconds: `RetryPolicy.model_validate_json(policy.model_dump_json()) == policy`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_timedelta="float")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", ser_json_timedelta="float", use_attribute_docstrings=True
+    )
 
     schedule: Annotated[tuple[_Delay, ...], Field(max_length=100)] = (
         timedelta(seconds=5),

@@ -66,6 +66,11 @@ DROP FUNCTION IF EXISTS projections.due_schedules_v1(interval, integer);
 DROP FUNCTION IF EXISTS projections.take_schedule_v1(text);
 DROP FUNCTION IF EXISTS projections.advance_schedule_v1(text, timestamptz, timestamptz, timestamptz, text, interval);
 DROP FUNCTION IF EXISTS projections.webhook_totals_v1();
+DROP FUNCTION IF EXISTS projections.change_endpoint_v1(text, text, jsonb);
+DROP FUNCTION IF EXISTS projections.create_endpoint_v1(text, text, jsonb, text, integer);
+DROP FUNCTION IF EXISTS projections.set_endpoint_state_v1(text, text, text, text, text[]);
+DROP FUNCTION IF EXISTS projections.rotate_secret_v1(text, text, text, interval);
+DROP FUNCTION IF EXISTS projections.remove_endpoint_v1(text, text);
 DROP FUNCTION IF EXISTS projections.writers_in_flight_v1();
 -- Whoever reads events names one entity type: as a pattern it would be refused.
 ALTER TABLE projections.sources ADD CONSTRAINT entity_type_is_no_pattern CHECK (strpos(entity_type, '*') = 0);

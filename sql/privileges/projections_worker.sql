@@ -56,6 +56,7 @@ BEGIN
     TO projections_worker;
     GRANT EXECUTE ON FUNCTION
         projections.tell_of_endpoint_v1,
+        projections.lock_endpoint_v1,
         projections.change_endpoint_v1,
         projections.check_room_v1,
         projections.create_endpoint_v1,

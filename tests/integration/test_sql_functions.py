@@ -232,6 +232,7 @@ CALLS = {
     "tell_of_endpoint_v1": "SELECT projections.tell_of_endpoint_v1('ep_1', 'acme', 'WebhookEndpointPaused', '{}')",
     "create_endpoint_v1": "SELECT projections.create_endpoint_v1('ep_1', 'acme', "
     f'\'{{"url": "https://example.com", "policy": {POLICY}}}\', \'plain:whsec_\')',
+    "lock_endpoint_v1": "SELECT projections.lock_endpoint_v1('acme', 'ep_1', NULL)",
     "change_endpoint_v1": "SELECT projections.change_endpoint_v1('acme', 'ep_1', '{\"rate_limit\": 5}')",
     "rotate_secret_v1": "SELECT projections.rotate_secret_v1('acme', 'ep_1', 'plain:whsec_2', '1 day')",
     "fan_out_v1": "SELECT projections.fan_out_v1('{e1,e2}', ARRAY[now() + interval '1 day', now() + interval '1 day'], "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from journal import Database
@@ -122,7 +122,10 @@ def _follower(
             return problem_response(problem_of(error, request_id), request_id)
         if answer is None:
             return Response(status_code=operation.status)
-        return _json(answer, operation.status)
+        headers = operation.headers(answer)
+        if "location" in headers:
+            headers["location"] = request.scope.get("root_path", "") + headers["location"]
+        return _json(answer, operation.status, headers)
 
     return follow
 
@@ -148,5 +151,5 @@ async def _refused(request: Request, error: Exception) -> Response:
     return problem_response(problem, request_id_of(request.scope))
 
 
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(write_json(value), status, media_type="application/json")
+def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(write_json(value), status, headers, media_type="application/json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,9 +20,22 @@ from projections.webhooks.log import DeliveryLog
 from projections.webhooks.schedules import Schedules
 from projections.webhooks.tenants import LONGEST_TENANT
 
-__all__ = ["Body", "Call", "Json", "NoBody", "Query", "Services", "Tenant", "Time", "View", "Word"]
+__all__ = [
+    "Body",
+    "Call",
+    "Json",
+    "NoBody",
+    "Query",
+    "Services",
+    "Tenant",
+    "Time",
+    "View",
+    "Word",
+    "without_defaults",
+]
 
 LONGEST_WORD = 255
+_ETAG = re.compile(r'(?:W/)?"([0-9]{1,9})"')  # proxies that compress make it a weak one
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = datetime(9999, 1, 1, tzinfo=UTC)
 
@@ -58,6 +72,12 @@ class Body(BaseModel):
     """What a request brings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+def without_defaults(schema: dict[str, Any]) -> None:
+    """Of changes: what is left out stays as it is."""
+    for field in schema["properties"].values():
+        field.pop("default", None)
 
 
 class NoBody(Body):
@@ -110,6 +130,22 @@ class Call(Generic[Q, B]):
     headers: Mapping[str, str]
 
     @property
+    def version(self) -> int | None:
+        """
+        Which version of something the caller wants to change: its ``If-Match``; None: whichever it has.
+
+        Raises:
+            Problem: It is none of ours, so nothing has it, or there are several.
+        """
+        given = self.headers.get("if-match", "*").strip()
+        if given == "*":
+            return None
+        found = _ETAG.fullmatch(given)
+        if found is None:
+            raise Problem(412, "outdated_version", "if-match is * or one etag, as an answer had it")
+        return int(found[1])
+
+    @property
     def tenants(self) -> tuple[str, ...]:
         """Whose rows are seen; none: those of all, for administrators alone."""
         return self.query.tenant if self.caller.tenant is None else (self.caller.tenant,)
@@ -123,7 +159,7 @@ class Call(Generic[Q, B]):
             Problem: An administrator named several where one can be.
         """
         if len(self.tenants) > 1:
-            raise Problem(400, "one_tenant", "name one tenant here, or none for all of them")
+            raise Problem(422, "one_tenant", "name one tenant here, or none for all of them")
         return self.tenants[0] if self.tenants else None
 
     def owner(self, named: str | None) -> str:

@@ -88,7 +88,7 @@ class DeadLettersQuery(Query):
     """A page of deliveries."""
 
     endpoint_id: Word | None = None
-    topic: Words = ()
+    topics: Words = ()
     since: Time | None = None
     """Of events from then on."""
     until: Time | None = None
@@ -102,7 +102,7 @@ class DeadLettersQuery(Query):
 class DeliveriesQuery(DeadLettersQuery):
     """A page of deliveries."""
 
-    state: Annotated[tuple[DeliveryState, ...], Field(max_length=6)] = ()
+    states: Annotated[tuple[DeliveryState, ...], Field(max_length=6)] = ()
 
 
 class WhichDeadLetters(Body):
@@ -127,7 +127,7 @@ class WhichDeliveries(WhichDeadLetters):
 @delivery_operations.add("GET", "/v1/deliveries", query=DeliveriesQuery, answer=DeliveryPage, problems=(400,))
 async def list_deliveries(call: Call[DeliveriesQuery, NoBody]) -> DeliveryPage:
     """List deliveries, the newest first."""
-    found, following = await _listed(call, call.query.state or None, 1000)
+    found, following = await _listed(call, call.query.states or None, 1000)
     return DeliveryPage(data=tuple(DeliveryView(**_facts(each)) for each in found), next=following)
 
 
@@ -183,7 +183,7 @@ async def _listed(
     """A page, and what the next one begins with."""
     query, limit = call.query, min(call.query.limit, most)
     which = DeliveryFilter(
-        tenant=call.tenant, endpoint_id=query.endpoint_id, states=states, topics=query.topic or None,
+        tenant=call.tenant, endpoint_id=query.endpoint_id, states=states, topics=query.topics or None,
         since=query.since, until=query.until,
     )  # fmt: skip
     before = await _place(call, query.next) if query.next else None
@@ -194,7 +194,7 @@ async def _listed(
 
 async def _place(call: Call[Any, NoBody], text: str) -> int:
     endpoint_id, between, event_id = text.partition("/")
-    wrong = Problem(400, "invalid_cursor", "next is what a page said, or left out; what it names may be gone")
+    wrong = Problem(422, "invalid_cursor", "next is what a page said, or left out; what it names may be gone")
     if not between or len(text) > 2 * LONGEST_WORD:
         raise wrong
     try:

@@ -9,7 +9,17 @@ from uuid import uuid4
 
 from pydantic import ConfigDict, Field
 
-from projections.webhooks.api.calls import Body, Call, Json, NoBody, Query, Tenant, View, Word
+from projections.webhooks.api.calls import (
+    Body,
+    Call,
+    Json,
+    NoBody,
+    Query,
+    Tenant,
+    View,
+    Word,
+    without_defaults,
+)
 from projections.webhooks.api.operations import Operations
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.endpoints import ENABLED, Endpoint, EndpointSettings, EndpointState
@@ -160,7 +170,7 @@ class NewEndpointBody(EndpointSettings):
 class EndpointChanges(EndpointSettings):
     """Settings to change; each is replaced as a whole, those left out stay."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(use_attribute_docstrings=True, json_schema_extra=without_defaults)
 
     url: str = Field(default="", min_length=1, max_length=2048)
 
@@ -195,7 +205,9 @@ class SentTest(View):
     topic: str
 
 
-@endpoint_operations.add("POST", "/v1/endpoints", body=NewEndpointBody, answer=CreatedEndpoint, status=201)
+@endpoint_operations.add(
+    "POST", "/v1/endpoints", body=NewEndpointBody, answer=CreatedEndpoint, status=201, location=_PATH
+)
 async def create_endpoint(call: Call[Query, NewEndpointBody]) -> CreatedEndpoint:
     """Make an endpoint, for events from now on."""
     body, limit = call.body, call.services.settings.endpoints_per_tenant
@@ -235,48 +247,70 @@ async def get_endpoint(call: Call[Query, NoBody]) -> OneEndpoint:
     return OneEndpoint(**_facts(endpoint), secrets=tuple(map(_secret_view, secrets)))
 
 
-@endpoint_operations.add("PATCH", _PATH, body=EndpointChanges, answer=EndpointView, problems=(404,))
+@endpoint_operations.add(
+    "PATCH", _PATH, body=EndpointChanges, answer=EndpointView, problems=(404,), matches="must"
+)
 async def change_endpoint(call: Call[Query, EndpointChanges]) -> EndpointView:
-    """Change settings of an endpoint."""
+    """
+    Change settings of an endpoint.
+
+    Each is replaced as a whole, so the header if-match says which version the new ones were made from: the etag of
+    the endpoint as it was read. 412: somebody else has changed it since; read it again, and change that. With * it is
+    changed whatever it is.
+    """
     _check_limits(call, call.body, call.body.model_fields_set)
     changes = call.body.model_dump(include=call.body.model_fields_set)
     endpoint_id = call.place["endpoint_id"]
     if not changes:
-        return view_of(await call.services.endpoints.get(call.tenant, endpoint_id))
-    return view_of(await call.services.endpoints.change(call.tenant, endpoint_id, changes))
+        endpoint = await call.services.endpoints.get(call.tenant, endpoint_id)
+        if call.version not in {None, endpoint.version}:
+            raise Problem(412, "outdated_version", f"the endpoint has version {endpoint.version} by now")
+        return view_of(endpoint)
+    changed = await call.services.endpoints.change(call.tenant, endpoint_id, changes, version=call.version)
+    return view_of(changed)
 
 
-@endpoint_operations.add("DELETE", _PATH, status=204, problems=(404,))
+@endpoint_operations.add("DELETE", _PATH, status=204, problems=(404,), matches="may")
 async def delete_endpoint(call: Call[Query, NoBody]) -> None:
     """Remove an endpoint and its deliveries; what was tried stays in the log."""
-    await call.services.endpoints.remove(call.tenant, call.place["endpoint_id"])
+    await call.services.endpoints.remove(call.tenant, call.place["endpoint_id"], version=call.version)
 
 
-@endpoint_operations.add("POST", f"{_PATH}/pause", body=StateBody, answer=EndpointView, problems=(404, 409))
+@endpoint_operations.add(
+    "POST", f"{_PATH}/pause", body=StateBody, answer=EndpointView, problems=(404, 409), matches="may"
+)
 async def pause_endpoint(call: Call[Query, StateBody]) -> EndpointView:
     """Send nothing to an endpoint until it is resumed; what is for it is kept."""
     return await _set_state(call, "paused", ENABLED)
 
 
-@endpoint_operations.add("POST", f"{_PATH}/resume", body=StateBody, answer=EndpointView, problems=(404, 409))
+@endpoint_operations.add(
+    "POST", f"{_PATH}/resume", body=StateBody, answer=EndpointView, problems=(404, 409), matches="may"
+)
 async def resume_endpoint(call: Call[Query, StateBody]) -> EndpointView:
     """Go on with a paused endpoint."""
     return await _set_state(call, "active", ENABLED)
 
 
-@endpoint_operations.add("POST", f"{_PATH}/disable", body=StateBody, answer=EndpointView, problems=(404,))
+@endpoint_operations.add(
+    "POST", f"{_PATH}/disable", body=StateBody, answer=EndpointView, problems=(404,), matches="may"
+)
 async def disable_endpoint(call: Call[Query, StateBody]) -> EndpointView:
     """Send nothing to an endpoint until it is enabled."""
     return await _set_state(call, "disabled")
 
 
-@endpoint_operations.add("POST", f"{_PATH}/enable", body=StateBody, answer=EndpointView, problems=(404,))
+@endpoint_operations.add(
+    "POST", f"{_PATH}/enable", body=StateBody, answer=EndpointView, problems=(404,), matches="may"
+)
 async def enable_endpoint(call: Call[Query, StateBody]) -> EndpointView:
     """Go on with an endpoint, whoever or whatever had disabled or paused it."""
     return await _set_state(call, "active")
 
 
-@endpoint_operations.add("POST", f"{_PATH}/rotate-secret", body=RotateBody, answer=NewSecret, problems=(404,))
+@endpoint_operations.add(
+    "POST", f"{_PATH}/rotate-secret", body=RotateBody, answer=NewSecret, problems=(404,), matches="may"
+)
 async def rotate_secret(call: Call[Query, RotateBody]) -> NewSecret:
     """
     Sign with a new secret, which is shown this once.
@@ -284,7 +318,11 @@ async def rotate_secret(call: Call[Query, RotateBody]) -> NewSecret:
     The old ones sign beside it for a while, so that the receiver can change in its time.
     """
     made = await call.services.endpoints.rotate_secret(
-        call.tenant, call.place["endpoint_id"], call.body.secret, grace=timedelta(seconds=call.body.grace)
+        call.tenant,
+        call.place["endpoint_id"],
+        call.body.secret,
+        grace=timedelta(seconds=call.body.grace),
+        version=call.version,
     )
     return NewSecret(secret=_shown(made), fingerprint=made.fingerprint)
 
@@ -353,8 +391,10 @@ async def _set_state(
     call: Call[Query, StateBody], state: EndpointState, expected: Collection[EndpointState] | None = None
 ) -> EndpointView:
     endpoints, endpoint_id = call.services.endpoints, call.place["endpoint_id"]
-    await endpoints.set_state(call.tenant, endpoint_id, state, call.body.reason, expected=expected)
-    return view_of(await endpoints.get(call.tenant, endpoint_id))
+    reason, version = call.body.reason, call.version
+    return view_of(
+        await endpoints.set_state(call.tenant, endpoint_id, state, reason, expected=expected, version=version)
+    )
 
 
 async def _stats(

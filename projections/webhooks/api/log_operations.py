@@ -92,15 +92,11 @@ class LogQuery(Query):
     """A page of the log, by time."""
 
     endpoint_id: Words = ()
-    topic: Words = ()
-    gte: Time | None = None
-    """Not before."""
-    lte: Time | None = None
-    """Not after."""
-    gt: Time | None = None
-    """After."""
-    lt: Time | None = None
-    """Before."""
+    topics: Words = ()
+    since: Time | None = None
+    """From then on."""
+    until: Time | None = None
+    """Before then."""
     order_by: Literal["time"] = "time"
     dir: Literal["asc", "desc"] = "desc"
     limit: Annotated[int, Field(ge=1)] = 100
@@ -112,8 +108,8 @@ class LogQuery(Query):
     def request(self, tenants: tuple[str, ...]) -> dict[str, Any]:
         """What both lists of the log are asked for."""
         return {
-            "tenants": tenants, "endpoint_ids": self.endpoint_id, "topics": self.topic, "gte": self.gte,
-            "lte": self.lte, "gt": self.gt, "lt": self.lt, "order": self.dir, "limit": min(self.limit, 1000),
+            "tenants": tenants, "endpoint_ids": self.endpoint_id, "topics": self.topics, "gte": self.since,
+            "lt": self.until, "order": self.dir, "limit": min(self.limit, 1000),
             "next": self.next, "prev": self.prev,
         }  # fmt: skip
 

@@ -42,16 +42,16 @@ class MetricsView(View):
 class EventMetricsQuery(Query):
     """What to measure, of which events."""
 
-    start: Time
+    since: Time
     """From this time on."""
-    end: Time
+    until: Time
     """Up to this time, without it."""
     granularity: Annotated[str, Field(max_length=8)] | None = None
     """By spans of time: 30s, 5m, 1h, 1d, 1w, 1M and the like; without it, all as one."""
     measures: Words = ("count",)
     dimensions: Words = ()
     """By which; tenant is for administrators."""
-    topic: Words = ()
+    topics: Words = ()
     endpoint_id: Words = ()
 
 
@@ -65,17 +65,13 @@ class AttemptMetricsQuery(EventMetricsQuery):
     attempt_number: Annotated[tuple[Annotated[int, Field(ge=1, lt=2**31)], ...], Field(max_length=100)] = ()
 
 
-@metrics_operations.add(
-    "GET", "/v1/metrics/events", query=EventMetricsQuery, answer=MetricsView, problems=(400,), unfit=400
-)
+@metrics_operations.add("GET", "/v1/metrics/events", query=EventMetricsQuery, answer=MetricsView)
 async def measure_events(call: Call[EventMetricsQuery, NoBody]) -> MetricsView:
     """Count events: count, rate (a second); by tenant, topic, endpoint_id."""
     return _view(await call.services.log.event_metrics(_request(call)))
 
 
-@metrics_operations.add(
-    "GET", "/v1/metrics/attempts", query=AttemptMetricsQuery, answer=MetricsView, problems=(400,), unfit=400
-)
+@metrics_operations.add("GET", "/v1/metrics/attempts", query=AttemptMetricsQuery, answer=MetricsView)
 async def measure_attempts(call: Call[AttemptMetricsQuery, NoBody]) -> MetricsView:
     """
     Count attempts, and how they ended.
@@ -90,19 +86,22 @@ async def measure_attempts(call: Call[AttemptMetricsQuery, NoBody]) -> MetricsVi
 def _request(call: Call[Any, NoBody]) -> MetricsRequest:
     query: EventMetricsQuery = call.query
     if call.caller.tenant is not None and "tenant" in query.dimensions:
-        raise Problem(400, "invalid_query", "dimensions: tenant is for administrators")
+        raise Problem(422, "invalid_query", "dimensions: tenant is for administrators")
     return MetricsRequest(
-        start=query.start,
-        end=query.end,
+        start=query.since,
+        end=query.until,
         measures=query.measures,
         dimensions=query.dimensions,
         granularity=query.granularity,
         tenants=call.tenants,
-        filters={name: getattr(query, name) for name in _FILTERS if getattr(query, name, ())},
+        filters={name: found for name, field in _FILTERS.items() if (found := getattr(query, field, ()))},
     )
 
 
-_FILTERS = ("topic", "endpoint_id", "endpoint_type", "status", "code", "manual", "attempt_number")
+_FILTERS = {"topic": "topics"} | {
+    name: name for name in ("endpoint_id", "endpoint_type", "status", "code", "manual", "attempt_number")
+}
+"""Fields of the log, and what the query calls them."""
 
 
 def _view(metrics: Metrics) -> MetricsView:

@@ -2,26 +2,56 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from projections.webhooks.api.operations import Operation
 from projections.webhooks.api.problems import ProblemBody
+from projections.webhooks.api.words import TAGS, WORDS
 
 __all__ = ["openapi_document"]
 
 _ALWAYS = (401, 403, 414, 431, 500, 503)
+_LATER = 503
 _WITH_BODY = (400, 408, 413, 415, 422)
 _REQUEST_ID = {
     "x-request-id": {
         "description": "What the server's log calls this request; a request may bring its own.",
         "schema": {"type": "string"},
     }
+}
+_ETAG = {
+    "etag": {
+        "description": "The version of what is shown: for the header if-match of a change.",
+        "schema": {"type": "string"},
+    }
+}
+_LOCATION = {
+    "location": {
+        "description": "Where what was made is.",
+        "schema": {"type": "string", "format": "uri-reference"},
+    }
+}
+_RETRY_AFTER = {
+    "retry-after": {"description": "Seconds after which to try again.", "schema": {"type": "integer"}}
+}
+
+
+_DURATION = re.compile(r"P(?:[0-9]+D)?(?:T[0-9.HMS]+)?")
+_TYPES: Mapping[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": int | float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
 }
 
 
@@ -39,14 +69,73 @@ class _Schemas:
         self._references, definitions = models_json_schema(
             list(models), ref_template="#/components/schemas/{model}"
         )
-        self.all: dict[str, Any] = definitions["$defs"]
+        self.all = {_named(name): _tidied(schema) for name, schema in definitions["$defs"].items()}
 
     def reference(self, model: type[BaseModel], mode: JsonSchemaMode) -> Mapping[str, Any]:
-        return self._references[model, mode]
+        return {"$ref": _named(self._references[model, mode]["$ref"])}
 
     def of(self, model: type[BaseModel], mode: JsonSchemaMode) -> Mapping[str, Any]:
         schema: Mapping[str, Any] = self.all[self.reference(model, mode)["$ref"].rpartition("/")[2]]
         return schema
+
+
+def _named(reference: str) -> str:
+    """As pydantic names it, without what generators leave out of names: they would give two the same."""
+    return reference.replace("-", "")
+
+
+def _tidied(schema: Any) -> Any:
+    """A schema whose fields all say what they are, and which has no titles: generators take these for names."""
+    if isinstance(schema, list):
+        return [_tidied(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    tidied = {key: _tidied(value) for key, value in schema.items() if key not in {"title", "properties"}}
+    if schema.get("format") == "duration":  # of what is read; what is written is a number of seconds already
+        del tidied["format"]
+        tidied["type"] = "number"
+    if "default" in tidied:
+        tidied["default"] = _in_seconds(tidied["default"])
+    if "$ref" in schema:
+        tidied["$ref"] = _named(schema["$ref"])
+    if "properties" in schema:
+        tidied["properties"] = {
+            name: _said(name, _tidied(each)) for name, each in schema["properties"].items()
+        }
+    return tidied
+
+
+def _in_seconds(default: Any) -> Any:
+    """A default that pydantic writes as an ISO 8601 duration."""
+    if isinstance(default, list):
+        return [_in_seconds(each) for each in default]
+    if isinstance(default, dict):
+        return {key: _in_seconds(each) for key, each in default.items()}
+    if not isinstance(default, str) or _DURATION.fullmatch(default) is None:
+        return default
+    return TypeAdapter(timedelta).validate_python(default).total_seconds()
+
+
+def _said(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a field or a parameter means, with an example that it can have."""
+    said = {"description": WORDS[name].meaning} | dict(schema)
+    found = _example(name, said)
+    return said if found is None else said | {"examples": [found]}
+
+
+def _example(name: str, schema: Mapping[str, Any]) -> Any:
+    """None where there is none, or the model that is meant has its own."""
+    schema = next((kind for kind in schema.get("anyOf", ()) if kind.get("type") != "null"), schema)
+    if "$ref" in schema or "$ref" in schema.get("items", ()):
+        return None
+    if "enum" in schema or "const" in schema:
+        return schema.get("const", schema.get("enum", (None,))[0])
+    fitting = [
+        each for each in WORDS[name][1:] if isinstance(each, _TYPES.get(schema.get("type", ""), object))
+    ]
+    if schema.get("type") == "array" and (not fitting or "enum" in schema["items"]):
+        return [_example(name, schema["items"])]
+    return fitting[0] if fitting else None
 
 
 def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
@@ -70,10 +159,20 @@ def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
             "own; an administrator sees all, and may name tenants.",
         },
         "security": [{"token": []}],
+        "tags": [
+            {"name": tag, "description": TAGS[tag]} for tag in dict.fromkeys(each.tag for each in operations)
+        ],
         "paths": paths,
         "components": {
             "schemas": {name: schema for name, schema in schemas.all.items() if name not in queries},
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An administrator's, or a tenant's; an application that mounts the API may know "
+                    "its callers by other means.",
+                }
+            },
         },
     }
 
@@ -90,6 +189,8 @@ def _described(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
         described["description"] = operation.description
     if operation.name == "send_message":
         described["parameters"].append(_IDEMPOTENCY_KEY)
+    if operation.matches:
+        described["parameters"].append(_if_match(required=operation.matches == "must"))
     if operation.takes_body:
         described["requestBody"] = {
             "required": operation.needs_body,
@@ -107,9 +208,25 @@ _IDEMPOTENCY_KEY = {
 }
 
 
+def _if_match(*, required: bool) -> dict[str, Any]:
+    return {
+        "name": "if-match",
+        "in": "header",
+        "required": required,
+        "description": "The etag of what is changed, as it was read; * for whatever it is by now.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 255, "examples": ['"1"']},
+    }
+
+
 def _of_path(name: str) -> dict[str, Any]:
-    schema = {"type": "string", "minLength": 1, "maxLength": 255}
-    return {"name": name, "in": "path", "required": True, "schema": schema}
+    schema = {"type": "string", "minLength": 1, "maxLength": 255, "examples": [WORDS[name].example]}
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": WORDS[name].meaning,
+        "schema": schema,
+    }
 
 
 def _of_query(operation: Operation, schemas: _Schemas) -> list[dict[str, Any]]:
@@ -137,27 +254,33 @@ def _given(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 def _answers(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "description": HTTPStatus(operation.status).phrase,
-        "headers": _REQUEST_ID,
+        "headers": _REQUEST_ID
+        | (_ETAG if operation.tells_version else {})
+        | (_LOCATION if operation.location else {}),
     }
     if operation.answer is not None:
         schema = schemas.reference(operation.answer, "serialization")
         answer["content"] = {"application/json": {"schema": schema}}
     statuses = {
         *_ALWAYS,
-        operation.unfit,
         400,
+        422,
         *operation.problems,
         *(_WITH_BODY if operation.takes_body else ()),
     }
     if operation.parameters:
         statuses.add(404)
+    if operation.method == "POST":
+        statuses.add(415)
+    if operation.matches:
+        statuses.update({412, 428} if operation.matches == "must" else {412})
     problem = {"application/problem+json": {"schema": schemas.reference(ProblemBody, "serialization")}}
     return {
         str(operation.status): answer,
         **{
             str(status): {
                 "description": HTTPStatus(status).phrase,
-                "headers": _REQUEST_ID,
+                "headers": _REQUEST_ID | (_RETRY_AFTER if status == _LATER else {}),
                 "content": problem,
             }
             for status in sorted(statuses)

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel
 
@@ -35,7 +35,8 @@ class Operation:
         body: The model of its body.
         raw: Fields of the body that are kept as they were written; they may hold what PostgreSQL can not store.
         problems: Statuses of its own problems.
-        unfit: The status of a query that does not fit its model.
+        location: Where what it has made is: a path with fields of the answer in braces.
+        matches: What becomes of ``If-Match``, with which a caller names the version that it has seen.
     """
 
     method: str
@@ -48,7 +49,8 @@ class Operation:
     body: type[BaseModel] = NoBody
     raw: tuple[str, ...] = ()
     problems: tuple[int, ...] = ()
-    unfit: int = 422
+    location: str = ""
+    matches: Literal["", "may", "must"] = ""
 
     @property
     def name(self) -> str:
@@ -64,6 +66,16 @@ class Operation:
     def description(self) -> str:
         """All there is to say beside the summary."""
         return (inspect.getdoc(self.handler) or "").partition("\n")[2].strip()
+
+    @property
+    def tells_version(self) -> bool:
+        """Whether its answer has an ``ETag``."""
+        return self.answer is not None and "version" in self.answer.model_fields
+
+    def headers(self, answer: BaseModel) -> dict[str, str]:
+        """What is sent beside an answer."""
+        headers = {"etag": f'"{getattr(answer, "version")}"'} if self.tells_version else {}  # noqa: B009
+        return headers | ({"location": self.location.format_map(vars(answer))} if self.location else {})
 
     @property
     def parameters(self) -> list[str]:

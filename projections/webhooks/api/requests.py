@@ -50,6 +50,10 @@ async def read_call(
     if caller is None:
         raise Problem(401, "unauthorized", "a token is needed: Authorization: Bearer ...", headers=_CHALLENGE)
     _check_site(request, services)
+    if operation.matches == "must" and "if-match" not in request.headers:
+        raise Problem(
+            428, "version_missing", "name the version that you change: if-match with its etag, or *"
+        )
     query = _query(operation, request)
     check_tenants(caller, query.tenant)
     body, raw = await _body(operation, request, services)
@@ -77,17 +81,17 @@ def _query(operation: Operation, request: Request) -> Query:
     several = _lists(operation.query)
     for name, value in request.query_params.multi_items():
         if not storable(name) or not storable(value):
-            raise _wrong_field("query", name, _UNSTORABLE, operation.unfit)
+            raise _wrong_field("query", name, _UNSTORABLE)
         if name in several:
             given.setdefault(name, []).append(value)
         elif name in given:
-            raise _wrong_field("query", name, "is there twice", operation.unfit)
+            raise _wrong_field("query", name, "is there twice")
         else:
             given[name] = value
     try:
         return operation.query.model_validate(given)
     except ValidationError as error:
-        raise unfit(error, "query", operation.unfit) from None
+        raise unfit(error, "query") from None
 
 
 @lru_cache
@@ -199,6 +203,6 @@ def _inside(path: str, value: Any) -> Iterable[tuple[str, Any]]:
     return ()
 
 
-def _wrong_field(where: str, name: str, message: str, status: int = 422) -> Problem:
+def _wrong_field(where: str, name: str, message: str) -> Problem:
     wrong = FieldProblem(field=name[:200], message=message)
-    return Problem(status, f"invalid_{where}", f"the {where} can not be so: see errors", [wrong])
+    return Problem(422, f"invalid_{where}", f"the {where} cannot be so: see errors", [wrong])

@@ -5,9 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from projections.webhooks.api.calls import Body, Call, Json, NoBody, Query, Tenant, View, Word
+from projections.webhooks.api.calls import (
+    Body,
+    Call,
+    Json,
+    NoBody,
+    Query,
+    Tenant,
+    View,
+    Word,
+    without_defaults,
+)
 from projections.webhooks.api.json_text import kept
 from projections.webhooks.api.operations import Operations
 from projections.webhooks.cron import MissedTicks
@@ -92,6 +102,8 @@ class NewSchedule(Body):
 class ScheduleChanges(Body):
     """What to change; what is left out stays."""
 
+    model_config = ConfigDict(json_schema_extra=without_defaults)
+
     name: Name = ""
     cron: Cron = ""
     timezone: Zone = ""
@@ -103,7 +115,14 @@ class ScheduleChanges(Body):
 
 
 @schedule_operations.add(
-    "POST", "/v1/schedules", body=NewSchedule, raw=("data",), answer=ScheduleView, status=201, problems=(404,)
+    "POST",
+    "/v1/schedules",
+    body=NewSchedule,
+    raw=("data",),
+    answer=ScheduleView,
+    status=201,
+    problems=(404,),
+    location=_PATH,
 )
 async def create_schedule(call: Call[Query, NewSchedule]) -> ScheduleView:
     """Make a schedule; its first message is sent at its first tick from now on."""

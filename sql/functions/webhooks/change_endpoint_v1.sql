@@ -1,8 +1,12 @@
--- Changes an endpoint as a JSON object of its columns says; those left out stay. A tenant of NULL is any.
+-- Changes an endpoint as a JSON object of its columns says; those left out stay. A tenant of NULL is any. Gives the row as it is
+-- written.
 --
--- Raises PJ090 for a column that is not for changing or a value that can not be, PJ091 when the tenant has no such endpoint.
-CREATE OR REPLACE FUNCTION projections.change_endpoint_v1(p_tenant text, p_endpoint_id text, p_changes jsonb)
-RETURNS void
+-- Raises PJ090 for a column that is not for changing or a value that cannot be, PJ091 when the tenant has no such endpoint, and
+-- PJ099 when it has another version than p_version; NULL is any.
+CREATE OR REPLACE FUNCTION projections.change_endpoint_v1(
+    p_tenant text, p_endpoint_id text, p_changes jsonb, p_version integer DEFAULT NULL
+)
+RETURNS projections.webhook_endpoints
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -19,11 +23,7 @@ BEGIN
     IF FOUND AND _wrong IS NOT NULL THEN
         RAISE EXCEPTION 'an endpoint can not be changed in %', _wrong USING ERRCODE = 'PJ090';
     END IF;
-    SELECT e.* INTO _old FROM projections.webhook_endpoints AS e
-    WHERE e.endpoint_id = p_endpoint_id AND (p_tenant IS NULL OR e.tenant = p_tenant) FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no endpoint %', quote_literal(p_endpoint_id) USING ERRCODE = 'PJ091';
-    END IF;
+    _old := projections.lock_endpoint_v1(p_tenant, p_endpoint_id, p_version);
     _new := jsonb_populate_record(_old, p_changes);
     -- What claims and outcomes reckon with.
     IF jsonb_typeof(_new.policy -> 'schedule') IS DISTINCT FROM 'array' OR EXISTS (
@@ -39,7 +39,9 @@ BEGIN
         headers = _new.headers, policy = _new.policy, max_in_flight = _new.max_in_flight, rate_limit = _new.rate_limit,
         ordering = _new.ordering, on_dead = _new.on_dead, when_disabled = _new.when_disabled, gzip = _new.gzip,
         version = e.version + 1, updated_at = clock_timestamp()
-    WHERE e.endpoint_id = p_endpoint_id;
+    WHERE e.endpoint_id = p_endpoint_id
+    RETURNING e.* INTO _new;
+    RETURN _new;
 EXCEPTION
     WHEN check_violation OR not_null_violation OR data_exception THEN
         RAISE EXCEPTION 'an endpoint can not be so: %', SQLERRM USING ERRCODE = 'PJ090';

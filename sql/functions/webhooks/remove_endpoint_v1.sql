@@ -1,5 +1,6 @@
--- Removes an endpoint with its deliveries and secrets; what was tried stays in the log. A tenant of NULL is any. Raises PJ091.
-CREATE OR REPLACE FUNCTION projections.remove_endpoint_v1(p_tenant text, p_endpoint_id text)
+-- Removes an endpoint with its deliveries and secrets; what was tried stays in the log. A tenant of NULL is any.
+-- Raises PJ091, and PJ099 when it has another version than p_version; NULL is any.
+CREATE OR REPLACE FUNCTION projections.remove_endpoint_v1(p_tenant text, p_endpoint_id text, p_version integer DEFAULT NULL)
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -9,9 +10,7 @@ BEGIN
     PERFORM FROM projections.webhook_circuits AS c WHERE c.endpoint_id = p_endpoint_id FOR UPDATE;
     PERFORM FROM projections.webhook_endpoints AS e
     WHERE e.endpoint_id = p_endpoint_id AND (p_tenant IS NULL OR e.tenant = p_tenant) FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no endpoint %', quote_literal(p_endpoint_id) USING ERRCODE = 'PJ091';
-    END IF;
+    PERFORM projections.lock_endpoint_v1(p_tenant, p_endpoint_id, p_version);
     PERFORM FROM projections.webhook_deliveries AS d
     WHERE d.endpoint_id = p_endpoint_id ORDER BY d.delivery_id FOR UPDATE;
     DELETE FROM projections.webhook_deliveries AS d WHERE d.endpoint_id = p_endpoint_id;

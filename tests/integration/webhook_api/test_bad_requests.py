@@ -187,9 +187,7 @@ async def test_a_parameter_that_is_not_known_is_refused(operation: Operation) ->
     """Before the database is looked at: there is none."""
     api = Api(application(cast("Database", None)), TOKENS["acme"])
     async with api.client:
-        response = await api(
-            operation.method, operation.path, params={"no_such": "1"}, status=operation.unfit
-        )
+        response = await api(operation.method, operation.path, params={"no_such": "1"}, status=422)
     assert code_of(response) == "invalid_query"
     assert "no_such" in {each["field"] for each in response.json()["errors"]}
 
@@ -212,25 +210,25 @@ async def test_an_id_that_can_not_be_is_not_found(operation: Operation, admin: A
         ("/v1/attempts?dir=sideways", 422),
         ("/v1/attempts?order_by=code", 422),
         ("/v1/attempts?status=fine", 422),
-        ("/v1/attempts?gte=yesterday", 422),
-        ("/v1/attempts?gte=2026-01-01T00:00:00", 422),
-        ("/v1/attempts?gte=0001-01-01T00:00:00%2B14:00", 422),
+        ("/v1/attempts?since=yesterday", 422),
+        ("/v1/attempts?since=2026-01-01T00:00:00", 422),
+        ("/v1/attempts?since=0001-01-01T00:00:00%2B14:00", 422),
         ("/v1/attempts?lt=9999-12-31T23:59:59-14:00", 422),
-        ("/v1/attempts?gte=99999999999999999999", 422),
-        ("/v1/attempts?topic=a%00b", 422),
+        ("/v1/attempts?since=99999999999999999999", 422),
+        ("/v1/attempts?topics=a%00b", 422),
         ("/v1/attempts?a%00b=1", 422),
-        ("/v1/attempts?topic=", 422),
+        ("/v1/attempts?topics=", 422),
         ("/v1/attempts?include=everything", 422),
-        ("/v1/attempts?" + "&".join(["topic=a"] * 101), 422),
-        ("/v1/attempts?next=!!!invalid!!!", 400),
-        ("/v1/attempts?next=abcdef123456", 400),
-        ("/v1/attempts?next=" + "a" * 513, 400),
+        ("/v1/attempts?" + "&".join(["topics=a"] * 101), 422),
+        ("/v1/attempts?next=!!!invalid!!!", 422),
+        ("/v1/attempts?next=abcdef123456", 422),
+        ("/v1/attempts?next=" + "a" * 513, 422),
         ("/v1/attempts?next=a%00b", 422),
-        ("/v1/deliveries?next=-1", 400),
-        ("/v1/deliveries?next=" + "9" * 19, 400),
-        ("/v1/deliveries?next=" + "9" * 5000, 400),
-        ("/v1/deliveries?next=%D9%A1", 400),
-        ("/v1/deliveries?state=lost", 422),
+        ("/v1/deliveries?next=-1", 422),
+        ("/v1/deliveries?next=" + "9" * 19, 422),
+        ("/v1/deliveries?next=" + "9" * 5000, 422),
+        ("/v1/deliveries?next=%D9%A1", 422),
+        ("/v1/deliveries?states=lost", 422),
         ("/v1/endpoints?limit=0", 422),
         ("/v1/endpoints?tenant=" + "x" * 201, 422),
         ("/v1/endpoint-stats?minutes=999999999999", 422),
@@ -242,9 +240,9 @@ async def test_a_query_that_can_not_be_is_refused(path: str, status: int, unaske
 
 
 async def test_a_query_that_is_odd_is_followed(admin: Api) -> None:
-    for query in ("limit=" + "9" * 30, "topic=%FF%FE", "tenant=a&tenant=b", "next="):
+    for query in ("limit=" + "9" * 30, "topics=%FF%FE", "tenant=a&tenant=b", "next="):
         await admin("GET", f"/v1/attempts?{query}", status=200)
-    await admin("GET", "/v1/endpoints?tenant=a&tenant=b", status=400)
+    await admin("GET", "/v1/endpoints?tenant=a&tenant=b", status=422)
 
 
 @pytest.mark.parametrize("body", [{"topic": "a b", "data": 1}, {"topic": "*", "data": 1}], ids=str)
@@ -258,16 +256,16 @@ async def test_a_topic_that_can_not_be_is_refused(body: Any, acme: Api) -> None:
     [
         {"measures": "magic"},
         {"dimensions": "colour"},
-        {"start": "2026-01-02T00:00:00Z"},
-        {"start": "2027-01-02T00:00:00Z"},
-        {"start": ""},
-        {"end": None},
+        {"since": "2026-01-02T00:00:00Z"},
+        {"since": "2027-01-02T00:00:00Z"},
+        {"since": ""},
+        {"until": None},
         {"granularity": "1x"},
         {"granularity": "61s"},
         {"granularity": "0s"},
         {"granularity": "1h; DROP TABLE x"},
-        {"start": "1971-01-01T00:00:00Z", "granularity": "1s"},
-        {"start": "1960-01-01T00:00:00Z"},
+        {"since": "1971-01-01T00:00:00Z", "granularity": "1s"},
+        {"since": "1960-01-01T00:00:00Z"},
         {"tenant": ""},
         {"other": "1"},
     ],
@@ -276,9 +274,9 @@ async def test_a_topic_that_can_not_be_is_refused(body: Any, acme: Api) -> None:
 async def test_metrics_that_can_not_be_are_a_bad_request(
     kind: str, wrong: dict[str, Any], unasked: Api
 ) -> None:
-    query = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"} | wrong
+    query = {"since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z"} | wrong
     params = {name: value for name, value in query.items() if value is not None}
-    await unasked("GET", f"/v1/metrics/{kind}", status=400, params=params)
+    await unasked("GET", f"/v1/metrics/{kind}", status=422, params=params)
 
 
 INJECTIONS = [
@@ -296,12 +294,12 @@ INJECTIONS = [
 
 @pytest.mark.parametrize("text", INJECTIONS)
 async def test_what_looks_like_sql_is_a_value_like_any_other(text: str, admin: Api, acmes: Rows) -> None:
-    for name in ("topic", "endpoint_id", "event_id", "endpoint_type", "tenant"):
+    for name in ("topics", "endpoint_id", "event_id", "endpoint_type", "tenant"):
         assert (await admin.get("/v1/attempts", **{name: text}))["data"] == []
     for path in ("/v1/events", "/v1/deliveries", "/v1/dead-letters"):
-        assert (await admin.get(path, topic=text))["data"] == []
-    span = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"}
-    found = await admin.get("/v1/metrics/attempts", **span, code=text, topic=text, endpoint_id=text)
+        assert (await admin.get(path, topics=text))["data"] == []
+    span = {"since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z"}
+    found = await admin.get("/v1/metrics/attempts", **span, code=text, topics=text, endpoint_id=text)
     assert not any(each["measures"]["count"] for each in found["data"])
     for path in ("/v1/endpoints", "/v1/schedules", "/v1/endpoint-stats"):
         assert (await admin.get(path, tenant=text))["data"] == []

@@ -245,8 +245,8 @@ async def test_what_had_arrived_is_sent_anew_when_that_is_asked_for(acme: Api, a
     ("query", "found"),
     [
         ({}, 3),
-        ({"state": ["dead", "done"]}, 2),
-        ({"topic": "other"}, 0),
+        ({"states": ["dead", "done"]}, 2),
+        ({"topics": "other"}, 0),
         ({"since": "2026-01-01T12:01:00Z"}, 2),
         ({"until": "2026-01-01T12:01:00Z"}, 1),
         ({"endpoint_id": "other"}, 0),
@@ -334,7 +334,7 @@ async def test_an_event_that_is_no_json_is_shown_as_text(admin: Api, database: D
 
 async def test_attempts_are_counted(acme: Api, acmes: Rows) -> None:
     found = await acme.get(
-        "/v1/metrics/attempts", start="2026-01-01T00:00:00Z", end="2026-01-02T00:00:00Z", granularity="12h",
+        "/v1/metrics/attempts", since="2026-01-01T00:00:00Z", until="2026-01-02T00:00:00Z", granularity="12h",
         measures=["count", "error_rate"], dimensions="status", code="500", manual="false", attempt_number="1",
     )  # fmt: skip
     assert [(each["dimensions"], each["measures"]) for each in found["data"]] == [

@@ -21,7 +21,7 @@ async def test_a_database_that_takes_too_long_is_not_waited_for(database: Databa
     api = Api(application(database, settings=settings), TOKENS["acme"])
     async with api.client, database.transaction() as session:
         await session.execute("LOCK TABLE projections.webhook_attempts, projections.webhook_endpoints")
-        span = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"}
+        span = {"since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z"}
         for path, params in (("/v1/attempts", {}), ("/v1/endpoints", {}), ("/v1/metrics/attempts", span)):
             response = await api("GET", path, status=503, params=params)
             assert (code_of(response), response.headers["retry-after"]) == ("too_slow", "5")

@@ -151,7 +151,7 @@ async def test_an_administrator_sees_all_tenants_or_the_one_that_is_named(
 async def test_metrics_by_tenant_are_for_administrators(admin: Api, acme: Api, acmes: Rows) -> None:
     found = await admin.get("/v1/metrics/events", **SPAN, dimensions="tenant")
     assert [point["dimensions"] for point in found["data"]] == [{"tenant": "acme"}]
-    await acme.get("/v1/metrics/events", 400, **SPAN, dimensions="tenant")
+    await acme.get("/v1/metrics/events", 422, **SPAN, dimensions="tenant")
 
 
 async def test_an_attempt_at_another_endpoint_than_the_paths_is_not_found(
@@ -166,7 +166,7 @@ async def test_a_cursor_of_another_tenant_is_refused(
 ) -> None:
     for path in ("/v1/attempts", "/v1/deliveries", "/v1/dead-letters"):
         page = await acme.get(path, limit=1)
-        response = await globex("GET", path, status=400, params={"limit": 1, "next": page["next"]})
+        response = await globex("GET", path, status=422, params={"limit": 1, "next": page["next"]})
         assert response.json()["code"] == "invalid_cursor"
 
 
@@ -182,4 +182,4 @@ async def test_a_cursor_of_deliveries_does_not_tell_how_many_there_are_of_all_te
 async def test_a_cursor_of_a_delivery_that_is_gone_is_refused(acme: Api, acmes: Rows) -> None:
     following = (await acme.get("/v1/deliveries", limit=1))["next"]
     await acme("DELETE", f"/v1/endpoints/{acmes.endpoint_id}", status=204)
-    await acme.get("/v1/deliveries", 400, limit=1, next=following)
+    await acme.get("/v1/deliveries", 422, limit=1, next=following)

@@ -61,25 +61,25 @@ async def test_the_way_back_has_the_pages_of_the_way_there(
 async def test_next_and_prev_together_are_refused(path: str, key: str, acme: Api, database: Database) -> None:
     await logged(database, 6)
     cursor = (await acme.get(path, limit=3))["next"]
-    await acme.get(path, 400, limit=3, next=cursor, prev=cursor)
+    await acme.get(path, 422, limit=3, next=cursor, prev=cursor)
 
 
 @LISTS
 @pytest.mark.parametrize(
-    "other", [{"dir": "asc"}, {"topic": "acme.happened"}, {"gt": "2000-01-01T00:00:00Z"}], ids=str
+    "other", [{"dir": "asc"}, {"topics": "acme.happened"}, {"since": "2000-01-01T00:00:00Z"}], ids=str
 )
 async def test_a_cursor_of_other_filters_is_refused(
     path: str, key: str, other: dict[str, str], acme: Api, database: Database
 ) -> None:
     await logged(database, 6)
     cursor = (await acme.get(path, limit=3))["next"]
-    await acme.get(path, 400, limit=3, next=cursor, **other)
+    await acme.get(path, 422, limit=3, next=cursor, **other)
 
 
 async def test_a_cursor_of_the_other_list_is_refused(acme: Api, database: Database) -> None:
     await logged(database, 6)
     cursor = (await acme.get("/v1/events", limit=3))["next"]
-    await acme.get("/v1/attempts", 400, limit=3, next=cursor)
+    await acme.get("/v1/attempts", 422, limit=3, next=cursor)
 
 
 async def test_a_page_has_a_hundred_rows_unless_it_says_and_a_thousand_at_most(
@@ -105,11 +105,10 @@ async def test_what_comes_meanwhile_neither_repeats_nor_hides_old_rows(acme: Api
         ({"endpoint_id": "ep-0"}, [0, 2]),
         ({"endpoint_id": ["ep-0", "ep-1"]}, [0, 1, 2, 3]),
         ({"event_id": ["evt-0001", "evt-0002"]}, [1, 2]),
-        ({"topic": "acme.happened"}, [0, 1, 2, 3]),
-        ({"topic": "other"}, []),
-        ({"gte": "2026-01-01T12:01:00Z", "lte": "2026-01-01T12:02:00Z"}, [1, 2]),
-        ({"gt": "2026-01-01T12:01:00Z", "lt": "2026-01-01T12:03:00Z"}, [2]),
-        ({"gt": "2026-01-01T14:01:00+02:00", "lt": "2026-01-01T14:03:00+02:00"}, [2]),
+        ({"topics": "acme.happened"}, [0, 1, 2, 3]),
+        ({"topics": "other"}, []),
+        ({"since": "2026-01-01T12:01:00Z", "until": "2026-01-01T12:03:00Z"}, [1, 2]),
+        ({"since": "2026-01-01T14:01:00+02:00", "until": "2026-01-01T14:03:00+02:00"}, [1, 2]),
     ],
     ids=str,
 )
