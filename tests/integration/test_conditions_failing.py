@@ -100,7 +100,7 @@ async def test_one_that_takes_too_long_for_an_event_is_asked_about_the_others(da
             [Event("a", {"slow": 30000} if n == 40 else {}, "plane", event_type="t") for n in range(1, 61)],
         )
 
-    await match(database, timeout=0.1)
+    await match(database, timeout=0.2)
 
     found = await matches(database)
     assert [(n, ids) for _, _, n, ids in found] == [
@@ -120,7 +120,7 @@ async def test_one_that_takes_too_long_for_event_after_event_is_stopped(
     for _ in range(5):
         await happened(database)
 
-    await match(database, timeout=0.05)
+    await match(database, timeout=0.2)
 
     assert [ids for *_, ids in await matches(database)] == [[good]] * 5
     assert [(n, why is None) for n, why in await unanswered(database)] == [
@@ -168,7 +168,7 @@ async def test_a_condition_that_many_share_is_not_to_blame_for_a_full_batch(data
     async with database.transaction() as session:
         await append(session, [Event("a", {"n": n % 300 + 1}, "plane", event_type="t") for n in range(3000)])
 
-    await match(database, timeout=0.1)
+    await match(database, timeout=0.2)
 
     assert await fetchval(database, QUARANTINED) == 0
     assert await unanswered(database) == []
@@ -209,7 +209,7 @@ async def test_one_of_types_that_takes_too_long_is_stopped_at_once(database: Dat
     for _ in range(2):
         await happened(database)
 
-    await match(database, timeout=0.05)
+    await match(database, timeout=0.2)
 
     assert [(group, n) for group, _, n, _ in await matches(database)] == [("good", 1), ("good", 2)]
     assert await unanswered(database) == [(1, None), (2, None)]
@@ -325,7 +325,7 @@ async def test_what_waits_is_worked_off_in_parts_where_that_takes_long(database:
         )
     await match(database)
     assert len(await unanswered(database)) == 30
-    matching = Matching(condition_timeout=timedelta(milliseconds=100))
+    matching = Matching(condition_timeout=timedelta(milliseconds=200))
 
     assert await fetchval(database, RELEASE)
     async with database.session() as session:
@@ -380,7 +380,7 @@ async def test_an_event_that_is_due_and_that_one_fails_on_waits(database: Databa
     await publish(database, "t", "t", not_before=[datetime(2020, 1, 1, tzinfo=UTC)] * 2)
 
     async with database.session() as session:
-        await Matching(condition_timeout=timedelta(milliseconds=100)).tend(session)
+        await Matching(condition_timeout=timedelta(milliseconds=200)).tend(session)
 
     assert [(group, n) for group, _, n, _ in await matches(database)] == [
         ("bad", 1),
