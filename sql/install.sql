@@ -170,6 +170,7 @@
 \ir functions/maintenance/newly_held_v1.sql
 \ir functions/maintenance/unread_rows_v1.sql
 \ir functions/maintenance/drop_partition_v1.sql
+\ir functions/maintenance/passed_ranges_v1.sql
 \ir functions/maintenance/pass_restored_v1.sql
 \ir functions/maintenance/read_restored_v1.sql
 \ir functions/webhooks/forget_logged_ids_v1.sql

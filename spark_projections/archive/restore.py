@@ -2,7 +2,7 @@
 Archived events back in the journal, exactly as they were.
 
 Projections that have passed their time handle none of them, all others all: no import is noted, and offsets say so
-(pass_restored_v1). Sources keep their numbers. A partition is one transaction.
+(pass_restored_v1), a page of sources at a time. Sources keep their numbers. A partition is one transaction.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ __all__ = ["Restored", "restore_archive"]
 _ATTEMPTS = 10
 _PAUSE_SECONDS = 1.0
 _BATCH = 8192
+_PAGE = 10_000
+"""So many sources are moved behind restored events at a time: workers that have one of them wait for that."""
 _LAST = ["source_id", "slice", "seq_nr_max", "db_timestamp_max"]
 _TRY_AGAIN = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
@@ -64,14 +66,11 @@ _IMPORTS = "LOCK TABLE projections.imports IN ROW EXCLUSIVE MODE"
 _ATTACH = (
     "ALTER TABLE projections.events ATTACH PARTITION projections.{table} FOR VALUES FROM ({low}) TO ({high})"
 )
-_READ = "SELECT projections.read_restored_v1(%s, %s, %s, %s)"
-_PASSED = "SELECT projections.pass_restored_v1(%s)"
-_LASTS = """
-CREATE TEMPORARY TABLE projections_restored (
-    entity_type text, source_id text COLLATE "C", slice smallint, seq_nr bigint, db_timestamp timestamptz
-) ON COMMIT DROP
-"""
-_COPY_LASTS = "COPY pg_temp.projections_restored FROM STDIN"
+_READ = "SELECT projections.read_restored_v1(%s, %s, %s)"
+_PASSED = "SELECT projection_id, entity_type, slices::text FROM projections.passed_ranges_v1(%s, %s)"
+_MOVE = (
+    "SELECT projections.pass_restored_v1(%s, %s::int4multirange, %s, %s, %s::smallint[], %s::bigint[], %s)"
+)
 _UNBOUND = "ALTER TABLE projections.{table} DROP CONSTRAINT within_bounds"
 
 
@@ -163,19 +162,18 @@ def _restore(dsn: str, directory: Path, bounds: Bounds, files: Sequence[Archived
         if [Bounds(*found[1:]) for found in present] == [bounds]:
             # Another type of this partition is back, or events of its time were imported since.
             _fill(connection, directory, str(present[0][0]), files)
-            behind = _pass(connection, directory, bounds, files)
-            _tried(connection, partial(_read, connection, behind, bounds, files))
+            _show(connection, dsn, directory, bounds, files)
         elif present:
             raise ArchiveError(
                 f"{bounds} can not be restored: partition {present[0][0]}, {Bounds(*present[0][1:])}, is of the same "
                 "time with other bounds; detach that one first"
             )
         else:
-            _restore_partition(connection, directory, bounds, files)
+            _restore_partition(connection, dsn, directory, bounds, files)
 
 
 def _restore_partition(
-    connection: SyncConnection, directory: Path, bounds: Bounds, files: Sequence[ArchivedFile]
+    connection: SyncConnection, dsn: str, directory: Path, bounds: Bounds, files: Sequence[ArchivedFile]
 ) -> None:
     name = f"events_{bounds.from_timestamp.astimezone(UTC):%Y%m%dt%H%M%S}"
     terms = _terms(name, bounds)
@@ -187,17 +185,15 @@ def _restore_partition(
     connection.execute("SET LOCAL datestyle = 'ISO'")
     connection.execute(sql.SQL(_CREATE).format(**terms))
     _fill(connection, directory, name, files)
-    behind = _pass(connection, directory, bounds, files)
 
     def attach() -> None:
         connection.execute(_MAINTENANCE)
         connection.execute(_IMPORTS)
         connection.execute(sql.SQL(_ATTACH).format(**terms))
         connection.execute(sql.SQL(_UNBOUND).format(**terms))
-        _read(connection, behind, bounds, files)
 
     try:
-        _tried(connection, attach)
+        _show(connection, dsn, directory, bounds, files, attach)
     except psycopg.errors.CheckViolation as error:
         raise ArchiveError(
             f"events of {bounds} were imported since and lie in the default partition: run `projections maintain`, "
@@ -230,6 +226,7 @@ def _fill(connection: SyncConnection, directory: Path, name: str, files: Sequenc
     # Nothing is known of the new table, nor perhaps of the sources: not one by one.
     connection.execute("SET LOCAL enable_nestloop = off")
     wrong = connection.execute(sql.SQL(_UNKNOWN_SOURCE).format(table=table)).fetchall()
+    connection.execute("SET LOCAL enable_nestloop = on")
     if wrong:
         source, seq_nr, stands = wrong[0]
         raise ArchiveError(
@@ -247,43 +244,78 @@ def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
         raise ArchiveError(f"{path} can not be read, {error}: restore it from a backup") from error
 
 
+def _show(  # noqa: PLR0917 - all of one partition
+    connection: SyncConnection,
+    dsn: str,
+    directory: Path,
+    bounds: Bounds,
+    files: Sequence[ArchivedFile],
+    attach: Callable[[], None] = lambda: None,
+) -> None:
+    """Make what was loaded visible, once it is handled for all who have passed its time; for the others it is not."""
+    types = sorted({each.entity_type for each in files})
+    passed = connection.execute(_PASSED, (types, bounds.to_timestamp)).fetchall()
+    _pass(dsn, directory, bounds, files, passed)
+
+    def show() -> None:
+        nonlocal passed
+        attach()
+        connection.execute(_READ, (types, bounds.from_timestamp, bounds.to_timestamp))
+        before, passed = passed, connection.execute(_PASSED, (types, bounds.to_timestamp)).fetchall()
+        if passed != before:  # somebody has passed it meanwhile
+            raise psycopg.Rollback
+
+    while not _tried(connection, show):
+        _pass(dsn, directory, bounds, files, passed)
+
+
 def _pass(
-    connection: SyncConnection, directory: Path, bounds: Bounds, files: Sequence[ArchivedFile]
-) -> list[int]:
-    """Make the events handled for whoever has passed their time; returns the projections that have not."""
-    connection.execute(_LASTS)
-    with connection.cursor() as cursor, cursor.copy(_COPY_LASTS) as copy:
+    dsn: str, directory: Path, bounds: Bounds, files: Sequence[ArchivedFile], passed: list[tuple[Any, ...]]
+) -> None:
+    """
+    Make the events handled for whoever has passed their time, before they come back.
+
+    Committed page by page: where the restore fails, offsets stand behind events that nobody has.
+    """
+    with autocommit(dsn) as connection:
         for each in files:
-            for row in _lasts(directory / each.path):
-                copy.write_row((each.entity_type, *row))
-    return list(connection.execute(_PASSED, (bounds.to_timestamp,)).fetchall()[0][0])
+            mine = [
+                (number, slices) for number, entity_type, slices in passed if entity_type == each.entity_type
+            ]
+            for page in _lasts(directory / each.path) if mine else ():
+                for number, slices in mine:
+                    values = number, slices, bounds.to_timestamp, *page
+                    _tried(connection, partial(connection.execute, _MOVE, values))
 
 
-def _lasts(path: Path) -> Iterator[tuple[Any, ...]]:
-    """The last event of each source in a file."""
+def _lasts(path: Path) -> Iterator[list[list[Any]]]:
+    """The last event of each source in a file, by pages: its columns."""
     with open_file(path) as file:
         table = file.read(["source_id", "slice", "seq_nr", "db_timestamp"])
     found = table.group_by(["source_id", "slice"]).aggregate([("seq_nr", "max"), ("db_timestamp", "max")])
-    yield from zip(*(column.to_pylist() for column in found.select(_LAST).columns), strict=True)
+    for start in range(0, found.num_rows, _PAGE):
+        yield [column.to_pylist() for column in found.select(_LAST).slice(start, _PAGE).columns]
 
 
-def _read(
-    connection: SyncConnection, behind: list[int], bounds: Bounds, files: Sequence[ArchivedFile]
-) -> None:
-    types = sorted({each.entity_type for each in files})
-    connection.execute(_READ, (behind, types, bounds.from_timestamp, bounds.to_timestamp))
+def _tried(connection: SyncConnection, work: Callable[[], object]) -> bool:
+    """
+    Do something, giving up rather than keeping others waiting; what was loaded stays for the next attempt.
 
-
-def _tried(connection: SyncConnection, work: Callable[[], None]) -> None:
-    """Do something, giving up rather than keeping others waiting; what was loaded stays for the next attempt."""
-    for attempt in range(_ATTEMPTS):
+    Returns:
+        Whether it is done, and has not rolled itself back.
+    """
+    attempts = 0
+    while True:
+        done = False
+        attempts += 1
         try:
             with connection.transaction():
                 connection.execute("SET LOCAL lock_timeout = '500ms'")
                 work()
+                done = True
         except _TRY_AGAIN:
-            if attempt == _ATTEMPTS - 1:
+            if attempts == _ATTEMPTS:
                 raise
             time.sleep(_PAUSE_SECONDS)
         else:
-            return
+            return done

@@ -254,6 +254,40 @@ async def test_restored_events_are_handled_by_a_projection_from_all_sources_or_f
     assert found == {"before": whole, "between": later, "after": whole, "set back": again}
 
 
+async def test_projections_go_on_and_pass_the_time_while_a_restore_waits(
+    database: Database, dsn: str, archive: Path
+) -> None:
+    await import_events(database, happened())
+    await import_events(database, happened(last=10, prefix="Q"))  # all of it leaves
+    await make_partitions(database, ahead=1)
+    await execute(database, EFFECTS)
+    await execute(database, "CREATE TABLE handled (name text, source_id text, seq_nr bigint)")
+    export(dsn, archive)
+    drop(dsn, partitions(dsn)[0])
+    before, meanwhile = noting("before"), noting("meanwhile")
+    await caught_up(database, before)  # has lost what is restored
+    with psycopg.connect(dsn) as holder:
+        holder.execute("LOCK TABLE projections.imports IN SHARE MODE")
+        restoring = asyncio.create_task(asyncio.to_thread(restore_archive, dsn, archive))
+        waits = f"SELECT count(*) > 0 FROM {WAITING} WHERE relation = 'projections.imports'::regclass"
+        while not (await asyncio.to_thread(query, dsn, waits))[0][0]:
+            pass
+        async with database.transaction() as session:
+            await append(session, [event("Q0é", event_type="Happened")])
+        await caught_up(database, before, meanwhile)
+        goes_on = not restoring.done()
+
+    await restoring
+    await caught_up(database, before, meanwhile)
+
+    assert goes_on
+    later = {}
+    for number in range(SOURCES):
+        later |= {f"N{number}é": [*range(11, 21)], f"Q{number}é": [11] if number == 0 else []}
+    # Both have passed the time before the events were back.
+    assert await handled(database, list(later)) == {"before": later, "meanwhile": later}
+
+
 def noting(name: str) -> type[Any]:
     async def note(session: Session, _: Happened, envelope: EventEnvelope) -> None:
         await session.execute(
@@ -373,7 +407,8 @@ async def test_restore_that_was_killed_before_its_commit_leaves_nothing_and_goes
     killed(
         "from spark_projections.archive import restore\n"
         "tried, calls = restore._tried, []\n"
-        "def dying(*arguments):\n    tried(*arguments)\n    calls.append(1)\n    if len(calls) == 2: kill()\n"
+        "def dying(*arguments):\n    done = tried(*arguments)\n    calls.append(1)\n"
+        "    if len(calls) == 2: kill()\n    return done\n"
         "restore._tried = dying\n"
         "restore.restore_archive(sys.argv[1], Path(sys.argv[2]))",
         dsn,

@@ -87,8 +87,10 @@ CALLS = {
     "partition_holders_v1": "SELECT projections.partition_holders_v1()",
     "unread_rows_v1": "SELECT projections.unread_rows_v1('events_20190101t000000')",
     "drop_partition_v1": "SELECT projections.drop_partition_v1('matches_20190101t000000')",
-    "pass_restored_v1": "SELECT projections.pass_restored_v1(now())",
-    "read_restored_v1": "SELECT projections.read_restored_v1('{1}', '{ship}', now(), now())",
+    "passed_ranges_v1": "SELECT projections.passed_ranges_v1('{ship}', now())",
+    "pass_restored_v1": "SELECT projections.pass_restored_v1("
+    "1, '{[0,1024)}', '2019-01-02Z', '{N1}', '{1}', '{1}', '{2019-01-01Z}')",
+    "read_restored_v1": "SELECT projections.read_restored_v1('{ship}', now(), now())",
     "maintenance_steps_v1": "SELECT projections.maintenance_steps_v1()",
     "maintain_v1": "SELECT projections.maintain_v1()",
     "take_maintenance_v1": "SELECT projections.take_maintenance_v1('1 day')",

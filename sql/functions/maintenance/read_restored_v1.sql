@@ -1,10 +1,8 @@
--- Has those who have not passed the time of restored events begin there, in the transaction that makes them visible: the
--- projections that pass_restored_v1 has named, and any that was set back since. Their ranges lose their owners, who may have
--- read on already, and start again; what they have handled their offsets tell.
+-- Has those who have not passed the time of restored events begin there, in the transaction that makes them visible. Their ranges
+-- lose their owners, who may have read on already, and start again; what they have handled their offsets tell. Afterwards nobody
+-- passes that time until the transaction ends: pass_restored_v1 must have been called for whoever has, also for those who are new.
 -- PJ040: a projection is being rebuilt, and would have read some of the events and not the others.
-CREATE OR REPLACE FUNCTION projections.read_restored_v1(
-    p_projection_ids integer[], p_entity_types text[], p_from timestamptz, p_to timestamptz
-)
+CREATE OR REPLACE FUNCTION projections.read_restored_v1(p_entity_types text[], p_from timestamptz, p_to timestamptz)
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -12,7 +10,8 @@ AS $$
 DECLARE
     _name text;
 BEGIN
-    -- Nobody begins a rebuild meanwhile.
+    -- Nobody makes, cuts or sets back a projection meanwhile, nor begins a rebuild.
+    LOCK TABLE projections.projections IN EXCLUSIVE MODE;
     LOCK TABLE projections.rebuilds IN SHARE MODE;
     SELECT p.name INTO _name
     FROM projections.rebuilds AS b INNER JOIN projections.projections AS p ON b.projection_id = p.projection_id
@@ -27,6 +26,6 @@ BEGIN
     SET epoch = r.epoch + 1, owner = NULL, horizon = least(r.horizon, p_from)
     FROM projections.projections AS p
     WHERE r.projection_id = p.projection_id AND p.entity_type = ANY (p_entity_types)
-    AND (r.projection_id = ANY (p_projection_ids) OR r.horizon < p_to);
+    AND r.horizon < p_to;
 END;
 $$;
