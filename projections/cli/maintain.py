@@ -22,7 +22,7 @@ from journal.maintenance import MaintainedPartition
 from projections.cli.connection import visit_session
 from projections.cli.durations import duration
 from projections.cli.hooks import load_callable
-from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.options import check_no_address, dsn_option, echo_json, json_option
 from projections.cli.output import printable
 from projections.cli.partitions import partition_values, span
 from projections.cli.signals import stopped_by_signals
@@ -148,6 +148,7 @@ def _schedule(dsn: str | None, *, as_json: bool) -> None:
 
 def _archive(dsn: str, target: str) -> Archive:
     """An archive of Parquet files, or a callable of the user's."""
+    check_no_address(target)
     if ":" in target and not Path(target).exists():
         hook: Archive = load_callable(target)
         return hook

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from typing import Any
 
 import click
 
-__all__ = ["dsn_option", "echo_json", "iso_time", "json_option"]
+__all__ = ["check_no_address", "dsn_option", "echo_json", "iso_time", "json_option"]
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 # Not read from the environment here: journal.embedded does, and its messages say where a wrong one came from.
 dsn_option = click.option(
@@ -37,3 +40,12 @@ def iso_time(_: click.Context, __: click.Parameter, value: str | None) -> dateti
     if time.utcoffset() is None:
         raise click.BadParameter(f"{value!r} has no time zone: write it as 2026-01-31T12:00:00Z")
     return time
+
+
+def check_no_address(directory: str) -> None:
+    """Refuse the address of an object store where the directory of an archive is wanted."""
+    if _ADDRESS.match(directory):
+        raise click.BadParameter(
+            f"{directory} is no directory: an archive is written to a file system. Write it to one, and copy it to the "
+            "object store from there, or mount that"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -139,24 +139,59 @@ class _readable:  # noqa: N801 - used as a function
 
 
 def _raw_rows(part: FilePart, mapped: Mapped) -> Iterator[_Raw]:
+    as_written = {mapped.column("payload"), mapped.column("metadata")}
     match mapped.format:
         case "parquet":
-            return _parquet(part, mapped)
+            return _parquet(part, mapped, as_written)
         case "csv":
             return _csv(part, mapped)
         case "json":
-            return _json(part, {mapped.column("payload"), mapped.column("metadata")})
+            return _json(part, as_written)
 
 
-def _parquet(part: FilePart, mapped: Mapped) -> Iterator[_Raw]:
+def _parquet(part: FilePart, mapped: Mapped, as_written: set[str]) -> Iterator[_Raw]:
     with pq.ParquetFile(part.path) as file:
         wanted = [mapped.column(name) for name in FIELDS if mapped.column(name) in file.schema_arrow.names]
         groups = None if part.row_group is None else [part.row_group]
         number = part.first_row
+        exact = {
+            name: kind for name in as_written.intersection(wanted) if _is_exact(kind := _type(file, name))
+        }
         for batch in file.iter_batches(_BATCH, row_groups=groups, columns=wanted):
             for values in batch.to_pylist():
-                yield number, values
+                yield number, values | {name: _exactly(kind, values[name]) for name, kind in exact.items()}
                 number += 1
+
+
+def _type(file: pq.ParquetFile, name: str) -> pa.DataType:
+    return file.schema_arrow.field(name).type
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind) or pa.types.is_decimal(kind))
+
+
+def _exactly(kind: pa.DataType, value: Any) -> str | None:
+    """A value of a Parquet file as JSON: decimals are numbers with all their digits, maps are objects."""
+    return None if value is None else _written(kind, value)
+
+
+def _written(kind: pa.DataType, value: Any) -> str:
+    if value is None:
+        return "null"
+    if pa.types.is_decimal(kind):
+        return f"{value:f}"
+    if pa.types.is_struct(kind):
+        return _object((f.name, _written(f.type, value[f.name])) for f in kind)
+    if pa.types.is_map(kind):
+        return _object((str(key), _written(kind.item_type, item)) for key, item in value)
+    if pa.types.is_nested(kind):
+        return f"[{','.join(_written(kind.value_type, each) for each in value)}]"
+    return to_json(value, inf_nan_mode="constants").decode()
+
+
+def _object(members: Iterable[tuple[str, str]]) -> str:
+    return f"{{{','.join(f'{to_json(name).decode()}:{text}' for name, text in members)}}}"
 
 
 def _csv(part: FilePart, mapped: Mapped) -> Iterator[_Raw]:

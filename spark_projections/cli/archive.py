@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from journal import Session
 from journal.embedded import database_dsn
 from projections.cli.connection import visit
-from projections.cli.options import dsn_option, echo_json, iso_time, json_option
+from projections.cli.options import check_no_address, dsn_option, echo_json, iso_time, json_option
 from projections.cli.output import printable
 from projections.extras import from_extra
 from spark_projections.engine.session import spark_running
@@ -37,15 +36,10 @@ _PARTS = 20
 
 
 def _no_address(_: click.Context, __: click.Parameter, value: Path) -> Path:
-    if _ADDRESS.match(str(value)):
-        raise click.BadParameter(
-            f"{value} is no directory: an archive is written to a file system. Write it to one, and copy it to the "
-            "object store from there, or mount that"
-        )
+    check_no_address(str(value))
     return value
 
 
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _DIRECTORY = click.argument(
     "directory", type=click.Path(path_type=Path, file_okay=False), callback=_no_address
 )

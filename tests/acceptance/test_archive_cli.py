@@ -137,8 +137,9 @@ def test_file_that_no_manifest_names_is_a_difference_and_taken_in_by_a_repair(
     )
 
 
-def test_address_of_an_object_store_is_refused(journal: str) -> None:
-    result = call("archive", "export", "s3://bucket/archive", "--dsn", journal)
+@pytest.mark.parametrize("command", [("archive", "export"), ("maintain", "--archive")])
+def test_address_of_an_object_store_is_refused(journal: str, command: tuple[str, str]) -> None:
+    result = call(*command, "s3://bucket/archive", "--dsn", journal)
 
     assert result.exit_code == 2
     assert "an archive is written to a file system" in " ".join(result.output.split())

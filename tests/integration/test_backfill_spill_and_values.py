@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from journal import Database
@@ -12,7 +15,7 @@ from spark_projections.backfill.backfill import Backfilled
 from spark_projections.backfill.spill import spill_directory
 from tests.fixtures.journal import stored
 from tests.integration.archive_support import killed
-from tests.integration.backfill_support import load, record, sources, write
+from tests.integration.backfill_support import START, load, record, sources, write
 
 _VALUES = [
     '{"n": 123456789012345678901234567890.000, "m": 0.12345678901234567890, "e": 1E40, "z": -0.0}',
@@ -40,6 +43,38 @@ async def test_value_in_a_json_file_is_stored_as_it_is_written(
     (found,) = await stored(database, "N1")
     assert (found.payload_json, found.metadata_json) == (text, text)
     assert (first, again) == (Backfilled(1, 0, 1), Backfilled(0, 1, 1))
+
+
+async def test_values_of_a_parquet_file_keep_their_digits_and_maps_are_objects(
+    database: Database, dsn: str, tmp_path: Path
+) -> None:
+    amounts = pa.list_(pa.decimal128(22, 3))
+    item = pa.map_(
+        pa.string(), pa.struct([("price", pa.decimal128(4, 2)), ("at", pa.timestamp("us", "UTC"))])
+    )
+    values = {
+        "source_id": ["N1"],
+        "event_type": ["Landed"],
+        "db_timestamp": [START],
+        "payload": pa.array(
+            [{
+                "amounts": [Decimal("1234567890123456789.500"), None],
+                "items": [('a"b', {"price": Decimal("1.10"), "at": START})],
+            }],
+            pa.struct([("amounts", amounts), ("items", item), ("none", pa.bool_())]),
+        ),
+        "metadata": pa.array([[("by", "me"), ("for", None)]], pa.map_(pa.string(), pa.string())),
+    }  # fmt: skip
+    pq.write_table(pa.table(values), tmp_path / "a.parquet")
+
+    load(dsn, tmp_path / "a.parquet")
+
+    (found,) = await stored(database, "N1")
+    assert found.payload_json == (
+        '{"amounts":[1234567890123456789.500,null],'
+        '"items":{"a\\"b":{"price":1.10,"at":"2020-01-01T00:00:00Z"}},"none":null}'
+    )
+    assert found.metadata_json == '{"by":"me","for":null}'
 
 
 async def test_null_in_a_json_file_is_no_value(database: Database, dsn: str, tmp_path: Path) -> None:
