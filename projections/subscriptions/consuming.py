@@ -218,6 +218,8 @@ class Consuming:
             one = now.get(reader.held.key)
             if one is None or one.epoch != reader.held.epoch:
                 self._lose(reader, "another has it, or the group was cut anew")
+            else:
+                reader.read_for_all_but(one.apart)  # the answer to joining may have been lost
         for key, one in now.items():
             if (held := self._ranges.get(key)) is not None:
                 if not one.kept:
@@ -239,7 +241,7 @@ class Consuming:
                 and await self._ask(groups.join_handler, self._group, own.held)
             ):
                 self._ranges.drop(own)
-                together.take_back(own.held.handler_id)
+                together.read_for_all_but([one for one in together.held.apart if one != own.held.handler_id])
 
     def _lose(self, reader: RangeReader, why: str) -> None:
         self._ranges.lose(reader, why)
@@ -292,7 +294,7 @@ class Consuming:
     async def _move(self, reader: RangeReader, cursor: Place) -> None:
         apart: Sequence[str] = await self._ask(
             groups.move_cursor, self._group, reader.held, cursor.match_id, cursor.matched_at,
-            handlers=self._numbers, passed=reader.passed(cursor),
+            handlers=self._numbers,
         )  # fmt: skip
         reader.is_stored(cursor)
         for name in apart:

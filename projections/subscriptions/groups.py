@@ -18,7 +18,7 @@ _CREATE = "SELECT projections.create_group_v1($1, $2, $3)"
 _REMOVE = "SELECT projections.remove_group_v1($1)"
 _CUT = "SELECT projections.cut_group_v1($1, $2)"
 _POLL = "SELECT * FROM projections.poll_group_v1($1, $2, $3, $4, $5)"
-_MOVE = "SELECT projections.move_cursor_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_MOVE = "SELECT projections.move_cursor_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _JOIN = "SELECT projections.join_handler_v1($1, $2, $3, $4)"
 _GIVE_UP = "SELECT projections.give_up_handler_v1($1, $2)"
 _RELEASE = "SELECT projections.release_group_range_v1($1, $2, $3, $4, $5)"
@@ -182,7 +182,6 @@ async def move_cursor(
     matched_at: datetime | None = None,
     *,
     handlers: Sequence[int] | None = None,
-    passed: Sequence[int] = (),
 ) -> Sequence[str]:
     """
     Say that a range has handled everything up to a match.
@@ -193,8 +192,7 @@ async def move_cursor(
         held: The range, as :func:`poll_group` returned it; its cursor is the one that is known to be stored.
         cursor: The match's number.
         matched_at: The match's time; with it, the match must be the one that was read.
-        handlers: Numbers of the handlers that the reader has.
-        passed: Subscriptions of matches up to there for which it has no handler: they are kept for theirs.
+        handlers: Numbers of the handlers that the reader has: what is for others is kept for them.
 
     Returns:
         Names of handlers for which something is kept from now on.
@@ -207,7 +205,7 @@ async def move_cursor(
     with own_errors():
         apart = await session.fetchval(
             _MOVE, name, held.slices.min_slice, held.epoch, cursor, held.owner, held.cursor, matched_at,
-            held.handler_id, None if handlers is None else list(handlers), list(passed),
+            held.handler_id, None if handlers is None else list(handlers),
         )  # fmt: skip
     return apart or ()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from journal import ProjectionsError
@@ -53,7 +52,6 @@ class RangeReader:
         self._group = group
         self._all = handlers
         self._handlers = _handlers_of(held, handlers)
-        self._passed: deque[tuple[int, frozenset[int]]] = deque()
         self._read_ahead = read_ahead
         self._restart = restart
         self._changed = changed
@@ -78,8 +76,6 @@ class RangeReader:
     def is_stored(self, cursor: Place) -> None:
         """The database has the cursor."""
         self.held = self.held._replace(cursor=cursor.match_id)
-        while self._passed and self._passed[0][0] <= cursor.match_id:
-            self._passed.popleft()
 
     @property
     def only(self) -> list[int] | None:
@@ -87,11 +83,6 @@ class RangeReader:
         if self.held.handler_id is None:
             return None
         return [one.subscription_id for one in self._handlers.values()]
-
-    def passed(self, cursor: Place) -> list[int]:
-        """Subscriptions of what was read since the stored cursor that are no handler's here."""
-        passed = [ids for place, ids in self._passed if place <= cursor.match_id]
-        return sorted(frozenset().union(*passed))
 
     def is_idle(self, settled: int) -> bool:
         """Whether all that is settled was read, handled and stored."""
@@ -103,11 +94,13 @@ class RangeReader:
             and self.stored == self.cursor.match_id
         )
 
-    def take_back(self, handler_id: int) -> None:
-        """Read for a handler again that had a range of its own; nothing is in hand."""
-        self.held = self.held._replace(apart=[one for one in self.held.apart if one != handler_id])
-        self._handlers = _handlers_of(self.held, self._all)
-        self._drop()
+    def read_for_all_but(self, apart: Sequence[int]) -> None:
+        """Leave out those handlers that have a range of their own; where these are others now, it starts again."""
+        self.held = self.held._replace(apart=apart)
+        handlers = _handlers_of(self.held, self._all)
+        if handlers.keys() != self._handlers.keys():
+            self._handlers = handlers
+            self._drop()
 
     @property
     def failed_part(self) -> FailedPart | None:
@@ -149,10 +142,6 @@ class RangeReader:
         self.position = read_until
         if not page or self._flow is None:
             return
-        served = {one.subscription_id for one in self._all.values()}
-        passed = frozenset(one for match in page for one in match.subscription_ids if one not in served)
-        if passed:
-            self._passed.append((page[-1].match_id, passed))
         if gone := self._flow.take(page):
             log.warning(
                 "group %s: %d events were dropped from the journal before they were read: they are left out",
@@ -189,7 +178,6 @@ class RangeReader:
             self._tell_stuck(now)
         elif now >= self._resume_at:
             self.position, self.looked_until = Place(self.stored), -1
-            self._passed.clear()
             self._flow = Flow(self.position, self._handlers, self._changed)
 
     def _tell_stuck(self, now: float) -> None:

@@ -20,6 +20,7 @@ CREATE TABLE projections.group_handlers (
     name text NOT NULL,
     UNIQUE (subscription_id, name)
 );
+CREATE INDEX group_handlers_group_id_idx ON projections.group_handlers (group_id);
 ALTER TABLE projections.group_ranges
 ADD COLUMN handler_id integer REFERENCES projections.group_handlers ON DELETE CASCADE,
 DROP CONSTRAINT group_ranges_pkey;

@@ -7,3 +7,10 @@ CREATE TABLE IF NOT EXISTS projections.group_handlers (
     name text NOT NULL,
     UNIQUE (subscription_id, name)
 );
+DO $$
+BEGIN
+    IF to_regclass('projections.group_handlers_group_id_idx') IS NULL THEN
+        CREATE INDEX group_handlers_group_id_idx ON projections.group_handlers (group_id);
+    END IF;
+END;
+$$;

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from journal import Database
+from journal import Database, DatabaseUnavailable, Session
 from projections.monitoring import group_lag
 from projections.subscriptions import (
     Consumer,
     MatchedEvent,
     cursors,
     give_up_handler,
+    groups,
     rescale_group,
     subscribe,
 )
@@ -273,3 +274,56 @@ async def test_what_is_kept_for_a_handler_that_nobody_has_is_shown_and_holds_ret
         async with database.session() as session:
             (found,) = await group_lag(session, "g")
         assert (found.missing, found.apart) == ({}, [])
+
+
+def alike(database: Database, **handlers: Seen) -> Consumer:
+    """A process whose handlers all ask for the same, so that they share a subscription."""
+    made = Consumer(database, "g", settings=quick())
+    for name, handler in handlers.items():
+        made.handle(handler, name=name, topics=["Landed"])
+    return made
+
+
+async def test_a_new_handler_that_asks_for_what_another_asks_for_gets_all_of_it(database: Database) -> None:
+    only, both, new = Seen(), Seen(), Seen()
+    async with consuming(database, alike(database, h=both, new=new)):
+        await landed_and_matched(database, *SOURCES)
+        await until_handled(database)
+    async with consuming(database, alike(database, h=only)):  # rolled back
+        await landed_and_matched(database, *SOURCES)
+        await only.until_events(len(SOURCES))
+        await until(database, APART)
+    async with consuming(database, alike(database, h=both, new=new)):
+        await new.until_events(2 * len(SOURCES))
+        await until(database, JOINED)
+    assert (in_order(new, 2), len(both.events) + len(only.events)) == (True, 2 * len(SOURCES))
+
+
+async def test_a_handler_whose_range_has_joined_without_an_answer_is_read_for_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection breaks after the commit: what the process remembers is not what the database has."""
+    both, only, new = Seen(), Seen(), Seen()
+    async with consuming(database, version(database, h=both, new=new)):
+        pass
+    async with consuming(database, version(database, h=only)):
+        await landed_and_matched(database, *SOURCES)
+        await until(database, APART)
+    unanswered: list[bool] = []
+
+    async def join(session: Session, name: str, held: groups.GroupRange) -> bool:
+        joined = await join_handler(session, name, held)
+        if joined and not unanswered:
+            unanswered.append(joined)
+            raise DatabaseUnavailable("the connection broke")
+        return joined
+
+    join_handler = groups.join_handler
+    monkeypatch.setattr(groups, "join_handler", join)
+    async with consuming(database, version(database, h=both, new=new)):
+        await new.until_events(len(SOURCES))
+        await until(database, JOINED)
+        await landed_and_matched(database, *SOURCES)
+        await until_handled(database)
+        await new.until_events(2 * len(SOURCES))
+    assert (unanswered, in_order(new, 2)) == ([True], True)
