@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from journal import Event
 from projections.subscriptions import (
+    Consumer,
     Publisher,
     PublisherSettings,
     create_group,
@@ -17,7 +19,7 @@ from projections.subscriptions import (
     unsubscribe,
 )
 from tests.chaos.chaos import APPENDERS, Chaos
-from tests.chaos.subscriber import GROUP, SEEN, consumer, match
+from tests.chaos.subscriber import GROUP, HANDLERS, ODD, SEEN, consumer, match
 
 PROCESSES = 3
 PUBLISHERS = 2
@@ -44,7 +46,6 @@ CREATE TRIGGER log AFTER INSERT ON projections.matches FOR EACH ROW EXECUTE FUNC
 UPDATE projections.partition_settings SET partition_interval = '1 minute', ahead = 1, retention = '1 minute';
 """
 PLANE = "entity_type = 'plane'"
-ODD = "(e.payload ->> 'n')::integer % 2 = 1"
 # Those that stay throughout, and what they are for as a query over the log of events says it.
 STAYING: list[tuple[dict[str, Any], str]] = [
     ({"topics": ["p.1"]}, "event_type = 'p.1'"),
@@ -52,11 +53,12 @@ STAYING: list[tuple[dict[str, Any], str]] = [
     ({"condition": "e.topic LIKE 'p.%'"}, "event_type LIKE 'p.%'"),
     ({"contains": {"kind": 1}}, """payload @> '{"kind": 1}'"""),
 ]
-READING: dict[str, tuple[dict[str, Any], str]] = {
-    "everything": ({"entity_types": ["plane"]}, PLANE),
-    "odd": ({"entity_types": ["plane"], "condition": ODD}, f"{PLANE} AND (payload ->> 'n')::integer % 2 = 1"),
-    "published": ({"topics": ["p.*"]}, "event_type LIKE 'p.%'"),
+READING = {
+    "everything": PLANE,
+    "odd": f"{PLANE} AND (payload ->> 'n')::integer % 2 = 1",
+    "published": "event_type LIKE 'p.%'",
 }
+"""What handlers are for."""
 FAILING = ["1 / ((e.payload ->> 'n')::integer % 50) >= 0", "(e.payload ->> 'word')::integer > 0"]
 
 # Handlers write before a cursor passes: so at no time is there one behind a cursor that was not seen.
@@ -64,7 +66,12 @@ PASSED = """
 SELECT count(*) FROM match_log AS m
 INNER JOIN asked AS a ON m.subscription_id = a.subscription_id
 INNER JOIN projections.subscription_groups AS g ON g.name = $1
-INNER JOIN projections.group_ranges AS r ON g.group_id = r.group_id AND m.slice BETWEEN r.min_slice AND r.max_slice
+CROSS JOIN LATERAL (
+    SELECT r.cursor FROM projections.group_ranges AS r LEFT JOIN projections.group_handlers AS h USING (handler_id)
+    WHERE g.group_id = r.group_id AND m.slice BETWEEN r.min_slice AND r.max_slice
+    -- One of its own, if it has one.
+    AND (r.handler_id IS NULL OR h.name = $3) ORDER BY r.handler_id LIMIT 1
+) AS r
 WHERE m.subscription_id = $2 AND m.match_id <= r.cursor AND NOT EXISTS (
     SELECT FROM seen AS s WHERE s.handler = $3 AND s.source_id = m.source_id AND s.seq_nr = m.seq_nr
 )
@@ -75,6 +82,7 @@ class SubscriptionChaos(Chaos):
     """Appenders, publishers, processes that match and that consume, and what happens to them."""
 
     module = "tests.chaos.subscriber"
+    handlers = READING
 
     async def prepare(self) -> None:
         """Subscribe what stays."""
@@ -82,8 +90,8 @@ class SubscriptionChaos(Chaos):
             await session.execute(LOGS)
             await create_group(session, GROUP, ranges=8)
             self.reading: dict[str, int] = {}
-            for name, (asked, predicate) in READING.items():
-                self.reading[name] = await self._ask(session, GROUP, predicate, **asked)
+            for name, predicate in self.handlers.items():
+                self.reading[name] = await self._ask(session, GROUP, predicate, **HANDLERS[name])
             for asked, predicate in STAYING:
                 await self._ask(session, "watching", predicate, reliable=False, **asked)
         self._next = 0
@@ -103,11 +111,15 @@ class SubscriptionChaos(Chaos):
                 group.create_task(self._publisher(f"publisher {number}", self._choices()))
             for what in ("match", "consume") * PROCESSES:
                 group.create_task(self._workers(self._choices(), what))
-            for do, seconds in (
-                (self._rescale, 2.0), (self._terminate, 1.0), (self._crash, 15), (self._maintain, 20),
-                (self._churn, 0.2), (self._look, 1.0),
-            ):  # fmt: skip
+            for do, seconds in self._happening():
                 group.create_task(self._now_and_then(do, seconds, self._choices()))
+
+    def _happening(self) -> list[tuple[Callable[[random.Random], Awaitable[str]], float]]:
+        """What happens every so many seconds."""
+        return [
+            (self._rescale, 2.0), (self._terminate, 1.0), (self._crash, 15), (self._maintain, 20),
+            (self._churn, 0.2), (self._look, 1.0),
+        ]  # fmt: skip
 
     def _event(self, source_id: str, choices: random.Random) -> Event:
         payload = {"n": choices.randrange(1000), "kind": choices.randrange(3)}
@@ -165,17 +177,22 @@ class SubscriptionChaos(Chaos):
     async def _look(self, choices: random.Random) -> str:
         """No cursor is past what its handler has not seen."""
         async with self._database.session() as session:
-            for handler in ("everything", "odd"):
+            for handler in self.reading.keys() - {"published"}:
                 passed = await session.fetchval(PASSED, GROUP, self.reading[handler], handler)
                 assert passed == 0, f"{passed} events are behind a cursor, and {handler} has not seen them"
         return "looks"
+
+    def _consumers(self) -> list[Consumer]:
+        """Have all handlers, of which none fails."""
+        return [consumer(self._database, failing=0)]
 
     async def catch_up(self) -> None:
         """Processes that nothing happens to match and handle what is left."""
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(match(self._database, stop))
-            group.create_task(consumer(self._database, failing=0).run(stop))
+            for made in self._consumers():
+                group.create_task(made.run(stop))
             try:
                 async with asyncio.timeout(120), self._database.session() as session:
                     while not await session.fetchval(CAUGHT_UP, GROUP):

@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,9 @@ from tests.fixtures.projections import execute
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "300"))
 
 
-async def rows(database: Database, sql: str) -> list[Row]:
+async def rows(database: Database, sql: str, *values: Any) -> list[Row]:
     async with database.session() as session:
-        return list(await session.fetch(sql))
+        return list(await session.fetch(sql, *values))
 
 
 async def check_effects(database: Database) -> int:
