@@ -19,7 +19,7 @@ WHERE c.condition_id = ANY (ARRAY(SELECT projections.conditions_apart_v1())) AND
 ORDER BY c.condition_id
 """
 _NEXT = """
-SELECT u.entity_type, u.source_id, u.seq_nr, u.db_timestamp, u.slice, u.topic
+SELECT u.unanswered_id, u.entity_type, u.source_id, u.seq_nr, u.db_timestamp, u.slice, u.topic
 FROM unnest(projections.next_unanswered_v1($1, $2)) AS u
 """
 _MATCH = "SELECT projections.match_unanswered_v1($1, $2, $3)"
@@ -57,10 +57,12 @@ class CatchingUp:
         rows = await session.fetch(_NEXT, condition_id, self._widths.get(condition_id, _MOST))
         if not rows:
             return False
-        events = AskedOf(rows[0]["entity_type"], [tuple(row.values())[1:] for row in rows], condition_id)
+        events = AskedOf(rows[0]["entity_type"], [tuple(row.values())[2:] for row in rows], condition_id)
+
+        ids = [row["unanswered_id"] for row in rows]
 
         async def match(failed: Failed) -> int:
-            matched: int = await session.fetchval(_MATCH, condition_id, len(rows), failed.get(condition_id))
+            matched: int = await session.fetchval(_MATCH, condition_id, ids, failed.get(condition_id))
             return matched
 
         await session.begin()

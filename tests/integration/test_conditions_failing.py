@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -334,6 +336,38 @@ async def test_what_waits_is_worked_off_in_parts_where_that_takes_long(database:
 
     assert [n for _, n in await matched(database)] == [n for n in range(1, 31) if n != 20]
     assert [n for n, _ in await unanswered(database)] == [20]
+
+
+async def test_what_one_event_was_found_to_bring_about_is_not_said_of_the_next(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody gives the event up, or another process works it off, while it is asked about alone."""
+    await subscribe(database, SLOW_WHERE)
+    await execute(database, "SELECT projections.quarantine_condition_v1(1, 'why')")
+    for payload in ({"slow": 30000}, {}):
+        await happened(database, payload=payload)
+    await match(database)
+    ask_each = Asked._ask_each
+
+    async def and_drop(asked: Asked, suspects: Sequence[Any]) -> Any:
+        failed = await ask_each(asked, suspects)
+        if failed[0]:
+            await execute(
+                database,
+                "SELECT projections.drop_unanswered_v1(min(unanswered_id)) FROM projections.unanswered",
+            )
+        return failed
+
+    monkeypatch.setattr(Asked, "_ask_each", and_drop)
+    assert await fetchval(database, RELEASE)
+
+    matching = Matching(condition_timeout=timedelta(seconds=0.2))
+    async with database.session() as session:
+        for _ in range(3):
+            await matching.tend(session)
+
+    assert await unanswered(database) == []
+    assert await matched(database) == [("a", 2)]
 
 
 async def test_a_condition_fails_for_itself_alone(database: Database) -> None:

@@ -156,7 +156,7 @@ CALLS = {
     "put_aside_v1": "SELECT projections.put_aside_v1(1, 'plane', '{a}', '{1}', ARRAY[now()], '{97}', "
     "'{Landed}', NULL, '{1}')",
     "next_unanswered_v1": "SELECT projections.next_unanswered_v1(1, 10)",
-    "match_unanswered_v1": "SELECT projections.match_unanswered_v1(1)",
+    "match_unanswered_v1": "SELECT projections.match_unanswered_v1(1, '{1}')",
     "retry_unanswered_v1": "SELECT projections.retry_unanswered_v1(1)",
     "drop_unanswered_v1": "SELECT projections.drop_unanswered_v1(1)",
     "wanted_topics_v1": "SELECT projections.wanted_topics_v1('plane', '{Landed}')",
@@ -186,7 +186,7 @@ CALLS = {
     "fail_batch_v1": "SELECT projections.fail_batch_v1('g', 'handler', 1, 'why', '0 s', '[{\"match_id\": 1}]')",
     "check_place_v1": "SELECT projections.check_place_v1('g', 0, now())",
     "register_handler_v1": "SELECT projections.register_handler_v1('g', 'handler', 1)",
-    "set_handlers_apart_v1": "SELECT projections.set_handlers_apart_v1(1, 0, 0, '{}', '{1}')",
+    "set_handlers_apart_v1": "SELECT projections.set_handlers_apart_v1(1, 0, 0, '{}')",
     "join_handler_v1": "SELECT projections.join_handler_v1('g', 0, 1, 'reader')",
     "give_up_handler_v1": "SELECT projections.give_up_handler_v1('g', 'handler')",
     "check_group_range_v1": "SELECT projections.check_group_range_v1('g', 0, 1, 'reader', 0, 0, NULL)",

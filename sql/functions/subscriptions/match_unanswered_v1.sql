@@ -1,7 +1,7 @@
--- Asks a condition about events that wait for it, those that have waited longest first, and writes what matches; returns how many
--- events those were. Nothing where somebody else is at it, or where the condition is stopped. p_error: it is known to fail on
--- the next one, and why. An event that it fails on stays, with the error.
-CREATE OR REPLACE FUNCTION projections.match_unanswered_v1(p_condition_id integer, p_limit integer DEFAULT 1000, p_error text DEFAULT NULL)
+-- Asks a condition about events that wait for it, those of next_unanswered_v1 that are still to be asked about, and writes what
+-- matches; returns how many events those were. Nothing where somebody else is at it, or where the condition is stopped. p_error:
+-- it is known to fail on them, and why. An event that it fails on stays, with the error.
+CREATE OR REPLACE FUNCTION projections.match_unanswered_v1(p_condition_id integer, p_unanswered_ids bigint[], p_error text DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -16,7 +16,16 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtext('slice-projections unanswered'), p_condition_id) THEN
         RETURN 0;
     END IF;
-    _taken := projections.next_unanswered_v1(p_condition_id, p_limit);
+    -- Others may have worked some off meanwhile, or given them up.
+    SELECT coalesce(array_agg(t::projections.unanswered ORDER BY t.unanswered_id), '{}') INTO _taken
+    FROM (
+        SELECT u.* FROM projections.unanswered AS u
+        WHERE u.condition_id = p_condition_id AND u.due AND u.unanswered_id = ANY (p_unanswered_ids)
+        AND NOT EXISTS (
+            SELECT FROM projections.conditions AS c WHERE c.condition_id = p_condition_id AND c.quarantined_at IS NOT NULL
+        )
+        ORDER BY u.unanswered_id FOR UPDATE OF u
+    ) AS t;
     IF cardinality(_taken) = 0 THEN
         RETURN 0;
     END IF;
