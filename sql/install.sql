@@ -35,6 +35,7 @@
 \ir tables/webhook_schedules.sql
 \ir tables/webhook_duties.sql
 \ir tables/webhook_standstills.sql
+\ir tables/webhook_answers.sql
 \ir tables/webhook_forgotten.sql
 \ir tables/webhook_log_ids.sql
 \ir tables/webhook_events.sql
@@ -227,6 +228,9 @@
 \ir functions/webhooks/set_endpoint_state_v1.sql
 \ir functions/webhooks/remove_endpoint_v1.sql
 \ir functions/webhooks/rotate_secret_v1.sql
+\ir functions/webhooks/recall_answer_v1.sql
+\ir functions/webhooks/keep_answer_v1.sql
+\ir functions/webhooks/forget_answers_v1.sql
 \ir functions/webhooks/fan_out_v1.sql
 \ir functions/webhooks/policy_within_limits_v1.sql
 \ir functions/webhooks/claim_deliveries_v1.sql

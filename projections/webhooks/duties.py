@@ -29,12 +29,13 @@ _FAREWELL = 5
 
 _TAKE = "SELECT projections.take_webhook_duty_v1($1, $2, $3)"
 _FORGET = "SELECT projections.forget_deliveries_v1($1)"
+_FORGET_ANSWERS = "SELECT projections.forget_answers_v1($1)"
 _RELEASE = "SELECT released, last_endpoint_id, last_key FROM projections.release_waiting_v1($1, $2)"
 
 
 class Duties:
     """
-    Forgets old deliveries, and lets deliveries go that wait in an order behind nothing.
+    Forgets old deliveries and answers, and lets deliveries go that wait in an order behind nothing.
 
     Args:
         database: Where; needs one connection. The role needs projections_worker.
@@ -60,6 +61,7 @@ class Duties:
         self._taking = Step("lease", self._take, restart)
         self._duties = (
             Step("old deliveries", self._forget, restart),
+            Step("answers", self._forget_answers, restart),
             Step("waiting deliveries", self._release, restart),
         )
 
@@ -85,8 +87,14 @@ class Duties:
         return self._lease.total_seconds() / _LOOKS_IN_A_LEASE
 
     async def _forget(self) -> float:
+        return await self._forgotten(_FORGET)
+
+    async def _forget_answers(self) -> float:
+        return await self._forgotten(_FORGET_ANSWERS)
+
+    async def _forgotten(self, sql: str) -> float:
         async with self._database.session() as session:
-            forgotten = await session.fetchval(_FORGET, _FORGOTTEN_AT_ONCE)
+            forgotten = await session.fetchval(sql, _FORGOTTEN_AT_ONCE)
         return 0 if forgotten == _FORGOTTEN_AT_ONCE else self._every
 
     async def _release(self) -> float:

@@ -57,6 +57,11 @@ ORDER BY s.secret_id DESC
 """
 _STORED = "SELECT secret_id, secret FROM projections.webhook_secrets ORDER BY secret_id FOR UPDATE"
 _STORE = "UPDATE projections.webhook_secrets SET secret = $2 WHERE secret_id = $1"
+_ANSWERS = """
+SELECT tenant, key, answer FROM projections.webhook_answers
+WHERE expires_at > clock_timestamp() ORDER BY tenant, key FOR UPDATE
+"""
+_STORE_ANSWER = "UPDATE projections.webhook_answers SET answer = $3 WHERE tenant = $1 AND key = $2"
 
 
 class EndpointSettings(BaseModel):
@@ -348,10 +353,12 @@ class Endpoints:
 
     async def renew_secrets(self) -> int:
         """
-        Store all secrets anew, with the newest key of the cipher, so that older keys can be dropped.
+        Store all secrets again, with the newest key of the cipher, so that older keys can be dropped.
+
+        Likewise the answers that the API keeps to requests with an ``Idempotency-Key``.
 
         Returns:
-            How many there are.
+            How many secrets there are.
 
         Raises:
             InvalidSecret: One can not be read with this cipher; none is changed.
@@ -361,6 +368,9 @@ class Endpoints:
             for row in rows:
                 renewed = self._cipher.encrypt(self._cipher.decrypt(row["secret"]))
                 await session.execute(_STORE, row["secret_id"], renewed)
+            for row in await session.fetch(_ANSWERS):
+                renewed = self._cipher.encrypt(self._cipher.decrypt(row["answer"]))
+                await session.execute(_STORE_ANSWER, row["tenant"], row["key"], renewed)
         return len(rows)
 
     def _checked(self, settings: dict[str, Any]) -> dict[str, Any]:

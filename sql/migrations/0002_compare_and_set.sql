@@ -130,3 +130,12 @@ INSERT INTO projections.webhook_limits (name, least, most) VALUES
 ('breaker_pause', 5, NULL);
 -- URLs may have to show that they want webhooks.
 ALTER TABLE projections.webhook_endpoints ADD COLUMN verified_url text;
+-- Answers to requests with an idempotency-key.
+CREATE TABLE projections.webhook_answers (
+    tenant text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    answer text NOT NULL,
+    expires_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant, key)
+);
+CREATE INDEX webhook_answers_expires_at_idx ON projections.webhook_answers (expires_at);

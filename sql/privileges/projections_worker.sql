@@ -49,7 +49,8 @@ BEGIN
     TO projections_worker;
     GRANT SELECT, INSERT, UPDATE, DELETE ON
         projections.webhook_endpoints, projections.webhook_circuits, projections.webhook_secrets, projections.webhook_deliveries,
-        projections.webhook_schedules, projections.webhook_duties, projections.webhook_standstills
+        projections.webhook_schedules, projections.webhook_duties, projections.webhook_standstills,
+        projections.webhook_answers
     TO projections_worker;
     GRANT SELECT, UPDATE ON
         projections.webhook_forgotten
@@ -63,6 +64,9 @@ BEGIN
         projections.set_endpoint_state_v1,
         projections.remove_endpoint_v1,
         projections.rotate_secret_v1,
+        projections.recall_answer_v1,
+        projections.keep_answer_v1,
+        projections.forget_answers_v1,
         projections.fan_out_v1,
         projections.policy_within_limits_v1,
         projections.claim_deliveries_v1,

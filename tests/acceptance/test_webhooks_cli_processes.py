@@ -8,7 +8,8 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -23,7 +24,8 @@ from projections.webhooks.fan_out import FanOut
 from projections.webhooks.keys import Secret, generate_secret
 from projections.webhooks.messages import send
 from tests.fixtures.commands import COMMAND, Running, called, environment
-from tests.fixtures.projections import caught_up, until
+from tests.fixtures.locks import WAITING
+from tests.fixtures.projections import caught_up, fetchval, until
 from tests.fixtures.raw_server import Exchange, RawServer, respond
 
 ALLOWED = ("--allow-address", "127.0.0.0/8")
@@ -89,9 +91,17 @@ async def message(database: Database, topic: str = "a.b") -> str:
 
 
 def get(url: str, token: str | None = None) -> tuple[int, str]:
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    return asked(Request(url, headers={} if token is None else {"Authorization": f"Bearer {token}"}))
+
+
+def post(url: str, token: str, body: Any) -> tuple[int, str]:
+    headers = {"authorization": f"Bearer {token}", "content-type": "application/json", "idempotency-key": "k"}
+    return asked(Request(url, json.dumps(body).encode(), headers))
+
+
+def asked(request: Request) -> tuple[int, str]:
     try:
-        with urlopen(Request(url, headers=headers), timeout=30) as answer:
+        with urlopen(request, timeout=30) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         with error:
@@ -255,8 +265,8 @@ async def test_the_api_is_served_to_who_has_the_token(database: Database, dsn: s
         address = (await asyncio.to_thread(serve.until, "serving"))["address"]
         url = f"http://{address}/v1/endpoints"
         without, with_it, document = [
-            await asyncio.to_thread(get, *asked)
-            for asked in ((url,), (url, token), (f"http://{address}/openapi.json",))
+            await asyncio.to_thread(get, *what)
+            for what in ((url,), (url, token), (f"http://{address}/openapi.json",))
         ]
         serve.signal(signal.SIGTERM)
         ended = await asyncio.to_thread(serve.end)
@@ -264,6 +274,35 @@ async def test_the_api_is_served_to_who_has_the_token(database: Database, dsn: s
     assert (without[0], with_it[0], document[0], ended) == (401, 200, 200, 0)
     assert name in with_it[1]
     assert json.loads(document[1])["openapi"].startswith("3.")
+
+
+async def test_a_request_with_a_key_is_followed_as_a_whole_or_not_at_all(
+    database: Database, dsn: str
+) -> None:
+    token = "a token of thirty characters.."
+    new = {"url": "https://example.com/hook", "tenant": "acme"}
+
+    def ask(served: Running) -> tuple[int, str]:
+        url = f"http://{served.until('serving')['address']}/v1/endpoints"
+        # Until the server sees that who asked before is not there any more.
+        return next(answer for _ in count() if (answer := post(url, token, new))[0] != 409)
+
+    def serve() -> AbstractContextManager[Running]:
+        return running("serve", "--http", "127.0.0.1:0", "--dsn", dsn, PROJECTIONS_TOKEN=token)
+
+    with serve() as killed:
+        async with database.transaction() as session:  # all is done, but for the answer
+            await session.execute("LOCK TABLE projections.webhook_answers IN SHARE MODE")
+            lost = asyncio.create_task(asyncio.to_thread(ask, killed))
+            await until(database, f"SELECT EXISTS (SELECT FROM {WAITING} WHERE w.locktype = 'relation')")
+            killed.signal(signal.SIGKILL)
+            with pytest.raises(OSError):
+                await lost
+    with serve() as served:
+        status, _ = await asyncio.to_thread(ask, served)
+
+    made = await fetchval(database, "SELECT count(*) FROM projections.webhook_endpoints")
+    assert (status, made) == (201, 1)
 
 
 @pytest.mark.parametrize("command", ["deliver", "serve"])

@@ -237,6 +237,9 @@ CALLS = {
     "lock_endpoint_v1": "SELECT projections.lock_endpoint_v1('acme', 'ep_1', NULL)",
     "change_endpoint_v1": "SELECT projections.change_endpoint_v1('acme', 'ep_1', '{\"rate_limit\": 5}')",
     "rotate_secret_v1": "SELECT projections.rotate_secret_v1('acme', 'ep_1', 'plain:whsec_2', '1 day')",
+    "recall_answer_v1": "SELECT projections.recall_answer_v1('acme', 'k')",
+    "keep_answer_v1": "SELECT projections.keep_answer_v1('acme', 'k', 'plain:{}', '1 day', 10)",
+    "forget_answers_v1": "SELECT projections.forget_answers_v1()",
     "fan_out_v1": "SELECT projections.fan_out_v1('{e1,e2}', ARRAY[now() + interval '1 day', now() + interval '1 day'], "
     "'{acme,acme}', '{a,b}', '{k,k}', '{NULL,NULL}', '{t,t}', '{\"{}\",\"{}\"}', '{1,2}', '{1,2}', '{ep_1,ep_1}')",
     "policy_within_limits_v1": f"SELECT projections.policy_within_limits_v1('{POLICY}')",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from journal import Database
@@ -18,13 +18,14 @@ from projections.webhooks.api.limited import LimitedDatabase
 from projections.webhooks.api.log_operations import log_operations
 from projections.webhooks.api.message_operations import message_operations
 from projections.webhooks.api.metrics_operations import metrics_operations
+from projections.webhooks.api.once import Once
 from projections.webhooks.api.openapi import openapi_document
 from projections.webhooks.api.operations import Operation
 from projections.webhooks.api.problems import Problem, problem_of, problem_response
 from projections.webhooks.api.requests import read_call
 from projections.webhooks.api.schedule_operations import schedule_operations
 from projections.webhooks.api.settings import ApiSettings
-from projections.webhooks.ciphers import Cipher
+from projections.webhooks.ciphers import Cipher, PlainCipher
 from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.log import PostgresLog
@@ -81,16 +82,17 @@ def webhooks_app(
     """
     settings = settings or ApiSettings()
     limited = LimitedDatabase(database, settings.statement_timeout)
-    services = Services(
-        limited,
-        Endpoints(limited, cipher, rules, allow_http=allow_http, topics=topics),
-        Schedules(limited),
-        Deliveries(limited),
-        PostgresLog(limited),
-        settings,
-    )
+    cipher = cipher or PlainCipher()
+
+    def services(database: Database) -> Services:
+        endpoints = Endpoints(database, cipher, rules, allow_http=allow_http, topics=topics)
+        return Services(
+            database, endpoints, Schedules(database), Deliveries(database), PostgresLog(database), settings
+        )
+
+    routes = _routes(services(limited), auth, Once(limited, services, cipher))
     app = Starlette(
-        routes=[*_routes(services, auth), Route("/openapi.json", _openapi()), Route("/", _index)],
+        routes=[*routes, Route("/openapi.json", _openapi()), Route("/", _index)],
         middleware=[Middleware(Guard, settings=settings)],
         exception_handlers={HTTPException: _refused},
     )
@@ -98,7 +100,7 @@ def webhooks_app(
     return app
 
 
-def _routes(services: Services, auth: Authenticate) -> Iterable[Route]:
+def _routes(services: Services, auth: Authenticate, once: Once) -> Iterable[Route]:
     """One for each path, so that a method that it has not is answered with those that it has."""
     by_path: dict[str, dict[str, Operation]] = {}
     for operation in OPERATIONS:
@@ -106,26 +108,26 @@ def _routes(services: Services, auth: Authenticate) -> Iterable[Route]:
     # What is literal goes before a parameter that would take it.
     for path in sorted(by_path, key=lambda path: path.replace("{", "\x7f")):
         methods = by_path[path]
-        yield Route(path, _follower(services, auth, methods), methods=list(methods), name=path)
+        yield Route(path, _follower(services, auth, once, methods), methods=list(methods), name=path)
 
 
 def _follower(
-    services: Services, auth: Authenticate, methods: dict[str, Operation]
+    services: Services, auth: Authenticate, once: Once, methods: dict[str, Operation]
 ) -> Callable[[Request], Awaitable[Response]]:
     async def follow(request: Request) -> Response:
         operation = methods["GET" if request.method == "HEAD" else request.method]
         try:
             call = await read_call(operation, request, services, auth)
-            answer = await operation.handler(call)
+            answer = await once.follow(operation, call)
         except Exception as error:  # noqa: BLE001 - each becomes an answer, and what is not foreseen is logged
             request_id = request_id_of(request.scope)
             return problem_response(problem_of(error, request_id), request_id)
-        if answer is None:
+        if answer.text is None:
             return Response(status_code=operation.status)
-        headers = operation.headers(answer)
+        headers = dict(answer.headers)
         if "location" in headers:
             headers["location"] = request.scope.get("root_path", "") + headers["location"]
-        return _json(answer, operation.status, headers)
+        return Response(answer.text, operation.status, headers, media_type="application/json")
 
     return follow
 
@@ -151,5 +153,5 @@ async def _refused(request: Request, error: Exception) -> Response:
     return problem_response(problem, request_id_of(request.scope))
 
 
-def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(write_json(value), status, headers, media_type="application/json")
+def _json(value: Any) -> Response:
+    return Response(write_json(value), media_type="application/json")

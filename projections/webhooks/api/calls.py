@@ -16,6 +16,7 @@ from projections.webhooks.api.problems import Problem
 from projections.webhooks.api.settings import ApiSettings
 from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints
+from projections.webhooks.json_values import storable
 from projections.webhooks.log import DeliveryLog
 from projections.webhooks.schedules import Schedules
 from projections.webhooks.tenants import LONGEST_TENANT
@@ -144,6 +145,21 @@ class Call(Generic[Q, B]):
         if found is None:
             raise Problem(412, "outdated_version", "if-match is * or one etag, as an answer had it")
         return int(found[1])
+
+    @property
+    def key(self) -> str | None:
+        """
+        What the caller tells this request by when it asks again: its ``Idempotency-Key``; None: it has none.
+
+        Raises:
+            Problem: It is empty, too long, or cannot be stored.
+        """
+        key = self.headers.get("idempotency-key")
+        if key is not None and (not 1 <= len(key) <= LONGEST_WORD or not storable(key)):
+            raise Problem(
+                400, "invalid_idempotency_key", f"an idempotency-key has 1 to {LONGEST_WORD} characters"
+            )
+        return key
 
     @property
     def tenants(self) -> tuple[str, ...]:

@@ -220,6 +220,8 @@ async def _retry_many(call: Call[Query, Any], states: Sequence[DeliveryState]) -
     ends = loop.time() + call.services.settings.bulk_time.total_seconds()
     retried = 0
     async for retried in call.services.deliveries.retry_many(which):
-        if retried and loop.time() > ends:  # so that who asks until it is complete comes to an end
+        # What is kept with its answer is one transaction, and a short one. So that who asks until it is complete comes
+        # to an end, each request does something.
+        if retried and (call.key is not None or loop.time() > ends):
             return Retried(retried=retried, complete=False)
     return Retried(retried=retried, complete=True)

@@ -26,6 +26,7 @@ class LimitedDatabase:
 
     def __init__(self, database: Database, longest: timedelta) -> None:
         self._database = database
+        self._idle = longest
         self._longest = f"{longest // timedelta(milliseconds=1)}ms"
 
     @property
@@ -37,7 +38,8 @@ class LimitedDatabase:
     async def session(self) -> AsyncIterator[OwnedSession]:
         """Lend a session with an open transaction: commits at the end, rolls back on an error."""
         async with self._database.session() as session:
-            await session.begin()
+            # Nor does a process that is frozen or cut off hold its locks for longer.
+            await session.begin(idle=self._idle)
             try:
                 await session.execute(_LIMIT, self._longest)
                 yield session

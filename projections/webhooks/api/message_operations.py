@@ -10,14 +10,12 @@ from journal import Appended, Session
 from projections.webhooks.api.calls import Body, Call, Json, Query, Tenant, Time, View, Word
 from projections.webhooks.api.operations import Operations
 from projections.webhooks.api.problems import Problem
-from projections.webhooks.json_values import storable
 from projections.webhooks.messages import send
 
 __all__ = ["message_operations"]
 
 message_operations = Operations("messages")
 
-_LONGEST_ID = 255
 # Its source is locked until this transaction ends: a row that another one wrote was there before.
 _IS_NEW = """
 SELECT e.xmin::text::bigint = (pg_current_xact_id()::text::bigint & 4294967295) FROM projections.events AS e
@@ -68,6 +66,7 @@ class SentMessage(View):
     answer=SentMessage,
     status=202,
     problems=(400, 404, 409),
+    own_key=True,
 )
 async def send_message(call: Call[Query, NewMessage]) -> SentMessage:
     """
@@ -90,11 +89,9 @@ _OPTIONS = ("order_key", "not_before", "endpoint_id", "eligible_for_retry", "met
 
 
 def _message_id(call: Call[Any, NewMessage]) -> str | None:
-    key = call.headers.get("idempotency-key")
+    key = call.key
     if key is None:
         return call.body.id
-    if not 1 <= len(key) <= _LONGEST_ID or not storable(key):
-        raise Problem(400, "invalid_idempotency_key", f"an idempotency-key has 1 to {_LONGEST_ID} characters")
     if call.body.id not in {None, key}:
         raise Problem(400, "invalid_idempotency_key", "the idempotency-key and the id of the message differ")
     return key

@@ -19,7 +19,7 @@ from projections.webhooks.api.words import TAGS, WORDS
 __all__ = ["openapi_document"]
 
 _ALWAYS = (401, 403, 414, 431, 500, 503)
-_LATER = 503
+_LATER = (409, 503)
 _WITH_BODY = (400, 408, 413, 415, 422)
 _REQUEST_ID = {
     "x-request-id": {
@@ -40,7 +40,10 @@ _LOCATION = {
     }
 }
 _RETRY_AFTER = {
-    "retry-after": {"description": "Seconds after which to try again.", "schema": {"type": "integer"}}
+    "retry-after": {
+        "description": "Where trying again helps: seconds after which to.",
+        "schema": {"type": "integer"},
+    }
 }
 
 
@@ -187,8 +190,8 @@ def _described(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     }
     if operation.description:
         described["description"] = operation.description
-    if operation.name == "send_message":
-        described["parameters"].append(_IDEMPOTENCY_KEY)
+    if operation.method == "POST":
+        described["parameters"].append(_idempotency_key(operation))
     if operation.matches:
         described["parameters"].append(_if_match(required=operation.matches == "must"))
     if operation.takes_body:
@@ -199,13 +202,19 @@ def _described(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     return described
 
 
-_IDEMPOTENCY_KEY = {
-    "name": "idempotency-key",
-    "in": "header",
-    "required": False,
-    "description": "The message's id; instead of the field id, or equal to it.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
-}
+def _idempotency_key(operation: Operation) -> dict[str, Any]:
+    of_others = (
+        "What the caller tells this request by: asked again within 24 hours, nothing is done, and the answer is the "
+        "same. With another request: 409."
+    )
+    of_messages = "The message's id; instead of the field id, or equal to it."
+    return {
+        "name": "idempotency-key",
+        "in": "header",
+        "required": False,
+        "description": of_messages if operation.own_key else of_others,
+        "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+    }
 
 
 def _if_match(*, required: bool) -> dict[str, Any]:
@@ -271,7 +280,7 @@ def _answers(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     if operation.parameters:
         statuses.add(404)
     if operation.method == "POST":
-        statuses.add(415)
+        statuses.update({409, 415})
     if operation.matches:
         statuses.update({412, 428} if operation.matches == "must" else {412})
     problem = {"application/problem+json": {"schema": schemas.reference(ProblemBody, "serialization")}}
@@ -280,7 +289,7 @@ def _answers(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
         **{
             str(status): {
                 "description": HTTPStatus(status).phrase,
-                "headers": _REQUEST_ID | (_RETRY_AFTER if status == _LATER else {}),
+                "headers": _REQUEST_ID | (_RETRY_AFTER if status in _LATER else {}),
                 "content": problem,
             }
             for status in sorted(statuses)

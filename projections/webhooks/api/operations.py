@@ -36,6 +36,7 @@ class Operation:
         raw: Fields of the body that are kept as they were written; they may hold what PostgreSQL can not store.
         problems: Statuses of its own problems.
         location: Where what it has made is: a path with fields of the answer in braces.
+        own_key: Whether its handler sees to an ``Idempotency-Key`` itself; else a POST with one is followed once.
         matches: What becomes of ``If-Match``, with which a caller names the version that it has seen.
     """
 
@@ -50,6 +51,7 @@ class Operation:
     raw: tuple[str, ...] = ()
     problems: tuple[int, ...] = ()
     location: str = ""
+    own_key: bool = False
     matches: Literal["", "may", "must"] = ""
 
     @property

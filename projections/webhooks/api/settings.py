@@ -41,6 +41,10 @@ class ApiSettings(BaseModel):
     schedules_per_tenant: int = Field(default=100, ge=1)
     """Likewise of schedules."""
 
+    keys_per_tenant: int = Field(default=1000, ge=1)
+    """How many requests with an ``Idempotency-Key`` a tenant can make in 24 hours, for so long their answers are kept;
+    messages are not counted."""
+
     tenant_max_in_flight: int = Field(default=50, ge=1, le=1000)
     """What a tenant can set ``max_in_flight`` to. All endpoints share the places of the processes that deliver."""
 

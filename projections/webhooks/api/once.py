@@ -1,0 +1,142 @@
+"""Requests with an ``Idempotency-Key``: followed once, and answered the same whenever they are asked again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from journal import Database, OwnedSession, Session
+from projections.webhooks.api.calls import Call, Services
+from projections.webhooks.api.json_text import write_json
+from projections.webhooks.api.limited import LimitedDatabase
+from projections.webhooks.api.operations import Operation
+from projections.webhooks.api.problems import Problem
+from projections.webhooks.ciphers import Cipher
+from projections.webhooks.errors import own_errors
+
+__all__ = ["Answer", "Once"]
+
+KEPT_FOR = timedelta(hours=24)
+_AGAIN_AFTER = {"retry-after": "1"}
+_RECALL = "SELECT free, answer FROM projections.recall_answer_v1($1, $2)"
+_KEEP = "SELECT projections.keep_answer_v1($1, $2, $3, $4, $5)"
+
+
+class Answer(NamedTuple):
+    """What a request that was followed is answered; its status is the operation's."""
+
+    text: str | None
+    """JSON; None: an empty answer."""
+    headers: Mapping[str, str]
+
+
+class Once:
+    """
+    Follows requests; those with an ``Idempotency-Key`` once.
+
+    The key, what the request does, and its answer are written in one transaction: whatever fails or dies on the way
+    has done nothing, and is followed when it is asked again.
+
+    Args:
+        database: Where the answers are kept.
+        services: What to follow requests with, on a database.
+        cipher: How answers are kept: they may hold new secrets.
+    """
+
+    def __init__(
+        self, database: LimitedDatabase, services: Callable[[Database], Services], cipher: Cipher
+    ) -> None:
+        self._database = database
+        self._services = services
+        self._cipher = cipher
+
+    async def follow(self, operation: Operation, call: Call[Any, Any]) -> Answer:
+        """
+        Follow a request, unless it was followed before.
+
+        Raises:
+            Problem: Its key was used for another request, or one with this key is being followed just now.
+            TooMany: The tenant has asked with so many keys already.
+        """
+        if operation.method != "POST" or operation.own_key or call.key is None:
+            return await _followed(operation, call)
+        digest = _digest(operation, call)
+        async with self._database.session() as session:
+            before = await self._recalled(session, call, digest)
+            if before is not None:
+                return before
+            services = self._services(_LentDatabase(session))
+            answer = await _followed(operation, replace(call, services=services))
+            await self._keep(session, call, digest, answer)
+        return answer
+
+    async def _recalled(self, session: Session, call: Call[Any, Any], digest: str) -> Answer | None:
+        row = await session.fetchrow(_RECALL, call.caller.tenant or "", call.key)
+        assert row is not None  # noqa: S101 - the function returns one row
+        if not row["free"]:
+            raise Problem(
+                409, "request_in_progress", "a request with this idempotency-key is being followed just now",
+                headers=_AGAIN_AFTER,
+            )  # fmt: skip
+        if row["answer"] is None:
+            return None
+        stored = json.loads(self._cipher.decrypt(row["answer"]))
+        if stored["digest"] != digest:
+            raise Problem(409, "key_conflict", "the idempotency-key was used before, for another request")
+        return Answer(stored["text"], stored["headers"])
+
+    async def _keep(self, session: Session, call: Call[Any, Any], digest: str, answer: Answer) -> None:
+        stored = self._cipher.encrypt(json.dumps({"digest": digest, **answer._asdict()}))
+        at_most = call.at_most(call.services.settings.keys_per_tenant)
+        with own_errors():
+            await session.fetchval(_KEEP, call.caller.tenant or "", call.key, stored, KEPT_FOR, at_most)
+
+
+async def _followed(operation: Operation, call: Call[Any, Any]) -> Answer:
+    answer = await operation.handler(call)
+    return Answer(None, {}) if answer is None else Answer(write_json(answer), operation.headers(answer))
+
+
+def _digest(operation: Operation, call: Call[Any, Any]) -> str:
+    """What two requests have in common that ask for the same. It is kept encrypted: a body may hold secrets."""
+    asked = (
+        operation.name,
+        dict(call.place),
+        call.query.model_dump_json(),
+        call.headers.get("if-match"),
+        call.body.model_dump_json(exclude_unset=True, exclude=set(operation.raw)),
+        {name: str(text) for name, text in call.raw.items()},
+    )
+    return sha256(json.dumps(asked).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _LentDatabase:
+    """A :class:`journal.Database` that lends one session, whose transaction is open and ends elsewhere."""
+
+    _session: OwnedSession
+
+    @property
+    def max_connections(self) -> int:
+        return 1
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[OwnedSession]:
+        yield self._session
+
+    def transaction(self) -> AbstractAsyncContextManager[OwnedSession]:
+        return self.session()
+
+    def listen(self, channel: str, heard: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        raise NotImplementedError("what is heard is beyond one transaction")
+
+    async def renew(self) -> None:
+        """It is another's."""
+
+    async def close(self) -> None:
+        """Likewise."""
