@@ -49,6 +49,8 @@ class Claimed(NamedTuple):
     created_at: datetime
     claimed_at: datetime
     """The database's time, for the signature: clocks of processes may be wrong."""
+    tenant_share: float
+    """What its tenant may have of what others leave: all while no other has an active endpoint."""
 
     @property
     def size(self) -> int:
@@ -83,7 +85,7 @@ class Room(NamedTuple):
     bytes: int = PAGE_BYTES
     """What attempts may carry together: the one that passes it is the last."""
     share: float = 1
-    """Of what others leave, places and bytes, a tenant may have so much."""
+    """Of what others leave, places and bytes, a tenant may have so much; all while there is no other."""
     held: Mapping[str, tuple[int, int]] = MappingProxyType({})
     """Places and bytes that tenants hold."""
     verified_only: bool = False

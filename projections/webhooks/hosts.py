@@ -19,16 +19,14 @@ class Hosts:
 
     Args:
         most: So many; None: any number.
-        share: Of the places that others leave, a tenant may have so much.
     """
 
-    def __init__(self, most: int | None, share: float) -> None:
+    def __init__(self, most: int | None) -> None:
         self._most = most
-        self._share = share
         self._shares: dict[str, Shares] = {}
 
     @asynccontextmanager
-    async def place(self, host: str, tenant: str, patience: float) -> AsyncIterator[None]:
+    async def place(self, host: str, tenant: str, share: float, patience: float) -> AsyncIterator[None]:
         """
         Hold a place for the length of the block.
 
@@ -38,9 +36,9 @@ class Hosts:
         if self._most is None:
             yield
             return
-        shares = self._shares.setdefault(host, Shares(self._most, self._share))
+        shares = self._shares.setdefault(host, Shares(self._most))
         async with asyncio.timeout(patience):
-            await shares.take(tenant)
+            await shares.take(tenant, share)
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:

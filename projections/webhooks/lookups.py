@@ -74,7 +74,6 @@ class Lookups:
     Args:
         resolve: Looks a name up.
         kept: How long a lookup is good for.
-        share: Of the places that others leave, a tenant may have so much.
         places: How many lookups run at once.
         slow_places: How many more of names that were slow: these hold up others of their kind and tenant alone.
         slow: What takes longer is slow, for some minutes.
@@ -84,7 +83,6 @@ class Lookups:
         self,
         resolve: Resolve,
         kept: timedelta,
-        share: float,
         *,
         places: int = _PLACES,
         slow_places: int = _SLOW_PLACES,
@@ -92,17 +90,17 @@ class Lookups:
     ) -> None:
         self._resolve = resolve
         self._slow = slow.total_seconds()
-        self._places = Shares(places, share)
-        self._apart = Shares(slow_places, share)
+        self._places = Shares(places)
+        self._apart = Shares(slow_places)
         self._found: TTLCache[str, Sequence[str]] = TTLCache(_MOST_NAMES, kept.total_seconds())
         self._were_slow: TTLCache[str, bool] = TTLCache(_MOST_NAMES, _REMEMBERED.total_seconds())
         self._running: dict[str, asyncio.Task[Sequence[str]]] = {}
 
-    async def begin(self, host: str, tenant: str) -> LookUp:
-        """Wait until the lookup of a host has begun, and give what waits for its end."""
+    async def begin(self, host: str, tenant: str, share: float) -> LookUp:
+        """Wait until the lookup of a host has begun, within a tenant's share, and give what waits for its end."""
         if host not in self._running and not self._knows(host):
             places = self._apart if host in self._were_slow else self._places
-            await places.take(tenant)
+            await places.take(tenant, share)
             if host in self._running or self._knows(host):  # meanwhile
                 places.give_back(tenant)
             else:

@@ -34,7 +34,9 @@ def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
         gzip=claimed.gzip,
         tenant=claimed.tenant,
     )
-    return request._replace(attempt=claimed.attempt, traceparent=_traceparent(claimed.metadata))
+    return request._replace(
+        share=claimed.tenant_share, attempt=claimed.attempt, traceparent=_traceparent(claimed.metadata)
+    )
 
 
 def _traceparent(labels: str | None) -> str | None:

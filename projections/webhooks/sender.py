@@ -69,6 +69,7 @@ class Outgoing(NamedTuple):
         timeout: For all of it: lookup, connection, TLS, headers and body. What it waits for here is not of it.
         connect_timeout: Of that, for the lookup, and for connection and TLS.
         tenant: Whose: tenants share what there is.
+        share: Of lookups, and of places at a host, that the others leave, its tenant may have so much.
         attempt: Which one it is, 1 for the first.
         traceparent: The span in which the event was written; it is not sent.
     """
@@ -79,6 +80,7 @@ class Outgoing(NamedTuple):
     timeout: timedelta = timedelta(seconds=15)
     connect_timeout: timedelta = timedelta(seconds=5)
     tenant: str = ""
+    share: float = 1
     attempt: int = 1
     traceparent: str | None = None
 
@@ -130,7 +132,6 @@ class HttpSender:
         ssl_context: What to trust; None: what the system trusts.
         host_limit: So many requests to one host are on their way at a time, and begun in any second, from this sender;
             None: any number.
-        tenant_share: Of that, and of the lookups at a time, a tenant may have so much of what the others leave.
     """
 
     def __init__(
@@ -143,14 +144,13 @@ class HttpSender:
         keep_names: timedelta = timedelta(seconds=10),
         ssl_context: ssl.SSLContext | None = None,
         host_limit: int | None = HOST_LIMIT,
-        tenant_share: float = 0.5,
     ) -> None:
         self._rules = rules or AddressRules()
         self._keep_body = keep_body
         self._origins = _Origins(connections)
         self._system = SystemLookup() if resolve is None else None
-        self._lookups = Lookups(resolve or self._system, keep_names, tenant_share)  # type: ignore[arg-type]
-        self._hosts = Hosts(host_limit, tenant_share)
+        self._lookups = Lookups(resolve or self._system, keep_names)  # type: ignore[arg-type]
+        self._hosts = Hosts(host_limit)
         self._ssl = ssl_context
         self._sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession] | None = None
 
@@ -170,9 +170,11 @@ class HttpSender:
         """
         host = _host(outgoing.url)
         try:
-            async with self._hosts.place(host, outgoing.tenant, _PATIENCE):
+            async with self._hosts.place(host, outgoing.tenant, outgoing.share, _PATIENCE):
                 async with asyncio.timeout(_PATIENCE):
-                    look_up = await self._lookups.begin(host, outgoing.tenant) if host else None
+                    look_up = (
+                        await self._lookups.begin(host, outgoing.tenant, outgoing.share) if host else None
+                    )
                 return await self._send(outgoing, look_up)
         except TimeoutError:
             raise NotSentError(f"others are before it at {host}", _LATER) from None

@@ -5,8 +5,16 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, OrderedDict, deque
+from typing import NamedTuple
 
 __all__ = ["Shares"]
+
+
+class _Turn(NamedTuple):
+    """One that waits, and the share of its tenant when it was claimed."""
+
+    share: float
+    come: asyncio.Future[None]
 
 
 class Shares:
@@ -14,33 +22,32 @@ class Shares:
     So many places at a time, of which a tenant may have a share of what the others leave.
 
     With a share of a half the first tenant has half of the places at most, and two that take all they can get have a
-    third each. `claim_deliveries_v1` shares the places of a process by the same rule.
+    third each; a single one has all, for `claim_deliveries_v1` says that its share is 1. That function shares the
+    places of a process by the same rule.
 
     Args:
         places: How many.
-        share: Of a tenant, above 0 and up to 1.
     """
 
-    def __init__(self, places: int, share: float) -> None:
+    def __init__(self, places: int) -> None:
         self._places = places
-        self._share = share
         self._held: Counter[str] = Counter()
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._waiting: OrderedDict[str, deque[_Turn]] = OrderedDict()
 
     @property
     def idle(self) -> bool:
         """Whether nobody holds a place, or waits for one."""
         return not self._held and not self._waiting
 
-    async def take(self, tenant: str) -> None:
-        """Wait for a place, behind others of the same tenant and in turn with other tenants."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def take(self, tenant: str, share: float) -> None:
+        """Wait for a place, behind others of the same tenant and in turn with other tenants; a share is 0 to 1."""
+        turn = _Turn(share, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(tenant, deque()).append(turn)
         self._grant()
         try:
-            await turn
+            await turn.come
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if turn.come.done() and not turn.come.cancelled():
                 self.give_back(tenant)
             else:
                 self._leave(tenant, turn)
@@ -59,18 +66,18 @@ class Shares:
         while granted:
             granted = False
             for tenant in list(self._waiting):
-                if self._has_room(tenant):
-                    turn = self._waiting[tenant][0]
+                turn = self._waiting[tenant][0]
+                if self._has_room(tenant, turn.share):
                     self._leave(tenant, turn)
                     self._held[tenant] += 1
-                    turn.set_result(None)
+                    turn.come.set_result(None)
                     granted = True
 
-    def _has_room(self, tenant: str) -> bool:
+    def _has_room(self, tenant: str, share: float) -> bool:
         held, busy = self._held[tenant], self._held.total()
-        return busy < self._places and held < math.ceil(self._share * (self._places - busy + held))
+        return busy < self._places and held < math.ceil(share * (self._places - busy + held))
 
-    def _leave(self, tenant: str, turn: asyncio.Future[None]) -> None:
+    def _leave(self, tenant: str, turn: _Turn) -> None:
         self._waiting[tenant].remove(turn)
         if self._waiting[tenant]:
             self._waiting.move_to_end(tenant)

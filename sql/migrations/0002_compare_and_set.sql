@@ -130,6 +130,7 @@ INSERT INTO projections.webhook_limits (name, least, most) VALUES
 ('breaker_pause', 5, NULL);
 -- URLs may have to show that they want webhooks.
 ALTER TABLE projections.webhook_endpoints ADD COLUMN verified_url text;
+CREATE INDEX webhook_endpoints_active_idx ON projections.webhook_endpoints (tenant) WHERE state = 'active';
 -- Answers to requests with an idempotency-key.
 CREATE TABLE projections.webhook_answers (
     tenant text COLLATE "C" NOT NULL,

@@ -45,5 +45,9 @@ BEGIN
     IF to_regclass('projections.webhook_endpoints_tenant_idx') IS NULL THEN
         CREATE INDEX webhook_endpoints_tenant_idx ON projections.webhook_endpoints (tenant, endpoint_id);
     END IF;
+    -- Whether more than one tenant is sent to.
+    IF to_regclass('projections.webhook_endpoints_active_idx') IS NULL THEN
+        CREATE INDEX webhook_endpoints_active_idx ON projections.webhook_endpoints (tenant) WHERE state = 'active';
+    END IF;
 END;
 $$;

@@ -91,7 +91,7 @@ def _delivering(database: Database, number: int, in_flight: int) -> Contender:
             await session.execute("DELETE FROM projections.projections WHERE name LIKE 'webhooks/%'")
         await run(database, FanOut(), until_caught_up=True)
         seen, stop = _Seen(), asyncio.Event()
-        async with HttpSender(_RULES, host_limit=None, tenant_share=1) as sender:
+        async with HttpSender(_RULES, host_limit=None) as sender:
             begun = time.perf_counter()
             settings = DeliverySettings(max_in_flight=in_flight)
             task = asyncio.create_task(deliver(database, sender, settings=settings, observer=seen, stop=stop))
@@ -112,7 +112,7 @@ def _sending(claimed: Claimed, number: int, in_flight: int) -> Contender:
                 reply = await sender.send(outgoing_of(claimed, PlainCipher()))
                 assert reply.code == "204", reply
 
-        async with HttpSender(_RULES, host_limit=None, tenant_share=1) as sender:
+        async with HttpSender(_RULES, host_limit=None) as sender:
             begun = time.perf_counter()
             await asyncio.gather(*(one_after_the_other(sender) for _ in range(in_flight)))
             return number / (time.perf_counter() - begun)
@@ -154,7 +154,7 @@ async def _latency(server: Server, sizes: Sizes) -> list[Line]:
         async with (
             connect(dsn) as database,
             receiver() as url,
-            HttpSender(_RULES, host_limit=None, tenant_share=1) as sender,
+            HttpSender(_RULES, host_limit=None) as sender,
         ):
             await _endpoint(database, url)
             seen, stop, notifier = _Seen(), asyncio.Event(), Notifier(database)
@@ -210,7 +210,7 @@ async def _backlog(server: Server, sizes: Sizes) -> list[Line]:
 
 async def _idle(server: Server, sizes: Sizes) -> list[Line]:
     with server.database() as dsn:
-        async with connect(dsn) as database, HttpSender(_RULES, host_limit=None, tenant_share=1) as sender:
+        async with connect(dsn) as database, HttpSender(_RULES, host_limit=None) as sender:
             await _endpoint(database, "http://127.0.0.1/")
             stop = asyncio.Event()
             task = asyncio.create_task(run_webhooks(database, sender, stop=stop))

@@ -152,6 +152,7 @@ class TestShares:
 
     async def test_a_tenant_has_its_share_of_what_others_leave(self, database: Database) -> None:
         await self.crowd(database, "many", 10, 20)
+        await endpoint(database, "ep_other", tenant="other")
         assert await self.claimed(database, 40) == {"many": 20}
         held = {"many": (20, 0)}
         assert await self.claimed(database, 20, held=held) == {}
@@ -160,6 +161,27 @@ class TestShares:
         await self.crowd(database, "one", 1, 3)
         held["second"] = (10, 0)
         assert await self.claimed(database, 10, held=held) == {"one": 3}
+
+    async def test_a_tenant_may_have_all_while_no_other_has_an_active_endpoint(
+        self, database: Database
+    ) -> None:
+        await self.crowd(database, "first", 10, 20)
+        await endpoint(database, "ep_later", tenant="later")
+        await fetchval(
+            database, "SELECT projections.set_endpoint_state_v1('later', 'ep_later', 'paused', NULL)"
+        )
+        assert await self.claimed(database, 40) == {"first": 40}
+        await self.crowd(database, "second", 10, 20)
+        held = {"first": (40, 0)}
+        assert await self.claimed(database, 10, held=held) == {"second": 5}
+        assert await self.claimed(database, 1, held={"first": (39, 0)}) == {"second": 1}
+
+    async def test_a_claim_locks_no_more_circuits_than_it_needs(self, database: Database) -> None:
+        await self.crowd(database, "many", 20, 10)
+        await self.crowd(database, "one", 1, 1)
+        async with database.transaction() as session:
+            assert len(await claim(session, 2, MARGIN, Room(2, share=0.5))) == 2
+            assert await self.claimed(database, 20) == {"many": 10}
 
     async def test_those_that_come_together_leave_as_much_as_each_has(self, database: Database) -> None:
         await self.crowd(database, "first", 10)

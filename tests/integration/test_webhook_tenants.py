@@ -19,6 +19,7 @@ from tests.integration.webhook_delivery_support import (
     attempts,
     delivering,
     due,
+    endpoints,
     finished,
     hook,
     sent,
@@ -43,14 +44,24 @@ async def test_endpoints_that_hang_hold_no_more_than_their_tenants_share(databas
             assert len(hangs.requests) == 4
 
 
-async def test_a_single_tenant_may_have_all_of_them(database: Database) -> None:
-    async with RawServer(hang()) as hangs:
-        await hook(database, hangs.url, max_in_flight=1000)
-        await sent(database, number=8)
-        async with delivering(
-            database, settings=settings(max_in_flight=8, tenant_share=1, stop_timeout=AT_ONCE)
-        ):
+async def test_a_tenant_may_have_all_of_them_while_no_other_has_an_active_endpoint(
+    database: Database,
+) -> None:
+    steps = [hang(), hang(), *[respond(204)] * 6, hang()]
+    async with RawServer(*steps) as hangs, RawServer(respond(204)) as server:
+        await hook(database, hangs.url, tenant="first", max_in_flight=1000)
+        gone, _ = await hook(database, server.url, tenant="gone")
+        await endpoints(database).set_state("gone", gone, "disabled")
+        await sent(database, number=8, tenant="first")
+        async with delivering(database, settings=settings(max_in_flight=8, stop_timeout=AT_ONCE)):
             await hangs.received(8)
+            await until_rows(database, "tenant = 'first' AND state = 'leased'", 2)
+            await hook(database, server.url, tenant="second")
+            await sent(database, number=20, tenant="second")
+            await sent(database, number=10, tenant="first")
+            await finished(database, 26)
+            await until_rows(database, "tenant = 'first' AND state = 'leased'", 4)
+            assert len(hangs.requests) == 10
 
 
 class WithoutFiles(HttpSender):

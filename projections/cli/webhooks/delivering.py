@@ -88,7 +88,7 @@ class _Options:
     type=click.FloatRange(0, 1, min_open=True),
     default=0.5,
     show_default=True,
-    help="Of these, what one tenant may have of those that the others leave; 1: all, where there is a single tenant.",
+    help="Of these, what one tenant may have of those that the others leave; while there is no other: all.",
 )
 @click.option(
     "--host-limit",
@@ -233,9 +233,7 @@ def deliver(  # noqa: PLR0917 - click passes all by name
 
 async def _run(dsn: str, options: _Options) -> int:
     stop, cipher = asyncio.Event(), cipher_from_environment()
-    http = HttpSender(
-        options.rules, host_limit=options.host_limit, tenant_share=options.settings.tenant_share
-    )
+    http = HttpSender(options.rules, host_limit=options.host_limit)
     async with connect(dsn, options.connections) as database, http as sender:
         async with database.session() as session:
             await check_version(session)

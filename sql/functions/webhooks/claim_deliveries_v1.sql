@@ -8,8 +8,9 @@
 -- call. The one with which they carry p_bytes is the last.
 --
 -- Shared: a tenant may have p_share of the places, and of the bytes, that other tenants leave in this worker, of which p_free
--- places and p_bytes are free, and so many are held: arrays run in parallel. With p_verified_only nothing is taken for an
--- endpoint whose URL has not shown that it wants webhooks.
+-- places and p_bytes are free, and so many are held: arrays run in parallel. While no other tenant has an active endpoint, it may
+-- have all that they leave. tenant_share is what held. With p_verified_only nothing is taken for an endpoint whose URL has not
+-- shown that it wants webhooks.
 CREATE OR REPLACE FUNCTION projections.claim_deliveries_v1(
     p_limit integer, p_from text DEFAULT '', p_margin interval DEFAULT '15 seconds',
     p_bytes bigint DEFAULT 8388608, p_free integer DEFAULT NULL, p_share double precision DEFAULT 1,
@@ -19,19 +20,24 @@ CREATE OR REPLACE FUNCTION projections.claim_deliveries_v1(
 RETURNS TABLE (
     delivery_id bigint, lease_token bigint, endpoint_id text, event_id text, event_time timestamptz, tenant text, topic text,
     attempt integer, manual boolean, eligible_for_retry boolean, url text, headers text, policy text, gzip boolean,
-    secrets text[], metadata text, data text, created_at timestamptz, claimed_at timestamptz
+    secrets text[], metadata text, data text, created_at timestamptz, claimed_at timestamptz, tenant_share double precision
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
     _now timestamptz := clock_timestamp();
     _start text COLLATE "C" := coalesce(p_from, '');
     _free integer := coalesce(p_free, p_limit);
+    _alone boolean;
+    _share double precision;
+    -- Tenants that have their share.
+    _full text[];
     _head record;
     -- However many endpoints have what is for later, or is held back, these are found at once.
     _longest text[];
@@ -46,7 +52,6 @@ DECLARE
     _gathering boolean := TRUE;
     _wrapped boolean := FALSE;
     _circuit record;
-    _held integer;
     _room integer;
     _found integer := 0;
     _endpoints text[] := '{}';
@@ -58,15 +63,23 @@ DECLARE
     _tokens double precision[] := '{}';  -- NULL where there is no limit
     _taken bigint[];
 BEGIN
-    SELECT array_agg(o.endpoint_id), array_agg(o.tenant) INTO _longest, _longest_tenants FROM (
-        SELECT DISTINCT o.endpoint_id, o.tenant FROM (
-            SELECT d.endpoint_id, d.tenant FROM projections.webhook_deliveries AS d
+    SELECT array_agg(o.endpoint_id ORDER BY o.next_at), array_agg(o.tenant ORDER BY o.next_at) INTO _longest, _longest_tenants
+    FROM (
+        SELECT o.endpoint_id, o.tenant, min(o.next_at) AS next_at FROM (
+            SELECT d.endpoint_id, d.tenant, d.next_at FROM projections.webhook_deliveries AS d
             WHERE d.state = 'pending' AND d.next_at <= _now ORDER BY d.next_at LIMIT 100
         ) AS o
+        GROUP BY o.endpoint_id, o.tenant
     ) AS o;
     IF _longest IS NULL THEN
         RETURN;
     END IF;
+    _alone := (SELECT e.tenant FROM projections.webhook_endpoints AS e WHERE e.state = 'active' ORDER BY e.tenant LIMIT 1)
+    = (SELECT e.tenant FROM projections.webhook_endpoints AS e WHERE e.state = 'active' ORDER BY e.tenant DESC LIMIT 1);
+    _share := CASE WHEN _alone THEN 1 ELSE p_share END;
+    SELECT coalesce(array_agg(h.tenant), '{}') INTO _full
+    FROM unnest(p_tenants, p_held, p_held_bytes) AS h (tenant, places, bytes)
+    WHERE h.places >= ceil(_share * (_free + h.places)) OR h.bytes >= _share * (p_bytes + h.bytes);
     SELECT l.least::integer, l.most::integer INTO _least_in_flight, _most_in_flight
     FROM projections.webhook_limits AS l WHERE l.name = 'max_in_flight';
     IF _start <> '' THEN
@@ -79,6 +92,7 @@ BEGIN
         EXIT WHEN _found >= p_limit;
         IF _looks <= cardinality(_longest) THEN
             SELECT _longest[_looks] AS endpoint_id, _longest_tenants[_looks] AS tenant INTO _head;
+            CONTINUE WHEN _head.tenant = ANY (_full) OR (cardinality(_endpoints) >= p_limit AND _head.tenant = ANY (_owners));
         ELSE
             IF _gathering THEN
                 SELECT d.tenant INTO _head FROM projections.webhook_deliveries AS d
@@ -90,6 +104,7 @@ BEGIN
                     CONTINUE;
                 END IF;
                 _last := _head.tenant;
+                CONTINUE WHEN _head.tenant = ANY (_full);
                 _round := _round || _head.tenant;
                 _after := array_append(_after, _start::text);
                 _turned := _turned || (_start = '');
@@ -116,8 +131,6 @@ BEGIN
             _after[_place] := _head.endpoint_id;
             CONTINUE WHEN _head.next_at > _now OR _head.endpoint_id = ANY (_longest);
         END IF;
-        _held := coalesce(p_held[array_position(p_tenants, _head.tenant)], 0);
-        CONTINUE WHEN _held >= ceil(p_share * (_free + _held));
         SELECT
             c.*, least(greatest(e.max_in_flight, _least_in_flight), _most_in_flight) AS max_in_flight, e.rate_limit, e.policy
         INTO _circuit
@@ -140,14 +153,14 @@ BEGIN
             _room := least(_room, floor(_circuit.tokens)::integer);
         END IF;
         CONTINUE WHEN _room < 1;
+        -- One of each endpoint at least: go on until there are as many endpoints as places. Of those that are due for longest, a
+        -- tenant's first counts: they may all be of one tenant.
+        _found := _found + (_looks > cardinality(_longest) OR _alone OR _head.tenant <> ALL (_owners))::integer;
         _endpoints := _endpoints || _head.endpoint_id;
         _owners := _owners || _head.tenant;
         _policies := _policies || projections.policy_within_limits_v1(_circuit.policy);
         _rooms := _rooms || least(_room, p_limit);
         _tokens := array_append(_tokens, CASE WHEN _circuit.rate_limit IS NOT NULL THEN _circuit.tokens END);
-        -- One of each endpoint at least: go on until there are as many endpoints as places. Those that are due for longest may
-        -- all be of one tenant.
-        _found := _found + (_looks > cardinality(_longest))::integer;
     END LOOP;
     IF cardinality(_endpoints) = 0 THEN
         RETURN;
@@ -180,7 +193,7 @@ BEGIN
                 WHERE t.event_time = v.event_time AND t.event_id = v.event_id LIMIT 1
             ) AS v ON TRUE
             -- What is before it is taken from what is free, and of that other tenants' is left to nobody.
-            WHERE t.held + t.turn <= ceil(p_share * (_free + t.held - (t.place - t.turn)))
+            WHERE t.held + t.turn <= ceil(_share * (_free + t.held - (t.place - t.turn)))
             ORDER BY t.place LIMIT p_limit
         ) AS t
         WINDOW
@@ -188,7 +201,7 @@ BEGIN
             before_of_tenant AS (PARTITION BY t.tenant ORDER BY t.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     ) AS t
     WHERE coalesce(t.bytes, 0) < p_bytes
-    AND coalesce(t.bytes_of_tenant, 0) + t.held_bytes < p_share * (p_bytes + t.held_bytes);
+    AND coalesce(t.bytes_of_tenant, 0) + t.held_bytes < _share * (p_bytes + t.held_bytes);
     RETURN QUERY
     WITH leased AS (
         UPDATE projections.webhook_deliveries AS d
@@ -216,7 +229,7 @@ BEGIN
             SELECT s.secret FROM projections.webhook_secrets AS s
             WHERE s.endpoint_id = l.endpoint_id AND (s.expires_at IS NULL OR s.expires_at > _now) ORDER BY s.secret_id DESC
         ),
-        v.metadata::text, coalesce(l.data, v.data), l.created_at, _now
+        v.metadata::text, coalesce(l.data, v.data), l.created_at, _now, _share
     FROM leased AS l
     LEFT JOIN projections.webhook_events AS v ON l.event_time = v.event_time AND l.event_id = v.event_id;
 END;

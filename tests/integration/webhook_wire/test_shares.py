@@ -18,8 +18,8 @@ from tests.fixtures.raw_server import Exchange, RawServer, hang, respond
 from tests.integration.webhook_wire.support import LONG, SHORT, outgoing, sending
 
 
-def of(tenant: str, url: str, timeout: timedelta = LONG) -> Outgoing:
-    return outgoing(url, timeout=timeout)._replace(tenant=tenant)
+def of(tenant: str, url: str, timeout: timedelta = LONG, *, share: float = 0.5) -> Outgoing:
+    return outgoing(url, timeout=timeout)._replace(tenant=tenant, share=share)
 
 
 class Resolver:
@@ -38,13 +38,13 @@ class Resolver:
 
 class TestShares:
     async def test_one_has_its_share_and_others_have_the_rest(self) -> None:
-        shares = Shares(8, 0.5)
-        takers = [asyncio.create_task(shares.take("hostile")) for _ in range(100)]
+        shares = Shares(8)
+        takers = [asyncio.create_task(shares.take("hostile", 0.5)) for _ in range(100)]
         await asyncio.sleep(0)
         assert sum(task.done() for task in takers) == 4
         async with asyncio.timeout(10):
-            await shares.take("victim")
-            await shares.take("victim")
+            await shares.take("victim", 0.5)
+            await shares.take("victim", 0.5)
         for task in takers:
             task.cancel()
         await asyncio.gather(*takers, return_exceptions=True)
@@ -52,12 +52,31 @@ class TestShares:
             shares.give_back(tenant)
         assert shares.idle
 
+    async def test_who_was_alone_has_all_until_others_come(self) -> None:
+        shares = Shares(4)
+        for _ in range(4):
+            await shares.take("first", 1)
+        later = [
+            asyncio.create_task(shares.take(tenant, 0.5)) for tenant in ["first"] * 4 + ["second", "third"]
+        ]
+        await asyncio.sleep(0)
+        served = []
+        for _ in range(3):
+            shares.give_back("first")
+            await asyncio.sleep(0)
+            served.append([task.done() for task in later])
+        assert [sum(done) for done in served] == [1, 2, 2]
+        assert all(served[1][4:])
+        for task in later:
+            task.cancel()
+        await asyncio.gather(*later, return_exceptions=True)
+
     async def test_those_who_wait_are_served_in_turn(self) -> None:
-        shares, served = Shares(1, 1), []
-        await shares.take("first")
+        shares, served = Shares(1), []
+        await shares.take("first", 1)
 
         async def wait(tenant: str) -> None:
-            await shares.take(tenant)
+            await shares.take(tenant, 1)
             served.append(tenant)
             shares.give_back(tenant)
 
@@ -88,12 +107,14 @@ class TestLookups:
 
     async def test_what_waits_for_its_turn_is_not_on_the_endpoints_account(self) -> None:
         resolver = Resolver()
-        async with RawServer(respond(204)) as server, sending(resolve=resolver, tenant_share=0.01) as sender:
-            first = asyncio.create_task(sender.send(of("one", f"http://a.silent:{server.port}/")))
+        async with RawServer(respond(204)) as server, sending(resolve=resolver) as sender:
+            first = asyncio.create_task(sender.send(of("one", f"http://a.silent:{server.port}/", share=0.01)))
             while not resolver.asked:
                 await asyncio.sleep(0)
             timeout = timedelta(seconds=1)
-            second = asyncio.create_task(sender.send(of("one", server.url_at("hooks.example"), timeout)))
+            second = asyncio.create_task(
+                sender.send(of("one", server.url_at("hooks.example"), timeout, share=0.01))
+            )
             await asyncio.sleep(1.1)  # longer than its time-out
             resolver.released.set()
             assert ((await first).code, (await second).code) == ("204", "204")
@@ -107,30 +128,30 @@ class TestLookups:
     async def test_a_turn_that_does_not_come_is_no_attempt(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sending_module, "_PATIENCE", 0.05)
         resolver = Resolver()
-        async with sending(resolve=resolver, tenant_share=0.01) as sender:
-            first = asyncio.create_task(sender.send(of("one", "http://a.silent/")))
+        async with sending(resolve=resolver) as sender:
+            first = asyncio.create_task(sender.send(of("one", "http://a.silent/", share=0.01)))
             while not resolver.asked:
                 await asyncio.sleep(0)
             with pytest.raises(NotSentError):
-                await sender.send(of("one", "http://b.silent/"))
+                await sender.send(of("one", "http://b.silent/", share=0.01))
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
 
     async def test_names_that_were_slow_hold_up_no_others_of_their_tenant(self) -> None:
         resolver = Resolver()
         resolver.released.set()
-        lookups = Lookups(resolver, timedelta(0), 1, places=1, slow_places=1, slow=timedelta(seconds=-1))
-        await (await lookups.begin("a.silent", "one"))(LONG)
+        lookups = Lookups(resolver, timedelta(0), places=1, slow_places=1, slow=timedelta(seconds=-1))
+        await (await lookups.begin("a.silent", "one", 1))(LONG)
         resolver.released.clear()
-        await lookups.begin("a.silent", "one")
+        await lookups.begin("a.silent", "one", 1)
         async with asyncio.timeout(10):
-            assert await (await lookups.begin("other", "one"))(LONG) == ["127.0.0.1"]
+            assert await (await lookups.begin("other", "one", 1))(LONG) == ["127.0.0.1"]
         lookups.close()
 
     async def test_a_name_is_looked_up_once_at_a_time(self) -> None:
         resolver = Resolver()
-        lookups = Lookups(resolver, timedelta(seconds=10), 0.5)
-        begun = [await lookups.begin("a.silent", tenant) for tenant in "abc"]
+        lookups = Lookups(resolver, timedelta(seconds=10))
+        begun = [await lookups.begin("a.silent", tenant, 0.5) for tenant in "abc"]
         resolver.released.set()
         assert [await one(LONG) for one in begun] == [["127.0.0.1"]] * 3
         assert resolver.asked == ["a.silent"]
@@ -138,8 +159,10 @@ class TestLookups:
 
 class TestHosts:
     async def test_a_host_has_no_more_than_its_limit_on_their_way_whatever_the_endpoint(self) -> None:
-        async with RawServer(hang()) as server, sending(host_limit=4, tenant_share=1) as sender:
-            tasks = [asyncio.create_task(sender.send(of(f"t{n}", f"{server.url}/{n}"))) for n in range(8)]
+        async with RawServer(hang()) as server, sending(host_limit=4) as sender:
+            tasks = [
+                asyncio.create_task(sender.send(of(f"t{n}", f"{server.url}/{n}", share=1))) for n in range(8)
+            ]
             await server.received(4)
             async with RawServer(respond(204)) as other:  # by the end of this a fifth would have come
                 assert (await sender.send(of("t", other.url_at("localhost")))).code == "204"
@@ -155,8 +178,8 @@ class TestHosts:
             times.append(loop.time())
             await respond(204)(exchange)
 
-        async with RawServer(timed) as server, sending(host_limit=3, tenant_share=1) as sender:
-            await asyncio.gather(*(sender.send(of("t", server.url)) for _ in range(7)))
+        async with RawServer(timed) as server, sending(host_limit=3) as sender:
+            await asyncio.gather(*(sender.send(of("t", server.url, share=1)) for _ in range(7)))
         # What arrives is as late as it likes, but no earlier than a second after the one that left it its place.
         assert times[6] - times[0] > 1.5
 
