@@ -212,7 +212,9 @@
 \ir functions/webhooks/log_attempts_v1.sql
 \ir functions/webhooks/log_any_of_v1.sql
 \ir functions/webhooks/log_walk_v1.sql
-\ir functions/webhooks/log_each_v1.sql
+\ir functions/webhooks/log_key_v1.sql
+\ir functions/webhooks/log_walked_v1.sql
+\ir functions/webhooks/log_few_events_v1.sql
 \ir functions/webhooks/log_filters_v1.sql
 \ir functions/webhooks/log_bucket_v1.sql
 \ir functions/webhooks/log_dimensions_v1.sql

@@ -140,3 +140,11 @@ CREATE TABLE projections.webhook_answers (
     PRIMARY KEY (tenant, key)
 );
 CREATE INDEX webhook_answers_expires_at_idx ON projections.webhook_answers (expires_at);
+-- A page of the delivery log says where it ended.
+DROP FUNCTION IF EXISTS projections.list_logged_events_v1(
+    text[], text[], text[], text[], timestamptz, timestamptz, timestamptz, timestamptz, boolean, timestamptz, text, boolean, integer
+);
+DROP FUNCTION IF EXISTS projections.list_logged_attempts_v1(
+    text[], text[], text[], text[], timestamptz, timestamptz, timestamptz, timestamptz, boolean, timestamptz, text, boolean, integer,
+    text[], text, text[]
+);

@@ -207,7 +207,10 @@ CALLS = {
     "release_table_v1": "SELECT projections.release_table_v1('captured.orders')",
     "set_capture_triggers_v1": "SELECT projections.set_capture_triggers_v1('captured.orders', '{INSERT}', '{}')",
     "log_any_of_v1": "SELECT projections.log_any_of_v1('e.tenant', '{t}')",
-    "log_each_v1": "SELECT projections.log_each_v1('webhook_events', 'tenant', '{a,b}', NULL, NULL, 'r.event_time', 1)",
+    "log_key_v1": "SELECT projections.log_key_v1('{a,b}', '{c}')",
+    "log_walked_v1": "SELECT projections.log_walked_v1('webhook_events', 'r.data', 'SELECT 1', NULL, NULL, NULL, NULL, "
+    "'r.event_time', 1, 10, 1)",
+    "log_few_events_v1": "SELECT projections.log_few_events_v1('{a}', NULL, 1)",
     "log_walk_v1": "SELECT projections.log_walk_v1('time', 'id', now(), NULL, NULL, now(), true, now(), 'a', true)",
     "log_filters_v1": """SELECT projections.log_filters_v1('a', '{"code": ["200", "201"]}')""",
     "log_bucket_v1": "SELECT projections.log_bucket_v1('time', '1 month', '1970-01-01Z')",

@@ -75,7 +75,7 @@ class EventPage(View):
 
     data: tuple[EventView, ...]
     next: str | None
-    """For the query's next: the page after it."""
+    """For the query's next: the page after it. A page may be short, or empty, and have one after it."""
     prev: str | None
 
 
@@ -84,7 +84,7 @@ class AttemptPage(View):
 
     data: tuple[AttemptView, ...]
     next: str | None
-    """For the query's next: the page after it."""
+    """For the query's next: the page after it. A page may be short, or empty, and have one after it."""
     prev: str | None
 
 

@@ -33,6 +33,9 @@ class DeliveryLog(Protocol):
         """
         A page of events, by time and id.
 
+        A page may be short, or empty, and have more behind it: only one without ``next`` is the last. A store looks at
+        so many rows for a page and no more, however few of them the filters let pass.
+
         Raises:
             InvalidCursor: The cursor is malformed, of another version, order, filter or tenant, or there are two.
             InvalidQuery: A filter can not be.
@@ -41,7 +44,9 @@ class DeliveryLog(Protocol):
 
     async def list_attempts(self, request: AttemptsRequest) -> Page[AttemptWithEvent]:
         """
-        A page of attempts, by time and id.
+        A page of attempts, by time and id; short as one of events may be.
+
+        An event and an endpoint have one tenant.
 
         Raises:
             InvalidCursor: As for events.

@@ -18,7 +18,7 @@ from projections.webhooks.log.metrics import (
     event_query,
     metrics_of,
 )
-from projections.webhooks.log.paging import Walk, page_of, walk_of
+from projections.webhooks.log.paging import Step, Walk, page_of, walk_of
 from projections.webhooks.log.records import AttemptWithEvent, LoggedAttempt, LoggedEvent, Page
 from projections.webhooks.log.requests import AttemptsRequest, EventsRequest, ListRequest
 
@@ -38,7 +38,7 @@ class MemoryLog:
         """As :meth:`DeliveryLog.list_events` says."""
         walk = walk_of(request, EVENTS)
         chosen = _walked(walk, request, self._events.values(), _place_of_event, _event_filters(request))
-        return page_of(walk, [_copy(event) for event in chosen], _place_of_event)
+        return page_of(walk, [Step(_copy(event)) for event in chosen], _place_of_event)
 
     async def list_attempts(self, request: AttemptsRequest) -> Page[AttemptWithEvent]:
         """As :meth:`DeliveryLog.list_attempts` says."""
@@ -46,7 +46,7 @@ class MemoryLog:
         chosen = _walked(walk, request, self._attempts.values(), _place_of_attempt, _attempt_filters(request))
         return page_of(
             walk,
-            [self._with_event(attempt) for attempt in chosen],
+            [Step(self._with_event(attempt)) for attempt in chosen],
             lambda row: _place_of_attempt(row.attempt),
         )
 

@@ -1,7 +1,9 @@
 """
 Pages of a list, both ways: which rows a store is to read for one, and what becomes of them.
 
-A store reads one row more than the page has: that one says whether there are more in this direction.
+A store reads one row more than the page has: that one says whether there are more in this direction. It may stop
+before, where it has looked at many rows that the filters do not let pass: then the page is short, or empty, and the
+list goes on behind it.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Final, Generic, TypeVar
 
 from journal import Generation
 from projections.webhooks.errors import InvalidCursor, InvalidQuery
@@ -18,9 +20,12 @@ from projections.webhooks.log.cursors import Cursors, Place
 from projections.webhooks.log.records import Page
 from projections.webhooks.log.requests import AttemptsRequest, ListRequest
 
-__all__ = ["Walk", "page_of", "walk_of"]
+__all__ = ["LOOKED", "Step", "Walk", "page_of", "walk_of"]
 
 T = TypeVar("T")
+
+LOOKED: Final = 10_000
+"""Rows that a page looks at, at most."""
 
 _FILTERS = ("tenants", "event_ids", "endpoint_ids", "topics")
 _STATUSES = ("success", "failed")
@@ -60,6 +65,22 @@ class Walk:
         return replace(self, cursors=cursors)
 
 
+@dataclass(frozen=True, slots=True)
+class Step(Generic[T]):
+    """
+    A row that a store has come to.
+
+    Args:
+        row: The row.
+        wanted: Whether the filters let it pass.
+        is_last: Whether the store has looked at as many rows as it may, this one included.
+    """
+
+    row: T
+    wanted: bool = True
+    is_last: bool = False
+
+
 def walk_of(request: ListRequest, resource: str) -> Walk:
     """
     How to read what a request asks for.
@@ -87,38 +108,40 @@ def walk_of(request: ListRequest, resource: str) -> Walk:
     )
 
 
-def page_of(walk: Walk, rows: Sequence[T], place: Callable[[T], tuple[datetime, str]]) -> Page[T]:
+def page_of(walk: Walk, steps: Sequence[Step[T]], place: Callable[[T], tuple[datetime, str]]) -> Page[T]:
     """
     The page that was walked.
 
     Args:
         walk: How.
-        rows: What was read, in the order of reading.
+        steps: What was read, in the order of reading.
         place: Time and id of a row.
     """
-    data = rows[: walk.rows]
+    rows: list[T] = []
+    end: T | None = None  # of the page, where the list goes on behind it
+    for step in steps:
+        if step.wanted:
+            if len(rows) == walk.rows:
+                end = rows[-1]
+                break
+            rows.append(step.row)
+        if step.is_last:
+            end = step.row
+            break
+    onward = None if end is None else walk.cursors.encode(Place(*place(end)))
+    back = _back(walk, rows, place)
     if walk.backward:
-        data = data[::-1]
-    if not data:
-        return _nothing(walk)
-    more = len(rows) > walk.rows
-    return Page(
-        tuple(data),
-        next=walk.cursors.encode(Place(*place(data[-1]))) if more or walk.backward else None,
-        prev=walk.cursors.encode(Place(*place(data[0]))) if _has_prev(walk, more=more) else None,
-    )
+        return Page(tuple(rows[::-1]), next=back, prev=onward)
+    return Page(tuple(rows), next=onward, prev=back)
 
 
-def _has_prev(walk: Walk, *, more: bool) -> bool:
-    return more if walk.backward else walk.start is not None
-
-
-def _nothing(walk: Walk) -> Page[T]:
-    """An empty page: the way back to the rows before it begins with the one that it was after."""
+def _back(walk: Walk, rows: Sequence[T], place: Callable[[T], tuple[datetime, str]]) -> str | None:
+    """The cursor against the direction of reading: from an empty page, with the row that it was after."""
     if walk.start is None:
-        return Page(())
-    back = walk.cursors.encode(Place(walk.start.time, walk.start.id, inclusive=not walk.start.inclusive))
-    return Page((), next=back) if walk.backward else Page((), prev=back)
+        return None
+    if rows:
+        return walk.cursors.encode(Place(*place(rows[0])))
+    return walk.cursors.encode(Place(walk.start.time, walk.start.id, inclusive=not walk.start.inclusive))
 
 
 def _filters(request: ListRequest) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from journal import Database, DatabaseError, Row, Session, generation
@@ -20,15 +20,18 @@ from projections.webhooks.log.metrics import (
     event_query,
     metrics_of,
 )
-from projections.webhooks.log.paging import Walk, page_of, walk_of
+from projections.webhooks.log.paging import LOOKED, Step, Walk, page_of, walk_of
 from projections.webhooks.log.records import AttemptWithEvent, LoggedAttempt, LoggedEvent, Page
 from projections.webhooks.log.requests import AttemptsRequest, EventsRequest, ListRequest, checked_text
 
 __all__ = ["PostgresLog"]
 
 _PAGE = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13"
-_LIST_EVENTS = f"SELECT * FROM projections.list_logged_events_v1({_PAGE})"
-_LIST_ATTEMPTS = f"SELECT * FROM projections.list_logged_attempts_v1({_PAGE}, $14, $15)"
+_LIST_EVENTS = f"SELECT * FROM projections.list_logged_events_v1({_PAGE}, $14)"
+_LIST_ATTEMPTS = (
+    f"SELECT * FROM projections.list_logged_attempts_v1({_PAGE}, "
+    "p_looked => $14, p_endpoint_types => $15, p_status => $16)"
+)
 _EVENTS = "SELECT * FROM projections.list_logged_events_v1(p_tenants => $1, p_event_ids => $2, p_limit => $3)"
 _ATTEMPT = "SELECT * FROM projections.list_logged_attempts_v1(p_tenants => $1, p_attempt_ids => $2)"
 _LOG_EVENTS = "SELECT projections.log_events_v1($1, $2, $3, $4, $5, $6, $7, $8)"
@@ -52,19 +55,25 @@ class PostgresLog:
     Args:
         database: Where; to read, the role needs projections_reader, to write, projections_worker.
         metrics_timeout: How long a query of metrics may take where the role has no ``statement_timeout`` of its own.
+        looked: How many rows a page looks at, at most; where filters let little of that pass, a page is short.
     """
 
-    def __init__(self, database: Database, *, metrics_timeout: timedelta = _LONGEST_QUERY) -> None:
+    def __init__(
+        self, database: Database, *, metrics_timeout: timedelta = _LONGEST_QUERY, looked: int = LOOKED
+    ) -> None:
         self._database = database
         self._metrics_timeout = metrics_timeout
+        self._looked = looked
 
     async def list_events(self, request: EventsRequest) -> Page[LoggedEvent]:
         """As :meth:`DeliveryLog.list_events` says."""
         walk = walk_of(request, EVENTS)  # a request that is wrong needs no connection
         async with self._database.session() as session:
             walk = walk.under(await generation(session))
-            rows = await session.fetch(_LIST_EVENTS, *_arguments(request, walk))
-        return page_of(walk, [_event(row) for row in rows], lambda event: (event.time, event.event_id))
+            rows = await session.fetch(_LIST_EVENTS, *_arguments(request, walk), self._looked)
+        return page_of(
+            walk, [Step(_event(row), row["wanted"], row["is_last"]) for row in rows], _place_of_event
+        )
 
     async def list_attempts(self, request: AttemptsRequest) -> Page[AttemptWithEvent]:
         """As :meth:`DeliveryLog.list_attempts` says."""
@@ -74,10 +83,12 @@ class PostgresLog:
             rows = await session.fetch(
                 _LIST_ATTEMPTS,
                 *_arguments(request, walk),
+                self._looked,
                 request.values("endpoint_types"),
                 request.status or None,
             )
-            page = page_of(walk, [_attempt(row) for row in rows], lambda each: (each.time, each.attempt_id))
+            steps = [Step(_attempt(row), row["wanted"], row["is_last"]) for row in rows]
+            page = page_of(walk, steps, _place_of_attempt)
             return Page(tuple(await _with_events(session, page.data)), page.next, page.prev)
 
     async def retrieve_event(self, event_id: str, tenant: str | None = None) -> LoggedEvent | None:
@@ -163,6 +174,14 @@ def _arguments(request: ListRequest, walk: Walk) -> list[Any]:
     return [*filters, *request.times(), walk.ascending, *place, walk.rows + 1]
 
 
+def _place_of_event(event: LoggedEvent) -> tuple[datetime, str]:
+    return event.time, event.event_id
+
+
+def _place_of_attempt(attempt: LoggedAttempt) -> tuple[datetime, str]:
+    return attempt.time, attempt.attempt_id
+
+
 def _only(tenant: str | None) -> list[str] | None:
     return [checked_text("tenant", tenant)] if tenant else None
 
@@ -192,7 +211,7 @@ def _event_values(event: LoggedEvent) -> tuple[Any, ...]:
 
 
 def _attempt(row: Row) -> LoggedAttempt:
-    values = {**row}
+    values = {name: value for name, value in row.items() if name not in {"wanted", "is_last"}}
     values["time"] = values.pop("attempted_at").astimezone(UTC)
     values["event_time"] = values["event_time"].astimezone(UTC)
     return LoggedAttempt(**values)

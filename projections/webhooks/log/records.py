@@ -98,7 +98,7 @@ class Page(Generic[T]):
     A page of a list.
 
     Args:
-        data: The rows, in the order that was asked for.
+        data: The rows, in the order that was asked for; few or none may be followed by more pages.
         next: The cursor of the page after it; None where there is none.
         prev: The cursor of the page before it; None where there is none.
     """
