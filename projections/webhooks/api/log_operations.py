@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from pydantic import Field, PlainSerializer
 
+from journal import find_event
 from projections.webhooks.api.calls import Call, Json, NoBody, Query, Time, View, Word
 from projections.webhooks.api.endpoint_operations import EndpointView, view_of
 from projections.webhooks.api.json_text import kept
@@ -15,6 +17,7 @@ from projections.webhooks.api.operations import Operations
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.errors import UnknownEndpoint
 from projections.webhooks.log import AttemptsRequest, AttemptWithEvent, EventsRequest, LoggedEvent
+from projections.webhooks.messages import MESSAGE, message_of
 
 __all__ = ["log_operations"]
 
@@ -153,11 +156,33 @@ async def list_events(call: Call[EventsQuery, NoBody]) -> EventPage:
 
 @log_operations.add("GET", "/v1/events/{event_id}", answer=EventView, problems=(404,))
 async def get_event(call: Call[Query, NoBody]) -> EventView:
-    """Show an event and its data."""
-    event = await call.services.log.retrieve_event(call.place["event_id"], call.tenant)
+    """
+    Show an event and its data.
+
+    A message is there as soon as it was sent. While it has no endpoint_ids, either no endpoint wanted it, or it has not
+    been handed to them yet, or the log has forgotten it.
+    """
+    event = await call.services.log.retrieve_event(call.place["event_id"], call.tenant) or await _sent(call)
     if event is None:
         raise Problem(404, "unknown_event", "there is no such event in the log")
     return _event_view(event, data=True)
+
+
+async def _sent(call: Call[Query, NoBody]) -> LoggedEvent | None:
+    """A message that the log has not, as it was sent."""
+    try:
+        event_id = UUID(call.place["event_id"])
+    except ValueError:
+        return None
+    async with call.services.database.session() as session:
+        envelope = await find_event(session, event_id)
+    message = message_of(envelope) if envelope is not None and envelope.entity_type == MESSAGE else None
+    if envelope is None or message is None or call.tenant not in {None, message.tenant}:
+        return None
+    return LoggedEvent(
+        event_id=str(event_id), tenant=message.tenant, topic=message.topic, time=envelope.db_timestamp,
+        eligible_for_retry=message.eligible_for_retry, metadata=message.metadata, data=envelope.payload_json,
+    )  # fmt: skip
 
 
 @log_operations.add("GET", "/v1/attempts", query=AttemptsQuery, answer=AttemptPage, problems=(400,))

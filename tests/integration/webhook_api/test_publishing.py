@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from journal import Database
+from journal import Database, Event, append
 from tests.integration.webhook_api.support import Api, Rows
 
 JSON = {"content-type": "application/json"}
@@ -82,6 +82,30 @@ async def test_an_id_is_the_tenants_own(acme: Api, globex: Api, database: Databa
         sent = await api("POST", "/v1/messages", {"topic": "a.b", "data": 1, "id": "k"}, status=202)
         assert sent.json()["duplicate"] is False
     assert await count(database) == 2
+
+
+async def test_a_message_that_nobody_wanted_is_shown_without_endpoints(
+    acme: Api, globex: Api, admin: Api, database: Database
+) -> None:
+    body = {"topic": "a.b", "data": {"n": 1.0}, "metadata": {"of": "me"}, "eligible_for_retry": False}
+    sent = (await acme("POST", "/v1/messages", body, status=202)).json()["event_id"]
+    path = f"/v1/events/{sent}"
+
+    shown = await acme.get(path)
+
+    assert shown == {
+        "event_id": sent, "tenant": "acme", "topic": "a.b", "time": shown["time"], "endpoint_ids": [],
+        "eligible_for_retry": False, "metadata": {"of": "me"}, "data": {"n": 1.0},
+    }  # fmt: skip
+    assert (await admin.get(path), await admin.get(path, tenant="acme")) == (shown, shown)
+    await globex.get(path, 404)
+    await admin.get(path, 404, tenant="globex")
+
+
+async def test_an_event_that_is_no_message_is_not_in_the_log(admin: Api, database: Database) -> None:
+    async with database.transaction() as session:
+        (other,) = await append(session, [Event("p", {}, "plane", "Landed", metadata={"tenant": "acme"})])
+    await admin.get(f"/v1/events/{other.event_id}", 404)
 
 
 async def test_without_an_id_each_request_sends(acme: Api, database: Database) -> None:
