@@ -1,5 +1,5 @@
 """
-A span for each batch, and for each request of a webhook.
+A span for each batch, each call of a handler of a group, and each request of a webhook.
 
 Through the API package of OpenTelemetry alone: where spans go is the application's business.
 Without that package nothing is made, and nothing is paid.
@@ -8,6 +8,7 @@ Without that package nothing is made, and nothing is paid.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import Token
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -24,6 +25,7 @@ with from_extra("otel"):
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 if TYPE_CHECKING:  # needs an extra that others than those who deliver may not have
+    from projections.subscriptions.matched import MatchedEvent
     from projections.webhooks.sender import Outgoing, Reply, Sender
 
 _SYSTEM = "slice-projections"
@@ -80,6 +82,35 @@ class Tracing(StatusObserver):
         for (projection, slices), (span, _) in self._open.items():
             if projection == name and envelope.slice in slices:
                 span.record_exception(error, {"projections.attempt": attempt})
+
+
+class TracedHandling:
+    """
+    Makes a span of each call of a handler of a group: give it to ``Consumer(around=...)``.
+
+    It is linked to the spans that the events come from, and below that one if there is a single one, as those of
+    :class:`Tracing` are. An error of the handler is recorded on it.
+
+    Args:
+        provider: Of tracers; None for the global one.
+    """
+
+    def __init__(self, provider: TracerProvider | None = None) -> None:
+        self._tracer = trace.get_tracer("projections", tracer_provider=provider)
+
+    def __call__(
+        self, group: str, handler: str, batch: Sequence[MatchedEvent]
+    ) -> AbstractContextManager[Span]:
+        """A span that lasts for the block, and is the current one in it."""
+        envelopes = [event.envelope for event in batch]
+        origins = _origins(envelopes)
+        return self._tracer.start_as_current_span(
+            f"handle {group} {handler}",
+            context=_parent(origins),
+            kind=SpanKind.CONSUMER,
+            attributes=_messaging(group, envelopes) | {"projections.handler": handler},
+            links=[Link(origin) for origin in origins if origin is not None],
+        )
 
 
 class TracedSender:
@@ -157,17 +188,23 @@ def _with_traceparent(outgoing: Outgoing) -> Outgoing:
 
 def _attributes(name: str, slices: SliceRange, envelopes: Sequence[EventEnvelope]) -> dict[str, str | int]:
     times = [envelope.db_timestamp for envelope in envelopes]
-    return {
-        "messaging.system": _SYSTEM,
-        "messaging.operation.type": "process",
-        "messaging.operation.name": "handle",
-        "messaging.consumer.group.name": name,
-        "messaging.batch.message_count": len(envelopes),
+    return _messaging(name, envelopes) | {
         "projections.projection": name,
         "projections.range": str(slices),
         "projections.events": len(envelopes),
         "projections.first_timestamp": min(times).isoformat(),
         "projections.last_timestamp": max(times).isoformat(),
+    }
+
+
+def _messaging(group: str, envelopes: Sequence[EventEnvelope]) -> dict[str, str | int]:
+    """What OpenTelemetry's conventions have of what handles messages."""
+    return {
+        "messaging.system": _SYSTEM,
+        "messaging.operation.type": "process",
+        "messaging.operation.name": "handle",
+        "messaging.consumer.group.name": group,
+        "messaging.batch.message_count": len(envelopes),
     }
 
 

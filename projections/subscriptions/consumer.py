@@ -6,15 +6,18 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
-from typing import TypeVar, Unpack, overload
+from typing import TypeAlias, TypeVar, Unpack, overload
 
 from journal import Database
 from projections.errors import InvalidHandler
 from projections.subscriptions.consuming import Consuming
 from projections.subscriptions.errors import InvalidSubscription
 from projections.subscriptions.groups import is_reliable
+from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.registration import (
     Handler,
     HandlerOptions,
@@ -26,6 +29,7 @@ from projections.subscriptions.settings import ConsumerSettings
 from projections.subscriptions.subscribing import register_handler, subscribe
 
 H = TypeVar("H", bound=Handler)
+Around: TypeAlias = Callable[[str, str, Sequence[MatchedEvent]], AbstractContextManager[object]]
 
 
 class Consumer:
@@ -48,14 +52,24 @@ class Consumer:
         database: Where. One connection is used, whatever the number of handlers and ranges.
         group: The group; it is made when it is not known.
         settings: How.
+        around: Makes a context manager in which a handler is called, of the names of the group and the handler, and the
+            batch: :class:`projections.monitoring.tracing.TracedHandling` makes spans.
     """
 
-    def __init__(self, database: Database, group: str, *, settings: ConsumerSettings | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        group: str,
+        *,
+        settings: ConsumerSettings | None = None,
+        around: Around | None = None,
+    ) -> None:
         if not group:
             raise InvalidSubscription(f"the name of a group has 1 to 255 characters, not {group!r:.80}")
         self._database = database
         self._group = group
         self._settings = settings or ConsumerSettings()
+        self._around = around
         self._handlers: dict[str, Registered] = {}
         self._running = False
 
@@ -102,8 +116,19 @@ class Consumer:
             raise InvalidHandler(f"handler {name!r} is registered twice: give each a name of its own")
         if self._running:
             raise InvalidHandler(f"handler {name!r} comes too late: the consumer runs")
-        self._handlers[registered.name] = registered
+        self._handlers[registered.name] = self._surrounded(registered)
         return handler
+
+    def _surrounded(self, handler: Registered) -> Registered:
+        around = self._around
+        if around is None:
+            return handler
+
+        async def call(batch: Sequence[MatchedEvent]) -> None:
+            with around(self._group, handler.name, batch):
+                await handler.call(batch)
+
+        return replace(handler, call=call)
 
     async def run(self, stop: asyncio.Event | None = None) -> None:
         """

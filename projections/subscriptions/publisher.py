@@ -90,6 +90,7 @@ class Publisher:
         event_id: UUID | None = None,
         subscription_id: int | None = None,
         not_before: datetime | None = None,
+        traceparent: str | None = None,
     ) -> Accepted:
         """
         Accept a payload; waits while too many are waiting to be stored.
@@ -105,7 +106,7 @@ class Publisher:
             PublishFailed: The publisher was closed.
         """
         publication = Publication(
-            topic, payload, metadata, event_id or new_event_id(), subscription_id, not_before
+            topic, payload, metadata, event_id or new_event_id(), subscription_id, not_before, traceparent
         )
         row = publication.row()
         if len(self._waiting) < self._settings.buffer and not self._closing and not self._turn.locked():

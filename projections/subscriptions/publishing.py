@@ -13,6 +13,7 @@ from journal.drivers import fetch_on, fetch_on_sync
 from journal.payload import check_text, encode
 from journal.writer import check_kind, check_list, check_name
 from projections.subscriptions.errors import InvalidSubscription, own_errors
+from projections.trace_parent import current_traceparent, is_traceparent
 
 DEFAULT_PUBLISHER = "default"
 MAX_PUBLISHER_LENGTH = 245
@@ -37,6 +38,9 @@ class Publication:
         event_id: Makes it idempotent: the same again, by the same publisher, is stored once.
         subscription_id: It is for this subscription alone, whatever that asks for.
         not_before: It is matched then, and no earlier.
+        traceparent: The span that publishes, as W3C Trace Context has it, which is written into the metadata: who
+            handles it is traced from there on. By default what the metadata say, else the current span of
+            OpenTelemetry, where one is being recorded.
     """
 
     topic: str
@@ -45,6 +49,7 @@ class Publication:
     event_id: UUID | None = None
     subscription_id: int | None = None
     not_before: datetime | None = None
+    traceparent: str | None = None
 
     def row(self) -> tuple[Any, ...]:
         """
@@ -62,14 +67,28 @@ class Publication:
             raise InvalidEvent(f"not_before must be a datetime, not {self.not_before!r:.80}")
         if self.not_before is not None and self.not_before.tzinfo is None:
             raise InvalidEvent(f"not_before has no zone: {self.not_before.isoformat()}")
+        if self.traceparent is not None and not is_traceparent(self.traceparent):
+            raise InvalidEvent(
+                "traceparent is version, trace, span and flags in hexadecimal with - between, not "
+                f"{self.traceparent!r:.80}"
+            )
+        metadata = self._traced()
         return (
             self.topic,
             encode(self.payload, "payload"),
-            None if self.metadata is None else encode(self.metadata, "metadata"),
+            None if metadata is None else encode(metadata, "metadata"),
             None if self.event_id is None else str(self.event_id),
             self.subscription_id,
             self.not_before,
         )
+
+    def _traced(self) -> Any:
+        """The metadata, with the span that publishes."""
+        given: Any = {} if self.metadata is None else self.metadata
+        if not isinstance(given, Mapping):  # in spite of its type: it is stored as it is
+            return given
+        span = self.traceparent or given.get("traceparent") or current_traceparent()
+        return self.metadata if span is None else {**given, "traceparent": span}
 
 
 async def publish(
@@ -82,6 +101,7 @@ async def publish(
     event_id: UUID | None = None,
     subscription_id: int | None = None,
     not_before: datetime | None = None,
+    traceparent: str | None = None,
 ) -> Appended:
     """
     Publish a payload; it commits with the caller's transaction, or not at all.
@@ -98,13 +118,14 @@ async def publish(
         event_id: Makes it idempotent.
         subscription_id: For this one alone.
         not_before: Matched then.
+        traceparent: The span that publishes.
 
     Raises:
         InvalidEvent: It can not be stored; nothing was sent.
         InvalidSubscription: There is no such subscription.
         EventIdConflict: The ``event_id`` was used for other content.
     """
-    publication = Publication(topic, payload, metadata, event_id, subscription_id, not_before)
+    publication = Publication(topic, payload, metadata, event_id, subscription_id, not_before, traceparent)
     return (await publish_all(connection, [publication], publisher=publisher))[0]
 
 

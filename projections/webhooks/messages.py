@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +10,7 @@ from uuid import UUID, uuid4, uuid5
 from zlib import crc32
 
 from journal import Appended, Event, EventEnvelope, append
+from projections.trace_parent import current_traceparent, is_traceparent
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.tenants import check_tenant
 from projections.webhooks.times import check_time
@@ -24,7 +24,6 @@ MESSAGE = "webhook-message"
 _NAMESPACE = UUID("6f1c0d0e-6f0a-5c0b-9b0a-3f2a1d5f7c11")
 _SOURCES = 64
 """Sources of a tenant's messages: so many transactions can send for it at a time, and no more rows are kept for it."""
-_TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _MAX_KEY_BYTES = 1000
 """Of an order key, in UTF-8: deliveries are found by it in an index, whose entries are short."""
 
@@ -112,7 +111,8 @@ async def send(
         endpoint_id: For this endpoint alone, if its topics and filter let it through.
         eligible_for_retry: Whether it is tried again when it fails.
         metadata: Labels for filters and for the log; they are not sent.
-        traceparent: The span that sends, as W3C Trace Context has it: fan-out and requests are traced from there on.
+        traceparent: The span that sends, as W3C Trace Context has it: fan-out and requests are traced from there on. By
+            default the current span of OpenTelemetry, where one is being recorded.
 
     Returns:
         Where it is in the journal; its ``event_id`` is the ``webhook-id`` that receivers see.
@@ -149,7 +149,7 @@ def message_event(
         InvalidMessage: The tenant, the topic, the order key or the time can not be so.
     """
     _check(tenant, topic, not_before, order_key)
-    if traceparent is not None and not _TRACEPARENT.fullmatch(traceparent):
+    if traceparent is not None and not is_traceparent(traceparent):
         raise InvalidMessage(
             f"traceparent is version, trace, span and flags in hexadecimal with - between, not {traceparent!r:.80}"
         )
@@ -160,7 +160,7 @@ def message_event(
         "endpoint_id": endpoint_id,
         "labels": dict(metadata) if metadata else None,
         "eligible_for_retry": None if eligible_for_retry else False,
-        "traceparent": traceparent,
+        "traceparent": traceparent or current_traceparent(),
     }
     facts |= {key: value for key, value in optional.items() if value is not None}
     event_id = _event_id(tenant, message_id)

@@ -39,6 +39,23 @@ from projections.webhooks import FanOut, Message
 landed = FanOut("plane", lambda envelope: Message("acme", "flight.landed"))
 """
 
+SPAN = f"00-{'1' * 32}-{'2' * 16}-01"
+TRACED_APP = (
+    APP
+    + """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+
+def told(span):
+    return f"{span.name.split()[0]} {span.parent.trace_id:032x} {span.parent.span_id:016x}\\n"
+
+trace.set_tracer_provider(TracerProvider())
+exporter = ConsoleSpanExporter(out=open("spans", "w"), formatter=told)
+trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(exporter))
+"""
+)
+
 
 @contextmanager
 def running(command: str, *arguments: str, cwd: Path | None = None, **variables: str) -> Iterator[Running]:
@@ -303,6 +320,21 @@ async def test_a_request_with_a_key_is_followed_as_a_whole_or_not_at_all(
 
     made = await fetchval(database, "SELECT count(*) FROM projections.webhook_endpoints")
     assert (status, made) == (201, 1)
+
+
+async def test_requests_are_traced_from_who_sends(database: Database, dsn: str, tmp_path: Path) -> None:
+    (tmp_path / "traced.py").write_text(TRACED_APP)
+    async with RawServer(respond(204)) as server:
+        await endpoint(database, server.url)
+        with running("deliver", "traced:landed", "--traces", "--dsn", dsn, *ALLOWED, cwd=tmp_path) as deliver:
+            async with database.transaction() as session:
+                await append(session, [Event("p", {}, "plane", "Landed", metadata={"traceparent": SPAN})])
+            await until(database, IN_STATE, 1, "done")
+            deliver.signal(signal.SIGTERM)
+            ended = await asyncio.to_thread(deliver.end)
+    spans = [line.split() for line in (tmp_path / "spans").read_text().splitlines()]
+    trace_id, span_id = SPAN.split("-")[1:3]
+    assert (ended, spans) == (0, [["handle", trace_id, span_id], ["deliver", trace_id, span_id]])
 
 
 @pytest.mark.parametrize("command", ["deliver", "serve"])

@@ -11,9 +11,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
-from journal import Database, EventIdConflict, RawJson
+from journal import Database, EventIdConflict, InvalidEvent, RawJson
 from projections import run
 from projections.monitoring.tracing import TracedSender, Tracing
+from projections.subscriptions import publish
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.messages import send
@@ -184,3 +185,36 @@ async def test_what_is_no_traceparent_is_refused(database: Database) -> None:
     async with database.transaction() as session:
         with pytest.raises(InvalidMessage, match="traceparent is version, trace, span and flags"):
             await send(session, TENANT, "a", 1, traceparent="b7ad")
+
+
+async def test_what_is_sent_or_published_in_a_span_comes_from_it(
+    database: Database, provider: TracerProvider
+) -> None:
+    own = f"00-{'1' * 32}-{'2' * 16}-01"
+    async with database.transaction() as session:
+        with provider.get_tracer("application").start_as_current_span("order") as span:
+            context = span.get_span_context()
+            await send(session, TENANT, "sent", 1)
+            await send(session, TENANT, "sent-by-another", 1, traceparent=own)
+            await publish(session, "published", 1, metadata={"by": "me"})
+            await publish(session, "published by another", 1, traceparent=own)
+            await publish(session, "published as said", 1, metadata={"traceparent": own})
+        await send(session, TENANT, "of-nobody", 1)
+        await publish(session, "published by nobody", 1)
+        rows = await session.fetch(
+            "SELECT event_type, metadata ->> 'traceparent' AS origin, metadata ->> 'by' AS by FROM projections.events"
+        )
+    current = (
+        f"00-{format_trace_id(context.trace_id)}-{format_span_id(context.span_id)}-{context.trace_flags:02x}"
+    )
+    assert {row["event_type"]: row["origin"] for row in rows} == {
+        "sent": current, "sent-by-another": own, "published": current, "published by another": own,
+        "published as said": own, "of-nobody": None, "published by nobody": None,
+    }  # fmt: skip
+    assert {row["event_type"] for row in rows if row["by"] == "me"} == {"published"}
+
+
+async def test_a_publication_names_a_span_or_none(database: Database) -> None:
+    async with database.transaction() as session:
+        with pytest.raises(InvalidEvent, match="traceparent is version, trace, span and flags"):
+            await publish(session, "a", 1, traceparent="b7ad")

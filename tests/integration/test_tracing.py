@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,8 +15,9 @@ from opentelemetry.trace import StatusCode, format_span_id, format_trace_id, get
 
 from journal import Database, Event, EventEnvelope, Session, append, connect
 from projections import AtLeastOnce, Recovery, StatusObserver
-from projections.monitoring.tracing import Tracing
+from projections.monitoring.tracing import TracedHandling, Tracing
 from projections.observer import CombinedObserver
+from projections.subscriptions import Consumer, MatchedEvent, publish
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,
@@ -27,6 +28,7 @@ from tests.fixtures.projections import (
     failing,
     recording,
 )
+from tests.fixtures.subscriptions import Seen, consuming, match_all, quick
 
 ORIGIN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 OTHER = "00-0af7651916cd43dd8448eb211c80319d-b7ad6b7169203332-01"
@@ -239,3 +241,35 @@ def test_without_opentelemetry_the_extra_is_named() -> None:
 
     assert done.returncode == 1
     assert "pip install 'slice-projections[otel]'" in done.stderr.splitlines()[-1]
+
+
+async def test_what_a_group_handles_is_linked_to_the_spans_that_its_events_come_from(
+    database: Database,
+) -> None:
+    traces, seen = Traces(), Seen()
+    tracer = traces.provider.get_tracer("application")
+    handled: list[bool] = []
+
+    async def handle(batch: Sequence[MatchedEvent]) -> None:
+        with tracer.start_as_current_span("inner"):
+            handled.append(True)
+        if len(handled) == 1:
+            raise ValueError("not yet")
+        await seen(batch)
+
+    reader = Consumer(database, "g", settings=quick(), around=TracedHandling(traces.provider))
+    reader.handle(handle, name="all", retries=[0])
+    async with consuming(database, reader):
+        async with database.transaction() as session:
+            await publish(session, "a", 1, traceparent=ORIGIN)
+            await publish(session, "b", 1, traceparent=OTHER)
+        await match_all(database)
+        await seen.until_events(2)
+
+    failed, span = traces.batches
+    assert span.name == "handle g all"
+    assert (failed.status.status_code, span.status.status_code) == (StatusCode.ERROR, StatusCode.UNSET)
+    assert [traceparent(link.context) for link in span.links] == [ORIGIN, OTHER]
+    assert (span.attributes or {})["messaging.consumer.group.name"] == "g"
+    inner = [each.parent for each in traces.spans if each.name == "inner"]
+    assert [parent and traceparent(parent) for parent in inner] == [written(failed), written(span)]

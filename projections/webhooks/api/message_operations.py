@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from journal import Appended, Session
+from projections.trace_parent import is_traceparent
 from projections.webhooks.api.calls import Body, Call, Json, Query, Tenant, Time, View, Word
 from projections.webhooks.api.operations import Operations
 from projections.webhooks.api.problems import Problem
@@ -72,13 +73,15 @@ async def send_message(call: Call[Query, NewMessage]) -> SentMessage:
     """
     Send a message to the endpoints of a tenant that want it.
 
+    With the header traceparent (W3C Trace Context), deliveries are traced from that span on.
+
     With an id, or the header idempotency-key, it is sent once, however often this is asked for.
     """
     body, services = call.body, call.services
     tenant, message_id = call.owner(body.tenant), _message_id(call)
     if body.endpoint_id is not None:
         await services.endpoints.get(tenant, body.endpoint_id)
-    options = {name: getattr(body, name) for name in _OPTIONS}
+    options = {name: getattr(body, name) for name in _OPTIONS} | {"traceparent": _traceparent(call)}
     async with services.database.transaction() as session:
         sent = await send(session, tenant, body.topic, call.raw["data"], message_id=message_id, **options)
         duplicate = message_id is not None and not await _is_new(session, sent)
@@ -95,6 +98,12 @@ def _message_id(call: Call[Any, NewMessage]) -> str | None:
     if call.body.id not in {None, key}:
         raise Problem(400, "invalid_idempotency_key", "the idempotency-key and the id of the message differ")
     return key
+
+
+def _traceparent(call: Call[Any, NewMessage]) -> str | None:
+    """As the standard has it, one that cannot be read is passed over."""
+    given = call.headers.get("traceparent")
+    return given if given is not None and is_traceparent(given) else None
 
 
 async def _is_new(session: Session, sent: Appended) -> bool:

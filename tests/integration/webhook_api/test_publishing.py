@@ -11,6 +11,7 @@ from journal import Database, Event, append
 from tests.integration.webhook_api.support import Api, Rows
 
 JSON = {"content-type": "application/json"}
+SPAN = f"00-{'1' * 32}-{'2' * 16}-01"
 STORED = "SELECT payload::text FROM projections.events WHERE event_id = $1::text::uuid"
 COUNT = "SELECT count(*) FROM projections.events WHERE entity_type = 'webhook-message'"
 
@@ -106,6 +107,20 @@ async def test_an_event_that_is_no_message_is_not_in_the_log(admin: Api, databas
     async with database.transaction() as session:
         (other,) = await append(session, [Event("p", {}, "plane", "Landed", metadata={"tenant": "acme"})])
     await admin.get(f"/v1/events/{other.event_id}", 404)
+
+
+@pytest.mark.parametrize(("header", "kept"), [(SPAN, True), ("00-b7ad", False)])
+async def test_a_message_comes_from_the_span_that_its_header_names(
+    header: str, kept: bool, acme: Api, database: Database
+) -> None:
+    body = {"topic": "a.b", "data": 1}
+    sent = await acme("POST", "/v1/messages", body, status=202, headers={"traceparent": header})
+    async with database.session() as session:
+        origin = await session.fetchval(
+            "SELECT metadata ->> 'traceparent' FROM projections.events WHERE event_id = $1::text::uuid",
+            sent.json()["event_id"],
+        )
+    assert origin == (header if kept else None)
 
 
 async def test_without_an_id_each_request_sends(acme: Api, database: Database) -> None:
