@@ -159,3 +159,27 @@ async def test_a_delivery_is_sent_again_after_its_lease(upgraded: Database) -> N
             await finished(upgraded)
 
     assert [request.header("webhook-id") for request in server.requests] == ["w1"]
+
+
+async def test_a_condition_that_was_set_apart_before_goes_on_with_what_has_come_since(earlier: str) -> None:
+    """What came for it before was kept by nobody; from the upgrade on, all is."""
+    subscribe = "SELECT projections.subscribe_v1('conditional', '(e.payload ->> ''n'')::int > 0', p_topics => '{Counted}')"
+    run(earlier, subscribe)
+    run(
+        earlier,
+        "SELECT projections.quarantine_condition_v1(max(condition_id), 'why') FROM projections.conditions",
+    )
+    schema.upgrade(earlier)
+    async with connect(earlier) as database:
+        for n in (1, 0, 2):
+            async with database.transaction() as session:
+                await append(session, [Event("counted", {"n": n}, "plane", event_type="Counted")])
+        await caught_up(database, discovery=Matching())
+        assert run(earlier, COUNTED) == []
+        run(earlier, "SELECT projections.release_condition_v1(max(condition_id)) FROM projections.conditions")
+        async with database.session() as session:
+            await Matching().tend(session)
+    assert run(earlier, COUNTED) == [(1,), (3,)]
+
+
+COUNTED = "SELECT seq_nr FROM projections.matches WHERE source_id = 'counted' ORDER BY match_id"
