@@ -14,7 +14,8 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no group %', quote_literal(p_group) USING ERRCODE = 'PJ082', HINT = 'Subscribe first.';
     END IF;
-    PERFORM FROM projections.group_ranges AS r WHERE r.group_id = _group ORDER BY r.min_slice FOR UPDATE;
+    -- In the order of join_handler_v1.
+    PERFORM FROM projections.group_ranges AS r WHERE r.group_id = _group ORDER BY r.min_slice, r.handler_id NULLS FIRST FOR UPDATE;
     IF p_min_slices = ARRAY(
         SELECT r.min_slice::integer FROM projections.group_ranges AS r WHERE r.group_id = _group AND r.handler_id IS NULL ORDER BY r.min_slice
     ) THEN
