@@ -163,8 +163,10 @@ async def test_a_delivery_is_sent_again_after_its_lease(upgraded: Database) -> N
 
 async def test_a_condition_that_was_set_apart_before_goes_on_with_what_has_come_since(earlier: str) -> None:
     """What came for it before was kept by nobody; from the upgrade on, all is."""
-    subscribe = "SELECT projections.subscribe_v1('conditional', '(e.payload ->> ''n'')::int > 0', p_topics => '{Counted}')"
-    run(earlier, subscribe)
+    run(
+        earlier,
+        "SELECT projections.subscribe_v1('c', '(e.payload ->> ''n'')::int > 0', p_topics => '{Counted}')",
+    )
     run(
         earlier,
         "SELECT projections.quarantine_condition_v1(max(condition_id), 'why') FROM projections.conditions",
