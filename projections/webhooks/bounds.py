@@ -26,6 +26,18 @@ WHERE l.name = $1 RETURNING {_COLUMNS}
 """
 
 
+_REACH: dict[str, tuple[float, float]] = {
+    "max_in_flight": (1, 1000),
+    "timeout": (1, 60),
+    "pause": (0, 30 * 86_400),
+    "attempts": (1, 101),
+    "breaker_failures": (1, 1_000_000_000),
+    "breaker_pause": (1, 86_400),
+}
+"""What the library allows; a bound beyond it would let nobody send, or hold a place for years."""
+_COUNTS = frozenset({"max_in_flight", "attempts", "breaker_failures"})
+
+
 class Bound(NamedTuple):
     """
     What endpoints may ask for of one thing.
@@ -84,8 +96,8 @@ async def change_bound(
     if old is None:
         raise InvalidEndpoint(f"there is no bound {name!r:.80}; there are {', '.join(NAMES)}")
     new = Bound(name, _chosen(least, old.least), _chosen(most, old.most))
-    if (new.least is not None and new.least < 0) or (new.most is not None and new.most <= 0):
-        raise InvalidEndpoint(f"a bound of {name} is above 0")
+    for value in (new.least, new.most):
+        _check_reach(name, value)
     if new.least is not None and new.most is not None and new.least > new.most:
         raise InvalidEndpoint(f"the least {name} would be {new.least:g}, more than the most, {new.most:g}")
     row = await session.fetchrow(_CHANGE, name, least is not None, new.least, most is not None, new.most)
@@ -120,6 +132,14 @@ def _asked(settings: EndpointSettings) -> Iterator[tuple[str, BoundName, float]]
     yield "policy.breaker_failures", "breaker_failures", policy.breaker_failures
     yield "policy.breaker_pause.first (s)", "breaker_pause", policy.breaker_pause.first.total_seconds()
     yield "policy.breaker_pause.longest (s)", "breaker_pause", policy.breaker_pause.longest.total_seconds()
+
+
+def _check_reach(name: BoundName, value: float | None) -> None:
+    first, last = _REACH[name]
+    if value is not None and not first <= value <= last:
+        raise InvalidEndpoint(f"a bound of {name} is {first:g} to {last:g}, not {value:g}")
+    if value is not None and name in _COUNTS and value % 1:
+        raise InvalidEndpoint(f"a bound of {name} is a whole number, not {value:g}")
 
 
 def _chosen(given: float | Literal["none"] | None, old: float | None) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -55,6 +56,7 @@ _BY_KIND: tuple[tuple[tuple[type[Exception], ...], str], ...] = (  # in this ord
     ((TooMuchError,), "too_large_headers"),
     ((ValueError,), "invalid_request"),  # also aiohttp's InvalidURL
 )
+_NUMBER = re.compile(r"\[Errno (\d{1,4})\]")
 _log = logging.getLogger(__name__)
 
 
@@ -74,7 +76,7 @@ def code_of(error: Exception, dial: Dial) -> str:
     if isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError)):
         return _of_answer(error)
     if isinstance(error, OSError):
-        return _BY_ERRNO.get(error.errno or 0, "network_error")
+        return next((_BY_ERRNO[number] for number in _numbers(error) if number in _BY_ERRNO), "network_error")
     _log.warning("a webhook to %s failed unexpectedly: %s", dial.host, type(error).__name__)
     _log.debug("it failed with", exc_info=error)  # may hold the URL, and a URL a token
     return "network_error"
@@ -96,8 +98,8 @@ def lack_of(error: Exception, dial: Dial) -> str | None:
             isinstance(found, socket.gaierror) and found.errno == socket.EAI_MEMORY
         ):
             return "no memory is left"
-        if isinstance(found, OSError) and found.errno in _OURS:
-            return os.strerror(found.errno)
+        if isinstance(found, OSError) and (ours := _OURS.intersection(_numbers(found))):
+            return os.strerror(min(ours))
     try:
         socket.socket().close()
     except OSError as lacking:
@@ -109,9 +111,14 @@ def lacks_port(error: Exception, dial: Dial) -> bool:
     """Whether no port is left here for connections to that address; of IPv6 the same error says that there is none."""
     return (
         isinstance(error, OSError)
-        and error.errno == errno.EADDRNOTAVAIL
+        and errno.EADDRNOTAVAIL in _numbers(error)
         and not any(":" in address for address in dial.addresses)
     )
+
+
+def _numbers(error: OSError) -> list[int]:
+    """Of one that stands for several addresses, which failed in several ways, only the text has their numbers."""
+    return [error.errno] if error.errno is not None else [int(found) for found in _NUMBER.findall(str(error))]
 
 
 def _of_answer(error: Exception) -> str:

@@ -9,6 +9,10 @@ CREATE TABLE IF NOT EXISTS projections.webhook_limits (
         name IN ('max_in_flight', 'timeout', 'pause', 'attempts', 'breaker_failures', 'breaker_pause')
     ),
     CONSTRAINT bounds_are_positive CHECK (least >= 0 AND most > 0),
+    CONSTRAINT bounds_are_within_reach CHECK (least <= 1000000000 AND most <= 1000000000),
+    CONSTRAINT counts_are_whole CHECK (
+        name NOT IN ('max_in_flight', 'attempts', 'breaker_failures') OR (least = trunc(least) AND most = trunc(most))
+    ),
     CONSTRAINT least_is_not_above_most CHECK (least <= most)
 );
 INSERT INTO projections.webhook_limits (name, least, most) VALUES

@@ -17,6 +17,7 @@ from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.keys import generate_secret, parse_secret
 from projections.webhooks.receiver import Receiver
 from tests.fixtures.commands import called
+from tests.fixtures.raw_server import RawServer, respond
 
 LOCAL = ("--allow-http", "--allow-address", "127.0.0.0/8")
 URL = "https://example.com/hooks"
@@ -339,6 +340,40 @@ async def test_testing_an_endpoint_sends_one_signed_request_and_tells_the_answer
     assert "--allow-address" in results[2].stdout
     assert [one.verification for one in receiver.received] == ["verified", "verified"]
     assert receiver.received[0].body.endswith(b'"data":{"n":  1}}')
+
+
+async def test_a_url_is_verified_by_giving_the_challenge_back(
+    dsn: str, add: Callable[..., Any], tmp_path: Path
+) -> None:
+    secret = generate_secret()
+    (tmp_path / "secret").write_text(secret.reveal())
+    async with Receiver(secret) as willing, RawServer(respond(204)) as other:
+        options = (*LOCAL, "--secret-file", str(tmp_path / "secret"))
+        names = [add(*options, url=server.url)["endpoint_id"] for server in (willing, other)]
+        command = ("webhooks", "endpoints", "verify")
+        results = [await _beside(*command, name, *LOCAL[1:], "--dsn", dsn) for name in names]
+        verified = [values("endpoints", "show", name, "--dsn", dsn)["verified"] for name in names]
+
+    assert [result.returncode for result in results] == [0, 1]
+    assert results[0].stdout == "verified (200)\n"
+    assert results[1].stdout == "not verified: the challenge did not come back (204)\n"
+    assert verified == [True, False]
+    assert "(verified)" in done("endpoints", "show", names[0], "--dsn", dsn)
+
+
+def test_limits_are_shown_changed_and_refuse_what_is_beyond(dsn: str) -> None:
+    def shown(*options: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = values("limits", *options, "--dsn", dsn)["limits"]
+        return found
+
+    assert len(shown()) == 6
+    assert shown("timeout", "--least", "2s", "--most", "10s") == [{"name": "timeout", "least": 2, "most": 10}]
+    assert shown("timeout", "--least", "none") == [{"name": "timeout", "least": None, "most": 10}]
+    assert ["timeout", "", "10"] in rows(done("limits", "--dsn", dsn))
+    too_long = refused("endpoints", "add", "acme", URL, "--timeout", "11s", "--dsn", dsn)
+    assert "can be at most 10 here, not 11" in too_long
+    assert "is 1 to 1000" in refused("limits", "max_in_flight", "--most", "0.4", "--dsn", dsn)
+    assert "say which one" in refused("limits", "--most", "5", "--dsn", dsn, code=2)
 
 
 async def _beside(*arguments: str) -> Any:

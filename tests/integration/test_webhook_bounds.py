@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journal import Database, connect
+from journal import Database, DatabaseError, connect
 from projections.recovery import Backoff
 from projections.webhooks.bounds import bounds, change_bound
 from projections.webhooks.claims import reap
@@ -74,6 +74,34 @@ async def test_what_asks_for_more_is_refused(bounded: Database, asked: dict[str,
     await endpoints.change("acme", made.endpoint.endpoint_id, {"url": URL + "/other"})
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "says"),
+    [
+        ("max_in_flight", {"most": 0.4}, "is 1 to 1000, not 0.4"),
+        ("max_in_flight", {"least": 5e9}, "is 1 to 1000, not 5e"),
+        ("max_in_flight", {"most": 2.5}, "is a whole number, not 2.5"),
+        ("attempts", {"most": 0.5}, "is 1 to 101, not 0.5"),
+        ("timeout", {"least": 86_400}, "is 1 to 60, not 86400"),
+        ("breaker_failures", {"most": float("nan")}, "is 1 to .* not nan"),
+        ("pause", {"least": -1}, "is 0 to .* not -1"),
+        ("timeout", {"least": 20, "most": 10}, "least timeout would be 20, more than the most, 10"),
+    ],
+)
+async def test_a_bound_that_would_let_nobody_send_is_refused(
+    database: Database, name: Any, values: dict[str, float], says: str
+) -> None:
+    with pytest.raises(InvalidEndpoint, match=says):
+        await bound(database, name, **values)
+
+
+@pytest.mark.parametrize("change", ["most = 0.4", "least = 5000000000", "most = 'NaN'"])
+async def test_the_database_refuses_it_too(database: Database, change: str) -> None:
+    with pytest.raises(DatabaseError, match="violates check constraint"):
+        await execute(
+            database, f"UPDATE projections.webhook_limits SET {change} WHERE name = 'max_in_flight'"
+        )
+
+
 async def test_what_is_stored_is_held_to_later_bounds_when_it_is_used(database: Database) -> None:
     ep = await endpoint(database, "ep_1", policy=AT_ONCE, max_in_flight=1000)
     await deliver_events(database, ep, 5)
@@ -134,7 +162,7 @@ async def test_a_worker_holds_endpoints_to_the_bounds_and_cannot_change_them(
     [
         ("nothing", {}, "there is no bound 'nothing'; there are max_in_flight"),
         ("timeout", {"least": 21}, "the least timeout would be 21, more than the most, 20"),
-        ("timeout", {"most": 0}, "above 0"),
+        ("timeout", {"most": 0}, "is 1 to 60, not 0"),
     ],
 )
 async def test_a_bound_that_cannot_be_is_refused(

@@ -211,7 +211,6 @@ class SentTest(View):
 async def create_endpoint(call: Call[Query, NewEndpointBody]) -> CreatedEndpoint:
     """Make an endpoint, for events from now on."""
     body, limit = call.body, call.services.settings.endpoints_per_tenant
-    _check_limits(call, body, EndpointSettings.model_fields)
     settings = EndpointSettings.model_validate(body.model_dump(include=set(EndpointSettings.model_fields)))
     chosen = generate_secret(body.signatures) if body.secret is None else parse_secret(body.secret)
     made = await call.services.endpoints.create(
@@ -258,7 +257,6 @@ async def change_endpoint(call: Call[Query, EndpointChanges]) -> EndpointView:
     the endpoint as it was read. 412: somebody else has changed it since; read it again, and change that. With * it is
     changed whatever it is.
     """
-    _check_limits(call, call.body, call.body.model_fields_set)
     changes = call.body.model_dump(include=call.body.model_fields_set)
     endpoint_id = call.place["endpoint_id"]
     if not changes:
@@ -352,19 +350,6 @@ async def send_test(call: Call[Query, TestBody]) -> SentTest:
             session, endpoint.tenant, topic, data, message_id=event_id, endpoint_id=endpoint.endpoint_id
         )
     return SentTest(event_id=str(sent.event_id), topic=topic)
-
-
-def _check_limits(call: Call[Any, Any], wanted: EndpointSettings, names: Collection[str]) -> None:
-    """Check that a tenant asks, by settings of these names, for no more of what all share than it may."""
-    limits = call.services.settings
-    if call.caller.tenant is None:
-        return
-    if "max_in_flight" in names and wanted.max_in_flight > limits.tenant_max_in_flight:
-        raise Problem(422, "too_much", f"max_in_flight can be up to {limits.tenant_max_in_flight}")
-    if "policy" in names and wanted.policy.timeout > limits.tenant_timeout:
-        raise Problem(
-            422, "too_much", f"policy.timeout can be up to {limits.tenant_timeout.total_seconds():g} s"
-        )
 
 
 def view_of(endpoint: Endpoint) -> EndpointView:

@@ -45,12 +45,6 @@ class ApiSettings(BaseModel):
     """How many requests with an ``Idempotency-Key`` a tenant can make in 24 hours, for so long their answers are kept;
     messages are not counted."""
 
-    tenant_max_in_flight: int = Field(default=50, ge=1, le=1000)
-    """What a tenant can set ``max_in_flight`` to. All endpoints share the places of the processes that deliver."""
-
-    tenant_timeout: timedelta = Field(default=timedelta(seconds=30), ge=timedelta(seconds=1))
-    """What a tenant can set the policy's ``timeout`` to: so long a slow endpoint holds a place."""
-
     origins: frozenset[str] = frozenset()
     """Where pages are, beside the host that they ask, that may change something without a bearer token, such as
     ``https://app.example.com``: for an ``auth`` of your own that goes by cookies. Others are refused: 403."""

@@ -221,6 +221,23 @@ class TestShortage:
                 await sender.send(outgoing("http://127.0.0.1:9999/"))
         assert raised.value.everywhere == everywhere
 
+    async def test_nor_is_what_could_not_be_had_for_one_of_several_addresses(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def connect(_: Any, address: tuple[Any, ...]) -> None:
+            raise OSError(105 if address[0] == "127.0.0.1" else 101, f"so at {address[0]}")
+
+        async def several(host: str) -> Sequence[str]:
+            return ["127.0.0.1", "::1"]
+
+        async with sending(
+            sending_module.AddressRules(allow=("::1/128", "127.0.0.0/8")), resolve=several
+        ) as sender:
+            monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", connect)
+            with pytest.raises(NotSentError) as raised:
+                await sender.send(outgoing("http://two.example:9000/"))
+        assert raised.value.everywhere
+
     async def test_a_machine_without_ipv6_is_no_reason_to_wait(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async def connect(*_: Any) -> None:
             raise OSError(99, "no address")
