@@ -72,6 +72,8 @@ def connection(databases: object, template: str) -> object:
 
 @given(st.lists(texts | st.sampled_from(list(VECTORS)), min_size=20, max_size=100))
 @example(list(VECTORS))
+@example([("~}|" * 86)[:length] for length in range(256)])  # ASCII goes several characters at a step
+@example(["\x7f" * length + "é" for length in range(20)])
 @example([chr(code) for code in range(1, 0x11000, 7) if not 0xD800 <= code < 0xE000])
 @settings(max_examples=40, deadline=None)
 def test_sql_and_python_agree(connection: psycopg.Connection, source_ids: list[str]) -> None:
