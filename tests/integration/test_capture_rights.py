@@ -60,15 +60,26 @@ def test_a_stranger_can_not_use_the_triggers_of_the_journal(shop: Connection, st
         )
 
 
+# What the first trigger of a capture hands to the second, of one event.
+FORGED = ", ".join(
+    f"set_config('projections.captured_1{name}', '{value}', true)"
+    for name, value in {
+        "": 1,
+        "_1_s": '"public.orders/9"',
+        "_1_o": "insert",
+        "_1_p": "{}",
+        "_1_m": "",
+    }.items()
+)
+
+
 def test_a_writer_can_not_put_events_of_its_own_in_the_place_of_the_described(
     shop: Connection, stranger: Connection
 ) -> None:
     capture(shop)
-    forged = '[{"s": "public.orders/9", "o": "insert", "p": {}, "m": null}]'
 
     with stranger.transaction():
-        stranger.execute("SELECT set_config('projections.captured_1', '1', true)")
-        stranger.execute("SELECT set_config('projections.captured_1_1', %s, true)", [forged])
+        stranger.execute(f"SELECT {FORGED}")
         stranger.execute("INSERT INTO orders VALUES (1, 'Ann', 1, NULL)")
         stranger.execute("UPDATE orders SET amount = amount")
 
@@ -80,8 +91,7 @@ def test_who_owns_a_table_appends_no_events_of_another(shop: Connection, tenant:
     capture(tenant, "mine")
     tenant.execute(
         "CREATE FUNCTION forge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "PERFORM set_config('projections.captured_1_1', "
-        """'[{"s": "public.orders/9", "o": "insert", "p": {}, "m": null}]', true); RETURN NULL; END $$"""
+        f"PERFORM {FORGED}; RETURN NULL; END $$"
     )
     tenant.execute(
         "CREATE TRIGGER projections_capture_1_x AFTER INSERT ON mine FOR EACH STATEMENT EXECUTE FUNCTION forge()"
@@ -109,8 +119,7 @@ def test_who_may_make_triggers_on_a_table_forges_no_events_of_it(
     shop.execute(f"CREATE SCHEMA theirs AUTHORIZATION {role[0]}")
     stranger.execute(
         "CREATE FUNCTION theirs.forge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "PERFORM set_config('projections.captured_1', '1', true), set_config('projections.captured_1_1', "
-        """'[{"s": "public.orders/9", "o": "insert", "p": {}, "m": null}]', true); RETURN NULL; END $$"""
+        f"PERFORM {FORGED}; RETURN NULL; END $$"
     )
     for name in ("projections_capture_1_insert2", "projections_capture_2"):
         stranger.execute(TRIGGER.format(name=name))

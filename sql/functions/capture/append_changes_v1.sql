@@ -11,7 +11,7 @@ AS $$
 DECLARE
     _place constant text := 'projections.captured_' || pg_trigger_depth();
     _entity_type constant text := TG_ARGV[0]::json ->> 'entity_type';
-    _text text;
+    _part text;
     _source_ids text[];
     _event_types text[];
     _payloads text[];
@@ -28,16 +28,21 @@ BEGIN
         USING ERRCODE = 'PJ063', HINT = 'Names between projections_capture_1 and projections_capture_2_append are for the capture.';
     END IF;
     FOR _portion IN 1 .. coalesce(nullif(current_setting(_place, TRUE), ''), '0')::integer LOOP
-        _text := current_setting(_place || '_' || _portion);
+        _part := _place || '_' || _portion;
         SELECT
-            array_agg(c.s), array_agg(_entity_type || '.' || c.o), array_agg(c.p), array_agg(c.m),
-            bool_and(starts_with(c.s, _entity_type || '/') AND c.o IN ('insert', 'update', 'delete'))
+            array_agg(c.s #>> '{}'), array_agg(_entity_type || '.' || c.o), array_agg(c.p), array_agg(c.m),
+            bool_and((starts_with(c.s #>> '{}', _entity_type || '/') AND c.o IN ('insert', 'update', 'delete')) IS TRUE)
         INTO _source_ids, _event_types, _payloads, _metadata, _own
-        FROM json_to_recordset(_text::json) AS c (s text, o text, p json, m json);
+        FROM unnest(
+            string_to_array(current_setting(_part || '_s'), E'\x01')::json[], string_to_array(current_setting(_part || '_o'), E'\x01'),
+            string_to_array(current_setting(_part || '_p'), E'\x01', ''), string_to_array(current_setting(_part || '_m'), E'\x01', '')
+        ) AS c (s, o, p, m)
+        WHERE c.p IS NOT NULL;
         IF NOT _own THEN
             RAISE EXCEPTION 'the changes handed over are not of table %', TG_RELID::regclass USING ERRCODE = 'PJ063';
         END IF;
-        PERFORM set_config(_place || '_' || _portion, '', TRUE);
+        PERFORM set_config(_part || part.suffix, '', TRUE) FROM (VALUES ('_s'), ('_o'), ('_p'), ('_m')) AS part (suffix);
+        CONTINUE WHEN _source_ids IS NULL;  -- the table's function wants no event of them
         PERFORM projections.append_events_v1(
             _source_ids, array_fill(_entity_type, ARRAY[cardinality(_source_ids)]), _event_types, _payloads,
             p_metadata => _metadata

@@ -14,6 +14,7 @@ SET bytea_output = 'hex'
 SET extra_float_digits = 1
 SET lc_monetary = 'C'
 SET plan_cache_mode = 'force_generic_plan'
+SET enable_hashagg = off
 AS $$
 DECLARE
     -- Triggers that fire within this statement have a greater depth: they do not overwrite what is handed over.
@@ -25,38 +26,74 @@ DECLARE
     _is_partition boolean;
     _key text[];
     _virtual text[];
-    _sides integer[];
-    _states json[];
-    _source_ids text[];
-    _operations text[];
-    _old json[];
-    _new json[];
+    _old_rows json[];
+    _new_rows json[];
     _payloads json[];
+    _metadata json[];
     _portions integer := 0;
-    _portion text;
+    -- A row can be changed more than once, by a foreign key's cascade: what counts is its first and its last state.
+    -- In the order in which appends lock sources, over all portions: two statements do not deadlock in the journal.
+    -- A cursor, for a loop over a query would fetch fifty portions at a time.
+    _changes CURSOR FOR
+        WITH stated AS (
+            SELECT r.place, r.side, CASE WHEN _virtual IS NULL THEN r.state ELSE ( -- they have no values when triggers fire
+                SELECT concat('{', string_agg(concat(to_json(f.key), ':', f.value), ','), '}')::json
+                FROM json_each(r.state) AS f WHERE f.key <> ALL(_virtual)
+            ) END AS state
+            FROM (
+                SELECT o.place, 0 AS side, o.state FROM unnest(_old_rows) WITH ORDINALITY AS o (state, place)
+                UNION ALL
+                SELECT n.place, 1 AS side, n.state FROM unnest(_new_rows) WITH ORDINALITY AS n (state, place)
+            ) AS r
+        ), named AS (
+            SELECT s.place, s.side, s.state, CASE
+                WHEN cardinality(_key) = 1 THEN s.state ->> _key[1]
+                ELSE (SELECT json_agg(s.state -> k.name ORDER BY k.place)::text FROM unnest(_key) WITH ORDINALITY AS k (name, place))
+            END AS key
+            FROM stated AS s
+            OFFSET 0  -- here and below: else what is above would be worked out again wherever it is named
+        ), sourced AS (
+            -- An id of 255 characters is a shortened one, so it is never another row's own.
+            SELECT n.place, n.side, n.state, (CASE
+                WHEN char_length(_entity_type) + char_length(n.key) < 254 THEN _entity_type || '/' || n.key
+                ELSE left(_entity_type || '/' || n.key, 190) || '~' || encode(sha256(convert_to(n.key, 'UTF8')), 'hex')
+            END) COLLATE "C" AS source_id
+            FROM named AS n
+        ), rows AS (
+            -- Sorted before: an ORDER BY of the aggregates would sort each row's two states for themselves, at thrice the cost.
+            SELECT s.source_id, array_agg(s.side) AS sides, array_agg(s.state) AS states
+            FROM (SELECT * FROM sourced AS s ORDER BY s.source_id, s.place, s.side) AS s GROUP BY s.source_id
+        ), changes AS (
+            SELECT
+                r.source_id, CASE WHEN r.sides[1] = 0 THEN r.states[1] END AS old,
+                CASE WHEN r.sides[cardinality(r.sides)] = 1 THEN r.states[cardinality(r.sides)] END AS new
+            FROM rows AS r
+            OFFSET 0
+        ), sized AS (
+            SELECT
+                c.*, CASE WHEN c.old IS NULL THEN 'insert' WHEN c.new IS NULL THEN 'delete' ELSE 'update' END AS operation,
+                sum(octet_length(concat(c.old, c.new))) OVER (ORDER BY c.source_id ROWS UNBOUNDED PRECEDING) / 262144 AS portion
+            FROM changes AS c
+            WHERE c.old::text IS DISTINCT FROM c.new::text
+        )
+        SELECT
+            array_agg(to_json(c.source_id)) AS source_ids, array_agg(c.operation) AS operations, array_agg(c.old) AS old,
+            array_agg(c.new) AS new
+        FROM sized AS c GROUP BY c.portion ORDER BY c.portion;
 BEGIN
     PERFORM set_config(_place, '0', TRUE);
-    IF TG_OP = 'INSERT' THEN
-        SELECT array_agg(1), array_agg(to_json(r.*)) INTO _sides, _states FROM new_rows AS r;
-    ELSIF TG_OP = 'DELETE' THEN
-        SELECT array_agg(0), array_agg(to_json(r.*)) INTO _sides, _states FROM old_rows AS r;
-    ELSE
-        SELECT array_agg(s.side ORDER BY s.place, s.side), array_agg(s.state ORDER BY s.place, s.side) INTO _sides, _states
-        FROM (
-            SELECT 0 AS side, row_number() OVER () AS place, to_json(r.*) AS state FROM old_rows AS r
-            UNION ALL
-            SELECT 1 AS side, row_number() OVER () AS place, to_json(r.*) AS state FROM new_rows AS r
-        ) AS s;
+    IF TG_OP <> 'INSERT' THEN
+        SELECT array_agg(to_json(r.*)) INTO _old_rows FROM old_rows AS r;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        SELECT array_agg(to_json(r.*)) INTO _new_rows FROM new_rows AS r;
     END IF;
     IF TG_OP = 'UPDATE' AND coalesce(current_setting(_moved, TRUE), '') <> '' THEN
         IF current_setting(_moved)::bigint > (
-            SELECT count(*) FROM (
-                SELECT s.side, s.state, lead(s.state) OVER (ORDER BY s.place) AS next
-                FROM unnest(_sides, _states) WITH ORDINALITY AS s (side, state, place)
-            ) AS s
-            WHERE s.side = 0 AND EXISTS (
+            SELECT count(*) FROM unnest(_old_rows, _new_rows) AS r (old, new)
+            WHERE EXISTS (
                 SELECT FROM json_array_elements_text(_settings -> 'moved_by') AS m (name)
-                WHERE (s.state -> m.name)::text <> (s.next -> m.name)::text
+                WHERE (r.old -> m.name)::text <> (r.new -> m.name)::text
             )
         ) THEN
             RAISE EXCEPTION 'a MERGE has moved rows of % to other partitions, and PostgreSQL does not say which', TG_RELID::regclass
@@ -64,7 +101,7 @@ BEGIN
         END IF;
         PERFORM set_config(_moved, '', TRUE);
     END IF;
-    IF _states IS NULL THEN
+    IF coalesce(_old_rows, _new_rows) IS NULL THEN
         RETURN NULL;
     END IF;
 
@@ -89,83 +126,36 @@ BEGIN
             TG_RELID::regclass, array_to_string(_key, ', '), _settings ->> 'key'
         USING ERRCODE = 'PJ062';
     END IF;
-    IF _virtual IS NOT NULL THEN  -- they have no values when triggers fire
-        SELECT array_agg((
-            SELECT concat('{', string_agg(concat(to_json(f.key), ':', f.value), ','), '}')::json
-            FROM json_each(s.state) AS f WHERE f.key <> ALL(_virtual)
-        ) ORDER BY s.place) INTO _states FROM unnest(_states) WITH ORDINALITY AS s (state, place);
-    END IF;
 
-    -- A row can be changed more than once, by a foreign key's cascade: what counts is its first and its last state.
-    WITH named AS (
-        SELECT s.place, s.side, s.state, CASE
-            WHEN cardinality(_key) = 1 THEN s.state ->> _key[1]
-            ELSE (SELECT json_agg(s.state -> k.name ORDER BY k.place)::text FROM unnest(_key) WITH ORDINALITY AS k (name, place))
-        END AS key
-        FROM unnest(_sides, _states) WITH ORDINALITY AS s (side, state, place)
-    ), sourced AS (
-        -- An id of 255 characters is a shortened one, so it is never another row's own.
-        SELECT n.place, n.side, n.state, (CASE
-            WHEN char_length(_entity_type) + char_length(n.key) < 254 THEN _entity_type || '/' || n.key
-            ELSE left(_entity_type || '/' || n.key, 190) || '~' || encode(sha256(convert_to(n.key, 'UTF8')), 'hex')
-        END) COLLATE "C" AS source_id
-        FROM named AS n
-    ), rows AS (
-        SELECT s.source_id, array_agg(s.side ORDER BY s.place) AS sides, array_agg(s.state ORDER BY s.place) AS states
-        FROM sourced AS s GROUP BY s.source_id
-    ), changes AS (
-        SELECT
-            r.source_id, CASE WHEN r.sides[1] = 0 THEN r.states[1] END AS old,
-            CASE WHEN r.sides[cardinality(r.sides)] = 1 THEN r.states[cardinality(r.sides)] END AS new
-        FROM rows AS r
-    )
-    SELECT
-        array_agg(c.source_id ORDER BY c.source_id), array_agg(c.old ORDER BY c.source_id), array_agg(c.new ORDER BY c.source_id),
-        array_agg(
-            CASE WHEN c.old IS NULL THEN 'insert' WHEN c.new IS NULL THEN 'delete' ELSE 'update' END ORDER BY c.source_id
-        ),
-        array_agg(CASE WHEN c.old IS NOT NULL AND c.new IS NOT NULL AND _serializer IS NULL THEN (
-            SELECT concat('{', string_agg(concat(to_json(f.name), ':', f.value), ','), '}')::json
-            FROM ROWS FROM (json_each(c.new), json_each(c.old)) AS f (name, value, old_name, old_value)
-            WHERE f.value::text <> f.old_value::text
-        ) ELSE coalesce(c.new, c.old) END ORDER BY c.source_id)
-    INTO _source_ids, _old, _new, _operations, _payloads
-    FROM changes AS c
-    WHERE c.old::text IS DISTINCT FROM c.new::text;
-
-    -- A statement may have changed a million rows: no copy of them stays for longer than it is needed.
-    _sides := NULL;
-    _states := NULL;
-    IF _serializer IS NOT NULL THEN
-        IF to_regprocedure(_serializer || '(text, jsonb, jsonb)') IS NULL THEN
-            RAISE EXCEPTION 'the function % that shapes events of % is gone: call projections.capture_table_v1 again',
-                _serializer, TG_RELID::regclass
-            USING ERRCODE = 'PJ063';
+    FOR _portion IN _changes LOOP
+        IF _serializer IS NULL THEN
+            SELECT
+                array_agg(CASE WHEN c.operation = 'update' THEN (
+                    SELECT concat('{', string_agg(concat(to_json(f.name), ':', f.value), ','), '}')::json
+                    FROM ROWS FROM (json_each(c.new), json_each(c.old)) AS f (name, value, old_name, old_value)
+                    WHERE f.value::text <> f.old_value::text
+                ) ELSE coalesce(c.new, c.old) END),
+                array_agg(CASE WHEN c.operation = 'update' THEN json_build_object('old', c.old) END)
+            INTO _payloads, _metadata
+            FROM unnest(_portion.operations, _portion.old, _portion.new) AS c (operation, old, new);
+        ELSE
+            IF to_regprocedure(_serializer || '(text, jsonb, jsonb)') IS NULL THEN
+                RAISE EXCEPTION 'the function % that shapes events of % is gone: call projections.capture_table_v1 again',
+                    _serializer, TG_RELID::regclass
+                USING ERRCODE = 'PJ063';
+            END IF;
+            EXECUTE format(
+                'SELECT array_agg(%s(c.operation, c.old::jsonb, c.new::jsonb)::json ORDER BY c.place)
+                FROM unnest($1, $2, $3) WITH ORDINALITY AS c (operation, old, new, place)', _serializer
+            ) INTO _payloads USING _portion.operations, _portion.old, _portion.new;
         END IF;
-        EXECUTE format(
-            'SELECT array_agg(%s(c.operation, c.old::jsonb, c.new::jsonb)::json ORDER BY c.place)
-            FROM unnest($1, $2, $3) WITH ORDINALITY AS c (operation, old, new, place)', _serializer
-        ) INTO _payloads USING _operations, _old, _new;
-    END IF;
-
-    _new := NULL;
-    -- In the order in which appends lock sources, over all portions: two statements do not deadlock in the journal.
-    FOR _portion IN
-        SELECT concat('[', string_agg(e.event, ',' ORDER BY e.place), ']') FROM (
-            SELECT d.place, d.event, sum(octet_length(d.event)) OVER (ORDER BY d.place ROWS UNBOUNDED PRECEDING) / 1048576 AS portion
-            FROM (
-                SELECT c.place, json_build_object('s', c.source_id, 'o', c.operation, 'p', c.payload, 'm', CASE
-                    WHEN _serializer IS NULL AND c.operation = 'update' THEN json_build_object('old', c.old)
-                END)::text AS event
-                FROM unnest(_source_ids, _operations, _payloads, _old)
-                WITH ORDINALITY AS c (source_id, operation, payload, old, place)
-                WHERE c.payload IS NOT NULL
-            ) AS d
-        ) AS e
-        GROUP BY e.portion ORDER BY e.portion
-    LOOP
+        -- Between the values stands what no JSON has in it; where there is no value, nothing.
         _portions := _portions + 1;
-        PERFORM set_config(_place || '_' || _portions, _portion, TRUE);
+        PERFORM
+            set_config(_place || '_' || _portions || '_s', array_to_string(_portion.source_ids, E'\x01'), TRUE),
+            set_config(_place || '_' || _portions || '_o', array_to_string(_portion.operations, E'\x01'), TRUE),
+            set_config(_place || '_' || _portions || '_p', array_to_string(_payloads, E'\x01', ''), TRUE),
+            set_config(_place || '_' || _portions || '_m', array_to_string(_metadata, E'\x01', ''), TRUE);
     END LOOP;
     PERFORM set_config(_place, _portions::text, TRUE);
     RETURN NULL;

@@ -127,7 +127,7 @@ BEGIN
     END IF;
 
     RETURN QUERY
-    WITH stamped AS MATERIALIZED (
+    WITH stamped AS (
         SELECT
             i.ordinal, i.source_id, i.entity_type, i.event_type, i.version, i.payload, i.metadata, i.tags, i.event_id, r.slice,
             r.seq_nr - r.events + i.place AS seq_nr,
@@ -143,6 +143,7 @@ BEGIN
         ) AS i
         INNER JOIN unnest(_source_ids, _seq_nrs, _timestamps, _slices, _counts)
         AS r (source_id, seq_nr, db_timestamp, slice, events) ON i.source_id COLLATE "C" = r.source_id
+        OFFSET 0  -- each value is worked out once, and none is kept twice
     ), identified AS MATERIALIZED (
         SELECT s.*, coalesce(s.event_id, projections.uuid7_v1(s.db_timestamp)) AS id FROM stamped AS s
     ), inserted AS (
