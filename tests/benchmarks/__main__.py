@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 
 from tests.benchmarks.appending import measure_append, measure_import
+from tests.benchmarks.capturing import measure_capture
 from tests.benchmarks.clustering import measure_clustering
 from tests.benchmarks.harness import QUICK, Line, Sizes
 from tests.benchmarks.idle import measure_idle
@@ -32,6 +33,7 @@ from tests.benchmarks.workers import measure_workers
 BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "append": measure_append,
     "import": measure_import,
+    "capture": measure_capture,
     "read": measure_read,
     "clustering": measure_clustering,
     "projection": measure_projection,

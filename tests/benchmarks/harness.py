@@ -22,6 +22,7 @@ class Sizes:
     append_small: int = 10_000
     append_single: int = 1_500
     imported: int = 50_000
+    captured: int = 50_000
     backlog: int = 10_000
     large_backlog: int = 1_000_000
     read: int = 200_000
@@ -43,9 +44,9 @@ class Sizes:
 
 
 QUICK = Sizes(
-    rounds=1, sources=1_000, append=2_000, append_small=500, append_single=50, imported=2_000, backlog=500,
-    large_backlog=5_000, read=2_000, first_batches=3, projected=3_000, peer=200, latencies=10, idle_settle=0.0,
-    idle_seconds=1.0, shared=5_000, worker_rounds=1, clustered=20_000,
+    rounds=1, sources=1_000, append=2_000, append_small=500, append_single=50, imported=2_000, captured=500,
+    backlog=500, large_backlog=5_000, read=2_000, first_batches=3, projected=3_000, peer=200, latencies=10,
+    idle_settle=0.0, idle_seconds=1.0, shared=5_000, worker_rounds=1, clustered=20_000,
     matched=2_000, subscriptions=40, batch=(5_000,), batch_sources=500, batch_rounds=1, delivered=200,
 )  # fmt: skip
 
