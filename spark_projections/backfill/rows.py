@@ -118,7 +118,7 @@ def read_rows(part: FilePart, mapped: Mapped) -> Iterator[HistoricRow]:
         for number, values in _raw_rows(part, mapped):
             try:
                 yield _row(part.path, number, values, mapped)
-            except (ValueError, TypeError, InvalidEvent) as error:
+            except (ValueError, TypeError, RecursionError, InvalidEvent) as error:
                 source = values.get(mapped.column("source_id"))
                 named = f" (source {source!r:.80})" if source and "source " not in str(error) else ""
                 raise BadRow(f"{part.path}, row {number}{named}: {error}") from error
@@ -212,6 +212,10 @@ def _json(part: FilePart, as_written: set[str]) -> Iterator[_Raw]:
                 continue
             try:
                 values = json.loads(line)
+            except RecursionError:
+                raise BadRow(
+                    f"{part.path}, row {number}: it is nested too deeply: leave the row out"
+                ) from None
             except ValueError as error:
                 raise BadRow(
                     f"{part.path}, row {number}: {error}: every line must be one JSON object"

@@ -7,6 +7,7 @@ One that is killed cannot clean up: the next backfill on the machine does, as so
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -42,7 +43,13 @@ def spill_directory() -> Iterator[Path]:
 
 def _remove_abandoned(root: Path) -> None:
     for directory in root.glob(f"{_PREFIX}*"):
-        # Of another user, in use, or gone meanwhile.
-        with suppress(OSError), (directory / _LOCK).open() as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(directory, ignore_errors=True)
+        # In use, or gone meanwhile. What another user has put there is not even opened: that could keep it waiting.
+        with suppress(OSError):
+            if directory.stat(follow_symlinks=False).st_uid == os.getuid():
+                _remove_free(directory)
+
+
+def _remove_free(directory: Path) -> None:
+    with (directory / _LOCK).open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(directory, ignore_errors=True)

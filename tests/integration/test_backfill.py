@@ -196,6 +196,7 @@ async def test_naive_timestamps_of_a_parquet_file_are_refused(dsn: str, tmp_path
     [
         ("a.json", '{"source_id": "N1"', "row 1: .*every line must be one JSON object"),
         ("a.json", "[1]\n", "row 1: it is no JSON object"),
+        ("a.json", '{"payload": ' + "[" * 100_000, "row 1: it is nested too deeply"),
         (
             "a.csv",
             "source_id,event_type,payload,db_timestamp\nN1,Landed\n",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from decimal import Decimal
 from pathlib import Path
@@ -109,3 +110,19 @@ async def test_what_a_killed_backfill_has_spilled_is_removed_by_the_next_one(
     assert len(left) == 2
     assert done == Backfilled(60, 0, 3)
     assert (others, list(spills.iterdir())) == ([other], [])
+
+
+def test_what_another_user_has_put_among_the_spills_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("spark_projections.backfill.spill.os.getuid", lambda: -1)
+    theirs = tmp_path / "projections-backfill-theirs"
+    theirs.mkdir()
+    os.mkfifo(theirs / "_lock")  # who opens it waits for a writer
+
+    with spill_directory() as mine:
+        found = set(tmp_path.iterdir())
+
+    assert found == {theirs, mine}
+    assert list(tmp_path.iterdir()) == [theirs]
