@@ -30,13 +30,15 @@ from spark_projections.archive.files import (
 )
 from spark_projections.archive.lookup import autocommit, stored
 from spark_projections.archive.manifest import Manifest
-from spark_projections.reading.batches import SCHEMA
+from spark_projections.reading.batches import NO_LIMITS, SCHEMA
 
 __all__ = ["Restored", "restore_archive"]
 
 _ATTEMPTS = 10
 _PAUSE_SECONDS = 1.0
 _BATCH = 8192
+_SILENCE = "10s"
+"""How long the server keeps locks that others wait for when this process is frozen, or its host gone."""
 _PAGE = 10_000
 """So many sources are moved behind restored events at a time: workers that have one of them wait for that."""
 _LAST = ["source_id", "slice", "seq_nr_max", "db_timestamp_max"]
@@ -158,6 +160,7 @@ def _restore(dsn: str, directory: Path, bounds: Bounds, files: Sequence[Archived
                 f"{each.path} is not what was written (SHA-256): nothing of {bounds} was restored"
             )
     with connect_sync(dsn) as connection:
+        connection.execute(NO_LIMITS)  # it loads as long as it takes, and waits while others are passed
         present = connection.execute(_OVERLAPPING, (bounds.to_timestamp, bounds.from_timestamp)).fetchall()
         if [Bounds(*found[1:]) for found in present] == [bounds]:
             # Another type of this partition is back, or events of its time were imported since.
@@ -311,6 +314,7 @@ def _tried(connection: SyncConnection, work: Callable[[], object]) -> bool:
         try:
             with connection.transaction():
                 connection.execute("SET LOCAL lock_timeout = '500ms'")
+                connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{_SILENCE}'")
                 work()
                 done = True
         except _TRY_AGAIN:

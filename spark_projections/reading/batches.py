@@ -51,7 +51,7 @@ _CASTS = {"slice": "int4", "version": "int4", "event_id": "text", "payload": "te
 
 # In the transaction that reads, whatever the role's or the database's defaults are. A bulk read takes as long as it
 # takes; transaction_timeout exists from PostgreSQL 17 on.
-_NO_LIMITS = """
+NO_LIMITS = """
 SELECT pg_catalog.set_config(name, '0', true) FROM pg_catalog.pg_settings
 WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')
 """
@@ -218,7 +218,7 @@ def _preparations(snapshot: str | None) -> Iterator[str]:
     # A lock comes too late for a snapshot that is there already: whoever exports one has it.
     yield LOCK_LOG if snapshot is None else f"SET TRANSACTION SNAPSHOT {literal(snapshot)}"
     yield "SET LOCAL client_encoding = 'UTF8'"
-    yield _NO_LIMITS
+    yield NO_LIMITS
 
 
 def _connect(dsn: str) -> Any:

@@ -16,6 +16,8 @@ PAUSE = 1.0
 
 _LOCK_TIMEOUT = "500ms"
 """How long to wait for who uses the tables: others wait behind. Below the server's deadlock_timeout (1 s)."""
+_SILENCE = "10s"
+"""How long the server keeps the locks for a client that says nothing: one that is frozen, or whose host is gone."""
 _IN_USE = {"55P03", "40P01"}
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -39,6 +41,7 @@ async def try_with_lock(
         async with transaction(session):
             await session.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
             await session.execute(f"SET LOCAL statement_timeout = '{int(limit / _MILLISECOND)}ms'")
+            await session.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{_SILENCE}'")
             await session.execute(statement, *args)
     except DatabaseError as error:
         if error.sqlstate not in _IN_USE:

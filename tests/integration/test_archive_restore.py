@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +12,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from journal import Database, DatabaseError, HistoricEvent, append, import_events, make_partitions
 from offsets.management import set_offset
 from projections import EventEnvelope, Session
+from spark_projections.archive import restore
 from spark_projections.archive.files import ArchiveError, Bounds
 from spark_projections.archive.manifest import Manifest
 from spark_projections.archive.restore import Restored, restore_archive
@@ -357,6 +361,47 @@ async def test_source_that_lost_unread_events_and_one_that_is_parked_are_not_mix
     )
     assert found[0] == ("N0é", 10)
     assert [seq_nr for source, seq_nr in found if source == "N1é"] == [5]
+
+
+async def test_restore_that_is_frozen_before_its_commit_keeps_nobody_waiting(
+    journal: Database, dsn: str, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(dsn, archive)
+    drop(dsn, partitions(dsn)[0])
+    before = everything(dsn)
+    tried, frozen, goes_on = restore._tried, threading.Event(), threading.Event()
+
+    def freeze(*arguments: Any) -> bool:
+        done = tried(*arguments)
+        frozen.set()
+        goes_on.wait()
+        return done
+
+    monkeypatch.setattr(restore, "_tried", freeze)
+    monkeypatch.setattr(restore, "_SILENCE", "50ms")
+    restoring = asyncio.create_task(asyncio.to_thread(restore_archive, dsn, archive))
+    await asyncio.to_thread(frozen.wait)
+    await asyncio.to_thread(change, dsn, "LOCK TABLE projections.events")
+    goes_on.set()
+
+    with pytest.raises(DatabaseError):
+        await restoring
+
+    assert everything(dsn) == before
+
+
+async def test_restore_is_not_ended_by_a_limit_of_the_role_while_it_moves_offsets(
+    journal: Database, dsn: str, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(dsn, archive)
+    before = everything(dsn)
+    drop(dsn, partitions(dsn)[0])
+    limited = make_conninfo(dsn, options="-c idle_in_transaction_session_timeout=200")
+    monkeypatch.setattr(restore, "_pass", lambda *_: time.sleep(0.4))
+
+    await asyncio.to_thread(restore_archive, limited, archive)
+
+    assert everything(dsn) == before
 
 
 async def test_restore_is_refused_while_a_projection_of_its_type_is_rebuilt(

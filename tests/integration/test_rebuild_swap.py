@@ -15,6 +15,7 @@ from journal import ConnectionSettings, Database, DatabaseError, Event, append, 
 from journal.importing import import_events
 from projections.testing import run_until_caught_up
 from spark_projections.errors import SwapRefused
+from spark_projections.rebuilds import locking
 from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.journal import pid
 from tests.fixtures.projections import (
@@ -321,3 +322,25 @@ async def test_rows_that_only_the_old_table_refers_to_can_be_deleted(journal: Da
     assert await fetchval(journal, f"SELECT kind FROM {result.old_schema}.counts") == "balloon"
     with pytest.raises(DatabaseError, match="counts_kind_fkey"):
         await execute(journal, "DELETE FROM kinds")
+
+
+async def test_a_process_that_is_frozen_before_its_commit_does_not_keep_the_tables(
+    journal: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locking, "_SILENCE", "50ms")
+    frozen, goes_on = asyncio.Event(), asyncio.Event()
+    async with journal.session() as session:
+        commit = session.commit
+
+        async def commit_late() -> None:
+            frozen.set()
+            await goes_on.wait()
+            await commit()
+
+        monkeypatch.setattr(session, "commit", commit_late)
+        swapping = asyncio.create_task(locking.try_with_lock(session, "LOCK TABLE counts"))
+        await frozen.wait()
+        assert await fetchval(journal, "SELECT count(*) FROM counts") == 0
+        goes_on.set()
+        with pytest.raises(DatabaseError):
+            await swapping
