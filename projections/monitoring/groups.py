@@ -27,6 +27,9 @@ LEFT JOIN projections.subscription_groups AS g ON s.group_id = g.group_id
 WHERE c.quarantined_at IS NOT NULL
 GROUP BY c.condition_id ORDER BY c.quarantined_at, c.condition_id
 """
+_SET_APART = """
+SELECT count(*) FROM (SELECT FROM projections.unanswered WHERE NOT due LIMIT 100000) AS u
+"""
 
 _UNMATCHED = """
 SELECT t.name FROM projections.entity_types_v1() AS t (name)
@@ -179,6 +182,11 @@ async def quarantined_conditions(session: Session) -> list[QuarantinedCondition]
         )
         for row in await session.fetch(_QUARANTINED)
     ]  # fmt: skip
+
+
+async def events_set_apart(session: Session) -> int:
+    """How many events a condition has failed on, each once for each condition: somebody decides. Up to 100,000."""
+    return int(await session.fetchval(_SET_APART))
 
 
 async def unmatched_entity_types(session: Session) -> list[str]:

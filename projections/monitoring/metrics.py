@@ -193,6 +193,11 @@ def _of_groups(snapshot: Snapshot) -> Iterator[Metric]:
         "Conditions of subscriptions that failed on most events, or took too long, and are stopped.",
         float(len(snapshot.quarantined)),
     )
+    yield GaugeMetricFamily(
+        "projections_events_set_apart",
+        "Events that conditions of subscriptions failed on, and that wait for somebody to decide.",
+        float(snapshot.set_apart),
+    )
 
 
 def _of_webhooks(totals: WebhookTotals) -> Iterator[Metric]:

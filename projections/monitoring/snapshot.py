@@ -11,6 +11,7 @@ from journal import Session
 from projections.monitoring.groups import (
     GroupLag,
     QuarantinedCondition,
+    events_set_apart,
     group_lag,
     quarantined_conditions,
     unmatched_entity_types,
@@ -51,6 +52,8 @@ class Snapshot(NamedTuple):
     webhooks: WebhookTotals | None = None
     database: str = ""
     """The database's name."""
+    set_apart: int = 0
+    """Events that conditions of subscriptions failed on."""
 
 
 async def snapshot(
@@ -86,6 +89,7 @@ async def snapshot(
         await unmatched_entity_types(session) if groups else (),
         await webhook_totals(session) if webhooks else None,
         now["database"],
+        await events_set_apart(session) if groups else 0,
     )
 
 

@@ -103,6 +103,7 @@ CREATE TABLE projections.unanswered (
     UNIQUE (condition_id, source_id, seq_nr)
 );
 CREATE INDEX unanswered_due_idx ON projections.unanswered (condition_id, unanswered_id) WHERE due;
+CREATE INDEX unanswered_failed_idx ON projections.unanswered (condition_id) WHERE NOT due;
 CREATE INDEX unanswered_db_timestamp_idx ON projections.unanswered (condition_id, db_timestamp);
 DROP FUNCTION IF EXISTS projections.ask_condition_v1(integer, projections.matchable_events[], text[], bigint[], boolean);
 DROP FUNCTION IF EXISTS projections.interests_v1(text, text[]);

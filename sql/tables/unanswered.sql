@@ -23,6 +23,10 @@ BEGIN
     IF to_regclass('projections.unanswered_due_idx') IS NULL THEN
         CREATE INDEX unanswered_due_idx ON projections.unanswered (condition_id, unanswered_id) WHERE due;
     END IF;
+    -- They are counted.
+    IF to_regclass('projections.unanswered_failed_idx') IS NULL THEN
+        CREATE INDEX unanswered_failed_idx ON projections.unanswered (condition_id) WHERE NOT due;
+    END IF;
     -- What retention has to keep is found without going through all.
     IF to_regclass('projections.unanswered_db_timestamp_idx') IS NULL THEN
         CREATE INDEX unanswered_db_timestamp_idx ON projections.unanswered (condition_id, db_timestamp);

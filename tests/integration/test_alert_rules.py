@@ -53,6 +53,7 @@ CASES = {
     "ProjectionGroupHandlerMissing": Case({'projections_group_handlers_missing{group="g"}': ("1", "0")}),
     "ProjectionGroupDeadLetters": Case({'projections_group_dead_letters{group="g"}': ("1", "0")}),
     "ProjectionConditionQuarantined": Case({"projections_quarantined_conditions{}": ("1", "0")}),
+    "ProjectionEventsSetApart": Case({"projections_events_set_apart{}": ("1", "0")}),
     "WebhooksNotDelivered": Case(
         {
             "projections_webhook_overdue_seconds{}": ("100", "100"),

@@ -53,6 +53,17 @@ async def test_failed_batches_and_conditions_set_apart_are_counted(group: Databa
     assert samples[series("projections_quarantined_conditions")] == 1
 
 
+async def test_events_that_a_condition_failed_on_are_counted(group: Database) -> None:
+    put_aside = """
+    SELECT projections.put_aside_v1(
+        1, 'plane', '{a,a}', '{1,2}', ARRAY[now(), now()], '{1,1}', '{t,t}', NULL, '{1,2}', $1
+    )
+    """
+    await execute(group, put_aside, ["why", None])
+
+    assert (await told_by_the_database(group))[series("projections_events_set_apart")] == 1
+
+
 async def test_a_group_that_is_read_has_no_range_without_reader(group: Database) -> None:
     await execute(group, "SELECT projections.poll_group_v1('g', 'me', '1 hour')")
 
