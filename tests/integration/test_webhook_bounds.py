@@ -121,6 +121,19 @@ async def test_what_is_stored_is_held_to_later_bounds_when_it_is_used(database: 
     assert (stored["timeout"], len(stored["schedule"])) == (60, 100)
 
 
+@pytest.mark.parametrize("schedule", ["null", '"odd"', "{}"])
+async def test_a_schedule_that_is_none_stops_nobody(database: Database, schedule: str) -> None:
+    odd = await endpoint(database, "ep_1")
+    await execute(
+        database,
+        f"""UPDATE projections.webhook_endpoints SET policy = policy || '{{"schedule": {schedule}}}'""",
+    )
+    other = await endpoint(database, "ep_2")
+    for name in (odd, other):
+        await deliver_events(database, name)
+    assert {one.endpoint_id for one in await take(database)} == {odd, other}
+
+
 async def test_the_circuit_of_what_never_opens_it_opens(database: Database) -> None:
     policy = AT_ONCE.model_copy(
         update={"breaker_pause": Backoff(timedelta(seconds=1), timedelta(seconds=1), 0)}

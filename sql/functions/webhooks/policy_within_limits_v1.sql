@@ -1,4 +1,5 @@
--- The policy of an endpoint as it is followed: what it asks for, held to what webhook_limits says.
+-- The policy of an endpoint as it is followed: what it asks for, held to what webhook_limits says. A schedule that is none, as who
+-- stores endpoints in SQL may write it, has no retries.
 CREATE OR REPLACE FUNCTION projections.policy_within_limits_v1(p_policy jsonb)
 RETURNS jsonb
 LANGUAGE plpgsql
@@ -18,7 +19,9 @@ BEGIN
             ),
             'schedule', coalesce((
                 SELECT jsonb_agg(least(greatest(s.pause::numeric, l.least_pause), l.most_pause) ORDER BY s.place)
-                FROM jsonb_array_elements_text(p_policy -> 'schedule') WITH ORDINALITY AS s (pause, place)
+                FROM jsonb_array_elements_text(
+                    CASE jsonb_typeof(p_policy -> 'schedule') WHEN 'array' THEN p_policy -> 'schedule' END
+                ) WITH ORDINALITY AS s (pause, place)
                 WHERE l.most_attempts IS NULL OR s.place < l.most_attempts
             ), '[]')
         )
