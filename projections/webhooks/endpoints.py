@@ -130,7 +130,7 @@ class Endpoint(EndpointSettings):
 
 
 class NewEndpoint(NamedTuple):
-    """A new endpoint, and what its deliveries are signed with: shown this once."""
+    """An endpoint, and the new secret that its deliveries are signed with: shown this once."""
 
     endpoint: Endpoint
     secret: Secret
@@ -308,7 +308,7 @@ class Endpoints:
         *,
         grace: timedelta = timedelta(hours=24),
         version: int | None = None,
-    ) -> Secret:
+    ) -> NewEndpoint:
         """
         Sign with a new secret; the old ones sign beside it for a while, so that receivers can change in their time.
 
@@ -320,7 +320,7 @@ class Endpoints:
             version: Only if it has this version; None: whatever it has.
 
         Returns:
-            The new secret: shown this once.
+            The endpoint as this change has written it, and the new secret: shown this once.
 
         Raises:
             InvalidSecret: The secret is malformed, or a public key.
@@ -334,8 +334,8 @@ class Endpoints:
             chosen = _signing(secret)
         encrypted = self._cipher.encrypt(chosen.reveal())
         async with self._database.session() as session:
-            await _written(session, _ROTATE, tenant, endpoint_id, encrypted, grace, version)
-        return chosen
+            changed = await _written(session, _ROTATE, tenant, endpoint_id, encrypted, grace, version)
+        return NewEndpoint(changed, chosen)
 
     async def secrets(self, tenant: str | None, endpoint_id: str) -> Sequence[Secret]:
         """

@@ -280,7 +280,7 @@ async def test_key_order_and_number_text_preserved(database: Database) -> None:
 async def test_rotation_both_signatures_newest_first_then_expiry_drops_old(database: Database) -> None:
     async with RawServer(respond(204)) as server:
         endpoint_id, old = await hook(database, server.url)
-        new = await endpoints(database).rotate_secret(TENANT, endpoint_id)
+        new = (await endpoints(database).rotate_secret(TENANT, endpoint_id)).secret
         async with delivering(database):
             await sent(database)
             await finished(database, 1)
@@ -306,7 +306,7 @@ async def test_rotation_takes_effect_next_attempt(database: Database) -> None:
         await sent(database)
         async with delivering(database):
             await until_rows(database, "last_code = '500'")
-            new = await endpoints(database).rotate_secret(TENANT, endpoint_id, grace=timedelta(0))
+            new = (await endpoints(database).rotate_secret(TENANT, endpoint_id, grace=timedelta(0))).secret
             await due(database)
             await finished(database)
 

@@ -290,7 +290,7 @@ def rotate_secret(
     given = _secret(secret_file, ed25519=False)
     secret = visit_endpoint(
         dsn, endpoint_id, lambda db, whole: _endpoints(db).rotate_secret(None, whole, given, grace=grace)
-    )
+    ).secret
     if as_json:
         echo_json(
             endpoint_id=endpoint_id, secret=secret.reveal(), public_key=public_key(secret),

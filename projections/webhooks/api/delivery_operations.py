@@ -93,8 +93,7 @@ class DeadLettersQuery(Query):
     """Of events from then on."""
     until: Time | None = None
     """Of events before then."""
-    limit: Annotated[int, Field(ge=1)] = 100
-    """At most 100 dead letters, or 1,000 deliveries; what is more counts as that."""
+    limit: Annotated[int, Field(ge=1, le=100)] = 100
     next: str = ""
     """What a page said."""
 
@@ -102,6 +101,7 @@ class DeadLettersQuery(Query):
 class DeliveriesQuery(DeadLettersQuery):
     """A page of deliveries."""
 
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
     states: Annotated[tuple[DeliveryState, ...], Field(max_length=6)] = ()
 
 
@@ -127,7 +127,7 @@ class WhichDeliveries(WhichDeadLetters):
 @delivery_operations.add("GET", "/v1/deliveries", query=DeliveriesQuery, answer=DeliveryPage, problems=(400,))
 async def list_deliveries(call: Call[DeliveriesQuery, NoBody]) -> DeliveryPage:
     """List deliveries, the newest first."""
-    found, following = await _listed(call, call.query.states or None, 1000)
+    found, following = await _listed(call, call.query.states or None)
     return DeliveryPage(data=tuple(DeliveryView(**_facts(each)) for each in found), next=following)
 
 
@@ -136,7 +136,7 @@ async def list_deliveries(call: Call[DeliveriesQuery, NoBody]) -> DeliveryPage:
 )
 async def list_dead_letters(call: Call[DeadLettersQuery, NoBody]) -> DeadLetterPage:
     """List what could not be delivered, with its data, the newest first."""
-    found, following = await _listed(call, ("dead",), 100)
+    found, following = await _listed(call, ("dead",))
     texts = await call.services.deliveries.payloads(found)
     data = tuple(_with_data(each, texts.get(each.delivery_id)) for each in found)
     return DeadLetterPage(data=data, next=following)
@@ -178,10 +178,10 @@ async def retry_deliveries(call: Call[Query, WhichDeliveries]) -> Retried:
 
 
 async def _listed(
-    call: Call[Any, NoBody], states: Sequence[DeliveryState] | None, most: int
+    call: Call[Any, NoBody], states: Sequence[DeliveryState] | None
 ) -> tuple[Sequence[Delivery], str | None]:
     """A page, and what the next one begins with."""
-    query, limit = call.query, min(call.query.limit, most)
+    query, limit = call.query, call.query.limit
     which = DeliveryFilter(
         tenant=call.tenant, endpoint_id=query.endpoint_id, states=states, topics=query.topics or None,
         since=query.since, until=query.until,

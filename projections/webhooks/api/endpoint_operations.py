@@ -86,6 +86,8 @@ class NewSecret(View):
     secret: str
     """To verify with: whsec_... is shared with the sender, whpk_... is the public half of the sender's key."""
     fingerprint: str
+    version: int
+    """Of the endpoint, which this has changed."""
 
 
 class CreatedEndpoint(EndpointView):
@@ -136,8 +138,7 @@ class StatsPage(View):
 class EndpointsQuery(Query):
     """A page of endpoints."""
 
-    limit: Annotated[int, Field(ge=1)] = 100
-    """Up to 1,000; what is more counts as that."""
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
     next: Annotated[str, Field(max_length=255)] = ""
     """What a page said."""
 
@@ -222,7 +223,7 @@ async def create_endpoint(call: Call[Query, NewEndpointBody]) -> CreatedEndpoint
 @endpoint_operations.add("GET", "/v1/endpoints", query=EndpointsQuery, answer=EndpointPage)
 async def list_endpoints(call: Call[EndpointsQuery, NoBody]) -> EndpointPage:
     """List endpoints."""
-    limit = min(call.query.limit, 1000)
+    limit = call.query.limit
     found = await call.services.endpoints.list(call.tenant, after=call.query.next, limit=limit)
     following = found[-1].endpoint_id if len(found) == limit else None
     return EndpointPage(data=tuple(map(view_of, found)), next=following)
@@ -231,7 +232,7 @@ async def list_endpoints(call: Call[EndpointsQuery, NoBody]) -> EndpointPage:
 @endpoint_operations.add("GET", "/v1/endpoint-stats", query=StatsQuery, answer=StatsPage)
 async def list_endpoint_stats(call: Call[StatsQuery, NoBody]) -> StatsPage:
     """Tell how endpoints fare, in the order of their ids."""
-    limit = min(call.query.limit, 1000)
+    limit = call.query.limit
     data = await _stats(call, call.tenant, after=call.query.next, limit=limit + 1)
     more = len(data) > limit
     return StatsPage(data=data[:limit], next=data[limit - 1].endpoint_id if more else None)
@@ -322,7 +323,8 @@ async def rotate_secret(call: Call[Query, RotateBody]) -> NewSecret:
         grace=timedelta(seconds=call.body.grace),
         version=call.version,
     )
-    return NewSecret(secret=_shown(made), fingerprint=made.fingerprint)
+    secret = made.secret
+    return NewSecret(secret=_shown(secret), fingerprint=secret.fingerprint, version=made.endpoint.version)
 
 
 @endpoint_operations.add("GET", f"{_PATH}/stats", query=OneStatsQuery, answer=EndpointStats, problems=(404,))

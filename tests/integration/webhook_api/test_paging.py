@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from journal import Database
+from projections.webhooks.api.app import OPERATIONS
+from projections.webhooks.api.operations import Operation
 from projections.webhooks.log import PostgresLog
-from tests.integration.webhook_api.support import Api, Rows, entry
+from tests.integration.webhook_api.support import Api, Rows, entry, filled
 
 LISTS = pytest.mark.parametrize(("path", "key"), [("/v1/events", "event_id"), ("/v1/attempts", "attempt_id")])
 
@@ -87,7 +89,20 @@ async def test_a_page_has_a_hundred_rows_unless_it_says_and_a_thousand_at_most(
 ) -> None:
     await logged(database, 1001)
     assert len((await acme.get("/v1/events"))["data"]) == 100
-    assert len((await acme.get("/v1/events", limit=5000))["data"]) == 1000
+    assert len((await acme.get("/v1/events", limit=1000))["data"]) == 1000
+
+
+LISTED = [each for each in OPERATIONS if "limit" in each.query.model_fields]
+
+
+@pytest.mark.parametrize("operation", LISTED, ids=lambda each: each.name)
+async def test_a_page_of_more_than_there_can_be_is_refused(
+    operation: Operation, acme: Api, acmes: Rows
+) -> None:
+    most = 100 if operation.name == "list_dead_letters" else 1000
+    await acme.get(filled(operation, acmes), limit=most)
+    refused = await acme.get(filled(operation, acmes), 422, limit=most + 1)
+    assert [each["field"] for each in refused["errors"]] == ["limit"]
 
 
 async def test_what_comes_meanwhile_neither_repeats_nor_hides_old_rows(acme: Api, database: Database) -> None:

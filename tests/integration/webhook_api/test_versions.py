@@ -74,8 +74,9 @@ async def test_what_else_changes_an_endpoint_minds_the_version_where_one_is_name
 
     tag = before.headers["etag"]
     for action in ACTIONS:
-        await acme("POST", f"{path}/{action}", status=200, headers={"if-match": tag})
-        tag, outdated = (await acme("GET", path)).headers["etag"], tag
+        done = await acme("POST", f"{path}/{action}", status=200, headers={"if-match": tag})
+        tag, outdated = done.headers["etag"], tag
+        assert (await acme("GET", path)).headers["etag"] == tag
         await acme("POST", f"{path}/{action}", status=412, headers={"if-match": outdated})
     await acme("DELETE", path, status=204, headers={"if-match": f"W/{tag}"})
 
