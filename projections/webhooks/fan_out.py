@@ -18,7 +18,7 @@ from projections.errors import InvalidHandler
 from projections.handlers import ExactlyOnce, Group, Kind, Projection
 from projections.recovery import Recovery
 from projections.webhooks.errors import FilterTooCostly, InvalidMessage
-from projections.webhooks.filter_cost import MOST_CHARACTERS
+from projections.webhooks.filter_cost import MOST_CHARACTERS, Purse
 from projections.webhooks.filters import Filter, parse_filter
 from projections.webhooks.json_values import read_json
 from projections.webhooks.messages import MESSAGE, Message, message_of
@@ -126,6 +126,7 @@ class _Outbound:
     def __init__(self, envelope: EventEnvelope, message: Message) -> None:
         self.envelope = envelope
         self.message = message
+        self._purse = Purse()
 
     def pair(self, place: int, endpoint_id: str, interest: _Interest) -> _Pair | None:
         """What is to be made of it for an endpoint; None if it is not for that."""
@@ -134,7 +135,7 @@ class _Outbound:
         if not interest.topics.matches(self.message.topic):
             return None
         try:
-            wanted = interest.filter is None or interest.filter.matches(self._document)
+            wanted = interest.filter is None or interest.filter.matches(self._document, self._purse)
         except FilterTooCostly as error:
             log.warning(
                 "event %s is set apart for endpoint %s, as a dead letter: %s",
@@ -173,6 +174,7 @@ class _Outbound:
             raise FilterTooCostly(
                 f"its data have {len(self._data):,} characters, and filters read {MOST_CHARACTERS:,}"
             )
+        self._purse.pay_reading(self._data)
         try:
             data = read_json(self._data)
         except RecursionError:

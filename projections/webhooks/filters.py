@@ -38,7 +38,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from projections.webhooks.errors import InvalidEndpoint
-from projections.webhooks.filter_cost import VALUE, budget, pay, size
+from projections.webhooks.filter_cost import VALUE, Purse, budget, pay, size
 from projections.webhooks.json_values import MISSING, holds, is_list, is_scalar, key, number, same, storable
 
 DEEPEST = 10
@@ -63,18 +63,19 @@ class Filter:
     definition: Mapping[str, Any]
     _predicate: _Predicate = field(repr=False, compare=False)
 
-    def matches(self, document: Mapping[str, Any]) -> bool:
+    def matches(self, document: Mapping[str, Any], purse: Purse | None = None) -> bool:
         """
         Tell whether the endpoint wants an event.
 
         Args:
             document: `id`, `topic`, `time` (RFC 3339), `metadata` and `data`, as JSON is read. Numbers with a point
                 stay exact if they were read by `json_values.read_json`.
+            purse: What the filters of all endpoints may look at of it.
 
         Raises:
-            FilterTooCostly: It would look at more than `filter_cost.MOST_CHARACTERS` of it.
+            FilterTooCostly: It would look at more than `filter_cost.MOST_CHARACTERS` of it, or than is in the purse.
         """
-        with budget():
+        with budget(purse):
             try:
                 return self._predicate(document)
             except RecursionError:  # lists nested a thousand deep, which no filter means

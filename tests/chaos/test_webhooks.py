@@ -1,6 +1,7 @@
 """
 Processes that fan webhooks out and that deliver are killed and stopped, connections ended, PostgreSQL crashes,
-receivers fail, secrets are rotated, endpoints paused and disabled, deliveries tried again by hand.
+receivers fail, a tenant does its worst, secrets are rotated, endpoints paused and disabled, deliveries tried again by
+hand.
 
 Every message arrives at every endpoint that it is for, and at no other, signed; each of these deliveries is done once,
 none is dead, and an endpoint that asks for an order gets each message for the first time after those before it.
@@ -18,6 +19,7 @@ import pytest
 
 from journal import ConnectionSettings, Database, connect
 from journal.schema import install
+from tests.chaos.hostile import BadReceiver
 from tests.chaos.server import server_of_its_own
 from tests.chaos.test_chaos import SECONDS, rows
 from tests.chaos.webhooks import CONNECTIONS, KINDS, Sent, WebhookChaos
@@ -25,10 +27,15 @@ from tests.fixtures.raw_server import RawServer
 
 _SENT = """
 SELECT event_id::text, event_type, metadata ->> 'order_key' AS key, (payload ->> 'n')::integer AS n
-FROM projections.events WHERE entity_type = 'webhook-message' ORDER BY db_timestamp, source_id, seq_nr
+FROM projections.events WHERE entity_type = 'webhook-message' AND metadata ->> 'tenant' = 'acme'
+ORDER BY db_timestamp, source_id, seq_nr
 """
-_SUCCEEDED = "SELECT endpoint_id, event_id FROM projections.webhook_attempts WHERE status = 'success'"
-_STATES = "SELECT state, count(*) FROM projections.webhook_deliveries GROUP BY state"
+_SUCCEEDED = """
+SELECT a.endpoint_id, a.event_id FROM projections.webhook_attempts AS a
+INNER JOIN projections.webhook_endpoints AS e ON a.endpoint_id = e.endpoint_id
+WHERE a.status = 'success' AND e.tenant = 'acme'
+"""
+_STATES = "SELECT state, count(*) FROM projections.webhook_deliveries WHERE tenant = 'acme' GROUP BY state"
 
 
 def by_key(messages: Iterable[Sent]) -> dict[str, list[str]]:
@@ -66,8 +73,9 @@ async def chaos(logs: Path, seconds: float) -> None:
         await asyncio.to_thread(install, dsn)
         async with connect(dsn, ConnectionSettings(max_connections=CONNECTIONS)) as database:
             running = WebhookChaos(server, dsn, database, logs, seconds)
-            async with RawServer(running.receiver) as receiver:
+            async with RawServer(running.receiver) as receiver, RawServer(BadReceiver(), host="") as bad:
                 await running.prepare(receiver)
+                await running.add_hostile(bad.port)
                 await running.run()
                 by_workers = sum(map(len, running.receiver.taken.values()))
                 await running.catch_up()
@@ -83,7 +91,10 @@ async def chaos(logs: Path, seconds: float) -> None:
     said = [path.read_text() for path in logs.iterdir()]
     assert [text for text in said if "deadlock detected" in text] == []
     assert by_workers > seconds
-    assert all(running.counts[what] for what in ("kills", "terminations", "crashes", "rotations", "by hand"))
+    assert all(
+        running.counts[what]
+        for what in ("kills", "terminations", "crashes", "rotations", "by hand", "hostile")
+    )
 
 
 @pytest.mark.slow

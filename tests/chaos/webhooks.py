@@ -22,6 +22,7 @@ from projections.webhooks.messages import send
 from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.signing import verify
 from tests.chaos.chaos import Chaos
+from tests.chaos.hostile import HOSTILE, LARGE_TEXT, MANY_VALUES, make_endpoints
 from tests.fixtures.raw_server import Exchange, RawServer, Step, close, respond, then_hang
 
 SENDERS = 3
@@ -138,6 +139,10 @@ class WebhookChaos(Chaos):
             self.endpoints[kind] = made.endpoint.endpoint_id
             self.receiver.secrets[kind] = [made.secret]
 
+    async def add_hostile(self, port: int) -> None:
+        """Make a tenant that does its worst; its messages come with those of the others."""
+        await make_endpoints(self._database, port)
+
     async def run(self) -> None:
         """Let it all happen until the time is over; all processes are dead then."""
         async with asyncio.TaskGroup() as group:
@@ -147,7 +152,7 @@ class WebhookChaos(Chaos):
                 group.create_task(self._workers(self._choices(), what))
             for do, seconds in (
                 (self._terminate, 1.0), (self._crash, 10), (self._rotate, 3.0), (self._pause_one, 2.0),
-                (self._again, 0.5),
+                (self._again, 0.5), (self._hostile, 0.2),
             ):  # fmt: skip
                 group.create_task(self._now_and_then(do, seconds, self._choices()))
 
@@ -173,6 +178,15 @@ class WebhookChaos(Chaos):
             finally:
                 with suppress(ProjectionsError):
                     await session.rollback()
+
+    async def _hostile(self, choices: random.Random) -> str:
+        """What the API lets a tenant send in a second."""
+        async with self._database.session() as session:
+            if choices.random() < 0.1:
+                await send(session, HOSTILE, "large", choices.choice([LARGE_TEXT, MANY_VALUES]))
+            else:
+                await send(session, HOSTILE, "small", {})
+        return "hostile"
 
     async def _rotate(self, choices: random.Random) -> str:
         kind, new = choices.choice(list(KINDS)), generate_secret()
@@ -225,7 +239,8 @@ async def _end(process: Process) -> None:
 # The ranges of the fan-out have passed all messages, and all deliveries have come to an end.
 CAUGHT_UP = """
 SELECT NOT EXISTS (
-    SELECT FROM projections.webhook_deliveries WHERE state IN ('waiting', 'pending', 'leased')
+    SELECT FROM projections.webhook_deliveries
+    WHERE state IN ('waiting', 'pending', 'leased') AND tenant <> 'hostile'
 ) AND (
     SELECT coalesce(sum(o.seq_nr), 0) FROM projections.source_offsets AS o
     INNER JOIN projections.projections AS p USING (projection_id) WHERE p.name = 'webhooks/webhook-message'

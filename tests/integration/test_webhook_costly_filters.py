@@ -18,6 +18,7 @@ from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.errors import FilterTooCostly
 from projections.webhooks.filter_cost import MOST_CHARACTERS, VALUE
 from projections.webhooks.filters import parse_filter
+from projections.webhooks.json_values import read_json
 from projections.webhooks.messages import Message, message_of
 from tests.fixtures.projections import fetchval
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, fan_out, states, take
@@ -179,7 +180,7 @@ async def test_a_fan_out_that_outlasts_its_time_is_narrowed_down_to_its_event(
     async with database.transaction() as session:
         for topic in ("a", "b", "bad", "c"):
             await send(session, "acme", topic, {})
-    settings = RunSettings(handler_timeout=timedelta(milliseconds=300))
+    settings = RunSettings(handler_timeout=timedelta(milliseconds=800))
     await run(database, FanOut(message=message), until_caught_up=True, settings=settings)
 
     topics = "SELECT array_agg(topic ORDER BY topic) FROM projections.webhook_deliveries"
@@ -221,3 +222,35 @@ async def test_what_is_set_apart_behind_others_lets_them_go_first(database: Data
     assert await states(database, "ep_0") == ["pending", "dead", "waiting"]
     await end_all(database, await take(database), "done")
     assert await states(database, "ep_0") == ["done", "dead", "waiting"]
+
+
+async def test_filters_of_all_endpoints_together_look_at_no_more_of_a_message_than_they_may(
+    database: Database,
+) -> None:
+    searches = {"data": {"$or": [{"$in": f"{_NEEDLE}{number}"} for number in range(3)]}}
+    for number in range(8):
+        await endpoint(database, f"ep_{number}", filter=searches)
+    await endpoint(database, "ep_other", tenant="globex", filter=searches)
+    async with database.transaction() as session:
+        await send(session, "acme", "a.b", _HAYSTACK)
+        await send(session, "globex", "a.b", _HAYSTACK)
+    await run(database, FanOut(), until_caught_up=True)
+    assert await fetchval(database, f"{_COUNT} WHERE tenant = 'acme' AND state = 'dead'") == 6
+    assert await fetchval(database, f"{_COUNT} WHERE tenant = 'globex'") == 0
+
+
+async def test_data_of_too_many_values_are_not_read(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await endpoint(database, "ep_0", filter={"data": {"n": 1}})
+    await endpoint(database, "ep_1")
+    async with database.transaction() as session:
+        await send(session, "acme", "a.b", [1] * 100_000)
+    read: list[int] = []
+    monkeypatch.setattr(
+        "projections.webhooks.fan_out.read_json", lambda text: read.append(len(text)) or read_json(text)
+    )
+    await run(database, FanOut(), until_caught_up=True)
+    assert await states(database, "ep_0") == ["dead"]
+    assert await states(database, "ep_1") == ["pending"]
+    assert max(read) < 100  # the filter

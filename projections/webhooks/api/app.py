@@ -8,6 +8,7 @@ from typing import Any
 from journal import Database
 from projections.extras import from_extra
 from projections.webhooks.addresses import AddressRules
+from projections.webhooks.api.allowances import Allowances
 from projections.webhooks.api.authentication import Authenticate
 from projections.webhooks.api.calls import Services
 from projections.webhooks.api.delivery_operations import delivery_operations
@@ -84,10 +85,18 @@ def webhooks_app(
     limited = LimitedDatabase(database, settings.statement_timeout)
     cipher = cipher or PlainCipher()
 
+    allowances = Allowances(settings.tenant_rate, limited)
+
     def services(database: Database) -> Services:
         endpoints = Endpoints(database, cipher, rules, allow_http=allow_http, topics=topics)
         return Services(
-            database, endpoints, Schedules(database), Deliveries(database), PostgresLog(database), settings
+            database,
+            endpoints,
+            Schedules(database),
+            Deliveries(database),
+            PostgresLog(database),
+            settings,
+            allowances,
         )
 
     routes = _routes(services(limited), auth, Once(limited, services, cipher))
@@ -118,7 +127,8 @@ def _follower(
         operation = methods["GET" if request.method == "HEAD" else request.method]
         try:
             call = await read_call(operation, request, services, auth)
-            answer = await once.follow(operation, call)
+            async with services.allowances.place(call.caller.tenant):
+                answer = await once.follow(operation, call)
         except Exception as error:  # noqa: BLE001 - each becomes an answer, and what is not foreseen is logged
             request_id = request_id_of(request.scope)
             return problem_response(problem_of(error, request_id), request_id)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
 
 from journal import Database, RawJson
+from projections.webhooks.api.allowances import Allowances
 from projections.webhooks.api.authentication import Caller
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.api.settings import ApiSettings
@@ -105,6 +106,7 @@ class Services:
     deliveries: Deliveries
     log: DeliveryLog
     settings: ApiSettings
+    allowances: Allowances
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from journal import RawJson
 from projections.cross_site import foreign
 from projections.extras import from_extra
-from projections.webhooks.api.authentication import Authenticate
+from projections.webhooks.api.authentication import Authenticate, Caller
 from projections.webhooks.api.calls import LONGEST_WORD, Call, Query, Services, check_tenants
 from projections.webhooks.api.json_text import Member, read_members
 from projections.webhooks.api.operations import Operation
@@ -50,13 +50,14 @@ async def read_call(
     if caller is None:
         raise Problem(401, "unauthorized", "a token is needed: Authorization: Bearer ...", headers=_CHALLENGE)
     _check_site(request, services)
+    services.allowances.ask(caller.tenant)
     if operation.matches == "must" and "if-match" not in request.headers:
         raise Problem(
             428, "version_missing", "name the version that you change: if-match with its etag, or *"
         )
     query = _query(operation, request)
     check_tenants(caller, query.tenant)
-    body, raw = await _body(operation, request, services)
+    body, raw = await _body(operation, request, services, caller)
     return Call(services, caller, _place(request), query, body, raw, request.headers)
 
 
@@ -103,7 +104,7 @@ def _lists(model: type[BaseModel]) -> frozenset[str]:
 
 
 async def _body(
-    operation: Operation, request: Request, services: Services
+    operation: Operation, request: Request, services: Services, caller: Caller
 ) -> tuple[BaseModel, Mapping[str, RawJson]]:
     if not operation.takes_body:
         return operation.body(), {}
@@ -117,6 +118,7 @@ async def _body(
         raise Problem(408, "body_too_slow", f"the body has not arrived within {timeout}") from None
     except ClientDisconnect:
         raise Problem(400, "body_cut_off", "the body ended too early") from None
+    services.allowances.brought(caller.tenant, len(content))
     if not content and not operation.needs_body:
         return operation.body(), {}
     _check_type(request)

@@ -45,6 +45,10 @@ class ApiSettings(BaseModel):
     """How many requests with an ``Idempotency-Key`` a tenant can make in 24 hours, for so long their answers are kept;
     messages are not counted."""
 
+    tenant_rate: float | None = Field(default=20, gt=0)
+    """Requests of a tenant in a second, to each process; each 16 KiB of a body count as one more. Beyond it: 429. None:
+    any number. What a tenant's requests make others wait is bounded by it: a message is for up to all its endpoints."""
+
     origins: frozenset[str] = frozenset()
     """Where pages are, beside the host that they ask, that may change something without a bearer token, such as
     ``https://app.example.com``: for an ``auth`` of your own that goes by cookies. Others are refused: 403."""

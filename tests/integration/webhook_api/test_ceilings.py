@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from journal import Database
 from projections.webhooks.api import ApiSettings
+from projections.webhooks.api.allowances import Allowances
 from projections.webhooks.bounds import change_bound
 from tests.integration.webhook_api.support import ADMIN, TOKENS, Api, application
 
@@ -72,3 +75,40 @@ async def test_nobody_asks_for_more_than_the_limits_say(
         ):
             assert refused.json()["code"] == "invalid_endpoint"
             assert "here, not" in refused.text
+
+
+async def test_a_tenant_asks_so_often_and_others_as_if_it_did_not(database: Database) -> None:
+    app = application(database, settings=ApiSettings(tenant_rate=0.01))
+    acme, globex, admin = (Api(app, token) for token in (*TOKENS.values(), ADMIN))
+    async with acme.client, globex.client, admin.client:
+        await acme("GET", "/v1/endpoints", status=200)
+        refused = await acme("GET", "/v1/endpoints", status=429)
+        assert refused.json()["code"] == "too_many_requests"
+        assert 90 <= int(refused.headers["retry-after"]) <= 100
+        await globex("GET", "/v1/endpoints", status=200)
+        for _ in range(3):
+            await admin("GET", "/v1/endpoints", status=200)
+
+
+async def test_a_body_counts_by_its_size_also_where_it_is_wrong(database: Database) -> None:
+    app = application(database, settings=ApiSettings(tenant_rate=10))
+    acme = Api(app, TOKENS["acme"])
+    async with acme.client:
+        await acme("POST", "/v1/messages", {"topic": "a.b", "data": "a" * 1_000_000, "wrong": 1}, 422)
+        refused = await acme("GET", "/v1/endpoints", status=429)
+    assert 5 <= int(refused.headers["retry-after"]) <= 6  # 61 pieces of 16 KiB, of which 10 were left
+
+
+async def test_a_tenant_has_its_share_of_what_is_followed_at_a_time(database: Database) -> None:
+    allowances = Allowances(None, database)
+    most = database.max_connections
+    async with AsyncExitStack() as held:
+        for _ in range((most + 1) // 2):
+            await held.enter_async_context(allowances.place("acme"))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01), allowances.place("acme"):
+                pass
+        async with allowances.place("globex"), allowances.place(None):
+            pass
+    async with allowances.place("acme"):
+        pass
