@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from journal import Database, ProjectionsError
 from journal.embedded import EmbeddedServer
 from projections.webhooks.addresses import AddressRules
+from projections.webhooks.bounds import change_bound
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.errors import DeliveryInFlight, NotRetriable, VerificationFailed
@@ -132,7 +133,11 @@ class WebhookChaos(Chaos):
         self._made = Endpoints(database, rules=LOCAL, allow_http=True)
 
     async def prepare(self, receiver: RawServer) -> None:
-        """Make the endpoints."""
+        """Make the endpoints, which ask for more than they may by default."""
+        async with self._database.session() as session:
+            await change_bound(session, "pause", least="none")
+            await change_bound(session, "attempts", most="none")
+            await change_bound(session, "breaker_pause", least="none")
         for kind, asked in KINDS.items():
             url = receiver.url_at("127.0.0.1", "/" + kind.replace(" ", "%20"))
             made = await self._made.create("acme", EndpointSettings(url=url, policy=POLICY, **asked))
