@@ -18,8 +18,8 @@ from projections.webhooks.api.words import TAGS, WORDS
 
 __all__ = ["openapi_document"]
 
-_ALWAYS = (401, 403, 414, 431, 500, 503)
-_LATER = (409, 503)
+_ALWAYS = (401, 403, 414, 429, 431, 500, 503)
+_LATER = (409, 429, 503)
 _WITH_BODY = (400, 408, 413, 415, 422)
 _REQUEST_ID = {
     "x-request-id": {
