@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from journal import Database
-from tests.integration.webhook_api.support import ADMIN, TOKENS, Api, Rows, application, rows_of
+from tests.integration.webhook_api.support import ADMIN, TOKENS, Api, Rows, Unasked, application, rows_of
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def app(database: Database) -> Any:
 @pytest.fixture
 async def unasked() -> AsyncIterator[Api]:
     """A tenant that asks an application without a database: what that refuses, it refuses before it looks there."""
-    api = Api(application(cast("Database", None)), TOKENS["globex"])
+    api = Api(application(cast("Database", Unasked())), TOKENS["globex"])
     async with api.client:
         yield api
 

@@ -52,6 +52,12 @@ def application(database: Database, *, auth: Any = AUTH, settings: ApiSettings |
     return webhooks_app(database, auth, settings=settings or ApiSettings(tenant_rate=None))
 
 
+class Unasked:
+    """Stands where a database would: it has connections, and none can be had."""
+
+    max_connections = 1
+
+
 class Api:
     """Asks an application in this process, and checks what every answer has to be."""
 

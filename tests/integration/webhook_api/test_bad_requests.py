@@ -15,7 +15,7 @@ from journal import Database
 from projections.webhooks.api import ApiSettings
 from projections.webhooks.api.app import OPERATIONS
 from projections.webhooks.api.operations import Operation
-from tests.integration.webhook_api.support import BODIES, TOKENS, Api, Rows, application
+from tests.integration.webhook_api.support import BODIES, TOKENS, Api, Rows, Unasked, application
 
 JSON = {"content-type": "application/json"}
 MESSAGE = {"topic": "a.b", "data": {}}
@@ -185,7 +185,7 @@ async def test_a_body_that_does_not_arrive_is_given_up(database: Database) -> No
 @pytest.mark.parametrize("operation", OPERATIONS, ids=named)
 async def test_a_parameter_that_is_not_known_is_refused(operation: Operation) -> None:
     """Before the database is looked at: there is none."""
-    api = Api(application(cast("Database", None)), TOKENS["acme"])
+    api = Api(application(cast("Database", Unasked())), TOKENS["acme"])
     async with api.client:
         response = await api(operation.method, operation.path, params={"no_such": "1"}, status=422)
     assert code_of(response) == "invalid_query"
@@ -324,7 +324,7 @@ async def test_a_huge_cursor_is_refused_at_once_and_before_anything_is_asked(ope
         "http_version": "1.1", "server": ("localhost", 80), "client": ("127.0.0.1", 1),
     }  # fmt: skip
     began = time.perf_counter()
-    await application(cast("Database", None))(scope, receive, send)
+    await application(cast("Database", Unasked()))(scope, receive, send)
     assert (told[0]["status"], time.perf_counter() - began < 1) == (414, True)
 
 
