@@ -33,6 +33,7 @@ __all__ = [
     "JavaNotFound",
     "JvmFailed",
     "UnsupportedJava",
+    "end_java",
     "find_java",
     "java_command",
     "start_gateway",
@@ -282,7 +283,7 @@ def start_gateway(
             process.kill()
             process.communicate()
             raise
-    atexit.register(_end, process)
+    atexit.register(end_java, process)
     return Gateway(process, port, secret)
 
 
@@ -359,8 +360,8 @@ def _wait_for_connection(process: subprocess.Popen[bytes], file: Path) -> tuple[
     return int.from_bytes(content[:4]), content[8 : 8 + length].decode()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the virtual machine with the interpreter, and wait: its temporary files go with it."""
+def end_java(process: subprocess.Popen[bytes]) -> None:
+    """End a virtual machine, and wait: its temporary files go with it. One that takes long is killed."""
     if process.stdin:
         process.stdin.close()
     try:

@@ -19,7 +19,7 @@ from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from journal.errors import ProjectionsError
-from spark_projections.engine.jvm import find_java, start_gateway
+from spark_projections.engine.jvm import end_java, find_java, start_gateway
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -36,6 +36,7 @@ _AT_START = {
     "spark.ui.showConsoleProgress": "false"
 }  # Spark itself sets it for a shell, which this looks like
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+_NOT_STOPPED = "Unable to cleanly shutdown Spark JVM process"
 _OLDEST = (4, 3)
 _BEFORE = (5, 0)
 
@@ -111,10 +112,23 @@ def spark_running(
 
 
 def _stop(session: SparkSession) -> None:
-    try:
-        session.stop()
-    except OSError:  # Java is gone: stop what is left of it in Python
-        session.sparkContext.stop()
+    """
+    Stop a session, and its Java where that can not be asked to stop it.
+
+    Ctrl-C may come in the middle of an answer: then the next call fails, PySpark warns, and Java has a session that
+    nobody can reach. It is ended, so that the next session begins with a Java of its own.
+    """
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - the extra may be missing
+
+    process = getattr(session.sparkContext._gateway, "proc", None)  # noqa: SLF001 - there is no public name for it
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", _NOT_STOPPED, RuntimeWarning)
+        try:
+            session.stop()
+        except (OSError, Py4JError, RuntimeWarning):
+            if process is not None:
+                end_java(process)
+            session.sparkContext.stop()  # what is left of it in Python
 
 
 def _check_version() -> None:

@@ -132,6 +132,24 @@ with spark_running("local[1]", conf=SMALL) as spark:
 
 
 @pytest.mark.slow
+def test_java_that_can_not_be_asked_to_stop_is_ended_and_replaced_by_the_next_session() -> None:
+    """What Ctrl-C in the middle of an answer leaves."""
+    body = """
+    class Unreachable:
+        def stop(self):
+            from py4j.protocol import Py4JNetworkError
+            raise Py4JNetworkError("in the middle of an answer")
+    java = spark.sparkContext._gateway.proc
+    spark.sparkContext._jsc = Unreachable()
+print(java.poll() is not None)
+with spark_running("local[1]", conf=SMALL) as spark:
+    print(spark.range(7).count())
+"""
+
+    assert outcome(body) == ("True\n7\n", "")
+
+
+@pytest.mark.slow
 def test_ctrl_c_during_a_job_is_a_keyboard_interrupt_and_no_more(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
