@@ -11,7 +11,7 @@ from journal import Session
 from journal.capture import CapturedTable, capture_table, captured_tables, release_table
 from projections.cli.connection import visit
 from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import print_table, printable
+from projections.cli.output import in_table, print_table, printable
 
 __all__ = ["capture"]
 
@@ -119,5 +119,5 @@ def _show(found: list[CapturedTable], as_json: bool) -> None:
             one.partitions_missed,
         )
         # The names are data: what looks like markup in them stays as it is.
-        table.add_row(*(printable(str(cell)).replace("[", r"\[") for cell in cells))
+        table.add_row(*(in_table(str(cell)) for cell in cells))
     print_table(table)

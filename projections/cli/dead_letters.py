@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 from rich.table import Column, Table
+from rich.text import Text
 
 from journal import Session
 from projections.cli.connection import confirm, visit
 from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import print_table, printable
+from projections.cli.output import in_table, print_table, printable
 from projections.monitoring.dead_letters import Decision, NoDeadLetter, decide_dead
 from projections.subscriptions import cursors
 from projections.subscriptions.matched import MatchedEvent
@@ -121,9 +122,9 @@ def _event_table(events: list[MatchedEvent]) -> Table:
     return table
 
 
-def _cell(value: object) -> str:
+def _cell(value: object) -> Text:
     """The texts are data: what looks like markup in them stays as it is."""
-    return printable(str(value)).replace("[", r"\[")
+    return in_table(str(value))
 
 
 def _values(one: FailedBatch) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import click
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -20,7 +19,7 @@ from projections.cli.default_command import ShowsByDefault
 from projections.cli.durations import duration
 from projections.cli.lag import age, exit_above
 from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import print_table, printable
+from projections.cli.output import in_table, print_table, printable
 from projections.cli.watching import watch
 from projections.monitoring import GroupLag, GroupRangeLag, group_lag, unmatched_entity_types
 from projections.subscriptions import cursors, give_up_handler, remove_group, rescale_group
@@ -114,7 +113,7 @@ def show(  # noqa: PLR0917 - click passes all by name
     found = visit(dsn, lambda session: _look(session, name))
     _print(found, by, as_json=as_json)
     if fail_above is not None:
-        exit_above(context, fail_above, [(printable(one.name), one.lag) for one in found.groups])
+        exit_above(context, fail_above, [(one.name, one.lag) for one in found.groups])
 
 
 @groups.command()
@@ -280,18 +279,18 @@ def _number(name: str) -> Column:
     return Column(name, justify="right", no_wrap=True)
 
 
-def _name(one: GroupLag) -> str:
-    return escape(printable(one.name))
+def _name(one: GroupLag) -> Text:
+    return in_table(one.name)
 
 
-def _slices(part: GroupRangeLag) -> str:
-    return f"{part.slices}" if part.handler is None else escape(f"{part.slices} {printable(part.handler)}")
+def _slices(part: GroupRangeLag) -> Text:
+    return in_table(f"{part.slices}" if part.handler is None else f"{part.slices} {part.handler}")
 
 
-def _reader(part: GroupRangeLag) -> str:
+def _reader(part: GroupRangeLag) -> Text:
     if part.owner is None:
-        return "nobody"
-    return escape(printable(part.owner)) + ("" if part.alive else " (lease ended)")
+        return Text("nobody")
+    return in_table(part.owner) + ("" if part.alive else " (lease ended)")
 
 
 def _values(one: GroupLag) -> dict[str, object]:

@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 
 import click
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -17,7 +16,7 @@ from journal import OwnedSession
 from projections.cli.connection import visit_session
 from projections.cli.durations import duration
 from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import print_table
+from projections.cli.output import in_table, print_table, printable
 from projections.cli.watching import watch
 from projections.monitoring import ProjectionLag, RangeLag, SliceLag, Snapshot, snapshot
 
@@ -81,7 +80,7 @@ def lag(  # noqa: PLR0917 - click passes all by name
 
 def exit_above(context: click.Context, limit: timedelta, lags: Iterable[tuple[str, float]]) -> None:
     """End with an exit code of its own when something is further behind than a limit, and say what; lags in seconds."""
-    above = [f"{name} ({age(lag)})" for name, lag in lags if lag > limit.total_seconds()]
+    above = [f"{printable(name)} ({age(lag)})" for name, lag in lags if lag > limit.total_seconds()]
     if above:
         click.echo(f"lag above {age(limit.total_seconds())}: {', '.join(above)}", err=True)
         context.exit(_ABOVE)
@@ -102,11 +101,11 @@ def age(seconds: float) -> str:
     raise AssertionError(seconds)
 
 
-def owner_of(part: RangeLag) -> str:
-    """Who holds a range, escaped for a table."""
+def owner_of(part: RangeLag) -> Text:
+    """Who holds a range."""
     if part.owner is None:
-        return "nobody"
-    return escape(part.owner) + ("" if part.alive else " (lease ended)")
+        return Text("nobody")
+    return in_table(part.owner) + ("" if part.alive else " (lease ended)")
 
 
 async def _watch(session: OwnedSession, names: list[str] | None, by: By, *, as_json: bool) -> None:
@@ -147,7 +146,12 @@ def _by_range(found: Snapshot) -> Table:
         for part in projection.ranges:
             handled = "never" if part.handled_at is None else f"{part.handled_at:%Y-%m-%d %H:%M:%S}"
             table.add_row(
-                escape(projection.name), str(part.slices), owner_of(part), part.state, *_cells(part), handled
+                in_table(projection.name),
+                str(part.slices),
+                owner_of(part),
+                part.state,
+                *_cells(part),
+                handled,
             )
     return table
 
@@ -156,8 +160,8 @@ def _by_slice(found: Snapshot) -> Table:
     table = Table("projection", "slice", "owner", "state", *_numbers())
     for projection in found.projections:
         for one in sorted(_behind(projection), key=lambda one: (-one.lag, one.slice)):
-            owner = escape(one.owner or "nobody")
-            table.add_row(escape(projection.name), str(one.slice), owner, one.state, *_cells(one))
+            owner = in_table(one.owner or "nobody")
+            table.add_row(in_table(projection.name), str(one.slice), owner, one.state, *_cells(one))
     return table
 
 
@@ -165,7 +169,7 @@ def _by_worker(found: Snapshot) -> Table:
     table = Table("worker", "ranges", "slices", *_numbers())
     for owner, parts in _held(found).items():
         cells = (str(len(parts)), str(sum(_size(part) for part in parts)))
-        name = "nobody" if owner is None else escape(owner)
+        name = "nobody" if owner is None else in_table(owner)
         table.add_row(name, *cells, age(_lag(parts)), f"{_backlog(parts):,}", str(_parked(parts)))
     return table
 

@@ -11,7 +11,7 @@ import offsets as stored
 from journal import BEGINNING
 from projections.cli.connection import confirm, visit
 from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import print_table
+from projections.cli.output import in_table, print_table
 
 __all__ = ["offsets"]
 
@@ -37,7 +37,11 @@ def show(name: str | None, dsn: str | None, as_json: bool) -> None:
     for status in found:
         for part in status.ranges:
             table.add_row(
-                status.name, status.entity_type, str(part.slices), _horizon(part), _time(part.handled_at)
+                in_table(status.name),
+                in_table(status.entity_type),
+                str(part.slices),
+                _horizon(part),
+                _time(part.handled_at),
             )
     print_table(table)
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-__all__ = ["print_table", "printable", "shown"]
+__all__ = ["in_table", "print_table", "printable", "shown"]
 
 _PIPE_WIDTH = 250  # columns where no terminal says how wide it is: lines stay whole for grep
 
@@ -27,6 +28,11 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text
     )
+
+
+def in_table(text: str) -> Text:
+    """A text of somebody's data in a table: on one line, and what looks like markup in it stays as it is."""
+    return Text(printable(text))
 
 
 def shown(value: Any, none: str = "-") -> str:

@@ -12,7 +12,7 @@ from offsets import ParkedSource, decide_parked
 from offsets import parked as read_parked
 from projections.cli.connection import confirm, visit
 from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import print_table, printable
+from projections.cli.output import in_table, print_table, printable
 
 __all__ = ["parked"]
 
@@ -53,7 +53,7 @@ def list_(name: str, source: str | None, dsn: str | None, as_json: bool) -> None
         at = f"{one.parked_at:%Y-%m-%d %H:%M:%S}"
         # The texts are data: what looks like markup in them stays as it is.
         cells = (one.source_id, one.seq_nr, one.event_type, one.attempts, at, one.decision, one.error)
-        table.add_row(*(printable(str(cell)).replace("[", r"\[") for cell in cells))
+        table.add_row(*(in_table(str(cell)) for cell in cells))
     print_table(table)
 
 

@@ -6,14 +6,13 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 import click
-from rich.markup import escape
 from rich.table import Column, Table
 
 from journal import Session
 from projections.cli.connection import visit
 from projections.cli.durations import duration, written
 from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import print_table, printable
+from projections.cli.output import in_table, print_table, printable
 from projections.maintenance import (
     Partition,
     PartitionSettings,
@@ -115,7 +114,7 @@ def _table(found: list[Partition], *, exact: bool) -> Table:
     for each in found:
         bounds = ("default", "") if each.is_default else map(_time, (each.from_timestamp, each.to_timestamp))
         cells = (f"{each.rows:,}", _size(each.bytes), "yes" if each.clustered else "")
-        table.add_row(each.table, escape(printable(each.name)), *bounds, *cells, escape(_kept_by(each)))
+        table.add_row(each.table, in_table(each.name), *bounds, *cells, in_table(_kept_by(each)))
     return table
 
 

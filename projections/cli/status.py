@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import NamedTuple
 
 import click
-from rich.markup import escape
 from rich.table import Column, Table
 
 import offsets
@@ -15,7 +14,7 @@ from journal import Session, entity_types
 from projections.cli.connection import visit
 from projections.cli.lag import age, owner_of
 from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import print_table
+from projections.cli.output import in_table, print_table, printable
 from projections.monitoring import OpenWriter, ProjectionLag, RangeLag, Snapshot, snapshot
 
 __all__ = ["pause", "resume", "status"]
@@ -60,12 +59,12 @@ def status(name: str | None, dsn: str | None, as_json: bool) -> None:
     for found in report.snapshot.projections:
         for part in found.ranges:
             table.add_row(
-                escape(found.name), str(part.slices), owner_of(part), str(part.epoch), part.state,
+                in_table(found.name), str(part.slices), owner_of(part), str(part.epoch), part.state,
                 age(part.lag), f"{part.backlog:,}", str(part.parked),
             )  # fmt: skip
     print_table(table)
     for line in _notes(report):
-        click.echo(line)
+        click.echo(printable(line))
 
 
 @click.command()

@@ -16,7 +16,7 @@ from projections.cli.connection import confirm, visit
 from projections.cli.default_command import ShowsByDefault
 from projections.cli.lag import age
 from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import print_table, printable
+from projections.cli.output import in_table, print_table, printable
 from projections.cli.unanswered import drop, retry, waiting
 from projections.subscriptions import cursors, unsubscribe
 
@@ -206,7 +206,7 @@ def _table(found: list[_Subscription]) -> Table:
             f"{one.active_at:%Y-%m-%d %H:%M:%S}", one.state,
         )  # fmt: skip
         # The texts are data: what looks like markup in them stays as it is.
-        table.add_row(*(printable(cell).replace("[", r"\[") for cell in cells))
+        table.add_row(*(in_table(cell) for cell in cells))
     return table
 
 

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from journal import ProjectionsError, Row, Session
 from projections.cli.connection import confirm, visit
 from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import print_table, printable
+from projections.cli.output import in_table, print_table, printable
 
 __all__ = ["drop", "retry", "waiting"]
 
@@ -164,7 +164,7 @@ def _table(found: list[_Waiting]) -> Table:
             one.error or "-",
         )
         # The texts are data: what looks like markup in them stays as it is.
-        table.add_row(*(printable(str(cell)).replace("[", r"\[") for cell in cells))
+        table.add_row(*(in_table(str(cell)) for cell in cells))
     return table
 
 

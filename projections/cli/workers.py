@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import click
-from rich.markup import escape
 from rich.table import Table
 
 import offsets
 from projections.cli.connection import visit
 from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import print_table
+from projections.cli.output import in_table, print_table
 
 __all__ = ["workers"]
 
@@ -32,9 +31,9 @@ def workers(dsn: str | None, as_json: bool) -> None:
     table = Table("worker", "host", "pid", "state", "joined", "ranges", "slices", "projections")
     for worker in found:
         table.add_row(
-            escape(worker.owner), escape(worker.host), str(worker.pid), _state(worker),
+            in_table(worker.owner), in_table(worker.host), str(worker.pid), _state(worker),
             f"{worker.joined_at:%Y-%m-%d %H:%M:%S}", str(worker.ranges), str(worker.slices),
-            escape(", ".join(worker.projections)),
+            in_table(", ".join(worker.projections)),
         )  # fmt: skip
     print_table(table)
 

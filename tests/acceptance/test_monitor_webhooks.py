@@ -59,6 +59,23 @@ async def test_what_tenants_events_and_codes_say_stays_text(chromium: str, hooks
     assert (images, page.errors) == (0, [])
 
 
+async def test_what_can_not_be_seen_in_a_name_is_written_out_and_a_long_one_is_cut(
+    chromium: str, database: Database
+) -> None:
+    await endpoint(database, "hidden", tenant="a\x1b[31m\u202eb\u2028c")
+    await endpoint(database, "long", tenant="x" * 200)
+
+    async with opened(chromium, database) as page:
+        found = await page.value(table("endpoints-table"))
+        isolated = await page.value(
+            "[...document.querySelectorAll('#endpoints-table td')].map(cell => getComputedStyle(cell).unicodeBidi)"
+        )
+
+    assert sorted(row[1] for row in found) == [r"a\u{1b}[31m\u{202e}b\u{2028}c", "x" * 100 + "…"]
+    assert set(isolated) == {"isolate"}
+    assert page.errors == []
+
+
 async def test_dead_letters_are_counted_at_the_top(chromium: str, hooks: Database) -> None:
     async with opened(chromium, hooks) as page:
         totals = " ".join((await page.text("#totals")).split())
@@ -80,12 +97,12 @@ async def test_all_dead_letters_of_an_endpoint_are_sent_again_only_after_a_confi
     chromium: str, hooks: Database
 ) -> None:
     async with opened(chromium, hooks) as page:
-        await page.click("[aria-label='Retry all dead letters of a']")
+        await page.click("[aria-label='Retry dead letters of a']")
         question = await page.until("document.querySelector('dialog[open]')?.innerText")
         await page.press("Escape")
         await page.until("!document.querySelector('dialog[open]')")
         kept = await states(hooks, "a")
-        await page.click("[aria-label='Retry all dead letters of a']")
+        await page.click("[aria-label='Retry dead letters of a']")
         await page.until("document.querySelector('dialog[open]')")
         await page.click("dialog button[value=retry]")
         await page.until("document.querySelectorAll('#dead-deliveries-table tbody tr').length === 1")
@@ -110,7 +127,7 @@ async def test_an_endpoint_is_paused_and_resumed_from_the_keyboard(chromium: str
 async def test_dead_letters_of_a_disabled_endpoint_can_be_sent_once_it_is_enabled(
     chromium: str, hooks: Database
 ) -> None:
-    retry = "document.querySelector(\"[aria-label='Retry all dead letters of ep-nasty']\")"
+    retry = "document.querySelector(\"[aria-label='Retry dead letters of ep-nasty']\")"
     async with opened(chromium, hooks) as page:
         before = await page.value(f"[{retry}.disabled, {retry}.title]")
         await page.click("[aria-label='Enable ep-nasty']")

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 
 import click
 from rich.table import Column, Table
+from rich.text import Text
 
 from projections.cli.durations import written
-from projections.cli.output import print_table, printable
+from projections.cli.output import in_table, print_table, printable
 
 __all__ = ["at", "cell", "echo_facts", "echo_table", "length", "seconds", "short_id", "shortened", "table_of"]
 
@@ -51,7 +52,7 @@ def shortened(text: str | None) -> str:
     return line if len(line) <= _SHORT else f"{line[: _SHORT - 1]}…"
 
 
-def cell(value: object) -> str:
+def cell(value: object) -> str | Text:
     """A value in a table. Texts are data: what looks like markup in them stays as it is."""
     match value:
         case None:
@@ -61,7 +62,7 @@ def cell(value: object) -> str:
         case int():
             return f"{value:,}"
         case _:
-            return printable(str(value)).replace("[", r"\[")
+            return in_table(str(value))
 
 
 def table_of(

@@ -1,6 +1,6 @@
 /** The page: takes in one document a second. */
 
-import { ago, clock, compact, duration, keep, make, mark, number, pairs, row, say } from "./page.js";
+import { ago, clock, compact, duration, keep, make, mark, number, pairs, row, say, short } from "./page.js";
 import { $, act, answer, beside } from "./actions.js";
 import { Groups } from "./groups.js";
 import { Chart, ofDurations, ofRates, smooth } from "./chart.js";
@@ -155,7 +155,7 @@ function showJump(projections) {
     (found) => make("a", { href: `#projection-${found.id}` }, make("span", { class: "swatch" }), make("span"), make("span", { class: "quiet" })),
     (link, found) => {
       mark(link.children[0], "data-level", level(found.lag));
-      say(link.children[1], found.name);
+      say(link.children[1], short(found.name));
       say(link.children[2], found.paused ? "paused" : duration(found.lag));
     });
 }
@@ -227,7 +227,7 @@ class Card {
 
   show(found, at) {
     [this.found, this.at] = [found, at];
-    say(this.find(".name"), found.name);
+    say(this.find(".name"), short(found.name));
     say(this.find(".type"), `reads ${found.entity_type}`);
     this.showState();
     const points = historyOf(found, at);
@@ -318,7 +318,7 @@ class Card {
     line.message = make("span");
     line.traceback = make("pre");
     line.where = make("details", {}, make("summary", {}, "Where"), line.traceback);
-    line.error = make("div", {}, line.message, line.where);
+    line.error = make("div", { class: "error" }, line.message, line.where);
     line.buttons = make("div", { class: "buttons" },
       button("Retry", "retry", (event) => act(event.currentTarget, "retry", this.bodyOf(one))),
       button("Drop", "drop danger", (event) => this.drop(event.currentTarget, one)));

@@ -1,13 +1,13 @@
 /** Words, numbers and elements: everything from outside becomes text, never markup. */
 
 const count = new Intl.NumberFormat("en");
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const rounded = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 /** 12,345 */
 export const number = (value) => count.format(value);
 
 /** 1.2M where the whole number would not fit; 0 to 9,999 as they are. */
-export const compact = (value) => (value < 10_000 ? count.format(Math.round(value)) : short.format(value));
+export const compact = (value) => (value < 10_000 ? count.format(Math.round(value)) : rounded.format(value));
 
 /** Seconds for people: 0.4 s, 12 s, 4 min 12 s, 3 h 12 min, 2 d 3 h. */
 export function duration(seconds) {
@@ -28,23 +28,34 @@ export const ago = (time, now) => (time === null ? "never" : `${duration(Math.ma
 /** 12:03:44, as the reader's clock shows it. */
 export const clock = (time) => new Date(time * 1000).toLocaleTimeString("en-GB");
 
+/** What can not be seen, or moves what stands around it: controls, marks of direction, separators, what has no width. */
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+
+/** A text of somebody's data, with what can not be seen written out; lines stay where lines are wanted. */
+export const seen = (text, lines = false) => String(text).replace(UNSEEN, (found) =>
+  (lines && found === "\n" ? found : `\\u{${found.codePointAt(0).toString(16)}}`));
+
+/** A name at a length that leaves room for others. */
+export const short = (text) => (text.length > LONGEST ? `${[...text].slice(0, LONGEST).join("")}…` : text);
+const LONGEST = 100;
+
 /** Write a text where it has changed. */
 export function say(element, text) {
-  const wanted = String(text);
+  const wanted = seen(text, element.closest("pre, .error") !== null);
   if (element.textContent !== wanted) element.textContent = wanted;
 }
 
 /** Set an attribute where it has changed; null removes it. */
 export function mark(element, name, value) {
   if (value === null) element.removeAttribute(name);
-  else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
+  else if (element.getAttribute(name) !== seen(value)) element.setAttribute(name, seen(value));
 }
 
 /** An element with attributes and children; strings become text. */
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, seen(value));
+  element.append(...children.map((child) => (child instanceof Node ? child : seen(child))));
   return element;
 }
 
@@ -101,7 +112,7 @@ export function row(element, cells) {
     const cell = element.cells[index];
     mark(cell, "data-label", name);
     mark(cell, "class", kind ?? null);
-    if (!(value instanceof Node)) say(cell, value);
+    if (!(value instanceof Node)) say(cell, kind === "name" || kind === "code" ? short(String(value)) : value);
     else if (cell.firstChild !== value) cell.replaceChildren(value);
   });
 }

@@ -27,7 +27,7 @@ export class Webhooks {
     const line = make("tr");
     line.name = make("div", { class: "two" }, make("span"), make("span", { class: "quiet code" }, id));
     line.toggle = make("button", { type: "button", class: "toggle" });
-    line.retry = make("button", { type: "button", class: "retry", "aria-label": `Retry all dead letters of ${id}` }, "Retry dead");
+    line.retry = make("button", { type: "button", class: "retry", "aria-label": `Retry dead letters of ${id}` }, "Retry dead");
     line.toggle.addEventListener("click", () => act(line.toggle, CHANGES[line.found.state][1], { endpoint: id }));
     line.retry.addEventListener("click", () => this.retryAll(line));
     line.buttons = make("div", { class: "buttons" }, line.toggle, line.retry);
