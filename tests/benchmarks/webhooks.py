@@ -72,8 +72,8 @@ class _Seen(DeliveryObserver):
                 await self._changed.wait()
 
 
-async def _endpoint(database: Database, url: str, in_flight: int = 1000) -> str:
-    settings = EndpointSettings(url=url, max_in_flight=in_flight, policy=RetryPolicy(breaker_failures=10**6))
+async def _endpoint(database: Database, url: str, in_flight: int = 100) -> str:
+    settings = EndpointSettings(url=url, max_in_flight=in_flight, policy=RetryPolicy(breaker_failures=100))
     endpoints = Endpoints(database, rules=_RULES, allow_http=True)
     return (await endpoints.create(_TENANT, settings)).endpoint.endpoint_id
 
