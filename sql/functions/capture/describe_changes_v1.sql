@@ -127,6 +127,7 @@ BEGIN
         USING ERRCODE = 'PJ062';
     END IF;
 
+    _changes := NULL;  -- a name of its own: until PostgreSQL 15 it is the variable's, which may be open in a statement around this one
     FOR _portion IN _changes LOOP
         IF _serializer IS NULL THEN
             SELECT
