@@ -240,7 +240,7 @@ async def test_a_query_that_can_not_be_is_refused(path: str, status: int, unaske
 
 
 async def test_a_query_that_is_odd_is_followed(admin: Api) -> None:
-    for query in ("limit=" + "9" * 30, "topics=%FF%FE", "tenant=a&tenant=b", "next="):
+    for query in ("topics=%FF%FE", "tenant=a&tenant=b", "next="):
         await admin("GET", f"/v1/attempts?{query}", status=200)
     await admin("GET", "/v1/endpoints?tenant=a&tenant=b", status=422)
 
