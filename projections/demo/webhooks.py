@@ -43,9 +43,9 @@ _LOOK = 0.1
 _RULES = AddressRules(allow=("127.0.0.0/8",))
 # A receiver that fails at random is neither gone nor broken: it is never given up.
 _POLICY = RetryPolicy(
-    schedule=(timedelta(milliseconds=200),) * 100,
+    schedule=(timedelta(seconds=1),) * 24,
     timeout=timedelta(seconds=5),
-    breaker_failures=10**6,
+    breaker_failures=100,
     disable_after_failures=None,
     disable_after=None,
 )

@@ -173,7 +173,7 @@ def test_run_with_workers_goes_on_after_one_without(empty_dsn: str) -> None:
 @pytest.mark.parametrize(
     ("number", "least"),
     [
-        (signal.SIGKILL, EVENTS // 2),
+        pytest.param(signal.SIGKILL, EVENTS // 2, marks=pytest.mark.slow),
         pytest.param(signal.SIGKILL, 1, marks=pytest.mark.slow),
         pytest.param(signal.SIGKILL, EVENTS - 50, marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, EVENTS // 2, marks=pytest.mark.slow),

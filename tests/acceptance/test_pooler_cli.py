@@ -53,6 +53,9 @@ parked drop delays --all --yes
 subscribe billing --topic Landed
 subscriptions show billing
 subscriptions release 1
+subscriptions waiting
+subscriptions retry 1
+subscriptions drop 1 --yes
 subscriptions remove 1 --yes
 publish order.paid {}
 worker --subscriptions --until-caught-up
@@ -62,6 +65,7 @@ groups rescale billing --ranges 2
 groups dead billing
 groups forget billing 1 --yes
 groups replay billing --all
+groups give-up billing old --yes
 groups remove billing --yes
 webhooks endpoints list
 webhooks endpoints show ENDPOINT
@@ -73,6 +77,9 @@ webhooks endpoints enable ENDPOINT
 webhooks endpoints rotate-secret ENDPOINT
 webhooks endpoints renew-secrets
 webhooks endpoints test ENDPOINT
+webhooks endpoints verify ENDPOINT
+webhooks limits
+webhooks limits timeout --most 20s
 webhooks send acme order.paid {}
 webhooks schedules add acme daily 0_0_*_*_* order.paid
 webhooks schedules list
@@ -116,8 +123,12 @@ REFUSED = {
     "rebuild": "this connection goes through a pooler",
     "parked show": "is not parked",
     "subscriptions release": "is not stopped",
+    "subscriptions retry": "no event 1 waits",
+    "subscriptions drop": "no event 1 waits",
+    "groups give-up": "old",
     "groups forget": "no ",
     "webhooks endpoints test": "",
+    "webhooks endpoints verify": "",
     "webhooks deliveries show": "no ",
     "webhooks deliveries retry": "no ",
     "webhooks deliveries discard": "no ",
@@ -127,7 +138,7 @@ REFUSED = {
     "archive verify": "",
 }
 """What is refused for another reason than the pooler: it asks the database for what is not there."""
-ELSEWHERE = {"monitor", "webhooks deliver", "webhooks serve", "webhooks listen", "demo"}
+ELSEWHERE = {"archive repair", "monitor", "webhooks deliver", "webhooks serve", "webhooks listen", "demo"}
 """Commands that run until they are stopped: below, or without a database, or what loads a database of its own."""
 
 

@@ -18,7 +18,10 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _LIMIT = 120
 """Seconds for a program, and for each command."""
 
-_SLOW = {"docs/guides/archive.md", "docs/guides/dataframe.md", "docs/guides/spark-setup.md"}
+_SLOW = {
+    "docs/guides/archive.md", "docs/guides/dataframe.md", "docs/guides/lag.md", "docs/guides/spark-setup.md",
+    "docs/operations/production.md", "docs/operations/running.md", "docs/operations/webhooks.md",
+}  # fmt: skip
 """Pages whose programs start a Spark of their own, or many processes: what they show has tests that share one."""
 
 _BLOCK = re.compile(r"^```(python|console|sql)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -95,6 +95,7 @@ async def limited(dsn: str, driver: str, more: int, page_bytes: int) -> str:
     return said.decode()
 
 
+@pytest.mark.slow
 async def test_a_process_with_less_memory_than_the_events_of_a_batch_handles_all(
     database: Database, dsn: str, driver: str
 ) -> None:

@@ -22,7 +22,7 @@ from tests.integration.schema_support import (
     run,
 )
 
-SECRET = {"webhook_secrets", "webhook_endpoints"}
+SECRET = {"webhook_secrets", "webhook_endpoints", "webhook_answers"}
 """A reader may not read all of these."""
 
 _STAGED = """

@@ -9,14 +9,15 @@ from contextlib import suppress
 from datetime import timedelta
 from itertools import count
 
-from journal import ConnectionSettings, Database, connect
+from journal import ConnectionSettings, Database, Session, connect
 from projections.webhooks.claims import reap
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.errors import DeliveryInFlight, NotRetriable, UnknownDelivery, UnknownEndpoint
 from projections.webhooks.retrying import RetryPolicy
-from tests.fixtures.projections import execute, fetchval
-from tests.fixtures.webhooks import end_all, endpoint, take
+from tests.fixtures.journal import pid
+from tests.fixtures.projections import execute, fetchval, until
+from tests.fixtures.webhooks import end_all, endpoint, states, take
 
 KEYS = [f"k{number}" for number in range(12)]
 NAMES = [f"ep_{number}" for number in range(4)]
@@ -146,3 +147,40 @@ async def test_nobody_is_a_victim_of_a_deadlock_and_nothing_waits_for_nobody(dsn
         assert await fetchval(
             database, "SELECT count(*) > 0 FROM projections.webhook_deliveries WHERE state = 'waiting'"
         )
+
+
+_BLOCKED_BY = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))"
+
+
+async def fan_out_all(session: Session, event_id: str, *names: str) -> None:
+    """An event for endpoints, all with one key."""
+    now = await session.fetchval("SELECT now() + interval '1 hour'")
+    await session.fetchval(
+        _FAN_OUT, [event_id], [now], ["acme"], ["t"], ["k"], [None], [True], ["{}"], ["{}"],
+        [1] * len(names), list(names),
+    )  # fmt: skip
+
+
+async def test_what_is_made_for_an_endpoint_that_was_made_again_waits_for_nobody(dsn: str) -> None:
+    """The fan-out held the order of the endpoint before: who finishes a delivery of this one does not wait for it."""
+    async with connect(dsn, ConnectionSettings(max_connections=8)) as database:
+        for name in ("ep_1", "ep_2"):
+            await endpoint(database, name, ordering="key")
+        async with database.transaction() as late:
+            async with database.transaction() as second:
+                await second.execute(
+                    "SELECT FROM projections.webhook_circuits WHERE endpoint_id = 'ep_2' FOR UPDATE"
+                )
+                async with database.transaction() as first:
+                    await first.execute("SELECT projections.remove_endpoint_v1(NULL, 'ep_1')")
+                    task = asyncio.create_task(fan_out_all(late, "e1", "ep_1", "ep_2"))
+                    await until(database, _BLOCKED_BY, await pid(first))
+                await until(database, _BLOCKED_BY, await pid(second))
+                await endpoint(database, "ep_1", ordering="key")
+                async with database.transaction() as session:
+                    await fan_out_all(session, "e0", "ep_1")
+            await task
+            await end_all(database, await take(database), "done")
+
+        assert await fetchval(database, _STUCK) == 0
+        assert await states(database, "ep_1") == ["done", "pending"]

@@ -28,8 +28,8 @@ LOCAL = AddressRules(allow=("127.0.0.0/8",))
 TENANT = "acme"
 LATER = timedelta(hours=1)
 PATIENT = RetryPolicy(
-    schedule=(LATER,) * 5, jitter=0, timeout=timedelta(seconds=60), disable_after_failures=None,
-    disable_after=None, breaker_failures=1000,
+    schedule=(LATER,) * 5, jitter=0, timeout=timedelta(seconds=30), disable_after_failures=None,
+    disable_after=None, breaker_failures=100,
 )  # fmt: skip
 """What failed comes back when the test says so (:func:`due`)."""
 

@@ -113,7 +113,7 @@ async def live_and_rebuilt(dsn: str, journal: Journal, ranges: int, splits: int)
         return [live, from_nothing]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(journal=journals, ranges=st.sampled_from([1, 3, 8]), splits=st.sampled_from([1, 4, 32]))
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("in_this_process")

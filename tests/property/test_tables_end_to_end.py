@@ -111,7 +111,7 @@ async def run_once(
         return await tables(database)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     events=journals,
     batch_size=st.sampled_from([1, 3, 1000]),

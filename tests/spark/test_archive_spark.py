@@ -162,6 +162,7 @@ def write(path: Path, numbers: range, **values: Any) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_backfill_on_spark_numbers_over_all_files_and_goes_on_after_a_break(
     spark: SparkSession, dsn: str, tmp_path: Path
 ) -> None:

@@ -184,7 +184,7 @@ def rows(journal: str) -> list[Row]:
         ).fetchall()
 
 
-@pytest.fixture(params=["true", "false"])
+@pytest.fixture(params=["true", pytest.param("false", marks=pytest.mark.slow)])
 def ask(request: pytest.FixtureRequest, spark: SparkSession, journal: str) -> Callable[[], Asked]:
     """New frames, in a session where Spark's own push-down is on, and in one where it is off."""
     session = spark.newSession()

@@ -79,6 +79,7 @@ def test_a_late_commit_comes_once_over_restarts(spark: SparkSession, address: st
     assert Counter(sink.keys) == Counter([("before", 1), ("late", 1), ("after", 1)])
 
 
+@pytest.mark.slow
 def test_a_stream_that_broke_goes_on_from_its_checkpoint(
     spark: SparkSession, address: str, tmp_path: Path
 ) -> None:

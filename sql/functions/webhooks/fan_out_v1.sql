@@ -6,7 +6,8 @@
 -- somebody to decide. It has no copy of its payload, for one event may be so for all endpoints of a tenant.
 --
 -- Of deliveries to an endpoint with the same key, all but one are 'waiting'. Who adds to an order holds the circuit of its
--- endpoint until it commits, as does who finishes one: each sees what the other has done.
+-- endpoint until it commits, as does who finishes one: each sees what the other has done. An endpoint that was made, or ordered,
+-- after that has no order for these.
 CREATE OR REPLACE FUNCTION projections.fan_out_v1(
     p_event_ids text[],
     p_times timestamptz[],
@@ -29,13 +30,17 @@ SET enable_bitmapscan = off
 AS $$
 DECLARE
     _forgotten timestamptz := (SELECT f.before FROM projections.webhook_forgotten AS f);
+    _ordered text[];
     _places integer[];
     _made integer;
 BEGIN
-    PERFORM FROM projections.webhook_circuits AS c
-    WHERE c.endpoint_id = ANY (p_for)
-    AND (SELECT e.ordering FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = c.endpoint_id) <> 'none'
-    ORDER BY c.endpoint_id FOR NO KEY UPDATE OF c;
+    WITH held AS (
+        SELECT c.endpoint_id FROM projections.webhook_circuits AS c
+        WHERE c.endpoint_id = ANY (p_for)
+        AND (SELECT e.ordering FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = c.endpoint_id) <> 'none'
+        ORDER BY c.endpoint_id FOR NO KEY UPDATE OF c
+    )
+    SELECT array_agg(h.endpoint_id) INTO _ordered FROM held AS h;
     -- Endpoints that are gone, or were made after the event, get none; the others stay until this commits.
     WITH kept AS (
         SELECT e.endpoint_id, e.created_at FROM projections.webhook_endpoints AS e
@@ -63,7 +68,9 @@ BEGIN
     WITH keyed AS (
         SELECT
             f.place, f.endpoint_id, f.set_apart,
-            CASE e.ordering WHEN 'key' THEN p_order_keys[f.place] WHEN 'endpoint' THEN '' END AS order_key, e.on_dead
+            CASE WHEN f.endpoint_id = ANY (_ordered)
+            THEN CASE e.ordering WHEN 'key' THEN p_order_keys[f.place] WHEN 'endpoint' THEN '' END END AS order_key,
+            e.on_dead
         FROM unnest(_places, p_for, p_set_apart) AS f (place, endpoint_id, set_apart)
         CROSS JOIN LATERAL (
             SELECT e.ordering, e.on_dead FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = f.endpoint_id LIMIT 1
