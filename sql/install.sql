@@ -249,6 +249,7 @@
 \ir functions/webhooks/release_waiting_v1.sql
 \ir functions/webhooks/check_schedule_endpoint_v1.sql
 \ir functions/webhooks/create_schedule_v1.sql
+\ir functions/webhooks/lock_schedule_v1.sql
 \ir functions/webhooks/change_schedule_v1.sql
 \ir functions/webhooks/remove_schedule_v1.sql
 \ir functions/webhooks/note_standstill_v1.sql

@@ -12,7 +12,7 @@ Errors of webhooks.
     ├── DeliveryInFlight      a delivery is being tried at this moment
     ├── NotRetriable          a delivery can not be tried again: its endpoint is disabled, or its event is gone
     ├── WrongState            an endpoint is in another state than what is asked is for
-    ├── OutdatedVersion       an endpoint has another version than the one that was to be changed
+    ├── OutdatedVersion       an endpoint or a schedule has another version than the one that was to be changed
     ├── TooMany               a tenant has as many endpoints or schedules as it may make
     ├── FilterTooCostly       a filter and an event take too long together
     ├── VerificationFailed    a received webhook is not what the sender signed
@@ -74,7 +74,7 @@ class WrongState(ProjectionsError):
 
 
 class OutdatedVersion(ProjectionsError):
-    """The endpoint has another version than the one that was to be changed: read it again, and change that."""
+    """An endpoint or a schedule has another version than the one to change: read it again, and change that."""
 
 
 class TooMany(ProjectionsError):

@@ -24,16 +24,19 @@ __all__ = ["Schedule", "Schedules"]
 _LONGEST_NAME = 200
 
 _COLUMNS = """
-schedule_id, tenant, name, cron, timezone, topic, data, endpoint_id, missed, paused, next_at, last_at, error, created_at
+schedule_id, tenant, name, cron, timezone, topic, data, endpoint_id, missed, paused, next_at, last_at, error,
+created_at, version
 """
 _NOW = "SELECT clock_timestamp()"
-_CREATE = "SELECT projections.create_schedule_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-_CHANGE = "SELECT projections.change_schedule_v1($1, $2, $3, $4)"
-_REMOVE = "SELECT projections.remove_schedule_v1($1, $2)"
+_CREATE = (
+    f"SELECT {_COLUMNS} FROM projections.create_schedule_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+)
+_LOCK = f"SELECT {_COLUMNS} FROM projections.lock_schedule_v1($1, $2, $3)"
+_CHANGE = f"SELECT {_COLUMNS} FROM projections.change_schedule_v1($1, $2, $3, $4)"
+_REMOVE = "SELECT projections.remove_schedule_v1($1, $2, $3)"
 _GET = f"""
 SELECT {_COLUMNS} FROM projections.webhook_schedules WHERE schedule_id = $1 AND ($2::text IS NULL OR tenant = $2)
 """
-_LOCK = f"{_GET} FOR NO KEY UPDATE"
 _LIST = f"""
 SELECT {_COLUMNS} FROM projections.webhook_schedules
 WHERE ($1::text IS NULL OR tenant = $1) AND schedule_id > $2 ORDER BY schedule_id LIMIT $3
@@ -65,6 +68,8 @@ class Schedule:
     error: str | None
     """Why the last tick was not sent."""
     created_at: datetime
+    version: int
+    """Counts its changes."""
 
 
 _CHANGEABLE = ("name", "cron", "timezone", "topic", "data", "endpoint_id", "missed", "paused")
@@ -119,8 +124,7 @@ class Schedules:
         async with self._database.session() as session:
             first = line.next_tick(await session.fetchval(_NOW))
             with _own_errors(name):
-                await session.fetchval(_CREATE, schedule_id, tenant, *values, first, at_most)
-        return await self.get(tenant, schedule_id)
+                return await _written(session, _CREATE, schedule_id, tenant, *values, first, at_most)
 
     async def get(self, tenant: str | None, schedule_id: str) -> Schedule:
         """
@@ -130,7 +134,7 @@ class Schedules:
             UnknownSchedule: The tenant has none of this id.
         """
         async with self._database.session() as session:
-            return await _read(session, _GET, tenant, schedule_id)
+            return await _read(session, tenant, schedule_id)
 
     async def list(self, tenant: str | None, *, after: str = "", limit: int = 100) -> Sequence[Schedule]:
         """
@@ -148,17 +152,29 @@ class Schedules:
         async with self._database.session() as session:
             return [Schedule(*row.values()) for row in await session.fetch(_LIST, tenant, after, limit)]
 
-    async def change(self, tenant: str | None, schedule_id: str, changes: Mapping[str, Any]) -> Schedule:
+    async def change(
+        self, tenant: str | None, schedule_id: str, changes: Mapping[str, Any], *, version: int | None = None
+    ) -> Schedule:
         """
         Change some of what :meth:`create` takes, or ``paused``; what is left out stays as it is.
 
         With another line or zone, and when it is no longer paused, the next tick is the first one from now on.
 
+        Args:
+            tenant: Whose; None is any.
+            schedule_id: Which schedule.
+            changes: Values by their names, each as a whole.
+            version: Only if it has this one, which the changes were made from; None: whatever it has.
+
+        Returns:
+            The schedule as this change has written it.
+
         Raises:
-            InvalidSchedule: A value can not be so, there is none of that name to change, or the tenant has another
+            InvalidSchedule: A value cannot be so, there is none of that name to change, or the tenant has another
                 schedule of this name.
             UnknownSchedule: The tenant has none of this id.
             UnknownEndpoint: The tenant has no such endpoint.
+            OutdatedVersion: It has another version: somebody has changed it meanwhile.
         """
         if unknown := sorted(set(changes) - set(_CHANGEABLE)):
             raise InvalidSchedule(
@@ -168,43 +184,46 @@ class Schedules:
             key: _encoded(value) if key == "data" else value for key, value in changes.items()
         }
         async with self._database.transaction() as session:
-            old = await _read(session, _LOCK, tenant, schedule_id)
+            with own_errors():
+                old = await _written(session, _LOCK, tenant, schedule_id, version)
             new = replace(old, **values)
             line = _checked(old.tenant, asdict(new))
             begins_anew = (new.cron, new.timezone) != (old.cron, old.timezone) or new.paused < old.paused
             next_at = line.next_tick(await session.fetchval(_NOW)) if begins_anew else None
             with _own_errors(new.name):
-                await session.fetchval(_CHANGE, tenant, schedule_id, json.dumps(values), next_at)
-            return await _read(session, _GET, tenant, schedule_id)
+                return await _written(session, _CHANGE, tenant, schedule_id, json.dumps(values), next_at)
 
-    async def pause(self, tenant: str | None, schedule_id: str) -> Schedule:
+    async def pause(self, tenant: str | None, schedule_id: str, *, version: int | None = None) -> Schedule:
         """
         Send nothing until it is resumed.
 
         Raises:
             UnknownSchedule: The tenant has none of this id.
+            OutdatedVersion: It has another version than the one that is named.
         """
-        return await self.change(tenant, schedule_id, {"paused": True})
+        return await self.change(tenant, schedule_id, {"paused": True}, version=version)
 
-    async def resume(self, tenant: str | None, schedule_id: str) -> Schedule:
+    async def resume(self, tenant: str | None, schedule_id: str, *, version: int | None = None) -> Schedule:
         """
         Go on with the first tick from now on: those in the pause are not missed, but were not wanted.
 
         Raises:
             UnknownSchedule: The tenant has none of this id.
+            OutdatedVersion: It has another version than the one that is named.
         """
-        return await self.change(tenant, schedule_id, {"paused": False})
+        return await self.change(tenant, schedule_id, {"paused": False}, version=version)
 
-    async def remove(self, tenant: str | None, schedule_id: str) -> None:
+    async def remove(self, tenant: str | None, schedule_id: str, *, version: int | None = None) -> None:
         """
         Remove a schedule; what it has sent goes on.
 
         Raises:
             UnknownSchedule: The tenant has none of this id.
+            OutdatedVersion: It has another version than the one that is named.
         """
         async with self._database.session() as session:
             with own_errors():
-                await session.fetchval(_REMOVE, tenant, schedule_id)
+                await session.fetchval(_REMOVE, tenant, schedule_id, version)
 
     async def send_now(self, tenant: str | None, schedule_id: str) -> Appended:
         """
@@ -214,7 +233,7 @@ class Schedules:
             UnknownSchedule: The tenant has none of this id.
         """
         async with self._database.transaction() as session:
-            schedule = await _read(session, _GET, tenant, schedule_id)
+            schedule = await _read(session, tenant, schedule_id)
             return await send(
                 session, schedule.tenant, schedule.topic, RawJson(schedule.data),
                 order_key=schedule_id, endpoint_id=schedule.endpoint_id,
@@ -222,10 +241,17 @@ class Schedules:
             )  # fmt: skip
 
 
-async def _read(session: Session, sql: str, tenant: str | None, schedule_id: str) -> Schedule:
-    row = await session.fetchrow(sql, schedule_id, tenant)
+async def _read(session: Session, tenant: str | None, schedule_id: str) -> Schedule:
+    row = await session.fetchrow(_GET, schedule_id, tenant)
     if row is None:
         raise UnknownSchedule(f"there is no schedule {schedule_id!r:.80}")
+    return Schedule(*row.values())
+
+
+async def _written(session: Session, sql: str, *arguments: Any) -> Schedule:
+    """The schedule as a statement has locked or written it, whatever others write after it."""
+    row = await session.fetchrow(sql, *arguments)
+    assert row is not None  # noqa: S101 - the functions return one row
     return Schedule(*row.values())
 
 

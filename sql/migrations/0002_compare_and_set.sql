@@ -153,3 +153,10 @@ DROP FUNCTION IF EXISTS projections.list_logged_attempts_v1(
     text[], text[], text[], text[], timestamptz, timestamptz, timestamptz, timestamptz, boolean, timestamptz, text, boolean, integer,
     text[], text, text[]
 );
+-- Schedules are changed by who has seen them as they are.
+ALTER TABLE projections.webhook_schedules ADD COLUMN version integer NOT NULL DEFAULT 1;
+DROP FUNCTION IF EXISTS projections.create_schedule_v1(
+    text, text, text, text, text, text, text, text, text, timestamptz, integer
+);
+DROP FUNCTION IF EXISTS projections.change_schedule_v1(text, text, jsonb, timestamptz);
+DROP FUNCTION IF EXISTS projections.remove_schedule_v1(text, text);

@@ -83,6 +83,7 @@ BEGIN
         projections.release_waiting_v1,
         projections.check_schedule_endpoint_v1,
         projections.create_schedule_v1,
+        projections.lock_schedule_v1,
         projections.change_schedule_v1,
         projections.remove_schedule_v1,
         projections.note_standstill_v1,

@@ -22,6 +22,8 @@ CREATE TABLE IF NOT EXISTS projections.webhook_schedules (
     -- Not looked at before: who looked could not read its line.
     held_until timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Counts changes by those who own it; its ticks are none.
+    version integer NOT NULL DEFAULT 1,
     UNIQUE (tenant, name),
     CONSTRAINT missed_is_known CHECK (missed IN ('skip', 'one', 'all'))
 );

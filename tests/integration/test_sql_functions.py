@@ -269,6 +269,7 @@ CALLS = {
     "check_schedule_endpoint_v1": "SELECT projections.check_schedule_endpoint_v1('acme', 'ep_1')",
     "create_schedule_v1": "SELECT projections.create_schedule_v1('sch_1', 'acme', 'nightly', '@daily', 'UTC', "
     "'report', '1', 'ep_1', 'one', '2020-01-01Z')",
+    "lock_schedule_v1": "SELECT projections.lock_schedule_v1('acme', 'sch_1', NULL)",
     "change_schedule_v1": "SELECT projections.change_schedule_v1('acme', 'sch_1', '{\"missed\": \"all\"}')",
     "note_standstill_v1": "SELECT projections.note_standstill_v1('2020-01-01Z', '2020-01-02Z')",
     "watch_schedules_v1": "SELECT projections.watch_schedules_v1()",

@@ -137,7 +137,7 @@ def show(schedule_id: str, dsn: str | None, as_json: bool) -> None:
             "next at": _next(one),
             "last at": at(one.last_at),
             "error": one.error,
-            "created": at(one.created_at),
+            "created": f"{at(one.created_at)} (version {one.version})",
             "payload": one.data,
         }
     )

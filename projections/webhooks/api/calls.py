@@ -148,6 +148,16 @@ class Call(Generic[Q, B]):
             raise Problem(412, "outdated_version", "if-match is * or one etag, as an answer had it")
         return int(found[1])
 
+    def check_version(self, current: int) -> None:
+        """
+        Check that something has the version that the caller wants to change.
+
+        Raises:
+            Problem: It has another one.
+        """
+        if self.version not in {None, current}:
+            raise Problem(412, "outdated_version", f"it has version {current} by now: read it again")
+
     @property
     def key(self) -> str | None:
         """

@@ -262,8 +262,7 @@ async def change_endpoint(call: Call[Query, EndpointChanges]) -> EndpointView:
     endpoint_id = call.place["endpoint_id"]
     if not changes:
         endpoint = await call.services.endpoints.get(call.tenant, endpoint_id)
-        if call.version not in {None, endpoint.version}:
-            raise Problem(412, "outdated_version", f"the endpoint has version {endpoint.version} by now")
+        call.check_version(endpoint.version)
         return view_of(endpoint)
     changed = await call.services.endpoints.change(call.tenant, endpoint_id, changes, version=call.version)
     return view_of(changed)

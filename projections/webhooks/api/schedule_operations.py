@@ -53,6 +53,7 @@ class ScheduleView(View):
     """The last tick that was sent."""
     error: str | None
     """Why the last tick was not sent."""
+    version: int
     created_at: datetime
 
 
@@ -149,33 +150,48 @@ async def get_schedule(call: Call[Query, NoBody]) -> ScheduleView:
 
 
 @schedule_operations.add(
-    "PATCH", _PATH, body=ScheduleChanges, raw=("data",), answer=ScheduleView, problems=(404,)
+    "PATCH",
+    _PATH,
+    body=ScheduleChanges,
+    raw=("data",),
+    answer=ScheduleView,
+    problems=(404,),
+    matches="must",
 )
 async def change_schedule(call: Call[Query, ScheduleChanges]) -> ScheduleView:
-    """Change a schedule. With another line or zone, its next tick is the first one from now on."""
+    """
+    Change a schedule. With another line or zone, its next tick is the first one from now on.
+
+    The header if-match says which version the new values were made from: the etag of the schedule as it was read. 412:
+    somebody else has changed it since; read it again, and change that. With * it is changed whatever it is.
+    """
     changes: dict[str, Any] = call.body.model_dump(include=call.body.model_fields_set) | dict(call.raw)
     schedules, schedule_id = call.services.schedules, call.place["schedule_id"]
     if not changes:
-        return _view(await schedules.get(call.tenant, schedule_id))
-    return _view(await schedules.change(call.tenant, schedule_id, changes))
+        found = await schedules.get(call.tenant, schedule_id)
+        call.check_version(found.version)
+        return _view(found)
+    return _view(await schedules.change(call.tenant, schedule_id, changes, version=call.version))
 
 
-@schedule_operations.add("DELETE", _PATH, status=204, problems=(404,))
+@schedule_operations.add("DELETE", _PATH, status=204, problems=(404,), matches="may")
 async def delete_schedule(call: Call[Query, NoBody]) -> None:
     """Remove a schedule; what it has sent goes on."""
-    await call.services.schedules.remove(call.tenant, call.place["schedule_id"])
+    await call.services.schedules.remove(call.tenant, call.place["schedule_id"], version=call.version)
 
 
-@schedule_operations.add("POST", f"{_PATH}/pause", answer=ScheduleView, problems=(404,))
+@schedule_operations.add("POST", f"{_PATH}/pause", answer=ScheduleView, problems=(404,), matches="may")
 async def pause_schedule(call: Call[Query, NoBody]) -> ScheduleView:
     """Send nothing until it is resumed."""
-    return _view(await call.services.schedules.pause(call.tenant, call.place["schedule_id"]))
+    schedules, schedule_id = call.services.schedules, call.place["schedule_id"]
+    return _view(await schedules.pause(call.tenant, schedule_id, version=call.version))
 
 
-@schedule_operations.add("POST", f"{_PATH}/resume", answer=ScheduleView, problems=(404,))
+@schedule_operations.add("POST", f"{_PATH}/resume", answer=ScheduleView, problems=(404,), matches="may")
 async def resume_schedule(call: Call[Query, NoBody]) -> ScheduleView:
     """Go on with the first tick from now on."""
-    return _view(await call.services.schedules.resume(call.tenant, call.place["schedule_id"]))
+    schedules, schedule_id = call.services.schedules, call.place["schedule_id"]
+    return _view(await schedules.resume(call.tenant, schedule_id, version=call.version))
 
 
 @schedule_operations.add("POST", f"{_PATH}/send", answer=SentNow, status=202, problems=(404,))

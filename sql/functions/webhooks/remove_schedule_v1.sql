@@ -1,14 +1,12 @@
--- Removes a schedule; what it has sent goes on. A tenant of NULL is any. Raises PJ095.
-CREATE OR REPLACE FUNCTION projections.remove_schedule_v1(p_tenant text, p_schedule_id text)
+-- Removes a schedule; what it has sent goes on. A tenant of NULL is any.
+-- Raises PJ095, and PJ099 when it has another version than p_version; NULL is any.
+CREATE OR REPLACE FUNCTION projections.remove_schedule_v1(p_tenant text, p_schedule_id text, p_version integer DEFAULT NULL)
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    DELETE FROM projections.webhook_schedules AS s
-    WHERE s.schedule_id = p_schedule_id AND (p_tenant IS NULL OR s.tenant = p_tenant);
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no schedule %', quote_literal(p_schedule_id) USING ERRCODE = 'PJ095';
-    END IF;
+    PERFORM projections.lock_schedule_v1(p_tenant, p_schedule_id, p_version);
+    DELETE FROM projections.webhook_schedules AS s WHERE s.schedule_id = p_schedule_id;
 END;
 $$;
