@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 from journal import Database
@@ -101,7 +102,7 @@ def webhooks_app(
 
     routes = _routes(services(limited), auth, Once(limited, services, cipher))
     app = Starlette(
-        routes=[*routes, Route("/openapi.json", _openapi()), Route("/", _index)],
+        routes=[*routes, Route("/openapi.json", _openapi), Route("/", _index)],
         middleware=[Middleware(Guard, settings=settings)],
         exception_handlers={HTTPException: _refused},
     )
@@ -147,13 +148,14 @@ async def _index(request: Request) -> Response:
     return _json({"title": "Webhooks", "openapi": f"{here}/openapi.json"})
 
 
-def _openapi() -> Callable[[Request], Awaitable[Response]]:
-    document = openapi_document(OPERATIONS)
+@cache
+def _document() -> dict[str, Any]:
+    """Made when it is first asked for: that takes longer than all the rest of a start."""
+    return openapi_document(OPERATIONS)
 
-    async def openapi(request: Request) -> Response:
-        return _json({**document, "servers": [{"url": request.scope.get("root_path", "") or "/"}]})
 
-    return openapi
+async def _openapi(request: Request) -> Response:
+    return _json({**_document(), "servers": [{"url": request.scope.get("root_path", "") or "/"}]})
 
 
 async def _refused(request: Request, error: Exception) -> Response:
