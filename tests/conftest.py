@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +14,13 @@ pytest_plugins = ["tests.fixtures.postgres", "tests.fixtures.failover"]
 
 
 def pytest_configure() -> None:
-    """Have the processes that tests start keep what they compile, as they do for a user: hundreds import the same."""
+    """
+    Have the processes that tests start keep what they compile, as they do for a user: hundreds import the same.
+
+    Tests interrupt processes: what a shell starts in the background ignores that, and so does all that it starts.
+    """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +43,13 @@ _TOGETHER = (
     "tests/integration/test_plans_and_statistics.py::",
 )
 """Tests that share what takes seconds to make: in one process, one after the other."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Two more than processors: tests often wait for a server or for other processes."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return processors + 2
 
 
 @pytest.hookimpl(optionalhook=True)
