@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -92,13 +91,9 @@ class TestCursors:
         with pytest.raises(InvalidCursor):
             await log.list_events(EventsRequest(next=cursor))
 
-    async def test_cursor_huge_100kb_is_refused_fast(self, log: DeliveryLog) -> None:
-        began = time.process_time()
-
+    async def test_cursor_huge_100kb_is_refused_by_its_length(self, log: DeliveryLog) -> None:
         with pytest.raises(InvalidCursor, match="at most 512 characters, not 100000"):
             await log.list_events(EventsRequest(next="a" * 100_000))
-
-        assert time.process_time() - began < 0.05
 
     async def test_an_empty_cursor_is_none(self, log: DeliveryLog) -> None:
         assert await log.list_events(EventsRequest(next="", prev="")) == await log.list_events(

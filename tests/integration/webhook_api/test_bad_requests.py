@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, MutableMapping
 from datetime import timedelta
 from typing import Any, cast
@@ -308,7 +307,7 @@ async def test_what_looks_like_sql_is_a_value_like_any_other(text: str, admin: A
 
 
 @pytest.mark.parametrize("operation", LISTS, ids=named)
-async def test_a_huge_cursor_is_refused_at_once_and_before_anything_is_asked(operation: Operation) -> None:
+async def test_a_huge_cursor_is_refused_before_anything_is_asked(operation: Operation) -> None:
     """As a server would pass it on: httpx sends no URL as long as that."""
     told: list[MutableMapping[str, Any]] = []
 
@@ -323,9 +322,8 @@ async def test_a_huge_cursor_is_refused_at_once_and_before_anything_is_asked(ope
         "query_string": b"next=" + b"Z" * 100_000, "headers": [(b"host", b"localhost")], "scheme": "http",
         "http_version": "1.1", "server": ("localhost", 80), "client": ("127.0.0.1", 1),
     }  # fmt: skip
-    began = time.perf_counter()
     await application(cast("Database", Unasked()))(scope, receive, send)
-    assert (told[0]["status"], time.perf_counter() - began < 1) == (414, True)
+    assert told[0]["status"] == 414
 
 
 async def test_headers_that_are_too_long_are_refused(unasked: Api) -> None:
