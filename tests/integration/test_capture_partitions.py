@@ -204,3 +204,49 @@ def test_a_key_that_changes_within_its_partition_and_a_row_that_a_trigger_keeps_
     )
 
     assert [one[:2] for one in told(merging)[4:]] == [("[2030, 1]", "delete"), ("[2031, 1]", "insert")]
+
+
+LATER = """
+CREATE FUNCTION push() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.year := 2025; RETURN NEW; END $$;
+CREATE TRIGGER zzz BEFORE UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION push()
+"""
+
+
+@pytest.mark.parametrize("table", ["visits", "visits_2026", "visits_2026_0"])
+@pytest.mark.parametrize("merges", [False, True])
+def test_a_trigger_that_could_move_rows_unseen_is_refused(shop: Connection, table: str, merges: bool) -> None:
+    if merges and shop.info.server_version < 150000:
+        pytest.skip("MERGE is there from PostgreSQL 15 on")
+    shop.execute("INSERT INTO visits VALUES (1, 2026, '/')")
+    shop.execute(LATER.format(table=table))
+
+    with pytest.raises(
+        psycopg.Error,
+        match=r"trigger zzz of table public\.visits\S* fires after zz_projections_capture_moves",
+    ) as raised:
+        shop.execute(
+            "MERGE INTO visits AS v USING (VALUES (1)) AS w (id) ON v.id = w.id "
+            "WHEN MATCHED THEN UPDATE SET page = '/x'"
+            if merges
+            else "UPDATE visits SET page = '/x'"
+        )
+    assert raised.value.sqlstate == "PJ063"
+    with pytest.raises(
+        psycopg.Error, match=r"can not capture public\.visits: its trigger zzz of public\.visits"
+    ):
+        capture(shop, "visits")
+
+    shop.execute(f"DROP TRIGGER zzz ON {table}; DROP FUNCTION push()")
+    shop.execute(LATER.format(table=table).replace("zzz", "moving"))
+    shop.execute("UPDATE visits SET page = '/y'")
+
+    assert [one[:2] for one in told(shop)[1:]] == [("[2025, 1]", "insert"), ("[2026, 1]", "delete")]
+
+
+def test_a_trigger_of_a_partition_that_a_statement_names_moves_nothing(shop: Connection) -> None:
+    shop.execute(LATER.format(table="visits_2025"))
+    shop.execute("INSERT INTO visits VALUES (1, 2025, '/')")
+
+    shop.execute("UPDATE visits_2025 SET page = '/x'")
+
+    assert told(shop)[1:] == [("[2025, 1]", "update", {"page": "/x"})]

@@ -58,6 +58,15 @@ BEGIN
             )
             FROM projections.captured_tables AS t
             WHERE starts_with(t.entity_type, _entity_type || '/') OR starts_with(_entity_type, t.entity_type || '/')
+            UNION ALL
+            -- As describe_changes_v1 has it at every UPDATE.
+            SELECT format(
+                'its trigger %I of %s fires after zz_projections_capture_moves, and could move rows unseen: give it another name',
+                t.tgname, p.relid::regclass
+            )
+            FROM pg_partition_tree(p_table) AS p INNER JOIN pg_trigger AS t ON p.relid = t.tgrelid
+            WHERE p_update AND p.parentrelid IS NOT NULL
+            AND t.tgname > 'zz_projections_capture_moves' AND t.tgtype & 19 = 19 AND t.tgenabled <> 'D'
             LIMIT 1
         )
     END;

@@ -1,8 +1,9 @@
 -- Trigger: hands the changes of one statement to append_changes_v1, which fires next. It runs with the rights of whoever
 -- writes the table, for a table's types and its serializer may bring functions of their own; so it names nothing of
 -- this schema. The settings make the text of a value, and with it the source of a row, the same in every session.
--- Raises PJ062 where the primary key is another than at the capture, PJ063 where the serializer is gone, PJ064 where a MERGE has
--- moved rows to other partitions: neither table of the statement has them (note_move_v1).
+-- Raises PJ062 where the primary key is another than at the capture, PJ063 where the serializer is gone or another trigger could
+-- move rows after note_move_v1 has looked, PJ064 where a MERGE has moved rows to other partitions: neither table of the
+-- statement has them.
 CREATE OR REPLACE FUNCTION projections.describe_changes_v1()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -31,6 +32,7 @@ DECLARE
     _payloads json[];
     _metadata json[];
     _portions integer := 0;
+    _later record;
     -- A row can be changed more than once, by a foreign key's cascade: what counts is its first and its last state.
     -- In the order in which appends lock sources, over all portions: two statements do not deadlock in the journal.
     -- A cursor, for a loop over a query would fetch fifty portions at a time.
@@ -87,6 +89,21 @@ BEGIN
     END IF;
     IF TG_OP <> 'DELETE' THEN
         SELECT array_agg(to_json(r.*)) INTO _new_rows FROM new_rows AS r;
+    END IF;
+    IF TG_OP = 'UPDATE' AND json_array_length(_settings -> 'moved_by') > 0 THEN
+        -- What a trigger of a partition changes after note_move_v1 has looked could move a row that nobody counts. Nearly always none has
+        -- such a name, so the partitions are not looked at.
+        SELECT t.tgname AS name, t.tgrelid::regclass AS relation INTO _later
+        FROM pg_trigger AS t
+        WHERE t.tgname > 'zz_projections_capture_moves' AND t.tgtype & 19 = 19 AND t.tgenabled <> 'D'  -- BEFORE UPDATE, of each row
+        AND t.tgrelid <> TG_RELID AND EXISTS (SELECT FROM pg_partition_ancestors(t.tgrelid) AS a WHERE a.relid = TG_RELID)
+        ORDER BY 1, 2
+        LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION 'trigger % of table % fires after zz_projections_capture_moves, and could move rows unseen',
+                _later.name, _later.relation
+            USING ERRCODE = 'PJ063', HINT = 'Give it a name that sorts before: ALTER TRIGGER ... RENAME TO ...';
+        END IF;
     END IF;
     IF TG_OP = 'UPDATE' AND coalesce(current_setting(_moved, TRUE), '') <> '' THEN
         IF current_setting(_moved)::bigint > (
