@@ -141,9 +141,13 @@ def message_event(
     eligible_for_retry: bool = True,
     metadata: Mapping[str, str] | None = None,
     traceparent: str | None = None,
+    of_schedule: bool = False,
 ) -> Event:
     """
     The event that :func:`send` appends, for who appends many.
+
+    Those of schedules have sources of their own: a transaction of an application that has sent for the tenant, and
+    stays open, holds up no ticks.
 
     Raises:
         InvalidMessage: The tenant, the topic, the order key or the time can not be so.
@@ -165,7 +169,8 @@ def message_event(
     facts |= {key: value for key, value in optional.items() if value is not None}
     event_id = _event_id(tenant, message_id)
     key = order_key if order_key is not None else str(event_id or uuid4())
-    source_id = f"webhooks/{tenant}/{crc32(key.encode()) % _SOURCES}"
+    kind = "webhook-schedules" if of_schedule else "webhooks"
+    source_id = f"{kind}/{tenant}/{crc32(key.encode()) % _SOURCES}"
     return Event(source_id, data, MESSAGE, topic, 1, metadata=facts, event_id=event_id)
 
 

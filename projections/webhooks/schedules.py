@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, get_args
 
-from journal import Appended, Database, DatabaseError, InvalidEvent, RawJson, Session
+from journal import Appended, Database, DatabaseError, InvalidEvent, RawJson, Session, append
 from journal.payload import check_text, encode
 from projections.webhooks.cron import CronLine, MissedTicks
 from projections.webhooks.errors import InvalidMessage, InvalidSchedule, UnknownSchedule, own_errors
 from projections.webhooks.limits import check_limit
-from projections.webhooks.messages import send
+from projections.webhooks.messages import message_event
 from projections.webhooks.tenants import check_tenant
 from projections.webhooks.topics import check_topic
 
@@ -37,6 +37,8 @@ _REMOVE = "SELECT projections.remove_schedule_v1($1, $2, $3)"
 _GET = f"""
 SELECT {_COLUMNS} FROM projections.webhook_schedules WHERE schedule_id = $1 AND ($2::text IS NULL OR tenant = $2)
 """
+_WITHOUT_SILENCE = "SET LOCAL idle_in_transaction_session_timeout = '10s'"
+"""A process that is frozen in the transaction would hold up the ticks of other schedules."""
 _LIST = f"""
 SELECT {_COLUMNS} FROM projections.webhook_schedules
 WHERE ($1::text IS NULL OR tenant = $1) AND schedule_id > $2 ORDER BY schedule_id LIMIT $3
@@ -233,12 +235,14 @@ class Schedules:
             UnknownSchedule: The tenant has none of this id.
         """
         async with self._database.transaction() as session:
+            await session.execute(_WITHOUT_SILENCE)
             schedule = await _read(session, tenant, schedule_id)
-            return await send(
-                session, schedule.tenant, schedule.topic, RawJson(schedule.data),
-                order_key=schedule_id, endpoint_id=schedule.endpoint_id,
+            event = message_event(
+                schedule.tenant, schedule.topic, RawJson(schedule.data),
+                order_key=schedule_id, endpoint_id=schedule.endpoint_id, of_schedule=True,
                 metadata={"schedule": schedule.name, "schedule_id": schedule_id},
             )  # fmt: skip
+            return (await append(session, [event]))[0]
 
 
 async def _read(session: Session, tenant: str | None, schedule_id: str) -> Schedule:

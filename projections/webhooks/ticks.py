@@ -156,14 +156,17 @@ async def send_claimed(session: Session, limit: int = _SCHEDULES_AT_ONCE) -> tup
 
 
 def _plans(rows: Sequence[Row], standstills: Sequence[Standstill]) -> list[_Plan]:
-    """As many schedules as have room in one transaction; the others are still due when it has ended."""
+    """
+    What to do for each; those with many ticks share the room of one transaction.
+
+    Each has one tick at least: what is claimed together has room for that.
+    """
     plans: list[_Plan] = []
     ticks, characters = _ALL_TICKS_AT_ONCE, _CHARACTERS_AT_ONCE
-    for row in rows:
+    for place, row in enumerate(rows):
+        others = len(rows) - place
         size = len(row["data"]) or 1
-        room = min(_TICKS_AT_ONCE, ticks, characters // size)
-        if plans and room <= 0:
-            break
+        room = min(_TICKS_AT_ONCE, ticks // others, characters // others // size)
         plan = _plan(row, standstills, max(room, 1))
         plans.append(plan)
         ticks -= len(plan.events)
@@ -200,6 +203,7 @@ def _event(row: Row, tick: datetime) -> Event:
     return message_event(
         row["tenant"], row["topic"], RawJson(row["data"]),
         message_id=_tick_id(row["schedule_id"], tick), order_key=row["schedule_id"], endpoint_id=row["endpoint_id"],
+        of_schedule=True,
         metadata={"schedule": row["name"], "schedule_id": row["schedule_id"], "tick": tick.isoformat()},
     )  # fmt: skip
 

@@ -75,6 +75,9 @@ DROP FUNCTION IF EXISTS projections.remove_endpoint_v1(text, text);
 DROP FUNCTION IF EXISTS projections.writers_in_flight_v1();
 -- Whoever reads events names one entity type: as a pattern it would be refused.
 ALTER TABLE projections.sources ADD CONSTRAINT entity_type_is_no_pattern CHECK (strpos(entity_type, '*') = 0);
+-- Tenants with schedules that are due have their turns.
+CREATE INDEX webhook_schedules_turn_idx
+ON projections.webhook_schedules (hashtextextended(tenant, 0), next_at) WHERE NOT paused;
 -- Which ticks of schedules were missed is judged by the times in which nobody could send them.
 CREATE TABLE projections.webhook_standstills (
     ended_at timestamptz PRIMARY KEY DEFAULT 'infinity',

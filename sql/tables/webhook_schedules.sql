@@ -32,6 +32,11 @@ BEGIN
     IF to_regclass('projections.webhook_schedules_due_idx') IS NULL THEN
         CREATE INDEX webhook_schedules_due_idx ON projections.webhook_schedules (next_at) WHERE NOT paused;
     END IF;
+    -- For tenants in turn; by a hash, so that a random one can be the first.
+    IF to_regclass('projections.webhook_schedules_turn_idx') IS NULL THEN
+        CREATE INDEX webhook_schedules_turn_idx
+        ON projections.webhook_schedules (hashtextextended(tenant, 0), next_at) WHERE NOT paused;
+    END IF;
     -- For the removal of an endpoint.
     IF to_regclass('projections.webhook_schedules_endpoint_idx') IS NULL THEN
         CREATE INDEX webhook_schedules_endpoint_idx ON projections.webhook_schedules (endpoint_id) WHERE endpoint_id IS NOT NULL;

@@ -15,7 +15,7 @@ import pytest
 
 from journal import Database
 from projections.monitoring.webhooks import webhook_totals
-from projections.webhooks.messages import MESSAGE
+from projections.webhooks.messages import MESSAGE, send
 from projections.webhooks.schedules import Schedules
 from projections.webhooks.ticks import Ticks, send_claimed, send_due
 from tests.fixtures.going_back import go_back, remember
@@ -188,6 +188,56 @@ class TestMany:
             claimed, _ = await send_claimed(session)
 
         assert claimed == 5  # the one with which they are 4 MiB is the last
+
+
+class TestOtherTenants:
+    async def test_a_tenant_with_more_that_is_due_than_can_be_sent_does_not_keep_another_waiting(
+        self, database: Database
+    ) -> None:
+        await many(database, 300, ago=20 * MINUTE)
+        each_second = "UPDATE projections.webhook_schedules SET cron = '* * * * * *', tenant = 'busy'"
+        await execute(database, each_second)
+        await Schedules(database).create("small", "one", "* * * * *", timezone="UTC", topic="a", data=1)
+        await execute(
+            database,
+            "UPDATE projections.webhook_schedules SET next_at = date_trunc('minute', now()) WHERE tenant = 'small'",
+        )
+
+        async with database.transaction() as session:
+            claimed, _ = await send_claimed(session)
+
+        assert claimed == 200
+        assert await fetchval(
+            database, "SELECT last_at FROM projections.webhook_schedules WHERE tenant = 'small'"
+        )
+
+    @pytest.mark.parametrize("limit", [1, 3])
+    async def test_of_few_that_are_taken_each_tenant_has_its_turn(
+        self, database: Database, limit: int
+    ) -> None:
+        await many(database, 70, ago=20 * MINUTE)
+        waiting = "SELECT count(*) FROM projections.webhook_schedules WHERE last_at IS NULL AND tenant <> 'tenant-1'"
+        await execute(
+            database,
+            "UPDATE projections.webhook_schedules SET tenant = 'tenant-1', cron = '* * * * * *', "
+            "next_at = next_at - interval '1 hour' WHERE name::int > 7",
+        )
+        async with asyncio.timeout(30):
+            while await fetchval(database, waiting):
+                async with database.transaction() as session:
+                    claimed, _ = await send_claimed(session, limit)
+                assert claimed == limit
+
+    async def test_a_transaction_that_has_sent_for_a_tenant_and_stays_open_holds_up_no_ticks(
+        self, database: Database
+    ) -> None:
+        await many(database, 100)
+        async with database.transaction() as session:
+            for key in range(300):  # all sources of the tenant's messages
+                await send(session, "tenant-1", "a", key, order_key=f"{key}")
+            async with ticking(database):
+                await until(database, "SELECT min(next_at) > now() FROM projections.webhook_schedules")
+            each_once(await sent_ticks(database), 100)
 
 
 class TestProcesses:
