@@ -191,8 +191,14 @@ def footer_of(directory: Path, path: str) -> ArchivedFile:
     Raises:
         ArchiveError: It is no Parquet file, or none that an export has described.
     """
-    with open_file(directory / path) as opened:
-        text = (opened.metadata.metadata or {}).get(_FOOTER)
+    try:
+        with open_file(directory / path) as opened:
+            text = (opened.metadata.metadata or {}).get(_FOOTER)
+    except ArchiveError as error:
+        raise ArchiveError(
+            f"{error}. If an export was stopped while it gave this file its name, there is no backup and no need of "
+            "one: move it out of the archive, and the next export writes those events again"
+        ) from error
     if text is None:
         raise ArchiveError(
             f"{path}: its footer does not say what it holds: another program wrote it, or an older version of this "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -169,6 +171,23 @@ async def test_two_exports_into_one_directory_are_refused(journal: Database, dsn
         pytest.raises(ArchiveError, match=r"another export into .* is at work, process \d+"),
     ):
         export(dsn, archive)
+
+
+async def test_directory_without_locks_is_not_written_and_verified_whole(
+    journal: Database, dsn: str, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(dsn, archive)
+    unnamed = archive / Manifest.load(archive).files[0].path.replace("part-", "part-unnamed-")
+    unnamed.write_bytes(b"")
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+
+    with pytest.raises(ArchiveError, match=r"cannot be locked \(No locks available\)"):
+        export(dsn, archive)
+    assert verify_archive(archive, processes=1).unnamed == (str(unnamed.relative_to(archive)),)
 
 
 async def test_export_that_broke_goes_on_with_the_partitions_that_are_missing(

@@ -271,6 +271,37 @@ async def test_export_that_was_killed_at_any_step_loses_and_doubles_nothing(
     assert (found.differences, found.rows) == ((), 40 * SOURCES)
 
 
+async def test_file_that_an_export_left_half_written_is_told_and_written_again_once_it_is_out(
+    journal: Database, dsn: str, archive: Path, tmp_path: Path
+) -> None:
+    """As on a file system whose renames are copies."""
+    killed(
+        "from spark_projections.archive import export\n"
+        "def copied(self, target):\n"
+        "    data = self.read_bytes()\n"
+        "    Path(target).write_bytes(data[: len(data) // 2])\n"
+        "    kill()\n"
+        "named = export._named\n"
+        "def dying(*arguments):\n    Path.replace = copied\n    named(*arguments)\n"
+        "export._named = dying\n"
+        "export.export_archive(sys.argv[1], Path(sys.argv[2]), processes=1)",
+        dsn,
+        archive,
+    )
+    (half,) = archive.glob("entity_type=*/*/*.parquet")
+
+    with pytest.raises(
+        ArchiveError, match="move it out of the archive, and the next export writes"
+    ) as refused:
+        export(dsn, archive)
+    half.rename(tmp_path / half.name)
+    export(dsn, archive)
+
+    assert str(half) in str(refused.value)
+    found = verify_archive(archive, journal=dsn, processes=1)
+    assert (found.differences, found.rows) == ((), 40 * SOURCES)
+
+
 async def test_verify_tells_what_is_missing_damaged_doubled_and_unnamed(
     journal: Database, dsn: str, archive: Path
 ) -> None:
