@@ -83,6 +83,11 @@ def drop(dsn: str, name: str) -> None:
     )
 
 
+def drop_all(dsn: str) -> None:
+    for name in partitions(dsn):
+        drop(dsn, name)
+
+
 def killed(program: str, *arguments: str | Path) -> None:
     """Run a program that kills itself with SIGKILL on its way."""
     head = "import os, signal, sys\nfrom pathlib import Path\nkill = lambda: os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of the schema."""
+"""Fixtures of several files of tests: for the schema, for archives."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ from tests.integration.schema_support import (
     edit,
     run,
 )
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """Where an archive goes; it is not there yet."""
+    return tmp_path / "archive"
 
 
 @pytest.fixture

@@ -40,11 +40,6 @@ async def journal(database: Database) -> Database:
     return await filled(database)
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    return tmp_path / "archive"
-
-
 async def test_every_event_of_closed_partitions_is_written_as_it_is(
     journal: Database, dsn: str, archive: Path
 ) -> None:

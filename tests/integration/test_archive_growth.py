@@ -23,6 +23,7 @@ from tests.integration.archive_support import (
     ONE_DAY,
     change,
     drop,
+    drop_all,
     everything,
     export,
     filled,
@@ -40,20 +41,10 @@ async def journal(database: Database) -> Database:
     return await filled(database)
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    return tmp_path / "archive"
-
-
 async def import_late(journal: Database, prefix: str = "late", at: timedelta = ONE_DAY / 2) -> None:
     """One event of a new source, into the first day, in a partition where that is gone."""
     await import_events(journal, [replace(next(history(prefix=prefix)), db_timestamp=DAY + at)])
     await make_partitions(journal, ahead=1, interval=ONE_DAY)
-
-
-def drop_all(dsn: str) -> None:
-    for name in partitions(dsn):
-        drop(dsn, name)
 
 
 def keys(found: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:

@@ -31,11 +31,6 @@ async def journal(database: Database) -> Database:
     return await filled(database)
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    return tmp_path / "archive"
-
-
 @pytest.mark.parametrize("gone", [(), (0,), pytest.param((1,), marks=pytest.mark.slow), (0, 1, 2)])
 async def test_history_is_read_once_and_whole_whatever_has_left_the_journal(
     journal: Database, dsn: str, archive: Path, gone: tuple[int, ...]

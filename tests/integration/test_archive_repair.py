@@ -23,13 +23,12 @@ from tests.integration.archive_support import (
     DAY,
     ONE_DAY,
     SOURCES,
-    drop,
+    drop_all,
     everything,
     export,
     filled,
     history,
     killed,
-    partitions,
     rows,
 )
 
@@ -37,11 +36,6 @@ from tests.integration.archive_support import (
 @pytest.fixture
 async def journal(database: Database) -> Database:
     return await filled(database)
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    return tmp_path / "archive"
 
 
 def content(archive: Path) -> dict[str, bytes]:
@@ -52,11 +46,6 @@ def lose(archive: Path, *, former: bool = True) -> None:
     (archive / "_manifest.json").unlink()
     if former:
         shutil.rmtree(archive / "_manifests")
-
-
-def drop_all(dsn: str) -> None:
-    for name in partitions(dsn):
-        drop(dsn, name)
 
 
 @pytest.mark.parametrize("former", [True, False], ids=["alone", "with former ones"])

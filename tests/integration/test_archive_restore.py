@@ -40,6 +40,7 @@ from tests.integration.archive_support import (
     SOURCES,
     change,
     drop,
+    drop_all,
     everything,
     export,
     filled,
@@ -53,11 +54,6 @@ from tests.integration.archive_support import (
 @pytest.fixture
 async def journal(database: Database) -> Database:
     return await filled(database)
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    return tmp_path / "archive"
 
 
 async def test_restored_events_are_what_they_were(journal: Database, dsn: str, archive: Path) -> None:
@@ -96,8 +92,7 @@ async def test_restored_partition_has_the_indexes_of_the_others(
 async def test_types_and_times_choose_what_is_restored(journal: Database, dsn: str, archive: Path) -> None:
     export(dsn, archive)
     before = everything(dsn)
-    for name in partitions(dsn):
-        drop(dsn, name)
+    drop_all(dsn)
 
     ships = restore_archive(dsn, archive, entity_types=["ship/of=war %"])
     planes = restore_archive(
@@ -447,8 +442,7 @@ async def test_restore_that_was_killed_before_its_commit_leaves_nothing_and_goes
 ) -> None:
     export(dsn, archive)
     before = everything(dsn)
-    for name in partitions(dsn):
-        drop(dsn, name)
+    drop_all(dsn)
     killed(
         "from spark_projections.archive import restore\n"
         "tried, calls = restore._tried, []\n"

@@ -24,11 +24,6 @@ async def journal(database: Database) -> Database:
     return await filled(database)
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    return tmp_path / "archive"
-
-
 async def test_export_waits_for_appends_that_may_still_write_there_and_names_them(
     journal: Database, dsn: str, archive: Path
 ) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
-from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -31,12 +27,12 @@ from tests.fixtures.proxy import proxy_to
 from tests.fixtures.subscriptions import (
     Seen,
     consuming,
+    consuming_process,
     landed_and_matched,
     quick,
     until_handled,
 )
 
-ROOT = Path(__file__).parents[2]
 SOURCES = [
     next(name for number in range(10_000) if slice_of(name := f"source-{number}") // 34 == place)
     for place in range(30)
@@ -48,26 +44,6 @@ SELECT array_agg(n ORDER BY n) = $1::bigint[] FROM (
     LEFT JOIN projections.group_ranges AS r ON o.group_id = r.group_id AND o.owner = r.owner GROUP BY o.owner
 ) AS s
 """
-CONSUMER = """
-import asyncio, sys
-from datetime import timedelta
-from journal import connect
-from projections.subscriptions import Consumer
-from tests.fixtures.subscriptions import quick
-
-async def hang(batch):
-    print(len(batch), flush=True)
-    await asyncio.Event().wait()
-
-async def main():
-    async with connect(sys.argv[1]) as database:
-        consumer = Consumer(database, "g", settings=quick(lease=timedelta(milliseconds=500)))
-        consumer.handle(hang, name="h")
-        await consumer.run()
-
-asyncio.run(main())
-"""
-
 
 LEASE = timedelta(seconds=10)
 
@@ -264,18 +240,11 @@ async def test_a_consumer_that_is_cut_off_drops_its_ranges_when_its_lease_ends(
 
 @pytest.mark.timeout(120)
 async def test_what_a_killed_consumer_had_in_hand_goes_to_the_next(dsn: str, database: Database) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", CONSUMER, dsn, stdout=PIPE, cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    try:
+    async with consuming_process(dsn, "h") as process:
         await until(database, "SELECT EXISTS (SELECT FROM projections.group_ranges WHERE owner IS NOT NULL)")
         await landed_and_matched(database, "a", "b")
         assert process.stdout is not None
         assert int(await process.stdout.readline()) == 2
-    finally:
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
     seen = Seen()
 
     async with consuming(database, consumer(database, seen)):
@@ -288,13 +257,8 @@ async def test_what_a_killed_consumer_had_in_hand_goes_to_the_next(dsn: str, dat
 async def test_a_consumer_that_was_stopped_and_goes_on_moves_no_cursor_of_the_next(
     dsn: str, database: Database
 ) -> None:
-    script = CONSUMER.replace("await asyncio.Event().wait()", "await asyncio.sleep(0)")
     await group(database, 1)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", script, dsn, stdout=PIPE, cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    try:
+    async with consuming_process(dsn, "h", seconds=0) as process:
         await until(database, "SELECT EXISTS (SELECT FROM projections.group_ranges WHERE owner IS NOT NULL)")
         owner = await fetchval(database, "SELECT owner FROM projections.group_ranges")
         process.send_signal(signal.SIGSTOP)
@@ -321,9 +285,6 @@ async def test_a_consumer_that_was_stopped_and_goes_on_moves_no_cursor_of_the_ne
             assert await fetchval(database, "SELECT epoch FROM projections.group_ranges") == epoch
             release.set()
             await until_handled(database)
-    finally:
-        process.kill()
-        await process.wait()
     assert seen.events == [("a", 1)]
 
 

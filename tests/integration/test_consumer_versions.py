@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -29,12 +25,12 @@ from tests.fixtures.projections import fetchval, until
 from tests.fixtures.subscriptions import (
     Seen,
     consuming,
+    consuming_process,
     landed_and_matched,
     quick,
     until_handled,
 )
 
-ROOT = Path(__file__).parents[2]
 SOURCES = [f"source-{number}" for number in range(6)]
 JOINED = "SELECT NOT EXISTS (SELECT FROM projections.group_ranges WHERE handler_id IS NOT NULL)"
 APART = "SELECT EXISTS (SELECT FROM projections.group_ranges WHERE handler_id IS NOT NULL)"
@@ -111,27 +107,6 @@ async def test_versions_without_a_handler_of_the_other_lose_none_of_either(datab
     assert (in_order(old, 3), in_order(new, 3), in_order(h, 3)) == (True, True, True)
 
 
-CONSUMER = """
-import asyncio, sys
-from journal import connect
-from projections.subscriptions import Consumer
-from tests.fixtures.subscriptions import quick
-from datetime import timedelta
-
-async def hang(batch):
-    print(len(batch), flush=True)
-    await asyncio.Event().wait()
-
-async def main():
-    async with connect(sys.argv[1]) as database:
-        consumer = Consumer(database, "g", settings=quick(lease=timedelta(milliseconds=500)))
-        consumer.handle(hang, name="new", topics=["Landed"], params={"of": "new"})
-        await consumer.run()
-
-asyncio.run(main())
-"""
-
-
 async def test_a_process_that_is_killed_in_what_was_kept_loses_nothing(database: Database, dsn: str) -> None:
     only, both, new = Seen(), Seen(), Seen()
     async with consuming(database, version(database, h=both, new=new)):
@@ -140,13 +115,9 @@ async def test_a_process_that_is_killed_in_what_was_kept_loses_nothing(database:
     async with consuming(database, version(database, h=only)):
         await landed_and_matched(database, *SOURCES)
         await until(database, APART)
-        killed = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", CONSUMER, dsn, cwd=ROOT, stdout=PIPE
-        )
-        assert killed.stdout is not None
-        await killed.stdout.readline()
-        killed.send_signal(signal.SIGKILL)
-        await killed.wait()
+        async with consuming_process(dsn, "new", topics=["Landed"], params={"of": "new"}) as killed:
+            assert killed.stdout is not None
+            await killed.stdout.readline()
         async with consuming(database, version(database, h=both, new=new)):
             await new.until_events(2 * len(SOURCES))
             await until_handled(database)
@@ -162,7 +133,7 @@ async def test_a_handler_of_its_own_range_that_fails_is_tried_again_there_and_it
         if failures:
             raise failures.pop()
 
-    strict, kept, only = Seen(fail_twice), Seen(), Seen()
+    strict, only = Seen(fail_twice), Seen()
     async with consuming(database, version(database, h=only, new=strict)):
         failures.clear()
     async with consuming(database, version(database, h=only)):
@@ -172,7 +143,6 @@ async def test_a_handler_of_its_own_range_that_fails_is_tried_again_there_and_it
         async with consuming(database, version(database, new=strict)):
             await strict.until_events(2 * len(SOURCES))
     assert (in_order(only, 1), strict.events[: len(SOURCES)]) == (True, strict.events[len(SOURCES) :])
-    del kept
 
 
 async def test_a_rescale_keeps_what_is_for_a_handler_that_nobody_has(database: Database) -> None:
