@@ -18,6 +18,7 @@ from projections.webhooks.api.settings import ApiSettings
 from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.json_values import storable
+from projections.webhooks.limits import LARGEST_PAGE
 from projections.webhooks.log import DeliveryLog
 from projections.webhooks.schedules import Schedules
 from projections.webhooks.tenants import LONGEST_TENANT
@@ -27,6 +28,7 @@ __all__ = [
     "Call",
     "Json",
     "NoBody",
+    "PageQuery",
     "Query",
     "Services",
     "Tenant",
@@ -68,6 +70,14 @@ class Query(BaseModel):
 
     tenant: Annotated[tuple[Tenant, ...], Field(max_length=100)] = ()
     """Whose, for administrators; without it, all. A tenant may name itself alone."""
+
+
+class PageQuery(Query):
+    """A page of a list."""
+
+    limit: Annotated[int, Field(ge=1, le=LARGEST_PAGE)] = 100
+    next: Annotated[str, Field(max_length=LONGEST_WORD)] = ""
+    """What a page said."""
 
 
 class Body(BaseModel):

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Any
 from uuid import uuid4
 
-from pydantic import ConfigDict, Field
-
-from projections.webhooks.api.calls import (
-    Body,
-    Call,
-    Json,
-    NoBody,
-    Query,
-    Tenant,
-    View,
-    Word,
-    without_defaults,
+from projections.webhooks.api.calls import Call, NoBody, PageQuery, Query
+from projections.webhooks.api.endpoint_models import (
+    CreatedEndpoint,
+    EndpointChanges,
+    EndpointPage,
+    EndpointStats,
+    EndpointView,
+    NewEndpointBody,
+    NewSecret,
+    OneEndpoint,
+    OneStatsQuery,
+    RotateBody,
+    SecretView,
+    SentTest,
+    StateBody,
+    StatsPage,
+    StatsQuery,
+    TestBody,
+    facts_of,
+    view_of,
 )
 from projections.webhooks.api.operations import Operations
 from projections.webhooks.api.problems import Problem
@@ -26,184 +34,13 @@ from projections.webhooks.endpoints import ENABLED, Endpoint, EndpointSettings, 
 from projections.webhooks.filters import parse_filter
 from projections.webhooks.keys import Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.messages import send
-from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.stats import endpoint_stats
 from projections.webhooks.topics import TopicMatcher, parse_topics
 
-__all__ = ["EndpointView", "endpoint_operations", "view_of"]
+__all__ = ["endpoint_operations"]
 
 endpoint_operations = Operations("endpoints")
 _PATH = "/v1/endpoints/{endpoint_id}"
-
-# A public key signs nothing.
-OwnSecret = Annotated[str, Field(max_length=200, pattern="^(whsec|whsk)_")]
-
-
-class SecretView(View):
-    """What a secret can be told by; itself it is shown once, when it is made."""
-
-    signatures: Literal["v1", "v1a"]
-    fingerprint: str
-    public_key: str | None = None
-    """What receivers verify v1a signatures with."""
-
-
-class EndpointView(View):
-    """An endpoint. The values of its headers are not shown: they may be secret."""
-
-    endpoint_id: str
-    tenant: str
-    url: str
-    description: str
-    topics: tuple[str, ...]
-    filter: dict[str, Any] | None
-    header_names: tuple[str, ...]
-    policy: RetryPolicy
-    max_in_flight: int
-    rate_limit: float | None
-    ordering: Literal["none", "key", "endpoint"]
-    on_dead: Literal["skip", "block"]
-    when_disabled: Literal["keep", "discard"]
-    gzip: bool
-    state: EndpointState
-    reason: str | None
-    version: int
-    created_at: datetime
-    updated_at: datetime
-    verified: bool
-    """Whether its URL has answered the challenge."""
-
-
-class OneEndpoint(EndpointView):
-    """An endpoint, and what its secrets can be told by, the newest first."""
-
-    secrets: tuple[SecretView, ...]
-
-
-class NewSecret(View):
-    """A secret that was just made: it is shown this once."""
-
-    secret: str
-    """To verify with: whsec_... is shared with the sender, whpk_... is the public half of the sender's key."""
-    fingerprint: str
-    version: int
-    """Of the endpoint, which this has changed."""
-
-
-class CreatedEndpoint(EndpointView):
-    """An endpoint that was just made; its secret is shown this once."""
-
-    secret: str
-
-
-class EndpointPage(View):
-    """Some endpoints, in the order of their ids."""
-
-    data: tuple[EndpointView, ...]
-    next: str | None
-    """For the query's next: what comes after them."""
-
-
-class EndpointStats(View):
-    """How an endpoint fares. Times in seconds."""
-
-    endpoint_id: str
-    state: EndpointState
-    pending: int
-    waiting: int
-    """Behind others, in an order."""
-    in_flight: int
-    dead: int
-    failures: int
-    """Attempts that failed, since the last that succeeded."""
-    failing_since: datetime | None
-    blocked_until: datetime | None
-    lag: float
-    """Age of the oldest delivery that is to be made."""
-    succeeded: int
-    failed: int
-    median: float | None
-    """Of the attempts' durations."""
-    slowest_percent: float | None
-    """So long took the slowest in a hundred attempts, at least."""
-
-
-class StatsPage(View):
-    """How some endpoints fare."""
-
-    data: tuple[EndpointStats, ...]
-    next: str | None
-
-
-class EndpointsQuery(Query):
-    """A page of endpoints."""
-
-    limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    next: Annotated[str, Field(max_length=255)] = ""
-    """What a page said."""
-
-
-class StatsQuery(EndpointsQuery):
-    """Over which time attempts count."""
-
-    minutes: Annotated[int, Field(ge=1, le=10_080)] = 60
-
-
-class OneStatsQuery(Query):
-    """Over which time attempts count."""
-
-    minutes: Annotated[int, Field(ge=1, le=10_080)] = 60
-
-
-class NewEndpointBody(EndpointSettings):
-    """A new endpoint."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-    tenant: Tenant | None = None
-    """Whose, for administrators."""
-    secret: OwnSecret | None = None
-    """To sign with, whsec_... or whsk_...; by default one is made."""
-    signatures: Literal["v1", "v1a"] = "v1"
-    """What kind of secret is made."""
-
-
-class EndpointChanges(EndpointSettings):
-    """Settings to change; each is replaced as a whole, those left out stay."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True, json_schema_extra=without_defaults)
-
-    url: str = Field(default="", min_length=1, max_length=2048)
-
-
-class StateBody(Body):
-    """Why."""
-
-    reason: Annotated[str, Field(max_length=500)] | None = None
-
-
-class RotateBody(Body):
-    """How to change to a new secret."""
-
-    secret: OwnSecret | None = None
-    """The new one; by default one is made, of the kind of the old one."""
-    grace: Annotated[float, Field(ge=0, le=2_592_000)] = 86_400
-    """Seconds for which the old ones sign too."""
-
-
-class TestBody(Body):
-    """What to send."""
-
-    topic: Word | None = None
-    """By default one that the endpoint wants."""
-    data: Json = None
-
-
-class SentTest(View):
-    """A message that was sent to one endpoint."""
-
-    event_id: str
-    topic: str
 
 
 @endpoint_operations.add(
@@ -217,11 +54,11 @@ async def create_endpoint(call: Call[Query, NewEndpointBody]) -> CreatedEndpoint
     made = await call.services.endpoints.create(
         call.owner(body.tenant), settings, chosen, at_most=call.at_most(limit)
     )
-    return CreatedEndpoint(**_facts(made.endpoint), secret=_shown(made.secret))
+    return CreatedEndpoint(**facts_of(made.endpoint), secret=_shown(made.secret))
 
 
-@endpoint_operations.add("GET", "/v1/endpoints", query=EndpointsQuery, answer=EndpointPage)
-async def list_endpoints(call: Call[EndpointsQuery, NoBody]) -> EndpointPage:
+@endpoint_operations.add("GET", "/v1/endpoints", query=PageQuery, answer=EndpointPage)
+async def list_endpoints(call: Call[PageQuery, NoBody]) -> EndpointPage:
     """List endpoints."""
     limit = call.query.limit
     found = await call.services.endpoints.list(call.tenant, after=call.query.next, limit=limit)
@@ -244,7 +81,7 @@ async def get_endpoint(call: Call[Query, NoBody]) -> OneEndpoint:
     endpoint_id = call.place["endpoint_id"]
     endpoint = await call.services.endpoints.get(call.tenant, endpoint_id)
     secrets = await call.services.endpoints.secrets(call.tenant, endpoint_id)
-    return OneEndpoint(**_facts(endpoint), secrets=tuple(map(_secret_view, secrets)))
+    return OneEndpoint(**facts_of(endpoint), secrets=tuple(map(_secret_view, secrets)))
 
 
 @endpoint_operations.add(
@@ -351,16 +188,6 @@ async def send_test(call: Call[Query, TestBody]) -> SentTest:
             session, endpoint.tenant, topic, data, message_id=event_id, endpoint_id=endpoint.endpoint_id
         )
     return SentTest(event_id=str(sent.event_id), topic=topic)
-
-
-def view_of(endpoint: Endpoint) -> EndpointView:
-    """What is shown of an endpoint."""
-    return EndpointView(**_facts(endpoint))
-
-
-def _facts(endpoint: Endpoint) -> dict[str, Any]:
-    facts = {name: getattr(endpoint, name) for name in EndpointView.model_fields if name != "header_names"}
-    return facts | {"header_names": tuple(endpoint.headers)}
 
 
 def _shown(secret: Secret) -> str:

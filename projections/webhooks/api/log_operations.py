@@ -11,7 +11,7 @@ from pydantic import Field, PlainSerializer
 
 from journal import find_event
 from projections.webhooks.api.calls import Call, Json, NoBody, Query, Time, View, Word
-from projections.webhooks.api.endpoint_operations import EndpointView, view_of
+from projections.webhooks.api.endpoint_models import EndpointView, view_of
 from projections.webhooks.api.json_text import kept
 from projections.webhooks.api.operations import Operations
 from projections.webhooks.api.problems import Problem

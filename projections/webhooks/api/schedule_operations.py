@@ -12,6 +12,7 @@ from projections.webhooks.api.calls import (
     Call,
     Json,
     NoBody,
+    PageQuery,
     Query,
     Tenant,
     View,
@@ -71,14 +72,6 @@ class SentNow(View):
     event_id: str
 
 
-class SchedulesQuery(Query):
-    """A page of schedules."""
-
-    limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    next: Annotated[str, Field(max_length=255)] = ""
-    """What a page said."""
-
-
 class NewSchedule(Body):
     """A new schedule."""
 
@@ -134,8 +127,8 @@ async def create_schedule(call: Call[Query, NewSchedule]) -> ScheduleView:
     return _view(made)
 
 
-@schedule_operations.add("GET", "/v1/schedules", query=SchedulesQuery, answer=SchedulePage)
-async def list_schedules(call: Call[SchedulesQuery, NoBody]) -> SchedulePage:
+@schedule_operations.add("GET", "/v1/schedules", query=PageQuery, answer=SchedulePage)
+async def list_schedules(call: Call[PageQuery, NoBody]) -> SchedulePage:
     """List schedules."""
     limit = call.query.limit
     found = await call.services.schedules.list(call.tenant, after=call.query.next, limit=limit)
