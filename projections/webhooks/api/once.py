@@ -70,7 +70,7 @@ class Once:
             before = await self._recalled(session, call, digest)
             if before is not None:
                 return before
-            services = self._services(_LentDatabase(session))
+            services = self._services(_LentDatabase(self._database, session))
             answer = await _followed(operation, replace(call, services=services))
             await self._keep(session, call, digest, answer)
         return answer
@@ -119,6 +119,8 @@ def _digest(operation: Operation, call: Call[Any, Any]) -> str:
 class _LentDatabase:
     """A :class:`journal.Database` that lends one session, whose transaction is open and ends elsewhere."""
 
+    _database: Database
+    """Where the session is from."""
     _session: OwnedSession
 
     @property
@@ -133,7 +135,7 @@ class _LentDatabase:
         return self.session()
 
     def listen(self, channel: str, heard: Callable[[], None]) -> AbstractAsyncContextManager[None]:
-        raise NotImplementedError("what is heard is beyond one transaction")
+        return self._database.listen(channel, heard)
 
     async def renew(self) -> None:
         """It is another's."""
