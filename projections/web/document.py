@@ -211,6 +211,7 @@ def _endpoint(one: EndpointStats) -> dict[str, Any]:
         "id": one.endpoint_id,
         "tenant": one.tenant,
         "host": one.host,
+        "verified": one.verified,
         "state": one.state,
         "reason": one.reason and one.reason[:_TEXT],
         "success": one.success,

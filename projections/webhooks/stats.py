@@ -46,6 +46,8 @@ class EndpointStats(NamedTuple):
     median: float | None
     slowest_percent: float | None
     """99 of 100 attempts took less."""
+    verified: bool
+    """Whether its URL has shown that it wants webhooks."""
     at: datetime
     """When this was so, by the database's clock."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets as random_source
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -31,7 +31,13 @@ class Verified(NamedTuple):
 
 
 async def verify_endpoint(
-    database: Database, endpoints: Endpoints, sender: Sender, tenant: str | None, endpoint_id: str
+    database: Database,
+    endpoints: Endpoints,
+    sender: Sender,
+    tenant: str | None,
+    endpoint_id: str,
+    *,
+    within: timedelta | None = None,
 ) -> Verified:
     """
     Send an endpoint a challenge, signed as its deliveries are; where it gives that back, its URL is verified.
@@ -45,6 +51,7 @@ async def verify_endpoint(
         sender: Makes the request.
         tenant: Whose; None is any.
         endpoint_id: Which endpoint.
+        within: How long its answer is waited for, if that is less than the endpoint's time-out.
 
     Raises:
         UnknownEndpoint: The tenant has none of this id.
@@ -54,9 +61,10 @@ async def verify_endpoint(
     one, secrets = await endpoints.get(tenant, endpoint_id), await endpoints.secrets(tenant, endpoint_id)
     challenge, now = random_source.token_urlsafe(32), datetime.now(UTC)
     body = body_of(CHALLENGE, now, json.dumps({"challenge": challenge}))
+    timeout = one.policy.timeout if within is None else min(within, one.policy.timeout)
     reply = await sender.send(
         signed_request(
-            one.url, str(uuid4()), body, secrets, at=now, headers=one.headers, timeout=one.policy.timeout,
+            one.url, str(uuid4()), body, secrets, at=now, headers=one.headers, timeout=timeout,
             gzip=one.gzip, tenant=one.tenant,
         )
     )  # fmt: skip

@@ -163,3 +163,4 @@ DROP FUNCTION IF EXISTS projections.create_schedule_v1(
 );
 DROP FUNCTION IF EXISTS projections.change_schedule_v1(text, text, jsonb, timestamptz);
 DROP FUNCTION IF EXISTS projections.remove_schedule_v1(text, text);
+DROP FUNCTION IF EXISTS projections.endpoint_stats_v1(text, interval, integer, integer);

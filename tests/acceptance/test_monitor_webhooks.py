@@ -45,6 +45,17 @@ async def test_endpoints_are_shown_with_how_they_fare(chromium: str, hooks: Data
     assert page.errors == []
 
 
+async def test_a_url_that_has_shown_that_it_wants_webhooks_is_marked(chromium: str, hooks: Database) -> None:
+    await execute(
+        hooks, "UPDATE projections.webhook_endpoints SET verified_url = url WHERE endpoint_id = 'a'"
+    )
+    async with opened(chromium, hooks) as page:
+        marked, other = sorted(await page.value(table("endpoints-table")), key=lambda row: row[1] == NASTY)
+
+    assert (marked[0], other[0]) == ("hooks.example.com (verified)\na", "example.com\nep-nasty")
+    assert page.errors == []
+
+
 async def test_what_tenants_events_and_codes_say_stays_text(chromium: str, hooks: Database) -> None:
     async with opened(chromium, hooks) as page:
         told, dead = (

@@ -41,6 +41,13 @@ async def document(database: Database) -> dict[str, Any]:
         return await first(client, lambda found: "endpoints" in found)
 
 
+async def test_the_stream_tells_which_urls_are_verified(hooks: Database) -> None:
+    await execute(hooks, "UPDATE projections.webhook_endpoints SET verified_url = url")
+    await execute(hooks, "UPDATE projections.webhook_endpoints SET url = url || '/' WHERE endpoint_id = 'b'")
+    found = await document(hooks)
+    assert {each["id"]: each["verified"] for each in found["endpoints"]} == {"a": True, "b": False}
+
+
 async def delivery(database: Database, event_id: str) -> int:
     return int(await fetchval(database, MADE, event_id))
 

@@ -21,7 +21,7 @@ def echo_endpoints(found: Iterable[Endpoint]) -> None:
     columns = ("endpoint", "tenant", "state", "url", "topics", "filter", "retries", "description")
     rows = (
         (
-            short_id(one.endpoint_id), one.tenant, one.state, one.url, ", ".join(one.topics),
+            short_id(one.endpoint_id), one.tenant, one.state, _url(one), ", ".join(one.topics),
             None if one.filter is None else shortened(json.dumps(one.filter)), one.policy.attempts - 1,
             one.description or None,
         )
@@ -42,7 +42,7 @@ def echo_endpoint(one: Endpoint, secrets: Sequence[Secret] | str) -> None:
     facts: dict[str, object] = {
         "endpoint": one.endpoint_id,
         "tenant": one.tenant,
-        "url": one.url if not one.verified else f"{one.url} (verified)",
+        "url": _url(one),
         "state": one.state if one.reason is None else f"{one.state}: {one.reason}",
         "description": one.description or None,
         "topics": ", ".join(one.topics),
@@ -95,6 +95,10 @@ def echo_secret(secret: Secret) -> None:
 def public_key(secret: Secret) -> str | None:
     """What the receiver needs of a key pair; None for a secret that both have."""
     return secret.public.reveal() if isinstance(secret, SigningKey) else None
+
+
+def _url(one: Endpoint) -> str:
+    return f"{one.url} (verified)" if one.verified else one.url
 
 
 def _disabled(policy: RetryPolicy) -> str:

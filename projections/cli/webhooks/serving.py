@@ -84,8 +84,8 @@ def serve(  # noqa: PLR0917 - click passes all by name
     On a loopback address everybody on this machine may use it, unless there is a token; a POST has `content-type:
     application/json` then, with a body or without one, which no page of another site can send. Anywhere else it needs
     a token, sent as `Authorization: Bearer TOKEN`, of 16 characters or more. It does not encrypt: put a proxy with TLS
-    before it. It sends nothing itself: that is `projections webhooks deliver`, with the same addresses allowed, and
-    the same key in PROJECTIONS_WEBHOOK_KEYS.
+    before it. It sends challenges to URLs that are to be verified; all else is sent by `projections webhooks deliver`,
+    with the same addresses allowed, and the same key in PROJECTIONS_WEBHOOK_KEYS.
 
     \b
     Exit codes

@@ -108,6 +108,7 @@ def _values(one: EndpointStats) -> dict[str, Any]:
         "endpoint_id",
         "tenant",
         "url",
+        "verified",
         "state",
         "reason",
         "pending",

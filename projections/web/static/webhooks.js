@@ -38,7 +38,7 @@ export class Webhooks {
     line.found = found;
     const [word] = CHANGES[found.state];
     const [state, kind] = this.stateOf(found);
-    say(line.name.firstElementChild, found.host);
+    say(line.name.firstElementChild, found.verified ? `${found.host} (verified)` : found.host);
     say(line.toggle, word);
     mark(line.toggle, "aria-label", `${word} ${found.id}`);
     line.retry.hidden = !found.dead;

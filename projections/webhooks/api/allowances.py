@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from functools import cached_property
 
 from cachetools import LRUCache
@@ -29,14 +30,14 @@ class Allowances:
 
     Args:
         rate: Requests of a tenant in a second; None: any number.
+        challenge_pause: Between challenges that are sent for a tenant.
         database: As many requests of tenants are followed at a time as it has connections.
     """
 
-    def __init__(self, rate: float | None, database: Database) -> None:
-        self._rate = rate
+    def __init__(self, rate: float | None, challenge_pause: timedelta, database: Database) -> None:
+        self._requests = None if rate is None else _Rate(rate)
+        self._challenges = _Rate(1 / challenge_pause.total_seconds())
         self._database = database
-        self._left: LRUCache[str, tuple[float, float]] = LRUCache(_REMEMBERED)
-        """Of each tenant, requests that are left, and when."""
 
     def ask(self, tenant: str | None) -> None:
         """
@@ -45,22 +46,30 @@ class Allowances:
         Raises:
             Problem: The tenant has asked too often; its answer says when to ask again.
         """
-        if tenant is None or self._rate is None:
-            return
-        left = self._refilled(tenant, self._rate)
-        if left < 1:
-            pause = math.ceil((1 - left) / self._rate)
-            raise Problem(
-                429, "too_many_requests", f"a tenant may ask {self._rate:g} times a second; each {_BYTES:,} bytes "
-                "of a body count, too", headers={"retry-after": str(pause)},
+        if tenant is not None and self._requests is not None:
+            self._requests.take(
+                tenant, "too_many_requests",
+                f"a tenant may ask {self._requests.rate:g} times a second; each {_BYTES:,} bytes of a body count, too",
             )  # fmt: skip
-        self._spend(tenant, 1)
 
     def brought(self, tenant: str | None, size: int) -> None:
         """Count a body; one that is more than is left is taken, and those after it wait."""
-        if tenant is not None and self._rate is not None:
-            self._refilled(tenant, self._rate)
-            self._spend(tenant, size // _BYTES)
+        if tenant is not None and self._requests is not None:
+            self._requests.spend(tenant, size // _BYTES)
+
+    def challenge(self, tenant: str | None) -> None:
+        """
+        Begin to send a URL a challenge: a request that its owner may not want.
+
+        Raises:
+            Problem: One was sent for the tenant just now.
+        """
+        if tenant is not None:
+            self._challenges.take(
+                tenant,
+                "too_many_challenges",
+                "a challenge was sent for this tenant just now: try again later",
+            )
 
     @asynccontextmanager
     async def place(self, tenant: str | None) -> AsyncIterator[None]:
@@ -78,14 +87,39 @@ class Allowances:
     def _places(self) -> Shares:
         return Shares(self._database.max_connections)
 
-    def _refilled(self, tenant: str, rate: float) -> float:
-        """What is left: what a second lets through at most, and one at least."""
-        now, most = asyncio.get_running_loop().time(), max(rate, 1)
-        left, at = self._left.get(tenant, (most, now))
-        left = min(most, left + rate * (now - at))
-        self._left[tenant] = left, now
-        return left
 
-    def _spend(self, tenant: str, number: int) -> None:
-        left, at = self._left[tenant]
-        self._left[tenant] = left - number, at
+class _Rate:
+    """
+    So many a second for each tenant.
+
+    Args:
+        rate: How many.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self._left: LRUCache[str, tuple[float, float]] = LRUCache(_REMEMBERED)
+        """Of each tenant, how many are left, and when."""
+
+    def take(self, tenant: str, code: str, detail: str) -> None:
+        """
+        Use up one.
+
+        Raises:
+            Problem: None is left, with this code and these words; its answer says when there is one.
+        """
+        left = self._refilled(tenant)
+        if left < 1:
+            pause = math.ceil((1 - left) / self.rate)
+            raise Problem(429, code, detail, headers={"retry-after": str(pause)})
+        self.spend(tenant, 1)
+
+    def spend(self, tenant: str, number: int) -> None:
+        """Use up some, also more than are left."""
+        self._left[tenant] = self._refilled(tenant) - number, asyncio.get_running_loop().time()
+
+    def _refilled(self, tenant: str) -> float:
+        """What is left: what a second lets through at most, and one at least."""
+        now, most = asyncio.get_running_loop().time(), max(self.rate, 1)
+        left, at = self._left.get(tenant, (most, now))
+        return min(most, left + self.rate * (now - at))

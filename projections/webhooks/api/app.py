@@ -77,7 +77,7 @@ def webhooks_app(
         database: Where everything is; its role needs projections_worker and projections_writer.
         auth: Tells who asks: :class:`TokenAuth`, or the application's own.
         cipher: How secrets are kept; the same as for who delivers.
-        rules: Which addresses endpoints may be at; the same as for who delivers.
+        rules: Which addresses endpoints may be at, and challenges go to; the same as for who delivers.
         allow_http: Let endpoints without TLS through, too.
         topics: Those that there are: an endpoint that asks for another one is refused. None: whatever one asks for.
         settings: What a request may cost.
@@ -86,7 +86,7 @@ def webhooks_app(
     limited = LimitedDatabase(database, settings.statement_timeout)
     cipher = cipher or PlainCipher()
 
-    allowances = Allowances(settings.tenant_rate, limited)
+    allowances = Allowances(settings.tenant_rate, settings.challenge_pause, limited)
 
     def services(database: Database) -> Services:
         endpoints = Endpoints(database, cipher, rules, allow_http=allow_http, topics=topics)
@@ -98,6 +98,7 @@ def webhooks_app(
             PostgresLog(database),
             settings,
             allowances,
+            rules or AddressRules(),
         )
 
     routes = _routes(services(limited), auth, Once(limited, services, cipher))

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
 
 from journal import Database, RawJson
+from projections.webhooks.addresses import AddressRules
 from projections.webhooks.api.allowances import Allowances
 from projections.webhooks.api.authentication import Caller
 from projections.webhooks.api.problems import Problem
@@ -117,6 +118,7 @@ class Services:
     log: DeliveryLog
     settings: ApiSettings
     allowances: Allowances
+    rules: AddressRules
 
 
 @dataclass(frozen=True, slots=True)

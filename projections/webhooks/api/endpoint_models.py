@@ -124,6 +124,7 @@ class EndpointStats(View):
     """Of the attempts' durations."""
     slowest_percent: float | None
     """So long took the slowest in a hundred attempts, at least."""
+    verified: bool
 
 
 class StatsPage(View):
@@ -200,8 +201,6 @@ class Verification(View):
     """What came of a challenge."""
 
     endpoint_id: str
-    url: str
-    """Which was asked."""
     verified: bool
     """Whether it has given the challenge back, now or before."""
     code: str | None

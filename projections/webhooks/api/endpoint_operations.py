@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+from projections.webhooks import verifying
 from projections.webhooks.api.calls import Call, NoBody, PageQuery, Query
 from projections.webhooks.api.endpoint_models import (
     CreatedEndpoint,
@@ -25,6 +27,7 @@ from projections.webhooks.api.endpoint_models import (
     StatsPage,
     StatsQuery,
     TestBody,
+    Verification,
     facts_of,
     view_of,
 )
@@ -34,6 +37,7 @@ from projections.webhooks.endpoints import ENABLED, Endpoint, EndpointSettings, 
 from projections.webhooks.filters import parse_filter
 from projections.webhooks.keys import Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.messages import send
+from projections.webhooks.sender import HttpSender, NotSentError
 from projections.webhooks.stats import endpoint_stats
 from projections.webhooks.topics import TopicMatcher, parse_topics
 
@@ -171,6 +175,39 @@ async def get_endpoint_stats(call: Call[OneStatsQuery, NoBody]) -> EndpointStats
     if not found:  # removed meanwhile
         raise Problem(404, "unknown_endpoint", "there is no such endpoint")
     return found[0]
+
+
+@endpoint_operations.add(
+    "POST",
+    f"{_PATH}/verify",
+    answer=Verification,
+    problems=(404,),
+    # No transaction is open while somebody else's server is waited for.
+    own_key="Not needed: a URL that is verified is not asked again.",
+)
+async def verify_endpoint(call: Call[Query, NoBody]) -> Verification:
+    """
+    Have an endpoint's URL show that it wants webhooks.
+
+    It is sent a challenge: a request of the topic webhook.verification, signed as its deliveries are. It is verified
+    when a 2xx has the challenge as its body, as text or as JSON: {"challenge": "..."}. Where verification is asked for,
+    nothing else is sent to the endpoint before. Another URL has to be verified again.
+    """
+    services = call.services
+    endpoint = await services.endpoints.get(call.tenant, call.place["endpoint_id"])
+    if endpoint.verified:
+        return Verification(endpoint_id=endpoint.endpoint_id, verified=True, code=None)
+    services.allowances.challenge(call.caller.tenant)
+    try:
+        async with HttpSender(services.rules) as sender:
+            verified, reply = await verifying.verify_endpoint(
+                services.database, services.endpoints, sender, endpoint.tenant, endpoint.endpoint_id,
+                within=services.settings.challenge_timeout,
+            )  # fmt: skip
+    except NotSentError as error:
+        after = {"retry-after": str(math.ceil(error.delay.total_seconds()))}
+        raise Problem(503, "not_sent", "no challenge can be sent from here just now", headers=after) from None
+    return Verification(endpoint_id=endpoint.endpoint_id, verified=verified, code=reply.code)
 
 
 @endpoint_operations.add(

@@ -67,13 +67,14 @@ class SentMessage(View):
     answer=SentMessage,
     status=202,
     problems=(400, 404, 409),
-    own_key=True,
+    own_key="The message's id; instead of the field id, or equal to it.",
+    headers_taken={
+        "traceparent": "A span (W3C Trace Context) from which deliveries are traced; a malformed one is passed over."
+    },
 )
 async def send_message(call: Call[Query, NewMessage]) -> SentMessage:
     """
     Send a message to the endpoints of a tenant that want it.
-
-    With the header traceparent (W3C Trace Context), deliveries are traced from that span on.
 
     With an id, or the header idempotency-key, it is sent once, however often this is asked for.
     """

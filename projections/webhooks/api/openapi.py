@@ -192,6 +192,7 @@ def _described(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
         described["description"] = operation.description
     if operation.method == "POST":
         described["parameters"].append(_idempotency_key(operation))
+    described["parameters"] += [_header(name, said) for name, said in operation.headers_taken.items()]
     if operation.matches:
         described["parameters"].append(_if_match(required=operation.matches == "must"))
     if operation.takes_body:
@@ -207,14 +208,18 @@ def _idempotency_key(operation: Operation) -> dict[str, Any]:
         "What the caller tells this request by: asked again within 24 hours, nothing is done, and the answer is the "
         "same. With another request: 409."
     )
-    of_messages = "The message's id; instead of the field id, or equal to it."
     return {
         "name": "idempotency-key",
         "in": "header",
         "required": False,
-        "description": of_messages if operation.own_key else of_others,
+        "description": operation.own_key or of_others,
         "schema": {"type": "string", "minLength": 1, "maxLength": 255},
     }
+
+
+def _header(name: str, said: str) -> dict[str, Any]:
+    schema = {"type": "string", "maxLength": 255, "examples": [WORDS[name].example]}
+    return {"name": name, "in": "header", "required": False, "description": said, "schema": schema}
 
 
 def _if_match(*, required: bool) -> dict[str, Any]:

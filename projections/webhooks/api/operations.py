@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel
@@ -36,7 +36,8 @@ class Operation:
         raw: Fields of the body that are kept as they were written; they may hold what PostgreSQL can not store.
         problems: Statuses of its own problems.
         location: Where what it has made is: a path with fields of the answer in braces.
-        own_key: Whether its handler sees to an ``Idempotency-Key`` itself; else a POST with one is followed once.
+        own_key: What its handler makes of an ``Idempotency-Key`` itself; else a POST with one is followed once.
+        headers_taken: Those of its own that it reads, and what they are for.
         matches: What becomes of ``If-Match``, with which a caller names the version that it has seen.
     """
 
@@ -51,7 +52,8 @@ class Operation:
     raw: tuple[str, ...] = ()
     problems: tuple[int, ...] = ()
     location: str = ""
-    own_key: bool = False
+    own_key: str = ""
+    headers_taken: Mapping[str, str] = field(default_factory=dict)
     matches: Literal["", "may", "must"] = ""
 
     @property
@@ -92,7 +94,7 @@ class Operation:
     @property
     def needs_body(self) -> bool:
         """Whether there must be one: without it, all fields would have to have defaults."""
-        return any(field.is_required() for field in self.body.model_fields.values())
+        return any(each.is_required() for each in self.body.model_fields.values())
 
 
 class Operations:

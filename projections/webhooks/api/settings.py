@@ -49,6 +49,13 @@ class ApiSettings(BaseModel):
     """Requests of a tenant in a second, to each process; each 16 KiB of a body count as one more. Beyond it: 429. None:
     any number. What a tenant's requests make others wait is bounded by it: a message is for up to all its endpoints."""
 
+    challenge_pause: timedelta = Field(default=timedelta(seconds=10), gt=_NONE)
+    """Between challenges that a tenant can have sent to URLs of its endpoints, by each process; sooner: 429. They go to
+    whatever URL a tenant names: its owner, who may not want them, gets no more than these."""
+
+    challenge_timeout: timedelta = Field(default=timedelta(seconds=5), gt=_NONE)
+    """How long the answer to a challenge is waited for, where the endpoint's own time-out is longer."""
+
     origins: frozenset[str] = frozenset()
     """Where pages are, beside the host that they ask, that may change something without a bearer token, such as
     ``https://app.example.com``: for an ``auth`` of your own that goes by cookies. Others are refused: 403."""

@@ -156,6 +156,9 @@ WORDS: Mapping[str, Word] = {
     "took": Word("Seconds.", 0.05),
     "topic": Word("What it is about.", "flight.delayed"),
     "topics": Word("What they are about.", ["flight.delayed"]),
+    "traceparent": Word(
+        "A span, as W3C Trace Context has it.", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    ),
     "truncated": Word("Whether rows are missing.", False),
     "until": Word("Before this time, without it.", _TIME),
     "updated_at": Word("When it was changed last.", _TIME),

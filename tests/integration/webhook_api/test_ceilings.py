@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -100,7 +101,7 @@ async def test_a_body_counts_by_its_size_also_where_it_is_wrong(database: Databa
 
 
 async def test_a_tenant_has_its_share_of_what_is_followed_at_a_time(database: Database) -> None:
-    allowances = Allowances(None, database)
+    allowances = Allowances(None, timedelta(seconds=10), database)
     most = database.max_connections
     async with AsyncExitStack() as held:
         for _ in range((most + 1) // 2):

@@ -80,6 +80,14 @@ def test_answers_say_which_headers_they_have() -> None:
     assert [each["required"] for each in change["parameters"] if each["name"] == "if-match"] == [True]
 
 
+def test_every_header_that_is_read_is_a_parameter() -> None:
+    parameters = DOCUMENT["paths"]["/v1/messages"]["post"]["parameters"]
+    assert {each["name"] for each in parameters if each["in"] == "header"} == {
+        "idempotency-key",
+        "traceparent",
+    }
+
+
 async def test_a_generated_client_works(
     app: Any, acmes: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
