@@ -22,6 +22,9 @@ from journal.events import EventEnvelope, RawJson
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 """A page of events is held in memory: what is larger belongs elsewhere, with a reference in the event."""
 
+LONGEST_INTEGER = 4300
+"""Digits of an integer: neither Python nor pydantic reads more, for that takes a time that grows with their square."""
+
 Model = TypeVar("Model", bound=BaseModel)
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -82,11 +85,13 @@ def encode(value: Any, what: str) -> str:
 
     Raises:
         InvalidEvent: It is not JSON, holds what JSON or PostgreSQL can not (NaN, infinities, numbers beyond a
-            float, NUL, half a surrogate pair), or is larger than 16 MiB.
+            float, integers of more than 4,300 digits, NUL, half a surrogate pair), or is larger than 16 MiB.
     """
     try:
         encoded = value.encode() if isinstance(value, RawJson) else to_json(value, inf_nan_mode="constants")
         text = encoded.decode()
+        if len(text) > LONGEST_INTEGER and _LONG_INTEGER.search(text):
+            _parsed(text)  # before others say of such a number what helps nobody
         if isinstance(value, RawJson):
             from_json(encoded, allow_inf_nan=False)
             suspicious = (
@@ -113,6 +118,7 @@ _NEVER = ("\\u0000", "NaN", "Infinity")
 # What may be beyond a float: an exponent of three digits, or more than 308 digits, the last ones of which come late.
 _EXPONENT = re.compile(r"[eE]\+?\d{3}")
 _DIGITS = re.compile(r"\d{20}")
+_LONG_INTEGER = re.compile(rf"(?<!\d)\d{{{LONGEST_INTEGER + 1}}}")
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -121,8 +127,9 @@ class _Pairs(list[tuple[str, Any]]):
 
 def _parsed(text: str) -> Any:
     return json.loads(
-        text, parse_constant=_refuse_constant, parse_float=_checked_float, object_pairs_hook=_Pairs
-    )
+        text, parse_constant=_refuse_constant, parse_float=_checked_float, parse_int=_checked_integer,
+        object_pairs_hook=_Pairs,
+    )  # fmt: skip
 
 
 def _refuse_constant(name: str) -> None:
@@ -133,6 +140,16 @@ def _checked_float(text: str) -> float:
     if math.isinf(number := float(text)):
         raise ValueError(f"number {text[:40]} is beyond what a float holds; use a string")
     return number
+
+
+def _checked_integer(text: str) -> int:
+    digits = len(text.removeprefix("-"))
+    if digits > LONGEST_INTEGER:
+        raise ValueError(
+            f"integer {text[:20]}… has {digits:,} digits, more than the {LONGEST_INTEGER:,} that Python reads; "
+            "use a string"
+        )
+    return int(text)
 
 
 def _check_value(value: Any) -> None:

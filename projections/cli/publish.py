@@ -22,7 +22,7 @@ def _payload(_: click.Context, __: click.Parameter, value: str) -> str:
     try:
         if value == "-":
             value = sys.stdin.buffer.read().decode().strip()
-        json.loads(value)
+        json.loads(value, parse_int=str)  # how long an integer may be, the journal says
     except ValueError as error:
         raise click.BadParameter(f"{value[:80]!r} is no JSON: {error}") from None
     return value

@@ -17,7 +17,7 @@ from pydantic_core import to_json
 
 from journal import BEGINNING, HistoricEvent, InvalidEvent, RawJson, slice_of
 from journal.errors import ProjectionsError
-from journal.payload import MAX_PAYLOAD_BYTES
+from journal.payload import LONGEST_INTEGER, MAX_PAYLOAD_BYTES
 from journal.writer import event_row
 from spark_projections.backfill.mapped import FIELDS, REQUIRED, Mapped
 
@@ -211,7 +211,7 @@ def _json(part: FilePart, as_written: set[str]) -> Iterator[_Raw]:
             if not line.strip():
                 continue
             try:
-                values = json.loads(line)
+                values = json.loads(line, parse_int=_number)
             except RecursionError:
                 raise BadRow(
                     f"{part.path}, row {number}: it is nested too deeply: leave the row out"
@@ -231,6 +231,11 @@ def _json(part: FilePart, as_written: set[str]) -> Iterator[_Raw]:
                     if values[name] is not None and not isinstance(values[name], str):
                         values[name] = texts[name]
             yield number, values
+
+
+def _number(text: str) -> int | float:
+    """An integer; one that is too long to be one, a float: a payload is checked by its text, and says so then."""
+    return int(text) if len(text) <= LONGEST_INTEGER else float(text)
 
 
 def _texts(line: str) -> dict[str, str]:
@@ -305,7 +310,7 @@ def _text(value: Any, name: str) -> str:
 
 def _integer(value: Any, name: str) -> int:
     if isinstance(value, str):
-        value = int(value) if value.strip().lstrip("-").isdecimal() else None
+        value = _number(value.strip()) if value.strip().lstrip("-").isdecimal() else None
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a whole number from 1 on")
     return value

@@ -156,6 +156,11 @@ _BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no JSON": (record("N2", payload="{a: 1}"), r"row 2: source 'N2': payload is not JSON"),
     "no JSON in metadata": (record("N2", metadata="{"), "metadata is not JSON"),
     "NaN": (record("N2", payload='{"a": NaN}'), "payload is not JSON"),
+    "long integer": (
+        record("N2", payload=f'{{"a": {"9" * 5000}}}'),
+        r"row 2: source 'N2': payload is not JSON: integer 9+… has 5,000 digits, more than the 4,300",
+    ),
+    "long number": (record("N2", seq_nr="9" * 5000), "seq_nr must be a whole number from 1 on"),
     "no number": (record("N2", seq_nr="one"), "seq_nr must be a whole number from 1 on"),
     "no version": (record("N2", version="0"), "version must be a whole number from 1 on"),
     "no UUID": (record("N2", event_id="7"), "event_id '7' is no UUID"),
@@ -196,6 +201,11 @@ async def test_naive_timestamps_of_a_parquet_file_are_refused(dsn: str, tmp_path
     [
         ("a.json", '{"source_id": "N1"', "row 1: .*every line must be one JSON object"),
         ("a.json", "[1]\n", "row 1: it is no JSON object"),
+        (
+            "a.json",
+            f'{{"source_id":"N1","event_type":"A","db_timestamp":"2020-01-01T00:00:00Z","payload":[{"9" * 5000}]}}',
+            "row 1: source 'N1': payload is not JSON: integer 9+… has 5,000 digits, more than the 4,300",
+        ),
         ("a.json", '{"payload": ' + "[" * 100_000, "row 1: it is nested too deeply"),
         (
             "a.csv",

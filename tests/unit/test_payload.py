@@ -64,8 +64,11 @@ def _stored(payload: Any, version: int = 1, event_type: str = "Landed") -> Event
         (RawJson('"\\ud83d\\ude00 \\\\u0000"'), '"\\ud83d\\ude00 \\\\u0000"'),
         (RawJson("1.7976931348623157e308"), "1.7976931348623157e308"),
         (RawJson("1" * 400), "1" * 400),
+        (RawJson("1" * 4300), "1" * 4300),
+        (RawJson(f'{{"a":"{"1" * 5000}"}}'), f'{{"a":"{"1" * 5000}"}}'),
+        (RawJson(f"0.{'1' * 5000}"), f"0.{'1' * 5000}"),
     ],
-    ids=repr,
+    ids=lambda value: repr(value)[:80],
 )
 def test_value_becomes_json(value: Any, text: str) -> None:
     assert encode(value, "payload") == text
@@ -87,6 +90,15 @@ _NOT_JSON: dict[str, tuple[Any, str]] = {
     "1e400": (RawJson('{"x": 1e400}'), "number 1e400 is beyond what a float holds"),
     "-1E+999": (RawJson("[-1E+999]"), "is beyond what a float holds"),
     "400 digits and a fraction": (RawJson("1" * 400 + ".5"), "is beyond what a float holds"),
+    "integer of 4,301 digits": (
+        {"x": -(10**4300)},
+        "integer -1000000000000000000… has 4,301 digits, more than the 4,300 that Python reads; use a string",
+    ),
+    "raw integer of 5,000 digits": (
+        RawJson(f'{{"x": [{"9" * 5000}]}}'),
+        "has 5,000 digits, more than the 4,300",
+    ),
+    "5,000 digits and a fraction": (RawJson("1" * 5000 + ".5"), "is beyond what a float holds"),
     "NUL in a value": ({"x": "a\0b"}, "holds the character NUL"),
     "NUL in a key": ({"a\0": 1}, "a key holds the character NUL"),
     "NUL in a model": (Landed(carrier="\0"), "holds the character NUL"),

@@ -23,7 +23,7 @@ __all__ = ["send"]
 def _data(_: click.Context, __: click.Parameter, value: str) -> str:
     text = text_of(value)
     try:
-        json.loads(text)
+        json.loads(text, parse_int=str)  # how long an integer may be, the journal says
     except (ValueError, RecursionError) as error:
         raise click.BadParameter(f"{text[:80]!r} is no JSON: {error}") from None
     return text
