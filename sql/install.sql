@@ -24,6 +24,7 @@
 \ir tables/matches.sql
 \ir tables/directed_events.sql
 \ir tables/unanswered.sql
+\ir tables/unasked.sql
 \ir tables/rebuilds.sql
 \ir tables/rebuild_parts.sql
 \ir tables/rebuild_tables.sql
@@ -134,11 +135,16 @@
 \ir functions/subscriptions/quarantine_condition_v1.sql
 \ir functions/subscriptions/judge_condition_v1.sql
 \ir functions/subscriptions/put_aside_v1.sql
+\ir functions/subscriptions/keep_unasked_v1.sql
 \ir functions/subscriptions/match_events_v1.sql
 \ir functions/subscriptions/match_log_v1.sql
 \ir functions/subscriptions/match_due_v1.sql
 \ir functions/subscriptions/next_unanswered_v1.sql
+\ir functions/subscriptions/match_behind_v1.sql
 \ir functions/subscriptions/match_unanswered_v1.sql
+\ir functions/subscriptions/next_unasked_v1.sql
+\ir functions/subscriptions/match_unasked_v1.sql
+\ir functions/subscriptions/pass_unasked_v1.sql
 \ir functions/subscriptions/retry_unanswered_v1.sql
 \ir functions/subscriptions/drop_unanswered_v1.sql
 \ir functions/subscriptions/release_condition_v1.sql

@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["in_table", "print_table", "printable", "shown"]
+__all__ = ["in_table", "print_table", "printable", "shortened", "shown"]
 
 _PIPE_WIDTH = 250  # columns where no terminal says how wide it is: lines stay whole for grep
+_SHORT = 60  # characters of a condition, and of params, in a table
 
 
 def print_table(table: Table) -> None:
@@ -28,6 +29,14 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text
     )
+
+
+def shortened(text: str | None) -> str:
+    """A text of somebody's data as one line of a table, cut where it is long."""
+    if text is None:
+        return "-"
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= _SHORT else f"{line[: _SHORT - 1]}…"
 
 
 def in_table(text: str) -> Text:

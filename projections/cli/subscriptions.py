@@ -16,11 +16,11 @@ from projections.cli.connection import confirm, visit
 from projections.cli.default_command import ShowsByDefault
 from projections.cli.lag import age
 from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import in_table, print_table, printable
+from projections.cli.output import in_table, print_table, printable, shortened
 from projections.cli.unanswered import drop, retry, waiting
 from projections.subscriptions import cursors, unsubscribe
 
-__all__ = ["shortened", "subscriptions"]
+__all__ = ["subscriptions"]
 
 _LIST = """
 SELECT s.subscription_id, g.name AS group, s.topics, s.patterns, s.entity_types, s.condition_id, c.sql AS condition,
@@ -40,7 +40,6 @@ SELECT g.name FROM projections.subscriptions AS s
 INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id WHERE s.subscription_id = $1
 """
 _RELEASE = "SELECT projections.release_condition_v1($1)"
-_SHORT = 60  # characters of a condition, and of params, in a table
 
 
 class UnknownSubscription(ProjectionsError):
@@ -76,7 +75,7 @@ def subscriptions() -> None:
     \b
       projections subscriptions                 all of them
       projections subscriptions billing         those of one group
-      projections subscriptions waiting         events that conditions failed on: see also retry and drop
+      projections subscriptions waiting         what waits for conditions: see also retry and drop
       projections subscriptions release 3       have condition 3 asked again
       projections subscriptions remove 17       remove subscription 17
 
@@ -137,14 +136,6 @@ def remove(subscription_id: int, yes: bool, dsn: str | None) -> None:
 
 for _command in (waiting, retry, drop):
     subscriptions.add_command(_command)
-
-
-def shortened(text: str | None) -> str:
-    """A text of somebody's data as one line of a table, cut where it is long."""
-    if text is None:
-        return "-"
-    line = printable(" ".join(text.split()))
-    return line if len(line) <= _SHORT else f"{line[: _SHORT - 1]}…"
 
 
 async def _list(session: Session, group: str | None) -> list[_Subscription]:

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from journal import ProjectionsError, Row, Session
 from projections.cli.connection import confirm, visit
 from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import in_table, print_table, printable
+from projections.cli.output import in_table, print_table, printable, shortened
 
 __all__ = ["drop", "retry", "waiting"]
 
@@ -22,6 +22,16 @@ SELECT u.unanswered_id, u.condition_id, c.sql AS condition, u.entity_type, u.sou
 FROM projections.unanswered AS u INNER JOIN projections.conditions AS c ON u.condition_id = c.condition_id
 WHERE ($1::integer IS NULL OR u.condition_id = $1) AND ($2::bigint IS NULL OR u.unanswered_id = $2)
 ORDER BY u.unanswered_id LIMIT $3
+"""
+_BEHIND = """
+SELECT c.condition_id, c.sql, c.quarantined_at,
+    (
+        SELECT u.since FROM projections.unasked AS u
+        WHERE u.page_id >= c.unasked_from AND c.condition_id = ANY (u.condition_ids) ORDER BY u.page_id LIMIT 1
+    ) AS since
+FROM projections.conditions AS c
+WHERE c.unasked_from IS NOT NULL AND ($1::integer IS NULL OR c.condition_id = $1)
+ORDER BY c.condition_id
 """
 _PAYLOAD = """
 SELECT e.payload::text FROM projections.events AS e WHERE e.source_id = $1 AND e.seq_nr = $2 AND e.db_timestamp = $3
@@ -44,10 +54,18 @@ class _Waiting(NamedTuple):
     topic: str
     db_timestamp: datetime
     set_apart_at: datetime
-    error: str | None
-    """None: the condition was not asked, for it was stopped."""
+    error: str
     due: bool
-    """Whether the condition is asked by itself, as soon as it is not stopped."""
+    """Whether the condition is asked again by itself, as soon as it is not stopped."""
+
+
+class _Behind(NamedTuple):
+    condition_id: int
+    condition: str
+    stopped: bool
+    """Else it catches up."""
+    since: datetime | None
+    """The time of the first event that it has not been asked about; None: there is none yet."""
 
 
 @click.command()
@@ -59,7 +77,7 @@ class _Waiting(NamedTuple):
 @json_option
 def waiting(condition_id: int | None, number: int | None, dsn: str | None, as_json: bool) -> None:
     """
-    List the events that wait for a condition: it failed on them, or is stopped.
+    List the events that a condition failed on, and the conditions that are stopped, with what waits for them.
 
     They hold up nothing, keep their place in the journal, and wait until somebody decides:
 
@@ -78,18 +96,21 @@ def waiting(condition_id: int | None, number: int | None, dsn: str | None, as_js
             echo_json(**_values(one), payload=payload)
             return
         click.echo(f"{one.unanswered_id}: condition {one.condition_id}: {printable(one.condition)}")
-        click.echo(f"  {printable(one.error or 'the condition was stopped before')}")
+        click.echo(f"  {printable(one.error)}")
         gone = "its event was dropped with its partition"
         click.echo(
             f"  {printable(one.source_id)} {one.seq_nr} {printable(one.topic)}: {printable(payload or gone)}"
         )
         return
-    found = visit(dsn, lambda session: _list(session, condition_id))
+    found, behind = visit(dsn, lambda session: _list(session, condition_id))
     if as_json:
-        echo_json(waiting=[_values(one) for one in found])
-    elif found:
+        echo_json(waiting=[_values(one) for one in found], behind=[_values(one) for one in behind])
+        return
+    if found:
         print_table(_table(found))
-    else:
+    for condition in behind:
+        click.echo(_note(condition))
+    if not found and not behind:
         click.echo("no event waits for a condition")
 
 
@@ -119,8 +140,13 @@ def drop(number: int, yes: bool, dsn: str | None) -> None:
     click.echo(f"event {number} is given up")
 
 
-async def _list(session: Session, condition_id: int | None) -> list[_Waiting]:
-    return [_of(row) for row in await session.fetch(_WAITING, condition_id, None, _LISTED)]
+async def _list(session: Session, condition_id: int | None) -> tuple[list[_Waiting], list[_Behind]]:
+    behind = [
+        _Behind(row["condition_id"], row["sql"], row["quarantined_at"] is not None, row["since"])
+        for row in await session.fetch(_BEHIND, condition_id)
+        if row["quarantined_at"] is not None or row["since"] is not None
+    ]
+    return [_of(row) for row in await session.fetch(_WAITING, condition_id, None, _LISTED)], behind
 
 
 async def _one(session: Session, number: int) -> tuple[_Waiting, str | None]:
@@ -161,13 +187,23 @@ def _table(found: list[_Waiting]) -> Table:
             one.topic,
             at,
             state,
-            one.error or "-",
+            one.error,
         )
         # The texts are data: what looks like markup in them stays as it is.
         table.add_row(*(in_table(str(cell)) for cell in cells))
     return table
 
 
-def _values(one: _Waiting) -> dict[str, Any]:
-    times = {name: getattr(one, name).isoformat() for name in ("db_timestamp", "set_apart_at")}
-    return {**one._asdict(), **times}
+def _note(one: _Behind) -> str:
+    what = f"condition {one.condition_id} ({shortened(one.condition)})"
+    since = "none has come yet" if one.since is None else f"from {one.since:%Y-%m-%d %H:%M:%S} on"
+    if one.stopped:
+        return f"{what} is stopped, and its events wait, {since}: projections subscriptions release {one.condition_id}"
+    return f"{what} is catching up with its events, {since}"
+
+
+def _values(one: _Waiting | _Behind) -> dict[str, Any]:
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in one._asdict().items()
+    }

@@ -15,7 +15,10 @@ BEGIN
             ('projections.events', 'payload', 'EXTENDED'),
             ('projections.events', 'metadata', 'EXTENDED'),
             ('projections.matches', 'subscription_ids', CASE WHEN _lz4 THEN 'EXTENDED' ELSE 'EXTERNAL' END),
-            ('projections.group_retries', 'matches', 'EXTENDED')
+            ('projections.group_retries', 'matches', 'EXTENDED'),
+            ('projections.unasked', 'source_ids', 'EXTENDED'),
+            ('projections.unasked', 'seq_nrs', 'EXTENDED'),
+            ('projections.unasked', 'db_timestamps', 'EXTENDED')
         ) AS w (name, attname, storage)
         CROSS JOIN LATERAL (
             SELECT w.name::regclass AS relation

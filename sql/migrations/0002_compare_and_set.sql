@@ -89,7 +89,23 @@ DROP INDEX projections.webhook_deliveries_due_idx;
 CREATE INDEX webhook_deliveries_due_idx ON projections.webhook_deliveries (tenant, endpoint_id, next_at, delivery_id)
 WHERE state = 'pending';
 -- What a condition has not answered keeps its place.
-ALTER TABLE projections.conditions ADD COLUMN failures integer NOT NULL DEFAULT 0;
+ALTER TABLE projections.conditions
+ADD COLUMN failures integer NOT NULL DEFAULT 0,
+ADD COLUMN unasked_from bigint,
+ADD COLUMN unasked_skip integer NOT NULL DEFAULT 0;
+UPDATE projections.conditions SET unasked_from = 1 WHERE quarantined_at IS NOT NULL;
+CREATE TABLE projections.unasked (
+    page_id bigint PRIMARY KEY,
+    entity_type text COLLATE "C" NOT NULL,
+    condition_ids integer[] NOT NULL,
+    topics text[] NOT NULL,
+    source_ids text[] COLLATE "C" NOT NULL,
+    seq_nrs bigint[] NOT NULL,
+    db_timestamps timestamptz[] NOT NULL,
+    as_of timestamptz[],
+    since timestamptz NOT NULL,
+    until timestamptz NOT NULL
+);
 CREATE TABLE projections.unanswered (
     unanswered_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     condition_id integer NOT NULL REFERENCES projections.conditions ON DELETE CASCADE,
@@ -110,6 +126,7 @@ CREATE INDEX unanswered_failed_idx ON projections.unanswered (condition_id) WHER
 CREATE INDEX unanswered_db_timestamp_idx ON projections.unanswered (condition_id, db_timestamp);
 DROP FUNCTION IF EXISTS projections.ask_condition_v1(integer, projections.matchable_events[], text[], bigint[], boolean);
 DROP FUNCTION IF EXISTS projections.interests_v1(text, text[]);
+DROP FUNCTION IF EXISTS projections.asked_events_v1(text[], bigint[], timestamptz[], text[], integer[], text[], text[]);
 DROP FUNCTION IF EXISTS projections.match_events_v1(
     text, text[], bigint[], timestamptz[], smallint[], text[], integer[], text[], integer[], text[], bigint[]
 );

@@ -14,7 +14,7 @@ BEGIN
         projections.group_handlers, projections.group_ranges, projections.group_readers, projections.group_retries,
         projections.conditions, projections.subscriptions, projections.subscription_topics,
         projections.matches, projections.matches_default,
-        projections.match_ids, projections.directed_events, projections.unanswered,
+        projections.match_ids, projections.directed_events, projections.unanswered, projections.unasked,
         projections.webhook_events, projections.webhook_events_default, projections.webhook_attempts,
         projections.webhook_attempts_default, projections.webhook_log_ids, projections.webhook_limits
     TO projections_reader;

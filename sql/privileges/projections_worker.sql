@@ -14,7 +14,7 @@ BEGIN
         projections.group_handlers, projections.group_ranges, projections.group_readers, projections.group_retries,
         projections.conditions, projections.subscriptions, projections.subscription_topics,
         projections.matches, projections.matches_default,
-        projections.match_ids, projections.directed_events, projections.unanswered,
+        projections.match_ids, projections.directed_events, projections.unanswered, projections.unasked,
         projections.webhook_events, projections.webhook_events_default, projections.webhook_attempts,
         projections.webhook_attempts_default, projections.webhook_log_ids, projections.webhook_limits,
         projections.matchable_events, projections.subscriptions_at_hand
@@ -29,7 +29,7 @@ BEGIN
     GRANT INSERT, UPDATE, DELETE ON
         projections.subscription_groups, projections.group_handlers, projections.group_ranges, projections.group_readers,
         projections.group_retries, projections.conditions, projections.subscriptions, projections.directed_events,
-        projections.unanswered
+        projections.unanswered, projections.unasked
     TO projections_worker;
     GRANT INSERT, UPDATE, DELETE ON
         projections.webhook_events, projections.webhook_attempts, projections.webhook_log_ids
@@ -206,8 +206,13 @@ BEGIN
         projections.quarantine_condition_v1,
         projections.judge_condition_v1,
         projections.put_aside_v1,
+        projections.keep_unasked_v1,
         projections.next_unanswered_v1,
+        projections.match_behind_v1,
         projections.match_unanswered_v1,
+        projections.next_unasked_v1,
+        projections.match_unasked_v1,
+        projections.pass_unasked_v1,
         projections.retry_unanswered_v1,
         projections.drop_unanswered_v1,
         projections.release_condition_v1,

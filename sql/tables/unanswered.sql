@@ -1,5 +1,4 @@
--- Events that a condition has not said yes or no to: each has its place here until it has. With an error, the condition failed on
--- the event, and somebody decides; without one, the condition was stopped, or has not caught up since.
+-- Events that a condition has failed on: each has its place here until the condition says yes or no to it, or somebody gives it up.
 CREATE TABLE IF NOT EXISTS projections.unanswered (
     -- In this order a condition is asked.
     unanswered_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

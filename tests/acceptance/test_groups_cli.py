@@ -373,6 +373,26 @@ async def test_an_event_that_a_condition_failed_on_is_shown_tried_again_and_give
     assert "no event 2 waits" in refused("subscriptions", "retry", "2", "--dsn", dsn)
 
 
+async def test_a_stopped_condition_is_shown_with_the_time_from_which_on_its_events_wait(
+    database: Database, dsn: str
+) -> None:
+    done("subscribe", "g", "--condition", "e.seq_nr > 0", "--dsn", dsn)
+    await execute(database, QUARANTINE)
+    assert "condition 1 (e.seq_nr > 0) is stopped, and its events wait, none has come yet" in done(
+        "subscriptions", "waiting", "--dsn", dsn
+    )
+
+    await landed_and_matched(database, LOW, HIGH)
+
+    told = done("subscriptions", "waiting", "--dsn", dsn)
+    assert "condition 1 (e.seq_nr > 0) is stopped, and its events wait, from 2" in told
+    assert "projections subscriptions release 1" in told
+    (one,) = values("subscriptions", "waiting", "--dsn", dsn)["behind"]
+    assert (one["condition_id"], one["stopped"]) == (1, True)
+    done("subscriptions", "release", "1", "--dsn", dsn)
+    assert "is catching up with its events" in done("subscriptions", "waiting", "1", "--dsn", dsn)
+
+
 async def test_a_subscription_that_nobody_has_kept_is_shown_as_expired(database: Database, dsn: str) -> None:
     done("subscribe", "g", "--expires-after", "15m", "--dsn", dsn)
     await execute(

@@ -137,6 +137,7 @@ READS = {
     "interests": _rows_of(f"interests_v1('thing', {_array(TOPIC, 1, TOPICS)} || NULL::text)"),
     "matches of a group": _rows_of("read_next_v1('g', 0, 1023, 0, 9000000000, 500)"),
     "matches of a subscription": _rows_of("read_next_v1('g', 0, 1023, 0, 9000000000, 10, ARRAY[1::bigint])"),
+    "what a condition was not asked": _rows_of("next_unasked_v1(3, 500)"),
     "matches to replay": "SELECT projections.replay_length_v1('g', 1, 0, 9000000000, 100)",
     "lag of groups": _rows_of("group_lag_v1()"),
     "state of subscriptions": "SELECT projections.subscriptions_state_v1()",
@@ -188,6 +189,9 @@ WRITES = {
     "match": match(1, BATCH),
     "match published": match(1, BATCH, "published"),
     "match what is due": "SELECT projections.match_due_v1(500)",
+    "match what was not asked": """SELECT projections.match_unasked_v1(3, min(n.page_id), min(n.place), 500)
+        FROM projections.next_unasked_v1(3, 500) AS n""",
+    "pass what was not asked": "SELECT projections.pass_unasked_v1()",
     "publish to subscriptions": f"""SELECT count(*) FROM projections.publish_v1(
         'q', {_array(TOPIC)}, {_array("'{}'")}, p_subscription_ids => {_array("1::bigint")})""",
     "expire subscriptions": "SELECT projections.expire_subscriptions_v1()",
@@ -277,6 +281,15 @@ _SUBSCRIPTIONS = [
         'g', 'e.payload ->> ''x'' = s.params ->> ''x''', json_build_object('x', n)::jsonb
     ) FROM generate_series(1, 20) AS n""",
     match(1, SOURCES),
+    # A condition that catches up, page after page of ten events.
+    "SELECT projections.subscribe_v1('g', 'e.seq_nr > 0', p_topics => '{none}')",
+    """SELECT projections.keep_unasked_v1('{3}', '{3}', '{NULL}', 'thing', array_agg(e.source_id), array_agg(e.seq_nr),
+        array_agg(e.db_timestamp), array_agg(e.event_type), NULL)
+    FROM (
+        SELECT e.*, row_number() OVER (ORDER BY e.source_id) / 10 AS page
+        FROM projections.events AS e WHERE e.entity_type = 'thing' AND e.seq_nr = 1
+    ) AS e GROUP BY e.page ORDER BY e.page""",
+    "UPDATE projections.conditions SET unasked_from = 1 WHERE condition_id = 3",
     # Published: to subscriptions, and for a time that has come.
     f"""SELECT count(*) FROM projections.publish_v1('p', {_array(TOPIC, 1, SOURCES)}, {_array("'{}'", 1, SOURCES)},
         p_subscription_ids => {_array("CASE WHEN n % 2 = 0 THEN 1::bigint END", 1, SOURCES)},

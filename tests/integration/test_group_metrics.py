@@ -59,7 +59,8 @@ async def test_events_that_a_condition_failed_on_are_counted(group: Database) ->
         1, 'plane', '{a,a}', '{1,2}', ARRAY[now(), now()], '{1,1}', '{t,t}', NULL, '{1,2}', $1
     )
     """
-    await execute(group, put_aside, ["why", None])
+    await execute(group, put_aside, ["why", "why"])
+    await execute(group, "SELECT projections.retry_unanswered_v1(1)")
 
     assert (await told_by_the_database(group))[series("projections_events_set_apart")] == 1
 

@@ -191,8 +191,8 @@ async def test_event_that_a_condition_has_not_answered_keeps_its_partition_alone
     await execute(
         journal,
         "INSERT INTO projections.unanswered "
-        "(condition_id, entity_type, source_id, seq_nr, db_timestamp, slice, topic, as_of, due) "
-        "VALUES (1, 'plane', 'a', 5, $1, 97, 'Happened', $1, TRUE)",
+        "(condition_id, entity_type, source_id, seq_nr, db_timestamp, slice, topic, as_of, error, due) "
+        "VALUES (1, 'plane', 'a', 5, $1, 97, 'Happened', $1, 'why', TRUE)",
         PAST + DAY,
     )
     assert await kept_by(journal) == dict.fromkeys(NAMES, ())
@@ -204,6 +204,34 @@ async def test_event_that_a_condition_has_not_answered_keeps_its_partition_alone
         NAMES[1]: ("events wait for condition 1 of subscriptions",),
         NAMES[2]: (),
     }
+
+
+async def test_events_that_a_stopped_condition_was_not_asked_about_keep_their_partitions(
+    journal: Database,
+) -> None:
+    """Where they are for a reliable group, and as long as the condition has not passed them."""
+    subscribe = (
+        "SELECT projections.subscribe_v1($1, 'e.seq_nr > 0', p_entity_types => '{none}', p_reliable => $2)"
+    )
+    await execute(journal, subscribe, "listening", False)
+    await execute(journal, "SELECT projections.quarantine_condition_v1(1, 'why')")
+    await execute(
+        journal,
+        "SELECT projections.keep_unasked_v1('{1}', '{1}', '{NULL}', 'plane', '{a}', '{5}', ARRAY[$1::timestamptz], "
+        "'{Happened}', NULL)",
+        PAST + DAY,
+    )
+    assert await kept_by(journal) == dict.fromkeys(NAMES, ())
+
+    await execute(journal, subscribe, "reliable", True)
+
+    assert await kept_by(journal) == {
+        NAMES[0]: (),
+        NAMES[1]: ("events wait for condition 1 of subscriptions, stopped or catching up",),
+        NAMES[2]: (),
+    }
+    await execute(journal, "UPDATE projections.conditions SET unasked_from = unasked_from + 1")
+    assert await kept_by(journal) == dict.fromkeys(NAMES, ())
 
 
 async def test_match_that_a_group_has_not_read_keeps_its_event_and_itself(journal: Database) -> None:

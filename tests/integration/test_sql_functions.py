@@ -154,7 +154,14 @@ CALLS = {
     "conditions_apart_v1": "SELECT projections.conditions_apart_v1()",
     "judge_condition_v1": "SELECT projections.judge_condition_v1(2, 1, 0, 'why')",
     "put_aside_v1": "SELECT projections.put_aside_v1(1, 'plane', '{a}', '{1}', ARRAY[now()], '{97}', "
-    "'{Landed}', NULL, '{1}')",
+    "'{Landed}', NULL, '{1}', '{why}')",
+    "keep_unasked_v1": "SELECT projections.keep_unasked_v1("
+    "'{1}', '{1}', '{Landed}', 'plane', '{a}', '{1}', ARRAY[now()], '{Landed}', NULL)",
+    "match_behind_v1": "SELECT projections.match_behind_v1(1, 'plane', '{a}', '{1}', ARRAY[now()], '{97}', '{Landed}', "
+    "ARRAY[now()], NULL)",
+    "next_unasked_v1": "SELECT projections.next_unasked_v1(1, 10)",
+    "match_unasked_v1": "SELECT projections.match_unasked_v1(1, 1, 1, 1)",
+    "pass_unasked_v1": "SELECT projections.pass_unasked_v1()",
     "next_unanswered_v1": "SELECT projections.next_unanswered_v1(1, 10)",
     "match_unanswered_v1": "SELECT projections.match_unanswered_v1(1, '{1}')",
     "retry_unanswered_v1": "SELECT projections.retry_unanswered_v1(1)",

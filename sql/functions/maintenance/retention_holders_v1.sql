@@ -40,7 +40,26 @@ BEGIN
     FROM projections.directed_events AS d
     GROUP BY date_trunc('day', d.db_timestamp)
     UNION ALL
-    -- What a condition has still to answer, for the subscriptions of a reliable group; not counted, for it may be much.
+    -- What conditions are still to be asked, for the subscriptions of a reliable group: from the place of the one that is
+    -- furthest behind.
+    SELECT 'events', 'unasked', '', min(u.since), max(u.until), format(
+        'events wait for %s of subscriptions, stopped or catching up', c.names
+    )
+    FROM (
+        SELECT min(c.unasked_from) AS unasked_from, concat_ws(
+            ' ', CASE WHEN count(*) = 1 THEN 'condition' ELSE 'conditions' END,
+            string_agg(c.condition_id::text, ', ' ORDER BY c.condition_id)
+        ) AS names
+        FROM projections.conditions AS c
+        WHERE c.condition_id IN (SELECT projections.conditions_apart_v1()) AND c.unasked_from IS NOT NULL AND EXISTS (
+            SELECT FROM projections.subscriptions AS s INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id
+            WHERE s.condition_id = c.condition_id AND g.reliable
+        )
+    ) AS c
+    INNER JOIN projections.unasked AS u ON u.page_id >= c.unasked_from
+    GROUP BY c.names
+    UNION ALL
+    -- What a condition has failed on, for the same; not counted, for it may be much.
     SELECT 'events', 'unanswered', '', u.since, u.until, format('events wait for condition %s of subscriptions', c.condition_id)
     FROM projections.conditions AS c
     CROSS JOIN LATERAL (

@@ -1,5 +1,5 @@
 -- What is to be asked about events themselves, of what interests_v1 says: for each condition the events that it is to see, with
--- their places, and the subscriptions by topic. Events without a topic are left out.
+-- their places, and the subscriptions by topic. Events without a topic are left out, and so are the conditions in p_apart.
 CREATE OR REPLACE FUNCTION projections.asked_events_v1(
     p_source_ids text[],
     p_seq_nrs bigint[],
@@ -7,7 +7,8 @@ CREATE OR REPLACE FUNCTION projections.asked_events_v1(
     p_topics text[],
     p_condition_ids integer[],
     p_wanted_topics text[],
-    p_wanted_ids text[]
+    p_wanted_ids text[],
+    p_apart integer[] DEFAULT '{}'
 )
 RETURNS TABLE (
     condition_id integer,
@@ -35,7 +36,7 @@ BEGIN
         WHERE k.topic IS NOT NULL
     ), wanted AS MATERIALIZED (
         SELECT w.* FROM unnest(p_condition_ids, p_wanted_topics, p_wanted_ids) AS w (condition_id, topic, subscription_ids)
-        WHERE w.condition_id IS NOT NULL
+        WHERE w.condition_id IS NOT NULL AND w.condition_id <> ALL (p_apart)
     ), conditions AS MATERIALIZED (
         SELECT w.condition_id, bool_or(w.topic IS NULL) AS open FROM wanted AS w GROUP BY w.condition_id
     ), places AS MATERIALIZED (

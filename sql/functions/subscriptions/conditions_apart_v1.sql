@@ -1,5 +1,5 @@
 -- The conditions that are not asked about events as they are matched: those that were stopped, and those that have events to
--- catch up on first. What they are to be asked is put aside, behind what waits already.
+-- catch up on first. What comes for them is kept, behind what waits already.
 CREATE OR REPLACE FUNCTION projections.conditions_apart_v1()
 RETURNS SETOF integer
 LANGUAGE sql
@@ -20,4 +20,7 @@ AS $$
     SELECT b.condition_id FROM behind AS b
     UNION
     SELECT c.condition_id FROM projections.conditions AS c WHERE c.quarantined_at IS NOT NULL
+    OR EXISTS (
+        SELECT FROM projections.unasked AS u WHERE u.page_id >= c.unasked_from AND c.condition_id = ANY (u.condition_ids)
+    )
 $$;

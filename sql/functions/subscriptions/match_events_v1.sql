@@ -4,7 +4,7 @@
 -- caller know it already. An event without a topic is for the subscription in p_to alone, whatever that asks for, and for none
 -- where that is NULL. An event is for subscriptions that were there at its time in p_as_of; NULL: when it was committed.
 --
--- An event that a condition fails on is put aside for it, as all are for one that is set apart. One that takes longer than the
+-- An event that a condition fails on is put aside for it; what comes for those that are set apart is kept. One that takes longer than the
 -- caller's statement_timeout fails the call: asking each alone about one event tells which, and with p_failed and p_errors the
 -- event is put aside for those. p_behind is a condition that is asked though it is set apart: it catches up.
 CREATE OR REPLACE FUNCTION projections.match_events_v1(
@@ -55,15 +55,9 @@ BEGIN
     END IF;
     FOR _asked IN
         SELECT * FROM projections.asked_events_v1(
-            p_source_ids, p_seq_nrs, p_db_timestamps, p_topics, p_condition_ids, p_wanted_topics, p_wanted_ids
+            p_source_ids, p_seq_nrs, p_db_timestamps, p_topics, p_condition_ids, p_wanted_topics, p_wanted_ids, _apart
         )
     LOOP
-        IF _asked.condition_id = ANY (_apart) THEN
-            PERFORM projections.put_aside_v1(
-                _asked.condition_id, p_entity_type, p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics, p_as_of, _asked.places
-            );
-            CONTINUE;
-        END IF;
         IF _asked.condition_id = ANY (p_failed) THEN
             _error := p_errors[array_position(p_failed, _asked.condition_id)];
             SELECT
@@ -96,6 +90,11 @@ BEGIN
         _ids := _ids || _matched.subscription_ids;
         _conditions := _conditions || array_fill(_asked.condition_id, ARRAY[coalesce(cardinality(_matched.places), 0)]);
     END LOOP;
+    IF cardinality(_apart) > 0 THEN
+        PERFORM projections.keep_unasked_v1(
+            _apart, p_condition_ids, p_wanted_topics, p_entity_type, p_source_ids, p_seq_nrs, p_db_timestamps, p_topics, p_as_of
+        );
+    END IF;
     IF cardinality(_places) = 0 AND coalesce(cardinality(p_condition_ids) - cardinality(array_remove(p_condition_ids, NULL)), 0) = 0 THEN
         RETURN 0;
     END IF;

@@ -1,4 +1,4 @@
--- Asks a condition about events that wait for it, those of next_unanswered_v1 that are still to be asked about, and writes what
+-- Asks a condition again about events that it has failed on, those of next_unanswered_v1 that are still to be asked about, and writes what
 -- matches; returns how many events those were. Nothing where somebody else is at it, or where the condition is stopped. p_error:
 -- it is known to fail on them, and why. An event that it fails on stays, with the error.
 CREATE OR REPLACE FUNCTION projections.match_unanswered_v1(p_condition_id integer, p_unanswered_ids bigint[], p_error text DEFAULT NULL)
@@ -11,7 +11,6 @@ AS $$
 DECLARE
     _taken projections.unanswered[];
     _e record;
-    _i record;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtext('slice-projections unanswered'), p_condition_id) THEN
         RETURN 0;
@@ -40,19 +39,9 @@ BEGIN
         SELECT FROM projections.events AS e
         WHERE e.source_id = t.source_id AND e.seq_nr = t.seq_nr AND e.db_timestamp = t.db_timestamp LIMIT 1
     ) AS e;
-    SELECT array_agg(i.condition_id) AS ids, array_agg(i.topic) AS topics, array_agg(i.group_id) AS groups, array_agg(i.subscription_ids::text) AS subscriptions
-    INTO _i
-    FROM projections.interests_v1(
-        _taken[1].entity_type, ARRAY(SELECT DISTINCT t.topic FROM unnest(_e.topics) AS t (topic)) || NULL::text, p_condition_id
-    ) AS i;
-    IF _e.topics IS NOT NULL AND _i.ids IS NOT NULL THEN
-        PERFORM projections.match_events_v1(
-            _taken[1].entity_type, _e.source_ids, _e.seq_nrs, _e.db_timestamps, _e.slices, _e.topics,
-            _i.ids, _i.topics, _i.groups, _i.subscriptions, p_as_of => _e.as_of,
-            p_failed => CASE WHEN p_error IS NOT NULL THEN ARRAY[p_condition_id] END, p_errors => ARRAY[p_error],
-            p_behind => p_condition_id
-        );
-    END IF;
+    PERFORM projections.match_behind_v1(
+        p_condition_id, _taken[1].entity_type, _e.source_ids, _e.seq_nrs, _e.db_timestamps, _e.slices, _e.topics, _e.as_of, p_error
+    );
     DELETE FROM projections.unanswered AS u
     WHERE u.unanswered_id = ANY (ARRAY(SELECT t.unanswered_id FROM unnest(_taken) AS t)) AND u.error IS NULL;
     RETURN cardinality(_taken);

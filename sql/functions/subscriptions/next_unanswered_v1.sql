@@ -1,4 +1,5 @@
--- The events of one entity type that a condition is to be asked about next, in their order; none while it is stopped.
+-- The events of one entity type that a condition has failed on and is to be asked about again, in their order; none while it is
+-- stopped.
 CREATE OR REPLACE FUNCTION projections.next_unanswered_v1(p_condition_id integer, p_limit integer)
 RETURNS projections.unanswered[]
 LANGUAGE sql

@@ -1,5 +1,5 @@
--- Keeps events for a condition that was not asked about them, or failed on them: p_places says which of the events, and p_errors,
--- beside them, why; NULL: it was not asked. match_events_v1 calls it.
+-- Keeps events that a condition has failed on: p_places says which of the events, and p_errors, beside them, why.
+-- match_events_v1 calls it.
 CREATE OR REPLACE FUNCTION projections.put_aside_v1(
     p_condition_id integer,
     p_entity_type text,
@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION projections.put_aside_v1(
     p_topics text[],
     p_as_of timestamptz[],
     p_places bigint[],
-    p_errors text[] DEFAULT NULL
+    p_errors text[]
 )
 RETURNS void
 LANGUAGE plpgsql
@@ -24,13 +24,13 @@ BEGIN
     )
     SELECT
         p_condition_id, p_entity_type, e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.topic, coalesce(e.as_of, e.db_timestamp),
-        left(k.error, 2000), k.error IS NULL
+        left(k.error, 2000), FALSE
     FROM unnest(p_places, p_errors) AS k (place, error)
     INNER JOIN unnest(p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics, p_as_of)
     WITH ORDINALITY AS e (source_id, seq_nr, db_timestamp, slice, topic, as_of, place) ON k.place = e.place
     ORDER BY e.place
     -- It was asked again, and failed again.
     ON CONFLICT (condition_id, source_id, seq_nr) DO UPDATE
-    SET error = excluded.error, due = excluded.due, set_apart_at = clock_timestamp();
+    SET error = excluded.error, due = FALSE, set_apart_at = clock_timestamp();
 END;
 $$;
