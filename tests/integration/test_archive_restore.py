@@ -287,6 +287,34 @@ async def test_projections_go_on_and_pass_the_time_while_a_restore_waits(
     assert await handled(database, list(later)) == {"before": later, "meanwhile": later}
 
 
+async def test_projection_that_an_import_has_set_back_handles_restored_events_from_no_source(
+    database: Database, dsn: str, archive: Path
+) -> None:
+    await import_events(database, happened())
+    await import_events(database, happened(last=10, prefix="Q"))  # all of it leaves
+    await make_partitions(database, ahead=1)
+    await execute(database, EFFECTS)
+    await execute(database, "CREATE TABLE handled (name text, source_id text, seq_nr bigint)")
+    export(dsn, archive)
+    drop(dsn, partitions(dsn)[0])
+    between = noting("between")
+    await caught_up(database, between)
+    await import_events(database, [replace(next(happened(prefix="L")), db_timestamp=DAY - ONE_DAY)])
+    # As a worker leaves it that has begun to read again and is stopped.
+    await execute(
+        database,
+        "UPDATE projections.projection_ranges SET horizon = $1, "
+        "import_id = (SELECT max(i.import_id) FROM projections.imports AS i)",
+        DAY - ONE_DAY,
+    )
+
+    restore_archive(dsn, archive)
+    await caught_up(database, between)
+
+    later = {f"N{n}é": list(range(11, 21)) for n in range(SOURCES)} | {f"Q{n}é": [] for n in range(SOURCES)}
+    assert await handled(database, [*later, "L0é"]) == {"between": later | {"L0é": [1]}}
+
+
 def noting(name: str) -> type[Any]:
     async def note(session: Session, _: Happened, envelope: EventEnvelope) -> None:
         await session.execute(

@@ -26,7 +26,7 @@ BEGIN
     FROM unnest(p_source_ids, p_slices, p_seq_nrs, p_timestamps) AS s (source_id, slice, seq_nr, db_timestamp)
     WHERE s.slice::integer <@ p_passed
     AND (
-        SELECT r.horizon >= p_to FROM projections.projection_ranges AS r
+        SELECT greatest(r.horizon, r.handled_until) >= p_to FROM projections.projection_ranges AS r
         WHERE r.projection_id = p_projection_id AND r.min_slice <= s.slice ORDER BY r.min_slice DESC LIMIT 1
     )
     AND (

@@ -1,4 +1,5 @@
--- Which slices of the projections of some types have passed a time. Those that have passed none are left out.
+-- Which slices of the projections of some types have passed a time, also those that an import has set back since: they have
+-- handled later events. Those that have passed none are left out.
 CREATE OR REPLACE FUNCTION projections.passed_ranges_v1(p_entity_types text[], p_to timestamptz)
 RETURNS TABLE (projection_id integer, entity_type text, slices int4multirange)
 LANGUAGE sql
@@ -8,7 +9,7 @@ AS $$
 SELECT p.projection_id, p.entity_type, range_agg(int4range(r.min_slice, r.max_slice, '[]'))
 FROM projections.projections AS p
 INNER JOIN projections.projection_ranges AS r ON p.projection_id = r.projection_id
-WHERE p.entity_type = ANY (p_entity_types) AND r.horizon >= p_to
+WHERE p.entity_type = ANY (p_entity_types) AND greatest(r.horizon, r.handled_until) >= p_to
 GROUP BY p.projection_id, p.entity_type
 ORDER BY p.projection_id;
 $$;

@@ -26,6 +26,6 @@ BEGIN
     SET epoch = r.epoch + 1, owner = NULL, horizon = least(r.horizon, p_from)
     FROM projections.projections AS p
     WHERE r.projection_id = p.projection_id AND p.entity_type = ANY (p_entity_types)
-    AND r.horizon < p_to;
+    AND greatest(r.horizon, r.handled_until) < p_to;
 END;
 $$;
