@@ -44,6 +44,8 @@ async def left_behind(session: OwnedSession, number: int, definition: Any, optio
         return Left(None)
     if found.timeline != (await generation(session)).timeline:
         return Left(None, "the database was failed over, or restored,")
+    if not await bookkeeping.whole(session, found):
+        return Left(None, "a table that it fills was dropped")
     if found.fingerprint != fingerprint(definition, options.until, options.from_first_kept):
         return Left(None, "the code has changed, or the options,")
     if (found.slices, found.method) != (options.slices, options.method):

@@ -33,6 +33,7 @@ __all__ = [
     "unfinished",
     "unfinished_parts",
     "unfit_for_rename",
+    "whole",
 ]
 
 _READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
@@ -87,6 +88,12 @@ _OLD = """
 SELECT b.rebuild_id, t.table_name FROM projections.rebuilds AS b
 INNER JOIN projections.rebuild_tables AS t ON b.rebuild_id = t.rebuild_id
 WHERE b.projection_id = $1 AND b.state = 'swapped' ORDER BY b.rebuild_id, t.place
+"""
+_WHOLE = """
+SELECT bool_and(to_regclass(quote_ident($2) || '.' || quote_ident(t.table_name)) IS NOT NULL) FROM (
+    SELECT '_offsets' AS table_name
+    UNION ALL SELECT r.table_name FROM projections.rebuild_tables AS r WHERE r.rebuild_id = $1
+) AS t
 """
 _WIDE = {Kind.INTEGER: "bigint", Kind.NUMERIC: "numeric"}
 _DROPPED = "UPDATE projections.rebuilds SET state = 'dropped' WHERE rebuild_id = $1"
@@ -205,6 +212,11 @@ async def unfinished(session: Session, projection_id: int) -> Rebuild | None:
         Fence(fence, import_id),
         *rest,
     )
+
+
+async def whole(session: Session, rebuild: Rebuild) -> bool:
+    """Whether the tables that a rebuild fills are there: nobody has dropped them, or left them out of a restore."""
+    return bool(await session.fetchval(_WHOLE, rebuild.rebuild_id, schema_of(rebuild.rebuild_id)))
 
 
 async def begin(

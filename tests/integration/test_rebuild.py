@@ -217,6 +217,31 @@ async def test_restart_begins_anew(journal: Database, dsn: str) -> None:
     assert await schemas(journal) == [result.old_schema]
 
 
+@pytest.mark.parametrize(
+    "lost", ["SCHEMA projections_rebuild_1 CASCADE", "TABLE projections_rebuild_1.counts"]
+)
+async def test_a_rebuild_of_which_a_table_was_dropped_begins_again(
+    journal: Database, dsn: str, lost: str
+) -> None:
+    await write(journal, ("a", 0))
+    async with journal.transaction() as session:
+        await append(session, [Event("b", {"n": "no number"}, "plane", event_type="Happened")])
+    await fence_passes(journal)
+    with pytest.raises(RebuildFailed):
+        await rebuild(journal, dsn, Counts, ONE)
+    assert await schemas(journal) == ["projections_rebuild_1"]
+    await execute(journal, f"DROP {lost}")
+    kept = Kept()
+
+    result = await rebuild(journal, dsn, Counts, RebuildOptions(splits=1, skip=True), progress=kept)
+
+    assert kept.waited[0] == (
+        "a table that it fills was dropped since the interrupted rebuild began: it begins again"
+    )
+    assert (result.resumed, result.rows) == (False, {"counts": 1})
+    assert await schemas(journal) == [result.old_schema]
+
+
 # Cancelled
 
 
