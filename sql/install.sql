@@ -66,6 +66,7 @@
 \ir functions/journal/read_source_v1.sql
 \ir functions/journal/find_event_v1.sql
 \ir functions/journal/predecessors_v1.sql
+\ir functions/journal/timeline_v1.sql
 \ir functions/journal/generation_v1.sql
 \ir functions/journal/newest_events_v1.sql
 \ir functions/journal/replayed_until_v1.sql
@@ -95,6 +96,7 @@
 \ir functions/offsets/claim_range_v1.sql
 \ir functions/offsets/release_range_v1.sql
 \ir functions/offsets/fail_range_v1.sql
+\ir functions/offsets/save_most_offsets_v1.sql
 \ir functions/offsets/save_evicted_offsets_v1.sql
 \ir functions/offsets/save_offsets_v1.sql
 \ir functions/offsets/save_horizons_v1.sql

@@ -42,6 +42,7 @@ BEGIN
         projections.read_source_v1,
         projections.find_event_v1,
         projections.predecessors_v1,
+        projections.timeline_v1,
         projections.generation_v1,
         projections.replayed_until_v1,
         projections.poll_writers_v1,

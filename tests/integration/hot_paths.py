@@ -161,12 +161,12 @@ READS = {
 }
 
 
-def _save(first: int, known: int) -> str:
+def _save(first: int, known: int, batch: int = BATCH) -> str:
     """Store a batch of the first projection's first range; of its sources, so many have an offset."""
     return f"""SELECT projections.save_offsets_v1(
-        1, 0, 0, 'worker', 0, 0, NULL, NULL, 'batch', now(), 0, {_array(SOURCE_ID, first, first + BATCH - 1)},
-        {_array("1::smallint", 1, BATCH - known)}, {_array("1::bigint", 1, known)}, {_array("2::bigint")},
-        {_array("now()")}, {BATCH})"""
+        1, 0, 0, 'worker', 0, 0, NULL, NULL, 'batch', now(), 0, {_array(SOURCE_ID, first, first + batch - 1)},
+        {_array("1::smallint", 1, batch - known)}, {_array("1::bigint", 1, known)}, {_array("2::bigint", 1, batch)},
+        {_array("now()", 1, batch)}, {batch})"""
 
 
 _CLAIMED = [
@@ -179,6 +179,7 @@ _CLAIMED = [
 ]
 WRITES = {
     "offsets of known sources": _save(1, BATCH),
+    "offsets of most sources": _save(1, 3500, 3500),
     "offsets of new sources": _save(200_001, 0),
     "append to known sources": append(1, BATCH),
     "append to new sources": append(200_001, 200_000 + BATCH),
@@ -219,11 +220,12 @@ PATHS = READS | WRITES
 SWEEPS = {
     "lag", "who holds partitions", "lag of groups", "state of subscriptions", "backlog of endpoints", "endpoints",
     "webhooks in all", "metrics of attempts", "matches to replay", "expire subscriptions", "log attempts again",
-    "swap of offsets", "swap of offsets of a first rebuild",
+    "swap of offsets", "swap of offsets of a first rebuild", "offsets of most sources",
 }  # fmt: skip
 """Paths that are about all that there is, and so look at all of it."""
 BEFORE = {
     "offsets of known sources": _CLAIMED,
+    "offsets of most sources": _CLAIMED,
     "offsets of new sources": _CLAIMED,
     "import": [STAGE],
     "finish deliveries": [

@@ -22,6 +22,7 @@ from tests.fixtures.projections import execute, fetchval, happen
 
 LEASE = timedelta(seconds=10)
 P = Registered("p", 1)
+_AT_SECOND = "SELECT count(*) FROM projections.source_offsets WHERE seq_nr = 2"
 _STORED = "SELECT seq_nr FROM projections.source_offsets WHERE source_id = 'a'"
 
 
@@ -106,6 +107,39 @@ async def test_nothing_is_stored_on_a_range_that_is_not_as_it_was_left(
     assert [type(error) for _, error in refused] == [DatabaseWentBack]
     assert not released
     assert await fetchval(database, _STORED) == 1
+
+
+@pytest.mark.parametrize("others", [0, 4000])
+async def test_a_batch_of_many_sources_is_stored_on_what_is_as_it_was_left_whether_there_are_others_or_not(
+    database: Database, store: OffsetStore, others: int
+) -> None:
+    event = (await events(database))[1]
+    last = {f"s{n:02}": event._replace(source_id=f"s{n:02}") for n in range(40)}
+    await execute(
+        database,
+        "INSERT INTO projections.source_offsets SELECT $1, s.id, 0, 1, now() FROM unnest($2::text[]) AS s (id)",
+        store.claim.projection_id,
+        [*last, *(f"other{n}" for n in range(others))],
+    )
+    previous = dict.fromkeys(last, 1)
+
+    async def saved() -> int:
+        async with database.session() as session:
+            await session.begin("ab")
+            try:
+                progress = (store.claim.horizon, 0)
+                await store.save_in_tx(session, "ab", progress, last, len(last), previous=previous)
+                return int(await session.fetchval(_AT_SECOND))
+            finally:
+                await session.rollback()
+
+    assert await saved() == len(last)
+    await execute(database, "UPDATE projections.source_offsets SET seq_nr = 7 WHERE source_id = 's20'")
+    with pytest.raises(OffsetOvertaken):
+        await saved()
+    await execute(database, "DELETE FROM projections.source_offsets WHERE source_id = 's20'")
+    await execute(database, "UPDATE projections.projections SET evicted_before = now()")
+    assert await saved() == len(last)
 
 
 async def test_an_evicted_offset_is_made_again_and_one_that_is_only_gone_is_not(

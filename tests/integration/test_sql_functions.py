@@ -53,6 +53,7 @@ CALLS = {
     "read_source_v1": "SELECT projections.read_source_v1('a', 1, 9, b, 10) "
     "FROM (VALUES (true), (false)) AS v (b)",
     "find_event_v1": "SELECT projections.find_event_v1(event_id) FROM projections.events",
+    "timeline_v1": "SELECT projections.timeline_v1()",
     "generation_v1": "SELECT projections.generation_v1()",
     "predecessors_v1": "SELECT projections.predecessors_v1('{a}', '{2}', '-infinity', now())",
     "newest_events_v1": "SELECT projections.newest_events_v1('{plane}', ARRAY[now()])",
@@ -104,6 +105,7 @@ CALLS = {
     "heartbeat_v1": "SELECT projections.heartbeat_v1('worker', '', 1, '10 s', '{1}', '{delays}', '{1}', false, 0, 1)",
     "claim_range_v1": "SELECT projections.claim_range_v1(1, 0, 'worker')",
     "fail_range_v1": "SELECT projections.fail_range_v1(1, 0, 1, 1, 'why', '1 s')",
+    "save_most_offsets_v1": "SELECT projections.save_most_offsets_v1(1, '{gone}', '{1}', '{2}', ARRAY[now()])",
     "save_evicted_offsets_v1": "SELECT projections.save_evicted_offsets_v1(1, '{gone}', '{1}', '{2}', ARRAY[now()])",
     "save_offsets_v1": "SELECT projections.save_offsets_v1(1, 0, "
     "(SELECT epoch FROM projections.projection_ranges WHERE min_slice = 0), "

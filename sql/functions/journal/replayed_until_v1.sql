@@ -3,11 +3,13 @@
 -- standby, it is the time of the checkpoint that replay began at.
 CREATE OR REPLACE FUNCTION projections.replayed_until_v1()
 RETURNS timestamptz
-LANGUAGE sql
-VOLATILE
+LANGUAGE plpgsql
+VOLATILE -- generation_v1 says why not in SQL
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(
+BEGIN
+    RETURN CASE WHEN pg_is_in_recovery() THEN coalesce(
         pg_last_xact_replay_timestamp(), (SELECT c.checkpoint_time FROM pg_control_checkpoint() AS c)
-    ) END
+    ) END;
+END;
 $$;

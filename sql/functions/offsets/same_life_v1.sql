@@ -4,19 +4,20 @@ CREATE OR REPLACE FUNCTION projections.same_life_v1(
     p_owner text, p_answered bigint, p_timeline integer, p_started_at timestamptz
 )
 RETURNS boolean
-LANGUAGE sql
-VOLATILE
+LANGUAGE plpgsql
+VOLATILE -- generation_v1 says why not in SQL
 SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = 'force_generic_plan'
 AS $$
-    SELECT
+BEGIN
+    RETURN
         (
             p_answered = 0
             OR EXISTS (SELECT FROM projections.workers AS w WHERE w.owner = p_owner AND w.beats >= p_answered)
         )
         AND (
             p_timeline IS NULL
-            OR EXISTS (
-                SELECT FROM projections.generation_v1() AS g WHERE g.timeline = p_timeline AND g.started_at = p_started_at
-            )
-        )
+            OR (p_timeline = projections.timeline_v1() AND p_started_at = pg_postmaster_start_time())
+        );
+END;
 $$;

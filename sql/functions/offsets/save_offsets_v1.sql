@@ -37,6 +37,8 @@ AS $$
 DECLARE
     _all CONSTANT integer := cardinality(p_source_ids);
     _known CONSTANT integer := cardinality(p_previous);
+    -- Bytes. An offset takes some 100, so that one pass over a table that is as small as the batch costs less than to look each up.
+    _all_offsets CONSTANT bigint := pg_relation_size('projections.source_offsets');
     _saved bigint := 0;
     _new bigint;
 BEGIN
@@ -69,7 +71,11 @@ BEGIN
     PERFORM set_config('idle_in_transaction_session_timeout', '10s', TRUE);
     -- Apart, for most sources are known: updating those alone costs a quarter less than an upsert of all.
     -- The row above is locked, so no other holder of this range comes in between.
-    IF _known > 0 THEN
+    IF _all_offsets < _known * 256 THEN
+        _saved := projections.save_most_offsets_v1(
+            p_projection_id, p_source_ids[:_known], p_previous, p_seq_nrs[:_known], p_timestamps[:_known]
+        );
+    ELSIF _known > 0 THEN
         -- The key comes from one side as a whole: a plan that begins with the table, which it may take for empty, would compare
         -- each row of the projection with each source.
         UPDATE projections.source_offsets AS o
@@ -89,11 +95,14 @@ BEGIN
         );
     END IF;
     IF _known < _all THEN
-        INSERT INTO projections.source_offsets AS o (projection_id, source_id, slice, seq_nr, db_timestamp)
-        SELECT p_projection_id, s.source_id, s.slice, s.seq_nr, s.db_timestamp
-        FROM unnest(p_source_ids[_known + 1:], p_slices, p_seq_nrs[_known + 1:], p_timestamps[_known + 1:])
-            AS s (source_id, slice, seq_nr, db_timestamp)
-        ON CONFLICT DO NOTHING;
+        BEGIN  -- ON CONFLICT would take two to three times as long
+            INSERT INTO projections.source_offsets AS o (projection_id, source_id, slice, seq_nr, db_timestamp)
+            SELECT p_projection_id, s.source_id, s.slice, s.seq_nr, s.db_timestamp
+            FROM unnest(p_source_ids[_known + 1:], p_slices, p_seq_nrs[_known + 1:], p_timestamps[_known + 1:])
+                AS s (source_id, slice, seq_nr, db_timestamp);
+        EXCEPTION WHEN unique_violation THEN
+            RAISE EXCEPTION 'a source that is new in this batch has an offset already' USING ERRCODE = 'PJ011';
+        END;
         GET DIAGNOSTICS _new = ROW_COUNT;
         _saved := _saved + _new;
     END IF;

@@ -9,7 +9,7 @@ AS $$
 BEGIN
     UPDATE projections.rebuilds AS b SET beats = b.beats + 1
     WHERE b.rebuild_id = p_rebuild_id AND b.started_at = p_started_at AND b.beats = p_beats
-    AND b.timeline IS NOT DISTINCT FROM (SELECT g.timeline FROM projections.generation_v1() AS g);
+    AND b.timeline IS NOT DISTINCT FROM projections.timeline_v1();
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the database went back in time since rebuild % began, or another process leads it', p_rebuild_id
         USING ERRCODE = 'PJ013', HINT = 'Rebuild again.';

@@ -39,7 +39,7 @@ BEGIN
     )
     VALUES (
         p_projection_id, p_min_slice, p_max_slice, p_version, p_fence, p_import_id, _evicted_before, p_fingerprint, p_method,
-        (SELECT g.timeline FROM projections.generation_v1() AS g)
+        projections.timeline_v1()
     )
     ON CONFLICT (projection_id) WHERE state IN ('folding', 'verified') DO NOTHING
     RETURNING b.rebuild_id INTO _id;
