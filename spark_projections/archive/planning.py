@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC
 from pathlib import Path
 
 from journal import SliceRange
@@ -175,9 +176,12 @@ def _known(directory: Path, part: Part, files: Sequence[ArchivedFile]) -> tuple[
 def _check_free(manifest: Manifest, partition: Partition, entity_type: str) -> None:
     for each in manifest.files:
         if each.entity_type == entity_type and each.bounds.overlaps(partition.bounds):
+            end = partition.bounds.to_timestamp.astimezone(UTC)
             raise ArchiveError(
                 f"partition {partition.name}, {partition.bounds}, overlaps {each.partition}, {each.bounds}, "
-                "which is in the archive: export it to another directory"
+                "which is in the archive: the interval of partitions was changed since. Export it to another "
+                f"directory, `projections archive export OTHER --before {end:%Y-%m-%dT%H:%M:%SZ}`, and detach it as "
+                "that prints; until then it is kept, and no other"
             )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,36 @@ async def test_late_import_into_a_dropped_time_stops_neither_archiving_nor_reten
     assert (await past(journal), query(dsn, "SELECT count(*) FROM projections.events")) == ([], [(0,)])
     restore_archive(dsn, tmp_path / "archive")
     assert sorted(everything(dsn)) == sorted([*before, *late])
+
+
+@pytest.mark.parametrize("interval", [timedelta(hours=6), timedelta(days=7)], ids=["shorter", "longer"])
+async def test_partition_of_another_interval_holds_up_no_other_and_leaves_by_another_directory(
+    journal: Database, dsn: str, tmp_path: Path, interval: timedelta
+) -> None:
+    export(dsn, tmp_path / "archive")
+    drop_all(dsn)
+    for days, prefix in ((0.5, "late"), (40, "later")):
+        late = replace(next(history(prefix=prefix)), db_timestamp=DAY + days * ONE_DAY)
+        await import_events(journal, [late])
+    await make_partitions(journal, ahead=1, interval=interval)
+    stuck, other = [
+        query(
+            dsn,
+            "SELECT tableoid::regclass::text FROM projections.events WHERE source_id LIKE %s",
+            f"{prefix}%",
+        )
+        for prefix in ("late0", "later0")
+    ]
+
+    done = export(dsn, tmp_path / "archive")
+    (name,) = done.stuck
+    (before,) = re.findall("export OTHER --before ([0-9TZ:-]+)`", done.stuck[name])
+    elsewhere = export(dsn, tmp_path / "other", before=datetime.fromisoformat(before))
+
+    assert f"projections.{name}" == stuck[0][0]
+    assert other[0][0] in {f"projections.{each}" for each in done.detachable}
+    assert name not in done.detachable
+    assert (elsewhere.detachable, elsewhere.stuck) == ((name,), {})
 
 
 async def test_partition_that_is_stuck_is_kept_and_those_after_it_are_archived_and_dropped(
