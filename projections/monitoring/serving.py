@@ -15,7 +15,7 @@ from journal import Database, ProjectionsError
 from projections.extras import from_extra
 from projections.monitoring.authentication import Address, ASGIApp, Authentication
 from projections.monitoring.cache import Cache, LookFailed, cached_snapshot, closing
-from projections.monitoring.connections import ConnectionLimits, Connections, LimitedProtocol
+from projections.monitoring.connections import LimitedProtocol
 from projections.monitoring.health import (
     SLOW_TURN,
     InvalidDuration,
@@ -36,6 +36,7 @@ from projections.monitoring.metrics import (
 )
 from projections.monitoring.snapshot import Snapshot
 from projections.monitoring.worker_metrics import WorkerMetrics
+from projections.open_connections import ConnectionLimits, Connections
 
 with from_extra("monitor"):
     import uvicorn

@@ -23,8 +23,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self, TypeAlias
 
 from projections.extras import from_extra
+from projections.open_connections import ConnectionLimits
 from projections.webhooks.errors import NotListening, VerificationFailed
 from projections.webhooks.keys import Secret, parse_secrets
+from projections.webhooks.limited_server import LimitedServer
 from projections.webhooks.retrying import is_success
 from projections.webhooks.signing import ID_HEADER, verify
 from projections.webhooks.topics import CHALLENGE
@@ -126,6 +128,7 @@ class Receiver:
         seed: Of chance: the same seed fails the same requests.
         keep: How many requests :attr:`received` holds, the newest; None: all.
         on_received: Is told of each request when it has been answered.
+        limits: What connections may cost; None: whatever they do.
 
     Raises:
         InvalidSecret: A secret is malformed.
@@ -144,6 +147,7 @@ class Receiver:
         seed: int | None = None,
         keep: int | None = None,
         on_received: Callable[[Received], None] | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         if not 0 <= fail_rate <= 1:
             raise ValueError(f"fail_rate is 0 to 1, not {fail_rate}")
@@ -158,6 +162,7 @@ class Receiver:
         self._chance = random.Random(seed)  # noqa: S311 - no secret depends on it
         self._keep = keep
         self._on_received = on_received
+        self._limits = limits
         self._sendings: dict[str, int] = {}
         self._accepted: dict[str, None] = {}
         self._more = asyncio.Condition()
@@ -176,8 +181,7 @@ class Receiver:
         Raises:
             NotListening: Nothing can listen there.
         """
-        server = web.Server(self._answer, request_factory=_request, access_log=None)
-        self._runner = web.ServerRunner(server, shutdown_timeout=1)
+        self._runner = web.ServerRunner(self._server(), shutdown_timeout=1)
         await self._runner.setup()
         host, port = self._place
         try:
@@ -212,6 +216,11 @@ class Receiver:
     async def _wait(self, enough: Callable[[], bool]) -> None:
         async with self._more:
             await self._more.wait_for(enough)
+
+    def _server(self) -> web.Server:
+        if self._limits is None:
+            return web.Server(self._answer, request_factory=_request, access_log=None)
+        return LimitedServer(self._answer, self._limits, request_factory=_request)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method != "POST":

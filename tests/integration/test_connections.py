@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from projections.monitoring.connections import ConnectionLimits, Connections
 from projections.monitoring.serving import serving
+from projections.open_connections import ConnectionLimits, Connections
 from tests.fixtures.http import ANY_PORT
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -183,7 +183,7 @@ async def test_a_new_connection_takes_the_place_of_the_one_that_is_waited_for_lo
         assert await answered(held[3]) == 200
 
 
-async def test_who_holds_most_makes_room_for_another_peer() -> None:
+async def test_who_holds_most_makes_room_for_anotherpeer_of() -> None:
     async with served(ConnectionLimits(total=10, per_peer=8, head=LONG)) as (_, connect):
         greedy = [await connect(b"GET", "127.0.0.2") for _ in range(8)]
         modest = [await connect(b"GET", "127.0.0.3") for _ in range(2)]
@@ -246,6 +246,6 @@ def test_connections_leave_files_for_everything_else(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_peer_is_an_address_or_a_network(name: Any, peer: str) -> None:
-    from projections.monitoring.connections import _peer
+    from projections.open_connections import peer_of
 
-    assert _peer(name) == peer
+    assert peer_of(name) == peer

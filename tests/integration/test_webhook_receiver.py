@@ -6,18 +6,21 @@ import asyncio
 import gzip
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from projections.open_connections import ConnectionLimits
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.errors import NotListening
 from projections.webhooks.keys import generate_secret
 from projections.webhooks.outgoing import gzip_body
-from projections.webhooks.receiver import Receiver
+from projections.webhooks.receiver import Received, Receiver
 from projections.webhooks.sender import HttpSender, Outgoing, Reply
 from projections.webhooks.signing import sign
+from tests.fixtures.commands import called
 
 SECRET = generate_secret()
 BODY = b'{"type":"flight.delayed","data":{"minutes":12}}'
@@ -183,3 +186,83 @@ async def test_a_port_that_is_taken_is_named() -> None:
 def test_a_share_of_failures_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match=r"0 to 1, not 1\.5"):
         Receiver(fail_rate=1.5)
+
+
+HEAD = b"POST / HTTP/1.1\r\nhost: localhost\r\n"
+WHOLE = HEAD + b"content-length: 2\r\n\r\n{}"
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [(b"", b""), (HEAD, b""), (HEAD + b"content-length: 1000\r\n\r\n{", b""), (WHOLE, b"HTTP/1.1 204")],
+    ids=["nothing", "half a head", "half a body", "no other request"],
+)
+async def test_a_client_that_leaves_something_undone_is_cut_off(sent: bytes, answer: bytes) -> None:
+    short = timedelta(milliseconds=50)
+    async with asyncio.timeout(30), Receiver(limits=ConnectionLimits(head=short, body=short)) as receiver:
+        reader, writer = await connected(receiver)
+        writer.write(sent)
+        assert (await ended(reader))[:12] == answer
+        writer.close()
+
+
+async def test_a_connection_beyond_the_limit_takes_the_place_of_the_one_that_waits_longest() -> None:
+    hour = timedelta(hours=1)
+    limits = ConnectionLimits(per_peer=2, head=hour, body=hour)
+    async with asyncio.timeout(30), Receiver(limits=limits) as receiver:
+        (oldest, first), (_, second) = await connected(receiver), await connected(receiver)
+        for writer in (first, second):
+            writer.write(HEAD)
+        reader, writer = await connected(receiver)
+        writer.write(WHOLE)
+        assert await ended(oldest) == b""
+        assert (await reader.readline()).startswith(b"HTTP/1.1 204")
+        for each in (first, second, writer):
+            each.close()
+
+
+async def test_where_an_answer_is_made_for_all_a_new_one_is_told_to_come_again() -> None:
+    begun, finish = asyncio.Event(), asyncio.Event()
+
+    class Slow(Receiver):
+        async def _keep_one(self, one: Received) -> None:
+            begun.set()
+            await finish.wait()
+            await super()._keep_one(one)
+
+    async with asyncio.timeout(30), Slow(limits=ConnectionLimits(per_peer=1)) as receiver:
+        reader, working = await connected(receiver)
+        working.write(WHOLE)
+        await begun.wait()
+        refused, writer = await connected(receiver)
+        assert (await ended(refused)).startswith(b"HTTP/1.1 503")
+        finish.set()
+        assert (await reader.readline()).startswith(b"HTTP/1.1 204")
+        for each in (working, writer):
+            each.close()
+
+
+def test_the_command_listens_within_the_limits_of_all_that_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def none(*_: Any, **facts: Any) -> Any:
+        given.update(facts)
+        raise NotListening("not here")
+
+    monkeypatch.setattr("projections.cli.webhooks.listening.Receiver", none)
+    assert called("webhooks", "listen", "--port", "0").returncode == 1
+    assert given["limits"] == ConnectionLimits()
+
+
+async def connected(receiver: Receiver) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, _, port = receiver.url.removeprefix("http://").rstrip("/").partition(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """What came until the other side has ended it."""
+    found = b""
+    with suppress(ConnectionError):
+        while part := await reader.read(1000):
+            found += part
+    return found

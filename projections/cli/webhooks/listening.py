@@ -19,6 +19,7 @@ from projections.cli.output import printable
 from projections.cli.signals import stopped_by_signals
 from projections.cli.webhooks.options import secret_of
 from projections.cli.webhooks.printing import shortened
+from projections.open_connections import ConnectionLimits
 from projections.webhooks.receiver import Received, Receiver, Totals
 
 __all__ = ["listen"]
@@ -101,7 +102,7 @@ def listen(  # noqa: PLR0917 - click passes all by name
     echo = _echo_json if as_json else _echo
     receiver = Receiver(
         given, host=host, port=port, fail_rate=fail_rate, seed=seed, status=status, delay=delay, keep=_KEPT,
-        on_received=echo,
+        on_received=echo, limits=ConnectionLimits(),
     )  # fmt: skip
     asyncio.run(_listen(receiver, count, checked=bool(given), as_json=as_json))
     _echo_totals(receiver.totals, as_json=as_json)

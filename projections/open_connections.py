@@ -1,0 +1,135 @@
+"""
+Limits of connections, for everything that this package serves over HTTP, before anybody asks who they are.
+
+Nothing that a client leaves undone lasts: its request has a time to arrive, and an answer a time to be taken. And where
+as many connections are open as there may be, a new one takes the place of one that nobody works for: who holds many
+open keeps neither probes nor anybody else out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from ipaddress import ip_address, ip_network
+from typing import Any, Protocol
+
+__all__ = ["FULL", "Connection", "ConnectionLimits", "Connections", "peer_of"]
+
+log = logging.getLogger("projections")
+
+FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+"""What a connection is answered for which there is no place."""
+
+_SAID_EVERY = 60.0
+_IPV6_NETWORK = 64
+"""Bits of an address that tell one peer from another: the others are the peer's own to choose."""
+
+
+class Connection(Protocol):
+    """One that takes a place."""
+
+    peer: str
+    waited_for_since: float
+
+    @property
+    def is_worked_for(self) -> bool:
+        """Whether an answer is being made: its request is here, and nothing of it has been sent."""
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether an answer has begun, and has not ended."""
+
+    def abort(self) -> None:
+        """End it at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """
+    What a connection may cost.
+
+    Args:
+        total: How many may be open; at most a quarter of the files that the process may open.
+        per_peer: How many of one address, or of one IPv6 network of 64 bits; at most half of the total.
+        head: For a request's line and headers to arrive, from the connection's beginning or their first byte.
+        body: For the rest of the request, whether or not it is answered by then.
+        idle: From an answer to the next request on the same connection.
+        taking: For a client that is behind with its answer to take some of it.
+    """
+
+    total: int = 400
+    per_peer: int = 200
+    head: timedelta = timedelta(seconds=10)
+    body: timedelta = timedelta(seconds=30)
+    idle: timedelta = timedelta(seconds=5)
+    taking: timedelta = timedelta(seconds=30)
+
+
+class Connections:
+    """
+    Those of a server that are open.
+
+    Args:
+        limits: How many there may be, and what each may cost.
+    """
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self._total = min(limits.total, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+        self._per_peer = min(limits.per_peer, max(self._total // 2, 1))
+        self._of: dict[str, dict[Connection, None]] = {}
+        self._said_at = -_SAID_EVERY
+
+    def add(self, one: Connection) -> bool:
+        """Whether there is a place; who takes most places makes room."""
+        mine = self._of.get(one.peer, {})
+        if len(mine) >= self._per_peer:
+            there_is = self._make_room(mine)
+        elif sum(map(len, self._of.values())) >= self._total:
+            there_is = self._make_room(max(self._of.values(), key=len))
+        else:
+            there_is = True
+        if there_is:
+            self._of.setdefault(one.peer, {})[one] = None
+        return there_is
+
+    def remove(self, one: Connection) -> None:
+        """Give its place back; again is no error."""
+        mine = self._of.get(one.peer, {})
+        mine.pop(one, None)
+        if not mine:
+            self._of.pop(one.peer, None)
+
+    def _make_room(self, among: Collection[Connection]) -> bool:
+        """End the one that is waited for longest; if there is none, the oldest answer that is being sent."""
+        idle = [one for one in among if not one.is_worked_for]
+        self._say(next(iter(among)).peer, len(among))
+        if not idle:
+            return False
+        oldest = min(idle, key=lambda one: (one.is_answering, one.waited_for_since))
+        self.remove(oldest)
+        oldest.abort()
+        return True
+
+    def _say(self, peer: str, many: int) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._said_at + _SAID_EVERY:
+            self._said_at = now
+            log.warning(
+                "%d connections of %s are open, as many as there may be: the oldest make room for new ones",
+                many, peer, extra={"action": "connections_full", "peer": peer},
+            )  # fmt: skip
+
+
+def peer_of(name: Any) -> str:
+    """Who is counted together."""
+    if not name:
+        return ""
+    address = ip_address(str(name[0]).partition("%")[0])
+    if address.version == 4:  # noqa: PLR2004 - IP's version
+        return str(address)
+    return str(address.ipv4_mapped or ip_network((address, _IPV6_NETWORK), strict=False))
