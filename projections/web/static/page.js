@@ -28,10 +28,10 @@ export const ago = (time, now) => (time === null ? "never" : `${duration(Math.ma
 /** 12:03:44, as the reader's clock shows it. */
 export const clock = (time) => new Date(time * 1000).toLocaleTimeString("en-GB");
 
-/** What can not be seen, or moves what stands around it: controls, marks of direction, separators, what has no width. */
+/** What cannot be seen, or moves what stands around it: controls, marks of direction, separators, what has no width. */
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
-/** A text of somebody's data, with what can not be seen written out; lines stay where lines are wanted. */
+/** A text of somebody's data, with what cannot be seen written out; lines stay where lines are wanted. */
 export const seen = (text, lines = false) => String(text).replace(UNSEEN, (found) =>
   (lines && found === "\n" ? found : `\\u{${found.codePointAt(0).toString(16)}}`));
 

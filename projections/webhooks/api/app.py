@@ -54,7 +54,7 @@ OPERATIONS: Sequence[Operation] = (
 """All that the API can do."""
 
 _CODES = {404: "not_found", 405: "method_not_allowed"}
-_DETAILS = {404: "there is nothing here", 405: "this can not be done here; see the header allow"}
+_DETAILS = {404: "there is nothing here", 405: "this cannot be done here; see the header allow"}
 
 
 def webhooks_app(
@@ -161,7 +161,7 @@ async def _openapi(request: Request) -> Response:
 
 async def _refused(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 500)
-    code, detail = _CODES.get(status, "refused"), _DETAILS.get(status, "the request can not be followed")
+    code, detail = _CODES.get(status, "refused"), _DETAILS.get(status, "the request cannot be followed")
     problem = Problem(status, code, detail, headers=getattr(error, "headers", None))
     return problem_response(problem, request_id_of(request.scope))
 

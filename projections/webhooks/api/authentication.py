@@ -113,7 +113,7 @@ class TokenAuth:
 
 def issue_tenant_token(key: bytes, tenant: str, expires_in: timedelta) -> str:
     """
-    Sign a token for a tenant, which :class:`TokenAuth` takes until it expires. It can not be taken back before that.
+    Sign a token for a tenant, which :class:`TokenAuth` takes until it expires. It cannot be taken back before that.
 
     Args:
         key: One of the ``signing_keys`` of TokenAuth: 32 random bytes or more.
@@ -121,7 +121,7 @@ def issue_tenant_token(key: bytes, tenant: str, expires_in: timedelta) -> str:
         expires_in: For how long.
 
     Raises:
-        InvalidToken: The key is too short, the tenant can not be, or it would have expired already.
+        InvalidToken: The key is too short, the tenant cannot be, or it would have expired already.
     """
     check_tenant(tenant, InvalidToken)
     if expires_in <= timedelta(0):

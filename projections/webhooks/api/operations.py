@@ -33,12 +33,12 @@ class Operation:
         answer: The model of its answer; None: an empty one.
         query: The model of its query.
         body: The model of its body.
-        raw: Fields of the body that are kept as they were written; they may hold what PostgreSQL can not store.
+        raw: Fields of the body that are kept as they were written; they may hold what PostgreSQL cannot store.
         problems: Statuses of its own problems.
         location: Where what it has made is: a path with fields of the answer in braces.
         own_key: What its handler makes of an ``Idempotency-Key`` itself; else a POST with one is followed once.
         headers_taken: Those of its own that it reads, and what they are for.
-        matches: What becomes of ``If-Match``, with which a caller names the version that it has seen.
+        matches: Whether a request may or must have an ``If-Match``, in which a caller names the version that it saw.
     """
 
     method: str

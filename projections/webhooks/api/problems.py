@@ -159,13 +159,13 @@ def problem_response(problem: Problem, request_id: str) -> Response:
 def unfit(error: ValidationError, where: str, status: int = 422) -> Problem:
     """The problem of a body or a query that does not fit its model; the values themselves are not in it."""
     if (number := error.error_count()) > _MOST_ERRORS:
-        errors = [FieldProblem(field="", message=f"{number:,} values can not be so, too many to name them")]
+        errors = [FieldProblem(field="", message=f"{number:,} values cannot be so, too many to name them")]
     else:
         errors = [
             FieldProblem(field=_path(each["loc"]), message=each["msg"][:_LONGEST_FIELD])
             for each in error.errors(include_input=False, include_url=False, include_context=False)
         ]
-    return Problem(status, f"invalid_{where}", f"the {where} can not be so: see errors", errors)
+    return Problem(status, f"invalid_{where}", f"the {where} cannot be so: see errors", errors)
 
 
 def _path(location: Sequence[Any]) -> str:
@@ -187,7 +187,7 @@ def _of_database(error: DatabaseError, request_id: str) -> Problem:
     if state == _CANCELLED:
         return _try_later("too_slow", "the database took too long: ask for less, or later")
     if state.startswith(_BAD_VALUE):
-        return Problem(400, "invalid_value", "a value can not be stored or compared by the database")
+        return Problem(400, "invalid_value", "a value cannot be stored or compared by the database")
     _LOG.error("the database failed request %s", request_id, exc_info=error)
     if isinstance(error, _PASSING) or state.startswith(_AGAIN):
         return _try_later("database_unavailable", "the database does not answer; try again")
@@ -201,5 +201,5 @@ def _try_later(code: str, detail: str) -> Problem:
 def _said(error: ProjectionsError) -> str:
     """What the database's own checks say has names of tables in it."""
     if isinstance(error, InvalidEndpoint | InvalidSchedule) and hasattr(error.__cause__, "sqlstate"):
-        return "a value can not be stored"
+        return "a value cannot be stored"
     return str(error)

@@ -44,7 +44,7 @@ async def read_call(
     Read a request for an operation.
 
     Raises:
-        Problem: It can not be followed.
+        Problem: It cannot be followed.
     """
     caller = await authenticate(request)
     if caller is None:
@@ -164,7 +164,7 @@ def _members(content: bytes) -> dict[str, Member]:
 
 
 def _check_stored(members: Mapping[str, Member], raw: tuple[str, ...]) -> None:
-    """Stop at the first that can not be: a model would look at everything, and say of each value what is wrong."""
+    """Stop at the first that cannot be: a model would look at everything, and say of each value what is wrong."""
     values = 0
     for name, member in members.items():
         if not storable(name):
