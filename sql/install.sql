@@ -150,6 +150,7 @@
 \ir functions/subscriptions/retry_unanswered_v1.sql
 \ir functions/subscriptions/drop_unanswered_v1.sql
 \ir functions/subscriptions/release_condition_v1.sql
+\ir functions/subscriptions/check_conditions_v1.sql
 \ir functions/subscriptions/publish_v1.sql
 \ir functions/subscriptions/check_place_v1.sql
 \ir functions/subscriptions/check_group_range_v1.sql

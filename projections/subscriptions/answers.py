@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from journal import DatabaseError, MissingPrivilege, OwnedSession
 from journal.faults import Fault, fault_of, is_conflict
 
-__all__ = ["Asked", "AskedOf", "Failed", "TooMuch"]
+__all__ = ["Asked", "AskedOf", "Failed", "TooMuch", "check_again"]
 
 T = TypeVar("T")
 
@@ -45,6 +45,7 @@ _WANTED = "SELECT condition_id, of_types FROM projections.wanted_conditions_v1($
 _READ = "SELECT count(e) FROM projections.matchable_events_v1($1, $2, $3) AS e"
 _ASK = "SELECT projections.ask_alone_v1($1, $2, $3, $4, $5, $6)"
 _JUDGE = "SELECT projections.judge_condition_v1($1, $2, 0, $3)"
+_CHECK = "SELECT condition_id, error FROM projections.check_conditions_v1()"
 _STOP = "SELECT projections.quarantine_condition_v1($1, $2)"
 
 
@@ -198,6 +199,12 @@ class Asked:
     async def _stop(self, condition_id: int, error: str) -> None:
         await self._session.fetchval(_STOP, condition_id, error)
         _report(condition_id, error, stopped=True)
+
+
+async def check_again(session: OwnedSession) -> None:
+    """Check conditions that an earlier version of the schema has accepted; those that are refused now are stopped."""
+    for row in await session.fetch(_CHECK):
+        _report(row["condition_id"], row["error"], stopped=True)
 
 
 def _report(condition: int, error: str, *, stopped: bool) -> None:

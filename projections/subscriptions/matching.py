@@ -15,7 +15,7 @@ from typing import Any
 from journal import EventEnvelope, OwnedSession, entity_types, slice_ranges
 from projections.handlers import ExactlyOnce, Group, Kind, Projection
 from projections.recovery import Recovery
-from projections.subscriptions.answers import Asked, AskedOf, Failed, TooMuch
+from projections.subscriptions.answers import Asked, AskedOf, Failed, TooMuch, check_again
 from projections.subscriptions.catching_up import CatchingUp
 
 __all__ = ["Matching"]
@@ -79,6 +79,7 @@ class Matching:
                 await session.fetchval(_BEGIN, entity_type, self._min_slices)
             if entity_type not in self._projections:
                 self._projections[entity_type] = _projection(entity_type, self._timeout)
+        await check_again(session)
         while await self._match_due(session, _DUE):
             pass
         await self._catching_up.go_on(session)

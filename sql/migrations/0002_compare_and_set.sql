@@ -92,7 +92,8 @@ WHERE state = 'pending';
 ALTER TABLE projections.conditions
 ADD COLUMN failures integer NOT NULL DEFAULT 0,
 ADD COLUMN unasked_from bigint,
-ADD COLUMN unasked_skip integer NOT NULL DEFAULT 0;
+ADD COLUMN unasked_skip integer NOT NULL DEFAULT 0,
+ADD COLUMN checked integer NOT NULL DEFAULT 0;
 UPDATE projections.conditions SET unasked_from = 1 WHERE quarantined_at IS NOT NULL;
 CREATE TABLE projections.unasked (
     page_id bigint PRIMARY KEY,

@@ -182,6 +182,7 @@ BEGIN
         projections.compile_condition_v1,
         projections.in_flight_since_v1,
         projections.condition_id_v1,
+        projections.check_conditions_v1,
         projections.create_group_v1,
         projections.subscribe_v1,
         projections.unsubscribe_v1,

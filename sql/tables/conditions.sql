@@ -14,6 +14,8 @@ CREATE TABLE IF NOT EXISTS projections.conditions (
     -- never stopped. It is behind while a page from there on names it.
     unasked_from bigint,
     unasked_skip integer NOT NULL DEFAULT 0,
+    -- The version of the schema whose rules have accepted it.
+    checked integer NOT NULL DEFAULT 0,
     -- Exact, and for texts of any length: a hash index compares the texts themselves, too.
     EXCLUDE USING hash (sql WITH =)
 );

@@ -152,6 +152,7 @@ CALLS = {
     "refuse_condition_v1": "SELECT projections.refuse_condition_v1(c.oid) FROM pg_class AS c WHERE FALSE",
     "make_condition_v1": "SELECT projections.make_condition_v1(8, 'TRUE')",
     "quarantine_condition_v1": "SELECT projections.quarantine_condition_v1(2, 'why')",
+    "check_conditions_v1": "SELECT projections.check_conditions_v1()",
     "release_condition_v1": "SELECT projections.release_condition_v1(2)",
     "conditions_apart_v1": "SELECT projections.conditions_apart_v1()",
     "judge_condition_v1": "SELECT projections.judge_condition_v1(2, 1, 0, 'why')",

@@ -161,6 +161,39 @@ async def test_a_delivery_is_sent_again_after_its_lease(upgraded: Database) -> N
     assert [request.header("webhook-id") for request in server.requests] == ["w1"]
 
 
+async def test_a_condition_that_would_be_refused_today_is_stopped_with_the_reason_and_no_other_is(
+    earlier: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    subscribe = "SELECT projections.subscribe_v1('{}', '{}', p_topics => '{{Counted}}')"
+    run(earlier, subscribe.format("good", "e.seq_nr > -7"))
+    run(earlier, subscribe.format("refused", "e.event_type <> ''x''::char(10000000)"))
+    (number,) = run(earlier, "SELECT max(condition_id) FROM projections.conditions")[0]
+    schema.upgrade(earlier)
+    async with connect(earlier) as database:
+        async with database.session() as session:
+            await Matching().tend(session)
+        async with database.transaction() as session:
+            await append(session, [Event("counted", {}, "plane", event_type="Counted")])
+        await caught_up(database, discovery=Matching())
+        async with database.session() as session:
+            await Matching().tend(session)
+
+    assert run(earlier, REFUSED) == [
+        (number, "refused since the schema was upgraded: a condition may not use the type character")
+    ]
+    assert [r.levelname for r in caplog.records if getattr(r, "action", None) == "condition_quarantined"] == [
+        "ERROR"
+    ]
+    assert run(earlier, COUNTED) == [(1,)]
+    assert run(
+        earlier, "SELECT count(*) FROM projections.unasked WHERE condition_ids = ARRAY[%s::integer]", number
+    ) == [(1,)]
+    assert run(earlier, "SELECT count(*) FROM projections.conditions WHERE checked = 0") == [(0,)]
+    with pytest.raises(DatabaseError, match="may not use the type") as refused:
+        run(earlier, "SELECT projections.release_condition_v1(%s)", number)
+    assert refused.value.sqlstate == "PJ080"
+
+
 async def test_a_condition_that_was_set_apart_before_goes_on_with_what_has_come_since(earlier: str) -> None:
     """What came for it before was kept by nobody; from the upgrade on, all is."""
     run(
@@ -184,4 +217,5 @@ async def test_a_condition_that_was_set_apart_before_goes_on_with_what_has_come_
     assert run(earlier, COUNTED) == [(1,), (3,)]
 
 
+REFUSED = "SELECT condition_id, error FROM projections.conditions WHERE starts_with(error, 'refused')"
 COUNTED = "SELECT seq_nr FROM projections.matches WHERE source_id = 'counted' ORDER BY match_id"

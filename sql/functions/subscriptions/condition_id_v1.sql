@@ -32,7 +32,11 @@ BEGIN
         INSERT INTO projections.conditions (sql, of_types) VALUES (p_sql, FALSE)
         ON CONFLICT DO NOTHING RETURNING condition_id INTO _id;
         IF FOUND THEN
-            UPDATE projections.conditions AS c SET of_types = projections.compile_condition_v1(_id, p_sql) WHERE c.condition_id = _id;
+            UPDATE projections.conditions AS c
+            SET
+                of_types = projections.compile_condition_v1(_id, p_sql),
+                checked = coalesce((SELECT max(v.version) FROM projections.schema_versions AS v), 0)
+            WHERE c.condition_id = _id;
             RETURN _id;
         END IF;
         -- Somebody else has just made it; unless it was forgotten since.

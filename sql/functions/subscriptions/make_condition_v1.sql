@@ -9,7 +9,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     EXECUTE format(
-        'CREATE FUNCTION projections_conditions.condition_%s('
+        'CREATE OR REPLACE FUNCTION projections_conditions.condition_%s('
         'projections_events projections.matchable_events[], projections_topics text[], projections_ids bigint[], '
         'projections_open boolean) '
         'RETURNS TABLE (projections_place bigint, projections_id bigint) '
