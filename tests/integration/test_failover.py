@@ -12,7 +12,15 @@ from uuid import UUID
 import pytest
 
 import offsets
-from journal import BEGINNING, ConnectionSettings, Database, EventEnvelope, ProjectionsError, connect
+from journal import (
+    BEGINNING,
+    ConnectionSettings,
+    Database,
+    DatabaseUnavailable,
+    EventEnvelope,
+    ProjectionsError,
+    connect,
+)
 from offsets import live_events
 from tests.fixtures.failover import Pair, Server, pair
 from tests.fixtures.projections import (
@@ -87,25 +95,29 @@ class Heard(Told):
 class Worker:
     """A worker in this process on a database of its own, and who appends there."""
 
-    def __init__(self, way: Way, database: Database, told: Heard, live: list[EventEnvelope]) -> None:
+    def __init__(self, way: Way, database: Database, told: Heard) -> None:
         self.way = way
         self.database = database
         self.told = told
-        self.live = live
+        self.live: list[EventEnvelope] = []
         """What a live reader beside it was given."""
+        self.reading = asyncio.create_task(self._read())
 
     @classmethod
     @asynccontextmanager
     async def started(cls, way: Way, servers: Pair) -> AsyncIterator[Worker]:
         async with connect(way.address(servers), way.connection) as database:
-            told, given = Heard(), list[EventEnvelope]()
-            reading = asyncio.create_task(_read(database, given))
+            worker = cls(way, database, told := Heard())
             async with running(
                 database, recording(batch_size=5), ranges=RANGES, observer=told, settings=settings()
             ):
-                yield cls(way, database, told, given)
-            reading.cancel()
-            await asyncio.wait([reading])
+                yield worker
+            worker.reading.cancel()
+            await asyncio.wait([worker.reading])
+
+    async def _read(self) -> None:
+        async for envelope in live_events(self.database, "plane", start=BEGINNING):
+            self.live.append(envelope)
 
     async def append(self, turns: int) -> None:
         for _ in range(turns):
@@ -154,11 +166,12 @@ class Worker:
         await self._check_live()
 
     async def _check_live(self) -> None:
-        """A reader whose connections were lost has ended; through the pooler it has heard of nothing."""
-        if self.way.path == "direct":
-            return
+        """A reader that met the fail-over has ended and says so; through the pooler most have heard of nothing."""
         async with asyncio.timeout(30):
             while not set(held := await _ids(self.database)) <= {e.event_id for e in self.live}:
+                if self.reading.done():
+                    assert isinstance(self.reading.exception(), DatabaseUnavailable | TimeoutError), self.way
+                    break
                 await asyncio.sleep(0)
         given = [e.event_id for e in self.live]
         assert len(given) == len(set(given)), self.way
@@ -166,11 +179,6 @@ class Worker:
         numbers = {e.event_id: (e.source_id, e.seq_nr) for e in self.live}
         for wanted in SOURCES:
             assert (ns := [numbers[i][1] for i in order if numbers[i][0] == wanted]) == sorted(ns), self.way
-
-
-async def _read(database: Database, given: list[EventEnvelope]) -> None:
-    async for envelope in live_events(database, "plane", start=BEGINNING):
-        given.append(envelope)
 
 
 async def _ids(database: Database) -> list[UUID]:
