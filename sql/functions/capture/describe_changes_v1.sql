@@ -31,6 +31,7 @@ DECLARE
     _new_rows json[];
     _payloads json[];
     _metadata json[];
+    _portion record;
     _portions integer := 0;
     _later record;
     -- A row can be changed more than once, by a foreign key's cascade: what counts is its first and its last state.
@@ -145,7 +146,12 @@ BEGIN
     END IF;
 
     _changes := NULL;  -- a name of its own: until PostgreSQL 15 it is the variable's, which may be open in a statement around this one
-    FOR _portion IN _changes LOOP
+    OPEN _changes;
+    _old_rows := NULL;  -- the cursor has them
+    _new_rows := NULL;
+    LOOP
+        FETCH _changes INTO _portion;
+        EXIT WHEN NOT FOUND;
         IF _serializer IS NULL THEN
             SELECT
                 array_agg(CASE WHEN c.operation = 'update' THEN (
@@ -175,6 +181,7 @@ BEGIN
             set_config(_place || '_' || _portions || '_p', array_to_string(_payloads, E'\x01', ''), TRUE),
             set_config(_place || '_' || _portions || '_m', array_to_string(_metadata, E'\x01', ''), TRUE);
     END LOOP;
+    CLOSE _changes;
     PERFORM set_config(_place, _portions::text, TRUE);
     RETURN NULL;
 END;
