@@ -27,8 +27,9 @@ DECLARE
     _is_partition boolean;
     _key text[];
     _virtual text[];
-    _old_rows json[];
-    _new_rows json[];
+    -- Row after row, with what no JSON has in it between them: arrays would be put together from pieces of twice the size.
+    _old_rows text;
+    _new_rows text;
     _payloads json[];
     _metadata json[];
     _portion record;
@@ -44,9 +45,9 @@ DECLARE
                 FROM json_each(r.state) AS f WHERE f.key <> ALL(_virtual)
             ) END AS state
             FROM (
-                SELECT o.place, 0 AS side, o.state FROM unnest(_old_rows) WITH ORDINALITY AS o (state, place)
+                SELECT o.place, 0 AS side, o.state::json FROM string_to_table(_old_rows, E'\x01') WITH ORDINALITY AS o (state, place)
                 UNION ALL
-                SELECT n.place, 1 AS side, n.state FROM unnest(_new_rows) WITH ORDINALITY AS n (state, place)
+                SELECT n.place, 1 AS side, n.state::json FROM string_to_table(_new_rows, E'\x01') WITH ORDINALITY AS n (state, place)
             ) AS r
         ), named AS (
             SELECT s.place, s.side, s.state, CASE
@@ -86,10 +87,10 @@ DECLARE
 BEGIN
     PERFORM set_config(_place, '0', TRUE);
     IF TG_OP <> 'INSERT' THEN
-        SELECT array_agg(to_json(r.*)) INTO _old_rows FROM old_rows AS r;
+        SELECT string_agg(to_json(r.*)::text, E'\x01') INTO _old_rows FROM old_rows AS r;
     END IF;
     IF TG_OP <> 'DELETE' THEN
-        SELECT array_agg(to_json(r.*)) INTO _new_rows FROM new_rows AS r;
+        SELECT string_agg(to_json(r.*)::text, E'\x01') INTO _new_rows FROM new_rows AS r;
     END IF;
     IF TG_OP = 'UPDATE' AND json_array_length(_settings -> 'moved_by') > 0 THEN
         -- What a trigger of a partition changes after note_move_v1 has looked could move a row that nobody counts. Nearly always none has
@@ -108,10 +109,10 @@ BEGIN
     END IF;
     IF TG_OP = 'UPDATE' AND coalesce(current_setting(_moved, TRUE), '') <> '' THEN
         IF current_setting(_moved)::bigint > (
-            SELECT count(*) FROM unnest(_old_rows, _new_rows) AS r (old, new)
+            SELECT count(*) FROM ROWS FROM (string_to_table(_old_rows, E'\x01'), string_to_table(_new_rows, E'\x01')) AS r (old, new)
             WHERE EXISTS (
                 SELECT FROM json_array_elements_text(_settings -> 'moved_by') AS m (name)
-                WHERE (r.old -> m.name)::text <> (r.new -> m.name)::text
+                WHERE (r.old::json -> m.name)::text <> (r.new::json -> m.name)::text
             )
         ) THEN
             RAISE EXCEPTION 'a MERGE has moved rows of % to other partitions, and PostgreSQL does not say which', TG_RELID::regclass
