@@ -3,12 +3,14 @@
 -- stored, up to which number nothing can appear any more.
 CREATE OR REPLACE FUNCTION projections.lock_matching_v1()
 RETURNS void
-LANGUAGE sql
+LANGUAGE plpgsql -- generation_v1 says why not in SQL
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT pg_advisory_xact_lock_shared(
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(
         hashtext('slice-projections matches'),
         ((i.last_value - CASE WHEN i.is_called THEN 0 ELSE 1 END) & 2147483647)::integer
     )
-    FROM projections.match_ids AS i
+    FROM projections.match_ids AS i;
+END;
 $$;

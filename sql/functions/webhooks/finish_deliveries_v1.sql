@@ -24,6 +24,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET lock_timeout = '2s'
+SET plan_cache_mode = 'force_generic_plan'
 AS $$
 DECLARE
     _now timestamptz := clock_timestamp();
