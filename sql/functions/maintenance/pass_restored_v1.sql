@@ -16,7 +16,6 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
-SET jit = off
 AS $$
 BEGIN
     -- Whoever sets the projection back has this, too: it forgets what is stored here, or is seen below.

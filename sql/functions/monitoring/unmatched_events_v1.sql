@@ -11,7 +11,6 @@ SET plan_cache_mode = 'force_custom_plan'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE

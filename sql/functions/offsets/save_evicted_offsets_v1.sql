@@ -7,7 +7,6 @@ RETURNS bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = 'force_generic_plan'
-SET jit = off
 AS $$
 DECLARE
     _gone text[];

@@ -32,7 +32,6 @@ SET plan_cache_mode = 'force_generic_plan'
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
     _all CONSTANT integer := cardinality(p_source_ids);
