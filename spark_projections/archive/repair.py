@@ -29,18 +29,21 @@ class Repaired:
         files: How many files the manifest names.
         taken_in: Those that it did not name before.
         missing: Those that it names, and that are not there: restore them from a backup.
+        forgotten: Those that it named and names no longer, for they are not there and their events were given up.
         problems: Why other files were not taken in, a line each.
     """
 
     files: int
     taken_in: tuple[str, ...]
     missing: tuple[str, ...]
+    forgotten: tuple[str, ...]
     problems: tuple[str, ...]
 
 
 def repair_archive(
     directory: Path,
     *,
+    forget_missing: bool = False,
     processes: int | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Repaired:
@@ -52,6 +55,8 @@ def repair_archive(
 
     Args:
         directory: The archive.
+        forget_missing: Name files no longer that are not there, and give up their events. One that is put back later is
+            taken in again.
         processes: At most so many files are read at a time; by default one for each core.
         progress: Told how many events are read, of how many.
 
@@ -60,13 +65,23 @@ def repair_archive(
     """
     with locked(directory):
         manifest = newest_former(directory)
+        missing = [each for each in manifest.files if not (directory / each.path).exists()]
+        if forget_missing:
+            for each in missing:
+                manifest = _without(manifest, each)
         manifest, taken_in, problems = take_in(directory, manifest, processes=processes, progress=progress)
         try:
             manifest = set_aside(directory, manifest).save(directory)
         except OSError as error:
             raise ArchiveError(f"{directory} cannot be written: {error}") from error
-    missing = [each.path for each in manifest.files if not (directory / each.path).exists()]
-    return Repaired(len(manifest.files), tuple(taken_in), tuple(missing), tuple(problems))
+    paths = tuple(each.path for each in missing)
+    return Repaired(
+        len(manifest.files),
+        tuple(taken_in),
+        missing=() if forget_missing else paths,
+        forgotten=paths if forget_missing else (),
+        problems=tuple(problems),
+    )
 
 
 def take_in(
@@ -101,7 +116,9 @@ def take_in(
         twice = problem or next(iter(doubled(directory, [*manifest.files, file], only=file)), None)
         if twice:
             problems.append(
-                f"{file.path}: {problem}" if problem else f"{twice}; move one of them out of the archive"
+                f"{file.path}: {problem}"
+                if problem
+                else f"{twice}; move {file.path}, which no manifest names, out of the archive"
             )
         else:
             manifest = _with(manifest, file)
@@ -112,8 +129,16 @@ def take_in(
 
 
 def _with(manifest: Manifest, file: ArchivedFile) -> Manifest:
-    # Whether there are more of that partition only a comparison with the journal tells.
-    group: Iterable[ArchivedFile] = (*manifest.of(file.bounds, file.entity_type), file)
+    return _not_compared(manifest, file, [*manifest.of(file.bounds, file.entity_type), file])
+
+
+def _without(manifest: Manifest, file: ArchivedFile) -> Manifest:
+    others = [each for each in manifest.of(file.bounds, file.entity_type) if each.path != file.path]
+    return _not_compared(manifest, file, others)
+
+
+def _not_compared(manifest: Manifest, file: ArchivedFile, files: Iterable[ArchivedFile]) -> Manifest:
+    """With other files for the partition of one. Whether it has more events, a comparison with the journal tells."""
     return manifest.replaced(
-        file.bounds, file.entity_type, [replace(each, import_id=NOT_KNOWN) for each in group]
+        file.bounds, file.entity_type, [replace(each, import_id=NOT_KNOWN) for each in files]
     )

@@ -48,8 +48,8 @@ def still_there(
             raise ArchiveError(
                 f"partition {partition.name} lacks events of type {each.entity_type!r} that the archive holds: the "
                 "database went back in time since they were exported (a fail-over or a restore), or it is another one. "
-                f"Export to another directory, or move {each.path} out of this one and repair it (`projections archive "
-                "repair`) if the lost events are not to be kept"
+                f"Export to another directory, or, to give up the lost events, move {each.path} out of this one and "
+                f"run `projections archive repair {directory} --forget-missing`"
             )
     return found
 

@@ -279,26 +279,43 @@ def _summary(found: Checked, *, against_journal: bool) -> str:
 
 @archive.command()
 @_DIRECTORY
+@click.option(
+    "--forget-missing", is_flag=True, help="Name files no longer that are not there: gives up their events."
+)
 @json_option
 @click.pass_context
-def repair(context: click.Context, *, directory: Path, as_json: bool) -> None:
+def repair(context: click.Context, *, directory: Path, forget_missing: bool, as_json: bool) -> None:
     """
     Make the manifest again, from the newest one that is kept and from what the files say of themselves.
 
     For a manifest that is lost, damaged or an old one, and for files that it does not name. Every file is read through
     before it is taken in; none is changed or deleted. Needs no database.
 
+    A file that is gone for good, or was moved out, is named until --forget-missing gives its events up.
+
     Exit code 1 when a file is missing, or could not be taken in.
     """
     with from_extra("arrow"):
         from spark_projections.archive.repair import repair_archive  # noqa: PLC0415 - not for the help
     with counting("read") as progress:
-        done = repair_archive(directory, progress=progress)
+        done = repair_archive(directory, forget_missing=forget_missing, progress=progress)
     if as_json:
-        echo_json(files=done.files, taken_in=done.taken_in, missing=done.missing, problems=done.problems)
+        echo_json(
+            files=done.files,
+            taken_in=done.taken_in,
+            missing=done.missing,
+            forgotten=done.forgotten,
+            problems=done.problems,
+        )
     else:
         for path in done.missing:
-            click.echo(printable(f"{path}: it is not there: restore it from a backup"))
+            click.echo(
+                printable(
+                    f"{path}: it is not there: restore it from a backup, or give it up: --forget-missing"
+                )
+            )
+        for path in done.forgotten:
+            click.echo(printable(f"{path}: it is not there, and not named any more"))
         for line in done.problems:
             click.echo(printable(f"not taken in: {line}"))
         click.echo(f"the manifest names {done.files} files, {len(done.taken_in)} of them taken in now")

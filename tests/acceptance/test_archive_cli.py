@@ -111,7 +111,13 @@ def test_lost_manifest_is_refused_and_repaired_by_the_command_that_is_named(
 
     assert refused.exit_code == 1
     assert f"`projections archive repair {tmp_path}`" in refused.stderr
-    assert json.loads(repaired.stdout) == {"files": 2, "taken_in": [], "missing": [], "problems": []}
+    assert json.loads(repaired.stdout) == {
+        "files": 2,
+        "taken_in": [],
+        "missing": [],
+        "forgotten": [],
+        "problems": [],
+    }
     found = json.loads(verified.stdout)
     assert [found[name] for name in ("missing", "damaged", "doubled", "unnamed", "differences")] == [[]] * 5
 
@@ -134,6 +140,26 @@ def test_file_that_no_manifest_names_is_a_difference_and_taken_in_by_a_repair(
     assert (repaired.exit_code, repaired.stdout) == (
         0,
         "the manifest names 2 files, 1 of them taken in now\n",
+    )
+
+
+def test_file_that_is_gone_is_named_until_it_is_given_up(journal: str, tmp_path: Path) -> None:
+    call("archive", "export", tmp_path, "--dsn", journal)
+    gone = min(tmp_path.rglob("*.parquet"))
+    gone.unlink()
+
+    repaired = call("archive", "repair", tmp_path)
+    forgotten = call("archive", "repair", tmp_path, "--forget-missing")
+    verified = call("archive", "verify", tmp_path)
+
+    name = gone.relative_to(tmp_path)
+    assert (repaired.exit_code, forgotten.exit_code, verified.exit_code) == (1, 0, 0)
+    assert (
+        f"{name}: it is not there: restore it from a backup, or give it up: --forget-missing\n"
+        in repaired.stdout
+    )
+    assert forgotten.stdout == (
+        f"{name}: it is not there, and not named any more\nthe manifest names 1 files, 0 of them taken in now\n"
     )
 
 

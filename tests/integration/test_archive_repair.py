@@ -23,6 +23,7 @@ from tests.integration.archive_support import (
     DAY,
     ONE_DAY,
     SOURCES,
+    change,
     drop_all,
     everything,
     export,
@@ -291,6 +292,43 @@ async def test_file_that_an_export_left_half_written_is_told_and_written_again_o
     assert (found.differences, found.rows) == ((), 40 * SOURCES)
 
 
+async def test_file_whose_events_are_given_up_is_forgotten_and_the_journal_archived_as_it_is(
+    journal: Database, dsn: str, archive: Path, tmp_path: Path
+) -> None:
+    export(dsn, archive, rows_per_file=60)
+    change(dsn, "DELETE FROM projections.events WHERE entity_type = 'plane' AND seq_nr = 30")
+    (problem,) = export(dsn, archive).stuck.values()
+    lacking = [each.path for each in Manifest.load(archive).files if each.max_seq_nr == 30]
+    for path in lacking:
+        (archive / path).rename(tmp_path / Path(path).name)
+
+    assert repair_archive(archive, processes=1).missing == tuple(lacking)
+    assert export(dsn, archive).stuck
+    assert "--forget-missing" in problem
+    done = repair_archive(archive, forget_missing=True, processes=1)
+    again = export(dsn, archive)
+
+    assert (done.forgotten, done.missing, done.problems) == (tuple(lacking), (), ())
+    assert (again.stuck, again.rows) == ({}, 9 * SOURCES)
+    found = verify_archive(archive, journal=dsn, processes=1)
+    assert (found.differences, found.rows) == ((), 39 * SOURCES)
+
+
+async def test_forgotten_file_that_comes_back_is_taken_in(
+    journal: Database, dsn: str, archive: Path, tmp_path: Path
+) -> None:
+    export(dsn, archive)
+    drop_all(dsn)
+    path = archive / Manifest.load(archive).files[0].path
+    path.rename(tmp_path / path.name)
+    assert repair_archive(archive, forget_missing=True, processes=1).files == 3
+    (tmp_path / path.name).rename(path)
+
+    assert repair_archive(archive, forget_missing=True, processes=1).files == 4
+    found = verify_archive(archive, journal=dsn, processes=1)
+    assert (found.differences, found.rows) == ((), 40 * SOURCES)
+
+
 async def test_verify_tells_what_is_missing_damaged_doubled_and_unnamed(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -327,9 +365,14 @@ async def test_file_that_repeats_events_of_another_is_not_taken_in(
         export(dsn, archive)
     done = repair_archive(archive, processes=1)
 
-    assert copy.name in str(refused.value)
+    named = f"move {copy.relative_to(archive)}, which no manifest names, out of the archive"
+    assert named in str(refused.value)
+    assert named in done.problems[0]
     assert (done.files, done.taken_in, len(done.problems)) == (4, (), 1)
     assert copy.exists()
+    copy.unlink()
+    export(dsn, archive)
+    assert verify_archive(archive, journal=dsn, processes=1).differences == ()
 
 
 async def test_partition_that_was_made_again_after_the_manifest_was_lost_grows(
