@@ -183,6 +183,41 @@ class TestShares:
             assert len(await claim(session, 2, MARGIN, Room(2, share=0.5))) == 2
             assert await self.claimed(database, 20) == {"many": 10}
 
+    async def test_a_claim_looks_at_no_more_endpoints_of_two_tenants_than_it_takes(
+        self, database: Database
+    ) -> None:
+        await self.crowd(database, "first", 20, 1)
+        await self.crowd(database, "second", 20, 1)
+        async with database.transaction() as session:
+            assert len(await claim(session, 10, MARGIN, Room(10, share=1))) == 10
+            free = "SELECT FROM projections.webhook_circuits FOR NO KEY UPDATE SKIP LOCKED"
+            async with database.transaction() as other:
+                assert len(await other.fetch(free)) == 30
+
+    async def test_one_that_is_not_alone_may_take_all_places_that_others_leave(
+        self, database: Database
+    ) -> None:
+        await self.crowd(database, "many", 12, 1)
+        await endpoint(database, "ep_other", tenant="other")
+        assert await self.claimed(database, 10, share=1) == {"many": 10}
+
+    async def test_one_endpoint_makes_up_for_those_that_have_less(self, database: Database) -> None:
+        await self.crowd(database, "one", 9, 1)
+        large = await endpoint(database, "ep_large", tenant="one", max_in_flight=1000)
+        await deliver_events(database, large, 100, tenant="one")
+        assert await self.claimed(database, 60) == {"one": 60}
+
+    async def test_policies_that_are_the_same_are_held_to_the_limits_once(self, database: Database) -> None:
+        await self.crowd(database, "one", 5, 1)
+        called = (
+            "SELECT calls FROM pg_stat_xact_user_functions "
+            "WHERE schemaname = 'projections' AND funcname = 'policy_within_limits_v1'"
+        )
+        async with database.transaction() as session:
+            await session.execute("SET LOCAL track_functions = 'pl'")
+            assert len(await claim(session, 5, MARGIN, Room(5))) == 5
+            assert await session.fetchval(called) == 1
+
     async def test_those_that_come_together_leave_as_much_as_each_has(self, database: Database) -> None:
         await self.crowd(database, "first", 10)
         await self.crowd(database, "second", 10)

@@ -14,11 +14,10 @@ DECLARE
     _most numeric;  -- it may be as large as it likes
     _longest numeric;  -- seconds
     _percent integer;
+    _policy jsonb;
     _pause jsonb;
 BEGIN
     SELECT e.* INTO _endpoint FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = p_endpoint_id;
-    _endpoint.policy := projections.policy_within_limits_v1(_endpoint.policy);
-    _pause := _endpoint.policy -> 'breaker_pause';
     SELECT c.* INTO _circuit FROM projections.webhook_circuits AS c WHERE c.endpoint_id = p_endpoint_id FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RETURN;
@@ -36,14 +35,16 @@ BEGIN
     IF _circuit.failures > 0 THEN
         _circuit.failing_since := coalesce(_circuit.failing_since, _now);
     END IF;
-    IF _circuit.failures > _before AND _circuit.failures >= (_endpoint.policy ->> 'breaker_failures')::numeric
-        AND _circuit.blocked_until <= _now
-    THEN
-        _circuit.blocked_until := _now + least(
-            make_interval(secs => (_pause ->> 'first')::double precision * 2 ^ least(_circuit.opened, 20)),
-            make_interval(secs => (_pause ->> 'longest')::double precision)
-        ) * (1 + (_pause ->> 'jitter')::double precision * (2 * random() - 1));
-        _circuit.opened := _circuit.opened + 1;
+    IF _circuit.failures > _before AND _circuit.blocked_until <= _now THEN
+        _policy := projections.policy_within_limits_v1(_endpoint.policy);
+        _pause := _policy -> 'breaker_pause';
+        IF _circuit.failures >= (_policy ->> 'breaker_failures')::numeric THEN
+            _circuit.blocked_until := _now + least(
+                make_interval(secs => (_pause ->> 'first')::double precision * 2 ^ least(_circuit.opened, 20)),
+                make_interval(secs => (_pause ->> 'longest')::double precision)
+            ) * (1 + (_pause ->> 'jitter')::double precision * (2 * random() - 1));
+            _circuit.opened := _circuit.opened + 1;
+        END IF;
     END IF;
     _circuit.blocked_until := greatest(_circuit.blocked_until, _now + p_pause);
     UPDATE projections.webhook_circuits AS c
