@@ -21,6 +21,7 @@ from projections.webhooks.ciphers import Cipher, PlainCipher
 from projections.webhooks.claims import Claimed, Outcome, Room, claim, reap
 from projections.webhooks.delivery_observer import DeliveryObserver, tell
 from projections.webhooks.errors import InvalidSecret
+from projections.webhooks.in_flight import InFlight
 from projections.webhooks.outcomes import Outcomes
 from projections.webhooks.outgoing import outgoing_of
 from projections.webhooks.retrying import answered_at, judge
@@ -81,7 +82,7 @@ class _Deliverer:
         self._patience = settings.patience.total_seconds()
         self._observer = observer
         self._session = KeptSession(database.session)
-        self._in_flight: dict[asyncio.Task[None], Claimed] = {}
+        self._in_flight = InFlight()
         self._pages = PageLimit(settings.max_bytes)
         self._woken = asyncio.Event()
         self._room = asyncio.Event()
@@ -142,16 +143,13 @@ class _Deliverer:
 
     @property
     def _free_bytes(self) -> int:
-        return self._pages.bytes - sum(claimed.size for claimed in self._in_flight.values())
+        return self._pages.bytes - self._in_flight.bytes
 
     def _left(self) -> Room:
         """What there is for others: a tenant that hangs holds no more than its share."""
-        held: dict[str, tuple[int, int]] = {}
-        for claimed in self._in_flight.values():
-            places, size = held.get(claimed.tenant, (0, 0))
-            held[claimed.tenant] = (places + 1, size + claimed.size)
         free = self._settings.max_in_flight - len(self._in_flight)
-        return Room(free, self._free_bytes, self._settings.tenant_share, held, self._settings.verified_only)
+        share, verified_only = self._settings.tenant_share, self._settings.verified_only
+        return Room(free, self._free_bytes, share, self._in_flight.held, verified_only)
 
     async def _end_claiming(self, claiming: asyncio.Task[None]) -> None:
         """Let a claim that is being made end: those that it has taken would wait for the end of their leases."""
@@ -166,7 +164,7 @@ class _Deliverer:
             self._release(claimed)
             return
         task = asyncio.create_task(self._attempt(claimed))
-        self._in_flight[task] = claimed
+        self._in_flight.add(task, claimed)
         task.add_done_callback(self._ended)
 
     def _release(self, claimed: Claimed, delay: timedelta | None = None) -> None:
@@ -229,7 +227,7 @@ class _Deliverer:
         return await self._sender.send(outgoing)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        claimed = self._in_flight.pop(task)
+        claimed = self._in_flight.remove(task)
         self._room.set()
         if task.cancelled():
             self._release(claimed)

@@ -60,12 +60,11 @@ _DIAL: ContextVar[Dial | None] = ContextVar("projections.webhooks.dial", default
 
 
 @contextmanager
-def dialling(host: str) -> Iterator[Dial]:
-    """For the length of the block, whatever is dialled is dialled for this host."""
-    dial = Dial(host)
+def dialling(dial: Dial) -> Iterator[None]:
+    """For the length of the block, whatever is dialled is dialled for this attempt."""
     token = _DIAL.set(dial)
     try:
-        yield dial
+        yield
     finally:
         _DIAL.reset(token)
 

@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import deque
+from dataclasses import dataclass
 
 from projections.webhooks.shares import Shares
 
-__all__ = ["Hosts"]
+__all__ = ["Hosts", "Place"]
 
 _SECOND = 1.0
+_PAUSE = 0.01
+"""Seconds: places whose second is over are given back together."""
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """
+    A place at a host, for one request.
+
+    Args:
+        host: Where.
+        tenant: Whose request it is.
+        until: In the time of the event loop: its second ends then.
+        kept: Neither its second nor its request has ended: the first that ends leaves it to the other.
+    """
+
+    host: str
+    tenant: str
+    until: float
+    kept: bool = True
 
 
 class Hosts:
     """
     Bounds the requests to each host: so many on their way at a time, and begun in any second.
+
+    One that was quick keeps its place for the rest of a second: that bounds the rate, too.
 
     Args:
         most: So many; None: any number.
@@ -24,31 +46,48 @@ class Hosts:
     def __init__(self, most: int | None) -> None:
         self._most = most
         self._shares: dict[str, Shares] = {}
+        # In the order in which their seconds end: one timer is enough for all.
+        self._begun: deque[Place] = deque()
 
-    @asynccontextmanager
-    async def place(self, host: str, tenant: str, share: float, patience: float) -> AsyncIterator[None]:
+    async def take(self, host: str, tenant: str, share: float, patience: float) -> Place | None:
         """
-        Hold a place for the length of the block.
+        Wait for a place, which is to be given back when the request has ended; None where there is no bound.
 
         Raises:
             TimeoutError: There was none for so many seconds.
         """
         if self._most is None:
-            yield
-            return
-        shares = self._shares.setdefault(host, Shares(self._most))
-        async with asyncio.timeout(patience):
-            await shares.take(tenant, share)
+            return None
+        if (shares := self._shares.get(host)) is None:
+            shares = self._shares[host] = Shares(self._most)
+        if not shares.take_at_once(tenant, share):
+            async with asyncio.timeout(patience):
+                await shares.take(tenant, share)
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        try:
-            yield
-        finally:
-            # One that was quick keeps its place for the rest of a second: that bounds the rate, too.
-            loop.call_later(max(0.0, began + _SECOND - loop.time()), self._give_back, host, tenant)
+        place = Place(host, tenant, loop.time() + _SECOND)
+        if not self._begun:
+            loop.call_at(place.until, self._end_seconds)
+        self._begun.append(place)
+        return place
 
-    def _give_back(self, host: str, tenant: str) -> None:
-        shares = self._shares[host]
-        shares.give_back(tenant)
+    def give_back(self, place: Place | None) -> None:
+        """Its request has ended."""
+        if place is not None:
+            self._end_half(place)
+
+    def _end_seconds(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._begun and self._begun[0].until <= loop.time():
+            self._end_half(self._begun.popleft())
+        if self._begun:
+            loop.call_at(max(self._begun[0].until, loop.time() + _PAUSE), self._end_seconds)
+
+    def _end_half(self, place: Place) -> None:
+        """The second of a place, or its request, has ended: when both have, the next one may have it."""
+        if place.kept:
+            place.kept = False
+            return
+        shares = self._shares[place.host]
+        shares.give_back(place.tenant)
         if shares.idle:
-            del self._shares[host]
+            del self._shares[place.host]

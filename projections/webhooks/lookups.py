@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import lru_cache, partial
 from ipaddress import ip_address
 
 from cachetools import TTLCache
@@ -98,27 +99,28 @@ class Lookups:
 
     async def begin(self, host: str, tenant: str, share: float) -> LookUp:
         """Wait until the lookup of a host has begun, within a tenant's share, and give what waits for its end."""
-        if host not in self._running and not self._knows(host):
-            places = self._apart if host in self._were_slow else self._places
-            await places.take(tenant, share)
-            if host in self._running or self._knows(host):  # meanwhile
-                places.give_back(tenant)
-            else:
-                task = asyncio.create_task(self._look_up(host))
-                self._running[host] = task
-                # A thread cannot be stopped: its place is free when it has ended, whoever still waits.
-                task.add_done_callback(lambda ended: self._ended(ended, host, places, tenant))
+        if (begun := self._begun(host)) is not None:
+            return begun
+        places = self._apart if host in self._were_slow else self._places
+        await places.take(tenant, share)
+        if (begun := self._begun(host)) is not None:  # meanwhile
+            places.give_back(tenant)
+            return begun
+        task = asyncio.create_task(self._look_up(host))
+        self._running[host] = task
+        # A thread cannot be stopped: its place is free when it has ended, whoever still waits.
+        task.add_done_callback(lambda ended: self._ended(ended, host, places, tenant))
+        return partial(_answer, task)
+
+    def known(self, host: str) -> Sequence[str] | None:
+        """Give the addresses of a host that need no lookup: it is one itself, or was looked up a moment ago."""
+        return [host] if _is_literal(host) else self._found.get(host)
+
+    def _begun(self, host: str) -> LookUp | None:
         if (running := self._running.get(host)) is not None:
-            return lambda patience: _answer(running, patience)
-        found = [host] if _is_literal(host) else self._found[host]
-
-        async def known(_: timedelta) -> Sequence[str]:
-            return found
-
-        return known
-
-    def _knows(self, host: str) -> bool:
-        return _is_literal(host) or host in self._found
+            return partial(_answer, running)
+        found = self.known(host)
+        return None if found is None else partial(_at_once, found)
 
     def close(self) -> None:
         """Wait for nothing that runs."""
@@ -143,6 +145,10 @@ class Lookups:
         return found
 
 
+async def _at_once(found: Sequence[str], _: timedelta) -> Sequence[str]:
+    return found
+
+
 async def _answer(running: asyncio.Task[Sequence[str]], patience: timedelta) -> Sequence[str]:
     done, _ = await asyncio.wait([running], timeout=patience.total_seconds())
     if not done or running.cancelled():
@@ -156,6 +162,7 @@ async def _answer(running: asyncio.Task[Sequence[str]], patience: timedelta) -> 
     return found
 
 
+@lru_cache(_MOST_NAMES)
 def _is_literal(host: str) -> bool:
     try:
         ip_address(host.partition("%")[0])

@@ -170,18 +170,21 @@ class HttpSender:
         """
         host = _host(outgoing.url)
         try:
-            async with self._hosts.place(host, outgoing.tenant, outgoing.share, _PATIENCE):
-                async with asyncio.timeout(_PATIENCE):
-                    look_up = (
-                        await self._lookups.begin(host, outgoing.tenant, outgoing.share) if host else None
-                    )
-                return await self._send(outgoing, look_up)
+            place = await self._hosts.take(host, outgoing.tenant, outgoing.share, _PATIENCE)
+            try:
+                addresses, look_up = self._lookups.known(host), None
+                if addresses is None and host:
+                    async with asyncio.timeout(_PATIENCE):
+                        look_up = await self._lookups.begin(host, outgoing.tenant, outgoing.share)
+                return await self._send(outgoing, Dial(host, addresses=addresses or ()), look_up)
+            finally:
+                self._hosts.give_back(place)
         except TimeoutError:
             raise NotSentError(f"others are before it at {host}", _LATER) from None
 
-    async def _send(self, outgoing: Outgoing, look_up: LookUp | None) -> Reply:
+    async def _send(self, outgoing: Outgoing, dial: Dial, look_up: LookUp | None) -> Reply:
         began, answer, failure = time.monotonic(), Answer(self._keep_body), None
-        with dialling(_host(outgoing.url)) as dial:
+        with dialling(dial):
             try:
                 async with asyncio.timeout(outgoing.timeout.total_seconds()):
                     if look_up:

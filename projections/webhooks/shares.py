@@ -32,6 +32,7 @@ class Shares:
     def __init__(self, places: int) -> None:
         self._places = places
         self._held: Counter[str] = Counter()
+        self._busy = 0
         self._waiting: OrderedDict[str, deque[_Turn]] = OrderedDict()
 
     @property
@@ -39,8 +40,17 @@ class Shares:
         """Whether nobody holds a place, or waits for one."""
         return not self._held and not self._waiting
 
+    def take_at_once(self, tenant: str, share: float) -> bool:
+        """Take a place that nobody waits for, and say whether there was one."""
+        if self._waiting or not self._has_room(tenant, share):
+            return False
+        self._hold(tenant)
+        return True
+
     async def take(self, tenant: str, share: float) -> None:
         """Wait for a place, behind others of the same tenant and in turn with other tenants; a share is 0 to 1."""
+        if self.take_at_once(tenant, share):
+            return
         turn = _Turn(share, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(tenant, deque()).append(turn)
         self._grant()
@@ -55,6 +65,7 @@ class Shares:
 
     def give_back(self, tenant: str) -> None:
         """Let the next one have a place."""
+        self._busy -= 1
         self._held[tenant] -= 1
         if not self._held[tenant]:
             del self._held[tenant]
@@ -69,13 +80,17 @@ class Shares:
                 turn = self._waiting[tenant][0]
                 if self._has_room(tenant, turn.share):
                     self._leave(tenant, turn)
-                    self._held[tenant] += 1
+                    self._hold(tenant)
                     turn.come.set_result(None)
                     granted = True
 
+    def _hold(self, tenant: str) -> None:
+        self._busy += 1
+        self._held[tenant] += 1
+
     def _has_room(self, tenant: str, share: float) -> bool:
-        held, busy = self._held[tenant], self._held.total()
-        return busy < self._places and held < math.ceil(share * (self._places - busy + held))
+        held = self._held[tenant]
+        return self._busy < self._places and held < math.ceil(share * (self._places - self._busy + held))
 
     def _leave(self, tenant: str, turn: _Turn) -> None:
         self._waiting[tenant].remove(turn)
