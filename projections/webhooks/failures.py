@@ -47,6 +47,7 @@ _BY_ERRNO = {
     errno.ENETDOWN: "network_unreachable",
     errno.ETIMEDOUT: "timeout",
 }
+_NO_WAY = frozenset({errno.EADDRNOTAVAIL, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN})
 _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _BY_KIND: tuple[tuple[tuple[type[Exception], ...], str], ...] = (  # in this order: some are of several kinds
     ((TimeoutError,), "timeout"),
@@ -108,17 +109,39 @@ def lack_of(error: Exception, dial: Dial) -> str | None:
 
 
 def lacks_port(error: Exception, dial: Dial) -> bool:
-    """Whether no port is left here for connections to that address; of IPv6 the same error says that there is none."""
-    return (
-        isinstance(error, OSError)
-        and errno.EADDRNOTAVAIL in _numbers(error)
-        and not any(":" in address for address in dial.addresses)
-    )
+    """
+    Whether no port is left here for connections to one of the addresses.
+
+    The same error says that there is no address here of the receiver's family, such as IPv6. That holds for any kind of
+    socket, and ports of TCP do not: so it is asked which of the addresses there is a way to.
+
+    Args:
+        error: What was raised while connecting.
+        dial: What was seen of the connection.
+    """
+    if not isinstance(error, OSError) or errno.EADDRNOTAVAIL not in (numbers := _numbers(error)):
+        return False
+    without = sum(not has_way(address) for address in dial.addresses)
+    if error.errno is not None:  # all of them failed so
+        return without < len(dial.addresses)
+    return sum(number in _NO_WAY for number in numbers) > without
+
+
+def has_way(address: str) -> bool:
+    """Whether there is an address here, and a route, from which that one may be reached; nothing is sent."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+    except OSError:
+        return False
+    return True
 
 
 def _numbers(error: OSError) -> list[int]:
-    """Of one that stands for several addresses, which failed in several ways, only the text has their numbers."""
-    return [error.errno] if error.errno is not None else [int(found) for found in _NUMBER.findall(str(error))]
+    """Of one that stands for several addresses, which failed in several ways, the text of its cause has the numbers."""
+    if error.errno is not None:
+        return [error.errno]
+    return [int(found) for found in _NUMBER.findall(str(error.__cause__ or error))]
 
 
 def _of_answer(error: Exception) -> str:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from projections.webhooks import failures as failures_module
 from projections.webhooks import sender as sending_module
+from projections.webhooks.failures import has_way
 from projections.webhooks.lookups import Lookups
 from projections.webhooks.sender import NotSentError, Outgoing
 from projections.webhooks.shares import Shares
@@ -238,13 +240,37 @@ class TestShortage:
                 await sender.send(outgoing("http://two.example:9000/"))
         assert raised.value.everywhere
 
-    async def test_a_machine_without_ipv6_is_no_reason_to_wait(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def connect(*_: Any) -> None:
-            raise OSError(99, "no address")
+    @pytest.mark.parametrize(
+        ("errors", "reachable", "code"),
+        [
+            ({"::1": 99}, set(), "network_error"),
+            ({"::1": 99}, {"::1"}, None),
+            ({"127.0.0.1": 111, "::1": 99}, {"127.0.0.1"}, "connection_refused"),
+            ({"127.0.0.1": 99, "::1": 99}, {"127.0.0.1"}, None),
+            ({"127.0.0.1": 99, "::1": 101}, {"127.0.0.1"}, None),
+            ({"127.0.0.1": 99, "::1": 111}, {"127.0.0.1", "::1"}, None),
+        ],
+        ids=["no IPv6", "no port", "IPv4 refused, no IPv6", "no port, no IPv6", "no port, no route", "no port of IPv4"],
+    )  # fmt: skip
+    async def test_a_lack_of_ports_is_no_attempt_and_a_machine_without_ipv6_is_no_reason_to_wait(
+        self, monkeypatch: pytest.MonkeyPatch, errors: dict[str, int], reachable: set[str], code: str | None
+    ) -> None:
+        async def connect(_: Any, address: tuple[Any, ...]) -> None:
+            raise OSError(errors[address[0]], f"Connect call failed {address}")
 
-        async def ipv6(host: str) -> Sequence[str]:
-            return ["::1"]
+        async def looked_up(host: str) -> Sequence[str]:
+            return list(errors)
 
-        async with sending(sending_module.AddressRules(allow=("::1/128",)), resolve=ipv6) as sender:
+        rules = sending_module.AddressRules(allow=("::1/128", "127.0.0.0/8"))
+        monkeypatch.setattr(failures_module, "has_way", reachable.__contains__)
+        async with sending(rules, resolve=looked_up) as sender:
             monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", connect)
-            assert (await sender.send(outgoing("http://six.example:9000/"))).code == "network_error"
+            if code is None:
+                with pytest.raises(NotSentError, match="no port is left"):
+                    await sender.send(outgoing("http://six.example:9000/"))
+            else:
+                assert (await sender.send(outgoing("http://six.example:9000/"))).code == code
+
+    def test_there_is_a_way_where_there_are_an_address_and_a_route(self) -> None:
+        assert has_way("127.0.0.1")
+        assert not has_way("fe80::1")  # on which link?
