@@ -182,3 +182,5 @@ DROP FUNCTION IF EXISTS projections.create_schedule_v1(
 DROP FUNCTION IF EXISTS projections.change_schedule_v1(text, text, jsonb, timestamptz);
 DROP FUNCTION IF EXISTS projections.remove_schedule_v1(text, text);
 DROP FUNCTION IF EXISTS projections.endpoint_stats_v1(text, interval, integer, integer);
+-- A range that is one handler's own goes to who reads its slices, where that one has the handler.
+ALTER TABLE projections.group_readers ADD COLUMN handlers integer[] NOT NULL DEFAULT '{}';

@@ -4,5 +4,7 @@ CREATE TABLE IF NOT EXISTS projections.group_readers (
     owner text NOT NULL,
     joined_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     lease_until timestamptz NOT NULL,
+    -- The handlers that it has.
+    handlers integer[] NOT NULL DEFAULT '{}',
     PRIMARY KEY (group_id, owner)
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);

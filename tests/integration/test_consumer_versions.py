@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -21,7 +22,7 @@ from projections.subscriptions import (
 from tests.fixtures.commands import called
 from tests.fixtures.http import series
 from tests.fixtures.monitor import told_by_the_database
-from tests.fixtures.projections import fetchval, until
+from tests.fixtures.projections import execute, fetchval, until
 from tests.fixtures.subscriptions import (
     Seen,
     consuming,
@@ -105,6 +106,49 @@ async def test_versions_without_a_handler_of_the_other_lose_none_of_either(datab
         await new.until_events(3 * len(SOURCES))
         await until_handled(database)
     assert (in_order(old, 3), in_order(new, 3), in_order(h, 3)) == (True, True, True)
+
+
+async def test_a_range_of_its_own_goes_to_who_reads_its_slices_and_has_the_handler(
+    database: Database,
+) -> None:
+    both, only, new = Seen(), Seen(), Seen()
+    async with consuming(database, version(database, h=both, new=new)):
+        pass
+    async with consuming(database, version(database, h=only)):
+        await landed_and_matched(database, *SOURCES)
+        await until(database, APART)
+    handlers = "SELECT array_agg(handler_id ORDER BY name) FROM projections.group_handlers"
+    of_both = await fetchval(database, handlers)
+
+    async def poll(owner: str, having: list[int]) -> list[tuple[int | None, bool]]:
+        async with database.session() as session:
+            rows = await session.fetch(
+                "SELECT * FROM projections.poll_group_v1('g', $1, '1 hour', p_handlers => $2)", owner, having
+            )
+        return [(row["handler_id"], row["kept"]) for row in rows]
+
+    assert await poll("old", of_both[:1]) == [(None, True)]
+    assert await poll("new", of_both) == [(of_both[1], True)]
+    assert await poll("old", of_both) == [(None, True)]  # replaced
+    assert await poll("new", of_both) == [(of_both[1], False)]
+    await execute(database, "UPDATE projections.group_ranges SET owner = NULL WHERE handler_id IS NOT NULL")
+    assert await poll("new", of_both) == []
+    assert await poll("old", of_both) == [(of_both[1], True), (None, True)]
+
+
+async def test_when_all_processes_are_of_the_new_version_nothing_is_read_apart(database: Database) -> None:
+    both, only, new = Seen(), Seen(), Seen()
+    async with consuming(database, version(database, h=both, new=new)):
+        pass
+    async with AsyncExitStack() as all_of_them:
+        async with consuming(database, version(database, h=only)):
+            await landed_and_matched(database, *SOURCES)
+            await until(database, APART)
+            versions = [version(database, h=both, new=new) for _ in range(3)]
+            await all_of_them.enter_async_context(consuming(database, *versions))
+            await new.until_events(len(SOURCES))
+        await until(database, JOINED)
+    assert in_order(new, 1)
 
 
 async def test_a_process_that_is_killed_in_what_was_kept_loses_nothing(database: Database, dsn: str) -> None:

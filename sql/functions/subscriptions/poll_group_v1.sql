@@ -1,8 +1,9 @@
 -- Joins those who read for a group, or says that one of them is still there, and takes the ranges that are to be its own:
 -- an even share of them, each with one reader at a time. Returns the ranges that it has; one that is not kept is to be
 -- released, for somebody who has too few. Call it a few times in each lease; a session needs no state for it.
--- p_handlers are the handlers that it has: of those that have ranges of their own it takes all that nobody reads. Such a range
--- names its handler; others name those that have one of their own, and that are not to be called for them.
+-- p_handlers are the handlers that it has: of those that have ranges of their own it takes all that nobody reads, and leaves those
+-- whose slices somebody reads who has the handler, too, and can join both. Such a range names its handler; others name those that
+-- have one of their own, and that are not to be called for them.
 -- Raises PJ081 for a reader without a name or a lease, PJ082 when there is no such group; and, for one that says that it has
 -- joined, PJ013 when the database does not know it: its lease is over, or the database went back to before it had joined, and
 -- before it had subscribed.
@@ -23,6 +24,7 @@ DECLARE
     _now CONSTANT timestamptz := clock_timestamp();
     _share bigint;
     _held bigint;
+    _others text[];
 BEGIN
     IF coalesce(p_owner, '') = '' THEN
         RAISE EXCEPTION 'a reader has a name' USING ERRCODE = 'PJ081', HINT = 'One that no other reader of the group has.';
@@ -41,8 +43,9 @@ BEGIN
             quote_literal(p_owner), quote_literal(p_group)
         USING ERRCODE = 'PJ013', HINT = 'Subscribe, and join the group again, by another name.';
     END IF;
-    INSERT INTO projections.group_readers AS r (group_id, owner, lease_until) VALUES (_group, p_owner, _now + p_lease)
-    ON CONFLICT (group_id, owner) DO UPDATE SET lease_until = excluded.lease_until;
+    INSERT INTO projections.group_readers AS r (group_id, owner, lease_until, handlers)
+    VALUES (_group, p_owner, _now + p_lease, coalesce(p_handlers, '{}'))
+    ON CONFLICT (group_id, owner) DO UPDATE SET lease_until = excluded.lease_until, handlers = excluded.handlers;
     DELETE FROM projections.group_readers AS r WHERE r.group_id = _group AND r.lease_until <= _now;
 
     SELECT count(*) INTO _held FROM projections.group_ranges AS r WHERE r.group_id = _group AND r.handler_id IS NULL AND r.owner = p_owner;
@@ -71,15 +74,28 @@ BEGIN
         ORDER BY f.min_slice LIMIT greatest(_share - _held, 0)
     ) AS f
     WHERE r.group_id = _group AND r.handler_id IS NULL AND r.min_slice = f.min_slice;
+    -- Own ranges whose slices another reads who has the handler.
+    _others := ARRAY(
+        SELECT (r.min_slice, r.handler_id)::text FROM projections.group_ranges AS r
+        WHERE r.group_id = _group AND r.handler_id = ANY ((
+            SELECT o.handlers FROM projections.group_readers AS o
+            WHERE o.group_id = _group AND o.owner <> p_owner AND o.owner = (
+                SELECT t.owner FROM projections.group_ranges AS t
+                WHERE t.group_id = _group AND t.min_slice = r.min_slice AND coalesce(t.handler_id, 0) = 0
+            )
+        )::integer[])
+    );
     UPDATE projections.group_ranges AS r SET owner = p_owner, epoch = r.epoch + 1
-    WHERE r.group_id = _group AND r.handler_id = ANY (p_handlers) AND r.owner IS DISTINCT FROM p_owner AND NOT EXISTS (
+    WHERE r.group_id = _group AND r.handler_id = ANY (p_handlers) AND r.owner IS DISTINCT FROM p_owner
+    AND (r.min_slice, r.handler_id)::text <> ALL (_others) AND NOT EXISTS (
         SELECT FROM projections.group_readers AS o WHERE o.group_id = _group AND o.owner = r.owner
     );
 
     RETURN QUERY
     SELECT
         r.min_slice, r.max_slice, r.epoch, r.cursor,
-        r.handler_id IS NOT NULL OR row_number() OVER (PARTITION BY r.handler_id IS NULL ORDER BY r.min_slice) <= _share,
+        CASE WHEN r.handler_id IS NULL THEN row_number() OVER (PARTITION BY r.handler_id IS NULL ORDER BY r.min_slice) <= _share
+        ELSE (r.min_slice, r.handler_id)::text <> ALL (_others) END,
         r.handler_id, CASE WHEN r.handler_id IS NULL THEN ARRAY(
             SELECT o.handler_id FROM projections.group_ranges AS o
             WHERE o.group_id = _group AND o.min_slice = r.min_slice AND o.handler_id IS NOT NULL ORDER BY o.handler_id
