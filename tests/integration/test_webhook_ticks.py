@@ -375,6 +375,22 @@ class TestStandstills:
         assert await fetchval(database, "SELECT count(*) FROM projections.webhook_standstills") == 2
         assert (await totals(database)).ticks_skipped == 30
 
+    async def test_a_clock_that_was_ahead_has_nothing_missed_once_it_is_set_back(
+        self, database: Database
+    ) -> None:
+        await many(database, 2, ago=5 * MINUTE)
+        await execute(
+            database,
+            "INSERT INTO projections.webhook_standstills (began_at, ended_at, skipped) "
+            "VALUES (now() - interval '10 minutes', now() + interval '1 hour', 7)",
+        )
+        await execute(database, SEEN, timedelta(hours=-1))
+
+        await send_all(database)
+
+        assert len(each_once(await sent_ticks(database), 2)) >= 6
+        assert (await totals(database)).ticks_skipped == 7
+
     async def test_who_comes_while_a_standstill_is_noted_waits_for_it(self, database: Database) -> None:
         await many(database, 2, ago=30 * MINUTE)
         await execute(database, SEEN, 31 * MINUTE)

@@ -1,5 +1,5 @@
--- Notes that nobody could send ticks in a time, and forgets those that no tick is judged by any more; the newest keeps their
--- number of ticks that were not sent.
+-- Notes that nobody could send ticks in a time, and forgets those that no tick is judged by any more, and those that end later, by
+-- a clock that was ahead; the newest keeps their number of ticks that were not sent.
 CREATE OR REPLACE FUNCTION projections.note_standstill_v1(p_began_at timestamptz, p_ended_at timestamptz)
 RETURNS void
 LANGUAGE plpgsql
@@ -12,7 +12,8 @@ DECLARE
 BEGIN
     WITH forgotten AS (
         DELETE FROM projections.webhook_standstills AS s
-        WHERE s.ended_at < least(_oldest, p_ended_at) RETURNING s.skipped
+        WHERE s.ended_at < least(_oldest, p_ended_at) OR (s.ended_at > p_ended_at AND s.ended_at < 'infinity')
+        RETURNING s.skipped
     )
     INSERT INTO projections.webhook_standstills AS s (began_at, ended_at, skipped)
     SELECT p_began_at, p_ended_at, coalesce(sum(f.skipped), 0) FROM forgotten AS f

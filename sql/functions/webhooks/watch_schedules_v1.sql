@@ -25,6 +25,9 @@ BEGIN
         _now := clock_timestamp();
         IF _now - _since > interval '1 minute' THEN
             PERFORM projections.note_standstill_v1(_since, _now);
+        ELSIF EXISTS (SELECT FROM projections.webhook_standstills AS s WHERE s.ended_at > _now AND s.ended_at < 'infinity') THEN
+            -- The clock was ahead, and was set back: ticks of the time until then are not missed, for somebody can send.
+            PERFORM projections.note_standstill_v1(_now, _now);
         END IF;
     END IF;
     UPDATE projections.webhook_standstills AS s SET began_at = _now WHERE s.ended_at = 'infinity';
