@@ -12,9 +12,10 @@ import pytest
 from journal import Database
 from projections.webhooks.api import ApiSettings, webhooks_app
 from projections.webhooks.receiver import Receiver
+from projections.webhooks.sender import HttpSender, NotSentError, Reply
 from tests.fixtures.projections import fetchval
 from tests.fixtures.raw_server import Exchange, RawServer, respond
-from tests.integration.webhook_api.support import ADMIN, AUTH, TOKENS, Api
+from tests.integration.webhook_api.support import ADMIN, AUTH, TOKENS, Api, Rows
 from tests.integration.webhook_delivery_support import LOCAL, hook
 
 OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'"
@@ -100,3 +101,15 @@ async def test_addresses_that_endpoints_may_not_be_at_are_not_asked(database: Da
         async with api.client:
             answer = (await api("POST", f"/v1/endpoints/{endpoint_id}/verify", status=200)).json()
     assert (answer["verified"], answer["code"], server.requests) == (False, "blocked_address", [])
+
+
+async def test_what_this_process_lacks_is_not_said_to_be_the_receivers_fault(
+    acme: Api, acmes: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def send(*_: object) -> Reply:
+        raise NotSentError("no files are left", timedelta(seconds=1.5), everywhere=True)
+
+    monkeypatch.setattr(HttpSender, "send", send)
+    refused = await acme("POST", f"/v1/endpoints/{acmes.endpoint_id}/verify", status=503)
+    assert (refused.json()["code"], refused.headers["retry-after"]) == ("not_sent", "2")
+    assert "files" not in refused.text
