@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from journal import DatabaseError, MissingPrivilege, OwnedSession
 from journal.faults import Fault, fault_of, is_conflict
 
-__all__ = ["Asked", "AskedOf", "Failed", "TooMuch", "check_again"]
+__all__ = ["NARROWER", "Asked", "AskedOf", "Failed", "TooMuch", "check_again"]
 
 T = TypeVar("T")
 
@@ -26,6 +26,9 @@ Failed = dict[int, str]
 """Conditions that take too long for an event, or fail on it with more than an error of their own, and the errors."""
 
 log = logging.getLogger("projections")
+
+NARROWER = 8
+"""By this many times fewer events are asked about after too many: to find one at fault takes few attempts."""
 
 _MEMORY = {"53000", "53200"}
 _CANCELLED = "57014"

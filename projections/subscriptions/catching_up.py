@@ -11,12 +11,11 @@ from datetime import timedelta
 from functools import partial
 
 from journal import OwnedSession
-from projections.subscriptions.answers import Asked, AskedOf, Failed, TooMuch
+from projections.subscriptions.answers import NARROWER, Asked, AskedOf, Failed, TooMuch
 
 __all__ = ["CatchingUp"]
 
 _MOST = 1000
-_NARROWER = 8
 
 _BEHIND = """
 SELECT c.condition_id FROM projections.conditions AS c
@@ -94,7 +93,7 @@ class CatchingUp:
             await session.commit()
         except TooMuch:
             await session.rollback()
-            self._widths[condition_id] = max(1, len(rows) // _NARROWER)
+            self._widths[condition_id] = max(1, len(rows) // NARROWER)
             return True
         except BaseException:
             await session.rollback()

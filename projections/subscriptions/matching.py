@@ -15,14 +15,12 @@ from typing import Any
 from journal import EventEnvelope, OwnedSession, entity_types, slice_ranges
 from projections.handlers import ExactlyOnce, Group, Kind, Projection
 from projections.recovery import Recovery
-from projections.subscriptions.answers import Asked, AskedOf, Failed, TooMuch, check_again
+from projections.subscriptions.answers import NARROWER, Asked, AskedOf, Failed, TooMuch, check_again
 from projections.subscriptions.catching_up import CatchingUp
 
 __all__ = ["Matching"]
 
 _BATCH = 5000
-_NARROWER = 8
-"""By this many times fewer events are asked about after too many: to find one at fault takes few attempts."""
 _QUICK = 0.25
 """Of its time: a batch that takes less is followed by one of twice the size."""
 _REMEMBERED = 10_000
@@ -102,7 +100,7 @@ class Matching:
             await session.commit()
         except TooMuch:
             await session.rollback()
-            return await self._match_due(session, max(1, len(rows) // _NARROWER))
+            return await self._match_due(session, max(1, len(rows) // NARROWER))
         except BaseException:
             await session.rollback()
             raise
@@ -134,7 +132,7 @@ class _Matcher:
             try:
                 await self._match(session, part)
             except TooMuch:
-                self._width = max(1, len(part) // _NARROWER)
+                self._width = max(1, len(part) // NARROWER)
                 continue
             done += len(part)
             if time.monotonic() - began < _QUICK * self._timeout.total_seconds():
