@@ -48,7 +48,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class ArchiveError(ProjectionsError):
-    """An archive can not be used as it is, or can not take what is to be put into it."""
+    """An archive cannot be used as it is, or cannot take what is to be put into it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -247,7 +247,7 @@ def check_file(directory: Path, file: ArchivedFile) -> Path:
     try:
         size = path.stat().st_size
     except OSError as error:
-        raise ArchiveError(f"{path} can not be read ({error.strerror}): restore it from a backup") from error
+        raise ArchiveError(f"{path} cannot be read ({error.strerror}): restore it from a backup") from error
     if size != file.bytes:
         raise ArchiveError(f"{path} has {size:,} bytes, not {file.bytes:,}: restore it from a backup")
     return path
@@ -263,4 +263,4 @@ def open_file(path: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
-        raise ArchiveError(f"{path} can not be read, {error}: restore it from a backup") from error
+        raise ArchiveError(f"{path} cannot be read, {error}: restore it from a backup") from error

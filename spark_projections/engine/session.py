@@ -113,7 +113,7 @@ def spark_running(
 
 def _stop(session: SparkSession) -> None:
     """
-    Stop a session, and its Java where that can not be asked to stop it.
+    Stop a session, and its Java where that cannot be asked to stop it.
 
     Ctrl-C may come in the middle of an answer: then the next call fails, PySpark warns, and Java has a session that
     nobody can reach. It is ended, so that the next session begins with a Java of its own.

@@ -95,7 +95,7 @@ def test_difference_is_an_exit_code_of_1(journal: str, tmp_path: Path) -> None:
     verified = call("archive", "verify", tmp_path)
 
     assert verified.exit_code == 1
-    assert "can not be read (No such file or directory): restore it from a backup" in verified.stdout
+    assert "cannot be read (No such file or directory): restore it from a backup" in verified.stdout
     assert verified.stdout.endswith("2 files, 10 events: 1 difference\n")
 
 
