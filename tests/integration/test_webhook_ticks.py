@@ -333,8 +333,8 @@ class TestStandstills:
 
         found = [len([s for s, _ in await sent_ticks(database) if s == name]) for name in ("sch_1", "sch_2")]
         assert all(number <= of_one <= number + 1 for of_one in found)  # a minute may have begun meanwhile
-        skipped = 0 if missed == "all" else 60
-        assert (await totals(database)).ticks_skipped == skipped
+        skipped = {0} if missed == "all" else {60, 62}  # likewise
+        assert (await totals(database)).ticks_skipped in skipped
         assert ("passed over" in caplog.text) == (missed != "all")
 
     async def test_somebody_who_cannot_send_is_nobody(self, database: Database) -> None:
@@ -373,7 +373,7 @@ class TestStandstills:
         await send_due(database)
 
         assert await fetchval(database, "SELECT count(*) FROM projections.webhook_standstills") == 2
-        assert (await totals(database)).ticks_skipped == 30
+        assert (await totals(database)).ticks_skipped in {30, 31}  # a minute may have begun meanwhile
 
     async def test_a_clock_that_was_ahead_has_nothing_missed_once_it_is_set_back(
         self, database: Database
@@ -410,7 +410,7 @@ class TestStandstills:
 
         assert claimed == 2
         assert await fetchval(database, "SELECT count(*) FROM projections.webhook_standstills") == 2
-        assert (await totals(database)).ticks_skipped == 60
+        assert (await totals(database)).ticks_skipped in {60, 62}  # a minute may have begun meanwhile
 
     async def test_a_database_that_goes_back_sends_what_it_has_forgotten_under_the_same_ids(
         self, database: Database
