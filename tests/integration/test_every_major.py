@@ -29,7 +29,7 @@ def test_all_integration_tests_hold(major: int) -> None:
     binaries_or_skip(major)
 
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "2", f"--postgres={major}", "tests/integration"],
+        [sys.executable, "-m", "pytest", "-q", "-n", "auto", f"--postgres={major}", "tests/integration"],
         cwd=REPOSITORY, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
