@@ -60,6 +60,7 @@ BEGIN
         projections.group_holders_v1,
         projections.projection_holders_v1,
         projections.retention_holders_v1,
+        projections.conditions_apart_v1,
         projections.partition_holders_v1,
         projections.unread_rows_v1,
         projections.maintenance_steps_v1,

@@ -123,7 +123,11 @@ async def test_partition_that_lost_a_part_is_stuck_and_the_others_are_exported(
     assert done.partitions == done.detachable == tuple(others)
     assert list(done.stuck) == [first]
     assert "lacks events of type 'plane' that the archive holds" in done.stuck[first]
-    assert "Export to another directory, or move entity_type=plane/" in done.stuck[first]
+    assert (
+        "Export to another directory, or, to give up the lost events, move entity_type=plane/"
+        in done.stuck[first]
+    )
+    assert "--forget-missing" in done.stuck[first]
 
 
 async def test_event_that_was_changed_since_makes_a_grown_partition_stuck(

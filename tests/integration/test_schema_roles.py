@@ -25,6 +25,14 @@ from tests.integration.schema_support import (
 SECRET = {"webhook_secrets", "webhook_endpoints", "webhook_answers"}
 """A reader may not read all of these."""
 
+_CALLED = r"""
+SELECT f.proname, called[1]
+FROM pg_proc AS f
+CROSS JOIN regexp_matches(regexp_replace(f.prosrc, '--[^\n]*', '', 'g'), 'projections\.(\w+)\s*\(', 'g') AS called
+INNER JOIN pg_proc AS c ON c.proname = called[1] AND c.pronamespace = f.pronamespace
+WHERE f.pronamespace = 'projections'::regnamespace AND NOT f.prosecdef
+AND has_function_privilege(%s, f.oid, 'EXECUTE') AND NOT has_function_privilege(%s, c.oid, 'EXECUTE')
+"""
 _STAGED = """
 CREATE TEMPORARY TABLE projections_import (
     source_id text, entity_type text, event_type text, payload text, metadata text, tags text, version smallint,
@@ -72,6 +80,11 @@ class TestRoles:
     @pytest.mark.parametrize("group", ["projections_writer", "projections_worker", "projections_reader"])
     def test_every_role_reads_the_version(self, login: Any, group: str) -> None:
         assert schema.installed_version(login(group)) == schema.SCHEMA_VERSION
+
+    @pytest.mark.parametrize("group", ["projections_writer", "projections_worker", "projections_reader"])
+    def test_who_may_call_a_function_may_call_what_it_calls(self, dsn: str, group: str) -> None:
+        with connect_sync(dsn) as connection:
+            assert connection.execute(_CALLED, [group, group]).fetchall() == []
 
     def test_a_writer_appends_and_reads(self, login: Any) -> None:
         writer = login("projections_writer")
