@@ -115,7 +115,11 @@ async def got(page: Page, number: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)]
+    ("number", "code"),
+    [
+        pytest.param(signal.SIGTERM, -signal.SIGTERM, marks=pytest.mark.slow),
+        (signal.SIGKILL, -signal.SIGKILL),
+    ],
 )
 async def test_a_browser_gets_each_event_once_over_restarts_of_the_server(
     chromium: str, database: Database, server: Served, number: signal.Signals, code: int

@@ -84,6 +84,7 @@ async def test_cutting_anew_again_and_again_while_events_come_keeps_each_once_an
     each_once(await effects(journal), **await counted(journal))
 
 
+@pytest.mark.slow
 async def test_a_range_for_every_slice_is_possible(journal: Database, dsn: str) -> None:
     async with workers(dsn, 2, 5):
         await happen(journal, *SOURCES)

@@ -229,6 +229,7 @@ def test_expected_departures_count_a_delay_past_midnight_on_the_next_day() -> No
     assert expected == {("EWR", date(2013, 1, 2), 0, 1, 5), ("EWR", date(2013, 1, 1), 23, 2, -5)}
 
 
+@pytest.mark.slow
 def test_year_of_real_flights_is_told_whole_and_in_order() -> None:
     flights = read_flights(REAL)
     entries = timeline(flights)
