@@ -25,7 +25,7 @@ def home() -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_quick_run_of_all_benchmarks_prints_one_json_object(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
