@@ -16,7 +16,7 @@ from journal import NUMBER_OF_SLICES, OwnedSession, ProjectionsError, Session
 from projections.cli.connection import confirm, visit, visit_session
 from projections.cli.dead_letters import dead, forget, replay
 from projections.cli.default_command import ShowsByDefault
-from projections.cli.durations import duration
+from projections.cli.durations import Duration
 from projections.cli.lag import age, exit_above
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import in_table, print_table, printable
@@ -68,7 +68,7 @@ def groups() -> None:
 )  # fmt: skip
 @click.option("--watch", "watches", is_flag=True, help="Look again about every second, until Ctrl-C.")
 @click.option(
-    "--fail-above", callback=duration, metavar="500ms|30s|5m|2h",
+    "--fail-above", type=Duration(), metavar="500ms|30s|5m|2h",
     help="Exit with code 3 when the lag of a group is above this.",
 )  # fmt: skip
 @dsn_option

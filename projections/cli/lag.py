@@ -14,7 +14,7 @@ from rich.text import Text
 
 from journal import OwnedSession
 from projections.cli.connection import visit_session
-from projections.cli.durations import duration
+from projections.cli.durations import Duration
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import in_table, print_table, printable
 from projections.cli.watching import watch
@@ -35,7 +35,7 @@ _ABOVE = 3
 )  # fmt: skip
 @click.option("--watch", is_flag=True, help="Look again about every second, until Ctrl-C.")
 @click.option(
-    "--fail-above", callback=duration, metavar="500ms|30s|5m|2h",
+    "--fail-above", type=Duration(), metavar="500ms|30s|5m|2h",
     help="Exit with code 3 when the lag of a projection is above this.",
 )  # fmt: skip
 @dsn_option

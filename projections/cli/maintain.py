@@ -20,7 +20,7 @@ from journal.drivers import connect, hide_password
 from journal.embedded import database_dsn
 from journal.maintenance import MaintainedPartition
 from projections.cli.connection import visit_session
-from projections.cli.durations import duration
+from projections.cli.durations import Duration
 from projections.cli.hooks import load_callable
 from projections.cli.options import check_no_address, dsn_option, echo_json, json_option
 from projections.cli.output import printable
@@ -55,7 +55,7 @@ class _Run:
 @dsn_option
 @click.option(
     "--interval",
-    callback=duration,
+    type=Duration(),
     metavar="30m|12h|1d",
     help="Time that one partition of the journal holds, in this run. Default: its setting.",
 )
@@ -67,13 +67,13 @@ class _Run:
 )
 @click.option("--force", is_flag=True, help="Drop what retention lets go also where it has not been read.")
 @click.option(
-    "--every", callback=duration, metavar="90s|10m|1d", help="Go on and do it again and again, until stopped."
+    "--every", type=Duration(), metavar="90s|10m|1d", help="Go on and do it again and again, until stopped."
 )
 @click.option("--pg-cron", is_flag=True, help="Have pg_cron do it, or print the statement that does so.")
 @click.option("--cluster", "clusters", is_flag=True, help="Put closed partitions in slice order.")
 @click.option(
     "--closed-for",
-    callback=duration,
+    type=Duration(),
     default="1h",
     show_default=True,
     metavar="30m|12h|1d",
@@ -81,7 +81,7 @@ class _Run:
 )
 @click.option(
     "--patience",
-    callback=duration,
+    type=Duration(),
     default="5m",
     show_default=True,
     metavar="30m|12h|1d",

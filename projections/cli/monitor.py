@@ -16,19 +16,18 @@ from journal import ConnectionSettings
 from journal.drivers import connect
 from journal.embedded import database_dsn
 from journal.schema import check_version
+from projections.cli.durations import Duration
 from projections.cli.logs import LogFormat, configure_logs
 from projections.cli.options import dsn_option
 from projections.cli.running import log_format_option, token_file_option
 from projections.cli.signals import stopped_by_signals
 from projections.monitoring.authentication import Address, parse_address, read_token, require_token
-from projections.monitoring.health import parse_duration
 
 __all__ = ["monitor"]
 
 log = logging.getLogger("projections")
 
 _CONNECTIONS = ConnectionSettings(max_connections=5, application_name="slice-projections monitor")
-_SHORTEST = timedelta(milliseconds=100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,11 @@ class _Options:
     help="Where to serve. What other machines reach needs a token.",
 )
 @click.option(
-    "--every", metavar="TIME", default="1s", show_default=True, help="How often to look: 500ms, 1s, 5s."
+    "--every",
+    type=Duration(least="100ms"),
+    default="1s",
+    show_default=True,
+    help="How often to look: 500ms, 1s, 5s.",
 )
 @token_file_option
 @click.option(
@@ -63,7 +66,7 @@ class _Options:
 def monitor(  # noqa: PLR0917 - click passes all by name
     dsn: str | None,
     http: str,
-    every: str,
+    every: timedelta,
     token_file: Path | None,
     origins: Sequence[str],
     log_format: LogFormat,
@@ -102,17 +105,10 @@ def monitor(  # noqa: PLR0917 - click passes all by name
       2    the command line itself is wrong
     """  # noqa: D301 - click reads the escape
     configure_logs(log_format, "info")
-    options = _Options(parse_address(http), read_token(file=token_file), _interval(every), _checked(origins))
+    options = _Options(parse_address(http), read_token(file=token_file), every, _checked(origins))
     require_token(options.address, options.token)
     with database_dsn(dsn) as database:
         asyncio.run(_run(database, options))
-
-
-def _interval(text: str) -> timedelta:
-    every = parse_duration(text)
-    if every < _SHORTEST:
-        raise click.BadParameter("the shortest is 100ms: each look counts the backlog", param_hint="--every")
-    return every
 
 
 def _checked(origins: Sequence[str]) -> Sequence[str]:

@@ -10,9 +10,10 @@ from rich.table import Column, Table
 
 from journal import Session
 from projections.cli.connection import visit
-from projections.cli.durations import duration, written
+from projections.cli.durations import Duration
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import in_table, print_table, printable
+from projections.durations import duration_text
 from projections.maintenance import (
     Partition,
     PartitionSettings,
@@ -28,21 +29,15 @@ _MANY = 3
 """So many of those that keep a partition are named in a table."""
 
 
-def _retention(
-    context: click.Context, parameter: click.Parameter, value: str | None
-) -> timedelta | Literal["forever"] | None:
-    return "forever" if value == "forever" else duration(context, parameter, value)
-
-
 @click.command()
 @click.argument("table", required=False, type=click.Choice(TABLES))
 @click.option(
-    "--interval", callback=duration, metavar="30m|12h|1d", help="From now on, a partition holds so much time."
+    "--interval", type=Duration(), metavar="30m|12h|1d", help="From now on, a partition holds so much time."
 )
 @click.option("--ahead", type=click.IntRange(1, 1000), help="So many intervals to come have a partition.")
 @click.option(
     "--retention",
-    callback=_retention,
+    type=Duration(word="forever"),
     metavar="12h|90d|forever",
     help="A partition is kept so long after its time, and until everyone has read it.",
 )
@@ -169,7 +164,8 @@ def _settings_line(settings: PartitionSettings) -> str:
     kept = (
         "kept for ever"
         if settings.retention is None
-        else f"kept for {written(settings.retention)} and until read"
+        else f"kept for {duration_text(settings.retention)} and until read"
     )
     archive = ", dropped only when archived" if settings.archive_first else ""
-    return f"{settings.table}: {written(settings.interval)} in a partition, {settings.ahead} ahead, {kept}{archive}"
+    interval = duration_text(settings.interval)
+    return f"{settings.table}: {interval} in a partition, {settings.ahead} ahead, {kept}{archive}"

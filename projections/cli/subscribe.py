@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from projections.cli.connection import visit
-from projections.cli.durations import duration
+from projections.cli.durations import Duration
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import printable
 from projections.subscriptions import subscribe as make_subscription
@@ -45,7 +45,7 @@ def _json_object(_: click.Context, __: click.Parameter, value: str | None) -> Ma
 @click.option("--condition", metavar="SQL", help="Events of which this is true: see above.")
 @click.option("--params", callback=_json_object, metavar="JSON", help="Values for the condition.")
 @click.option(
-    "--expires-after", callback=duration, metavar="15m|2h|7d",
+    "--expires-after", type=Duration(), metavar="15m|2h|7d",
     help="Remove the subscription when no consumer has used it for so long. Default: it stays.",
 )  # fmt: skip
 @click.option(

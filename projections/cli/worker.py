@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
@@ -20,6 +19,7 @@ from journal import NUMBER_OF_SLICES, ConnectionSettings, Database
 from journal.drivers import connect
 from journal.embedded import database_dsn
 from journal.schema import check_version
+from projections.cli.durations import Duration
 from projections.cli.logs import LogFormat, configure_logs
 from projections.cli.options import dsn_option
 from projections.cli.running import (
@@ -34,6 +34,7 @@ from projections.cli.signals import Received, stopped_by_signals
 from projections.cli.supervisor import Asked, heard_from_supervisor, supervise, tagged_logs
 from projections.cli.targets import load_projections
 from projections.connections import OTHER_CONNECTIONS
+from projections.durations import duration_text
 from projections.event_loop import loop_runner
 from projections.maintenance import maintaining
 from projections.monitoring.authentication import Address
@@ -60,7 +61,7 @@ class _Options:
     pgbouncer: bool | None
     until_caught_up: bool
     take_over: bool
-    grace: float
+    grace: timedelta
     processes: int
     supervised: bool
     traces: bool
@@ -75,12 +76,6 @@ class _Options:
         return ConnectionSettings(
             driver=self.driver, max_connections=self.max_connections, pgbouncer=self.pgbouncer
         )
-
-
-def _finite(_: click.Context, __: click.Parameter, seconds: float) -> float:
-    if math.isnan(seconds):  # which is within any range
-        raise click.BadParameter("nan is no number of seconds")
-    return seconds
 
 
 @click.command()
@@ -116,20 +111,16 @@ def _finite(_: click.Context, __: click.Parameter, seconds: float) -> float:
 )
 @click.option(
     "--lease",
-    type=click.FloatRange(1, 3600),
-    callback=_finite,
-    default=10,
+    type=Duration(least="1s", most="1h", seconds=True),
+    default="10s",
     show_default=True,
-    metavar="SECONDS",
     help="Others take over the ranges of a worker that has died, or that the network has cut off, after so long.",
 )
 @click.option(
     "--handler-timeout",
-    type=click.FloatRange(0, 86_400, min_open=True),
-    callback=_finite,
-    default=60,
+    type=Duration(least="1ms", most="1d", seconds=True),
+    default="60s",
     show_default=True,
-    metavar="SECONDS",
     help="A call of a handler that takes longer is cancelled, and has failed.",
 )
 @click.option(
@@ -141,11 +132,9 @@ def _finite(_: click.Context, __: click.Parameter, seconds: float) -> float:
 )
 @click.option(
     "--grace",
-    type=click.FloatRange(0.1, 86_400),
-    callback=_finite,
-    default=80,
+    type=Duration(least="100ms", most="1d", seconds=True),
+    default="80s",
     show_default=True,
-    metavar="SECONDS",
     help="How long the batches at hand may take when the worker is stopped; then it is ended, whatever it is doing. A "
     "little less than what the service manager allows.",
 )
@@ -167,11 +156,9 @@ def _finite(_: click.Context, __: click.Parameter, seconds: float) -> float:
 @pgbouncer_option
 @click.option(
     "--maintain-every",
-    type=click.FloatRange(0, 86_400),
-    callback=_finite,
-    default=600,
+    type=Duration(most="1d", seconds=True),
+    default="10m",
     show_default=True,
-    metavar="SECONDS",
     help="One of all workers makes and drops time partitions, as `projections maintain` does; 0: not this one.",
 )
 @click.option(
@@ -193,10 +180,10 @@ def worker(  # noqa: PLR0917 - click passes all by name
     targets: tuple[str, ...],
     dsn: str | None,
     backtracking: Literal["writer-lock", "interval"],
-    lease: float,
-    handler_timeout: float,
+    lease: timedelta,
+    handler_timeout: timedelta,
     alike_failures: int,
-    maintain_every: float,
+    maintain_every: timedelta,
     log_format: LogFormat,
     log_level: str,
     http: str | None,
@@ -235,14 +222,15 @@ def worker(  # noqa: PLR0917 - click passes all by name
     configure_logs(log_format, log_level)
     settings = RunSettings(
         backtracking=backtracking,
-        lease=timedelta(seconds=lease),
-        handler_timeout=timedelta(seconds=handler_timeout),
+        lease=lease,
+        handler_timeout=handler_timeout,
         alike_failures=alike_failures,
         abort_after=_ABORT_AFTER,
     )
     address, token = served_at(http, token_file)
-    every = timedelta(seconds=maintain_every) if maintain_every else None
-    chosen = _Options(**options, address=address, token=token, settings=settings, maintain_every=every)
+    chosen = _Options(
+        **options, address=address, token=token, settings=settings, maintain_every=maintain_every or None
+    )
     if chosen.supervised or chosen.processes > 1:
         tagged_logs(log_format)
     with ending(context, logged=log_format == "json" or chosen.supervised):
@@ -265,9 +253,9 @@ def _handed_down(context: click.Context, address: Address | None, number: int) -
         given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
         if not given or name in _NOT_HANDED_DOWN or not isinstance(parameter, click.Option):
             continue
-        handed.append(
-            parameter.opts[0] if parameter.is_flag else f"{parameter.opts[0]}={context.params[name]}"
-        )
+        value = context.params[name]
+        text = duration_text(value) if isinstance(value, timedelta) else value
+        handed.append(parameter.opts[0] if parameter.is_flag else f"{parameter.opts[0]}={text}")
     return [*handed, "--", *context.params["targets"]]
 
 
@@ -280,7 +268,7 @@ async def _supervise(dsn: str, context: click.Context, options: _Options) -> int
         options.processes,
         dsn,
         forever=not options.until_caught_up,
-        grace=timedelta(seconds=options.grace),
+        grace=options.grace,
         once=["--take-over"] if options.take_over else [],
     )
     return outcome.code or _exit_code(outcome.signal, options)
@@ -289,8 +277,10 @@ async def _supervise(dsn: str, context: click.Context, options: _Options) -> int
 async def _run(dsn: str, definitions: Sequence[Any], options: _Options) -> int:
     stop = asyncio.Event()
     async with connect(dsn, options.connections) as database:
-        grace = timedelta(seconds=options.grace)
-        with stopped_by_signals(stop, grace) as received, _supervisor(stop, received, options) as asked:
+        with (
+            stopped_by_signals(stop, options.grace) as received,
+            _supervisor(stop, received, options) as asked,
+        ):
             async with (
                 _observed(database, options) as observer,
                 maintaining(database, options.maintain_every),
@@ -334,7 +324,7 @@ async def _observed(database: Database, options: _Options) -> AsyncIterator[Stat
 def _supervisor(stop: asyncio.Event, received: Received, options: _Options) -> AbstractContextManager[Asked]:
     if not options.supervised:
         return nullcontext(Asked())
-    return heard_from_supervisor(stop, received.resort, min(_ORPHANED, timedelta(seconds=options.grace)))
+    return heard_from_supervisor(stop, received.resort, min(_ORPHANED, options.grace))
 
 
 def _exit_code(received: signal.Signals | None, options: _Options) -> int:

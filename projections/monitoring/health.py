@@ -7,14 +7,13 @@ A probe is asked again and again; what it remembers is bounded.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from journal import ProjectionsError, SliceRange
+from journal import SliceRange
 from projections.monitoring.snapshot import Snapshot
 
 Place = tuple[str, SliceRange]
@@ -24,28 +23,6 @@ SLOW_TURN = timedelta(seconds=5)
 """An event loop that takes longer for one turn hardly works."""
 
 _MOST_CHECKS = 16
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-
-
-class InvalidDuration(ProjectionsError, ValueError):
-    """A text that is no length of time."""
-
-
-def parse_duration(text: str) -> timedelta:
-    """
-    Read a length of time: ``500ms``, ``30s``, ``5m``, ``2h``, ``1d``.
-
-    Raises:
-        InvalidDuration: It is none.
-    """
-    found = _DURATION.fullmatch(text)
-    try:
-        if found is not None:
-            return timedelta(**{_UNITS[found[2]]: float(found[1])})
-    except OverflowError:
-        pass
-    raise InvalidDuration(f"{text!r} is no length of time: write 500ms, 30s, 5m, 2h or 1d")
 
 
 class Lagging(NamedTuple):

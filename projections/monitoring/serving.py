@@ -12,19 +12,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from journal import Database, ProjectionsError
+from projections.durations import InvalidDuration, parse_duration
 from projections.extras import from_extra
 from projections.monitoring.authentication import Address, ASGIApp, Authentication
 from projections.monitoring.cache import Cache, LookFailed, cached_snapshot, closing
 from projections.monitoring.connections import LimitedProtocol
 from projections.monitoring.health import (
     SLOW_TURN,
-    InvalidDuration,
     LagChecks,
     Lagging,
     Place,
     group_lags_of,
     lags_of,
-    parse_duration,
     time_of_a_turn,
 )
 from projections.monitoring.metrics import (

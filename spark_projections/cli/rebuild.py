@@ -21,6 +21,7 @@ from journal import ALL_SLICES, ConnectionSettings, SliceRange, connect
 from journal.embedded import database_dsn
 from journal.suggestions import did_you_mean
 from projections.cli.connection import visit, visit_session
+from projections.cli.durations import Duration
 from projections.cli.options import dsn_option, echo_json, iso_time, json_option
 from projections.cli.output import print_table, printable, shown
 from projections.cli.targets import load_projections
@@ -93,18 +94,16 @@ def _slices(_: click.Context, __: click.Parameter, value: str | None) -> SliceRa
 @click.option("--restart", is_flag=True, help="Begin anew, whatever an interrupted rebuild has left.")
 @click.option(
     "--swap-within",
-    type=click.FloatRange(0),
-    default=300,
+    type=Duration(seconds=True),
+    default="5m",
     show_default=True,
-    metavar="SECONDS",
     help="How long to try while others use the tables.",
 )
 @click.option(
     "--swap-timeout",
-    type=click.FloatRange(0.001),
-    default=60,
+    type=Duration(least="1ms", seconds=True),
+    default="60s",
     show_default=True,
-    metavar="SECONDS",
     help="How long the swap itself may take, for which readers and workers wait.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
@@ -129,8 +128,8 @@ def rebuild(  # noqa: PLR0917 - click passes all by name
     engine: str,
     to: datetime | None,
     skip_failed: bool,
-    swap_within: float,
-    swap_timeout: float,
+    swap_within: timedelta,
+    swap_timeout: timedelta,
     **options: Any,
 ) -> None:
     """
@@ -168,8 +167,8 @@ def rebuild(  # noqa: PLR0917 - click passes all by name
     chosen = RebuildOptions(
         until=to,
         skip=skip_failed,
-        swap_within=timedelta(seconds=swap_within),
-        swap_timeout=timedelta(seconds=swap_timeout),
+        swap_within=swap_within,
+        swap_timeout=swap_timeout,
         **options,
     )
     if dry_run:

@@ -310,7 +310,7 @@ def test_a_group_that_only_listens_is_made(dsn: str) -> None:
         (["--params", "{"], 2, "is no JSON"),
         (["--contains", "[1]"], 2, "is no JSON object"),
         (["--topic", ""], 1, "must be a string that is not empty"),
-        (["--expires-after", "soon"], 2, "'soon' is no length of time"),
+        (["--expires-after", "soon"], 2, "'soon' is not a duration"),
         (["--expires-after", "0s"], 1, "expires_after must be longer than 0"),
     ],
 )

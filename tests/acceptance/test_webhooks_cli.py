@@ -162,7 +162,7 @@ async def test_what_headers_hold_is_sent_and_not_shown(
         (["--filter", '{"data": {"$regex": "x"}}'], 1, "$regex"),
         (["--header", "no colon"], 2, "'Name: value'"),
         (["--header", "Host: x"], 1, "Host"),
-        (["--retry", "5s,soon"], 2, "'soon' is no length of time"),
+        (["--retry", "5s,soon"], 2, "'soon' is not a duration"),
         (["--timeout", "61s"], 1, "timeout"),
         (["--policy", '{"jitter": 7}'], 1, "jitter"),
         (["--policy", '{"jiter": 0}'], 1, "jiter"),

@@ -173,11 +173,11 @@ async def test_a_lag_that_can_not_be_known_is_not_fine(closed: Database) -> None
     assert response.json()["reason"]
 
 
-async def test_a_length_of_time_that_is_none_is_refused(journal: Database) -> None:
+async def test_a_text_that_is_not_a_duration_is_refused(journal: Database) -> None:
     response = await get(monitor(journal), "/lagz?above=soon")
 
     assert response.status_code == 400
-    assert "write 500ms, 30s, 5m, 2h or 1d" in response.json()["reason"]
+    assert "write 500ms, 30s, 5m, 1h30m or 1d" in response.json()["reason"]
 
 
 async def test_probes_need_no_token_and_metrics_do(journal: Database) -> None:

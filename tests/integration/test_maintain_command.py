@@ -53,7 +53,7 @@ def test_interval_that_is_no_length_of_time_is_refused(interval: str) -> None:
     code, output = _run("--interval", interval)
 
     assert code == 2
-    assert "is no length of time: write 500ms, 30s, 5m, 2h or 1d" in output
+    assert "is not a duration: write 500ms, 30s, 5m, 1h30m or 1d" in output
 
 
 @pytest.mark.parametrize("interval", ["0d", "1s", "500ms", "400d"])
@@ -206,7 +206,7 @@ def test_settings_are_changed_and_told(dsn: str) -> None:
             1,
             "interval is whole seconds from 1 minute to 366 days, not 0:00:30",
         ),
-        (["events", "--retention", "never"], 2, "'never' is no length of time"),
+        (["events", "--retention", "never"], 2, "'never' is not a duration"),
         (["matches", "--archive-first"], 1, "only partitions of events are archived, not of matches"),
     ],
     ids=str,

@@ -447,7 +447,7 @@ def test_command_serves_until_it_is_stopped_even_while_somebody_watches(
 WRONG = {
     "an address without a host": (("--http", ":8750"), 1, "write HOST:PORT"),
     "an address that others reach": (("--http", "0.0.0.0:0"), 1, "PROJECTIONS_TOKEN"),
-    "no time": (("--every", "fast"), 1, "no length of time"),
+    "no time": (("--every", "fast"), 2, "is not a duration"),
     "too often": (("--every", "1ms"), 2, "100ms"),
     "an origin with a path": (("--origin", "https://example.com/monitor"), 2, "without a path"),
     "a token that can not be read": (("--token-file", "/nowhere"), 1, "/nowhere"),

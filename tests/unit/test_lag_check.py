@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal import SliceRange
-from projections.monitoring.health import InvalidDuration, LagCheck, LagChecks, parse_duration
+from projections.monitoring.health import LagCheck, LagChecks
 
 T0 = datetime(2030, 1, 1, tzinfo=UTC)
 PLACE = ("p", SliceRange(0, 127))
@@ -121,17 +121,3 @@ def test_of_many_checks_the_one_asked_for_longest_ago_is_dropped() -> None:
 
     assert len(checks._checks) == 16
     assert min(lasting for _, lasting in checks._checks) == seconds(984)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("500ms", 0.5), ("30s", 30), ("1.5m", 90), ("2h", 7200), ("1d", 86400), ("0s", 0)],
-)
-def test_durations_are_read(text: str, expected: float) -> None:
-    assert parse_duration(text) == seconds(expected)
-
-
-@pytest.mark.parametrize("text", ["", "30", "s", "-1s", "1w", "1 s", "9" * 30 + "d", "nan s", "1s "])
-def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(InvalidDuration, match="write 500ms, 30s, 5m, 2h or 1d"):
-        parse_duration(text)

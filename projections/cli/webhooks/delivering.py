@@ -18,7 +18,7 @@ from journal import NUMBER_OF_SLICES, ConnectionSettings, Database
 from journal.drivers import connect
 from journal.embedded import database_dsn
 from journal.schema import check_version
-from projections.cli.durations import duration
+from projections.cli.durations import Duration
 from projections.cli.logs import LogFormat, configure_logs
 from projections.cli.options import dsn_option
 from projections.cli.running import (
@@ -112,7 +112,7 @@ class _Options:
 )
 @click.option(
     "--stop-timeout",
-    callback=duration,
+    type=Duration(),
     default="20s",
     show_default=True,
     metavar="20s",
@@ -129,11 +129,11 @@ class _Options:
 @pgbouncer_option
 @click.option(
     "--maintain-every",
-    callback=duration,
+    type=Duration(seconds=True),
     default="10m",
     show_default=True,
     metavar="10m|1h",
-    help="One of all workers makes and drops time partitions, as `projections maintain` does; 0s: not this one.",
+    help="One of all workers makes and drops time partitions, as `projections maintain` does; 0: not this one.",
 )
 @click.option(
     "--http",

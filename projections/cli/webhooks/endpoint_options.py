@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
+from projections.cli.durations import Duration
 from projections.cli.webhooks.options import text_of, together
-from projections.monitoring.health import InvalidDuration, parse_duration
 from projections.webhooks.retrying import RetryPolicy, parse_policy
 
-__all__ = ["changes_of", "seconds_or_none", "settings_options"]
+__all__ = ["changes_of", "settings_options"]
 
 _NONE = "none"
+_DURATION = Duration()
 _POLICY = ("retry", "timeout", "disable_after_failures", "disable_after", "policy")
 
 
@@ -44,21 +45,11 @@ def _header(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dic
     return headers or None
 
 
-def _seconds(text: str) -> float:
-    try:
-        return parse_duration(text.strip()).total_seconds()
-    except InvalidDuration as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _pauses(_: click.Context, __: click.Parameter, value: str | None) -> list[float] | None:
+def _pauses(context: click.Context, parameter: click.Parameter, value: str | None) -> list[float] | None:
     if value is None:
         return None
-    return [] if value == _NONE else [_seconds(one) for one in value.split(",")]
-
-
-def _length(_: click.Context, __: click.Parameter, value: str | None) -> float | str | None:
-    return value if value is None or value == _NONE else _seconds(value)
+    pauses = [] if value == _NONE else value.split(",")
+    return [_DURATION.convert(one.strip(), parameter, context).total_seconds() for one in pauses]
 
 
 def _number(_: click.Context, __: click.Parameter, value: str | None) -> float | str | None:
@@ -68,13 +59,6 @@ def _number(_: click.Context, __: click.Parameter, value: str | None) -> float |
         return float(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is no number; write none for no limit") from None
-
-
-def seconds_or_none(_: click.Context, __: click.Parameter, value: str | None) -> float | str | None:
-    """Read a number, a duration as seconds, or ``none``; a callback of options."""
-    if value is None or value == _NONE:
-        return value
-    return float(value) if value.replace(".", "", 1).isdecimal() else _seconds(value)
 
 
 settings_options = together(
@@ -96,14 +80,14 @@ settings_options = together(
         help="Pauses after failed attempts; after the last one it is a dead letter. Default: nine, over three days.",
     ),
     click.option(
-        "--timeout", callback=_length, metavar="15s", help="For a whole attempt, 1s to 60s. Default: 15s."
+        "--timeout", type=_DURATION, help="For a whole attempt, 1s to 60s. Default: 15s."
     ),
     click.option(
         "--disable-after-failures", callback=_number, metavar="N|none",
         help="Failed attempts in a row that disable it. Default: 100.",
     ),
     click.option(
-        "--disable-after", callback=_length, metavar="5d|none",
+        "--disable-after", type=Duration(word=_NONE), metavar="5d|none",
         help="Time of nothing but failures that disables it. Default: 5d.",
     ),
     click.option(

@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import click
 
-from projections.cli.webhooks.printing import at, echo_facts, echo_table, length, short_id, shortened
+from projections.cli.webhooks.printing import at, echo_facts, echo_table, short_id, shortened
+from projections.durations import duration_text
 from projections.webhooks.endpoints import Endpoint
 from projections.webhooks.keys import Secret, SigningKey
 from projections.webhooks.retrying import RetryPolicy
@@ -49,10 +50,10 @@ def echo_endpoint(one: Endpoint, secrets: Sequence[Secret] | str) -> None:
         "filter": None if one.filter is None else json.dumps(one.filter),
         "headers": f"{', '.join(one.headers)} (what they hold is not shown)" if one.headers else None,
         "retries after": retries(policy),
-        "timeout": length(policy.timeout),
+        "timeout": duration_text(policy.timeout),
         "disabled after": _disabled(policy),
-        "circuit": f"opens after {policy.breaker_failures} failures in a row, for {length(policy.breaker_pause.first)} "
-        f"up to {length(policy.breaker_pause.longest)}",
+        "circuit": f"opens after {policy.breaker_failures} failures in a row, for "
+        f"{duration_text(policy.breaker_pause.first)} up to {duration_text(policy.breaker_pause.longest)}",
         "in flight": f"{one.max_in_flight} at most",
         "rate limit": None if one.rate_limit is None else f"{one.rate_limit:g} a second",
         "ordering": one.ordering
@@ -78,7 +79,7 @@ def retries(policy: RetryPolicy) -> str:
     if not policy.schedule:
         return "never: one attempt"
     span = sum(policy.schedule, timedelta(0))
-    pauses = ", ".join(map(length, policy.schedule))
+    pauses = ", ".join(map(duration_text, policy.schedule))
     return f"{pauses} ({policy.attempts} attempts over {span})"
 
 
@@ -106,5 +107,5 @@ def _disabled(policy: RetryPolicy) -> str:
     if policy.disable_after_failures is not None:
         limits.append(f"{policy.disable_after_failures} failures in a row")
     if policy.disable_after is not None:
-        limits.append(f"{length(policy.disable_after)} of failures alone")
+        limits.append(f"{duration_text(policy.disable_after)} of failures alone")
     return " or ".join(limits) or "never, but by 410 Gone"

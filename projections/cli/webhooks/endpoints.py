@@ -10,7 +10,7 @@ import click
 
 from journal import Database
 from projections.cli.connection import confirm
-from projections.cli.durations import duration
+from projections.cli.durations import Duration
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import printable
 from projections.cli.webhooks.endpoint_options import changes_of, settings_options
@@ -272,7 +272,7 @@ def remove(endpoint_id: str, yes: bool, dsn: str | None) -> None:
 @endpoints.command(name="rotate-secret", short_help="Sign with a new secret; prints it, once.")
 @_endpoint
 @click.option(
-    "--grace", callback=duration, default="24h", show_default=True, metavar="30m|24h|7d",
+    "--grace", type=Duration(), default="24h", show_default=True, metavar="30m|24h|7d",
     help="How long requests are signed with the old secrets, too.",
 )  # fmt: skip
 @_secret_options[0]

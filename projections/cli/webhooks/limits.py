@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, get_args
 
 import click
 
 from journal import Database
+from projections.cli.durations import Duration
 from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.webhooks.endpoint_options import seconds_or_none
 from projections.cli.webhooks.printing import echo_table
 from projections.cli.webhooks.visiting import visit_database
 from projections.webhooks.bounds import Bound, BoundName, bounds, change_bound
 
 __all__ = ["limits"]
 
+_LIMIT = Duration(seconds=True, word="none")
+"""A count is read as seconds, too: the table has one column for both."""
+
 
 @click.command(short_help="Show or change what endpoints may ask for.")
 @click.argument("name", required=False, type=click.Choice(get_args(BoundName)), metavar="[NAME]")
-@click.option(
-    "--least", callback=seconds_or_none, metavar="1s|N|none", help="The least; none: what the library allows."
-)
-@click.option("--most", callback=seconds_or_none, metavar="30s|N|none", help="The most, likewise.")
+@click.option("--least", type=_LIMIT, metavar="1s|N|none", help="The least; none: what the library allows.")
+@click.option("--most", type=_LIMIT, metavar="30s|N|none", help="The most, likewise.")
 @dsn_option
 @json_option
 def limits(name: BoundName | None, least: Any, most: Any, dsn: str | None, as_json: bool) -> None:
@@ -45,7 +47,7 @@ def limits(name: BoundName | None, least: Any, most: Any, dsn: str | None, as_js
     async def work(database: Database) -> list[Bound]:
         async with database.session() as session:
             if change and name is not None:
-                await change_bound(session, name, least=least, most=most)
+                await change_bound(session, name, least=_number(least), most=_number(most))
             return [one for one in await bounds(session) if name in {None, one.name}]
 
     found = visit_database(dsn, work)
@@ -57,3 +59,7 @@ def limits(name: BoundName | None, least: Any, most: Any, dsn: str | None, as_js
         for one in found
     )
     echo_table(("limit", "least", "most"), rows, {"least", "most"}, set())
+
+
+def _number(limit: Any) -> Any:
+    return limit.total_seconds() if isinstance(limit, timedelta) else limit

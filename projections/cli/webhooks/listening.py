@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from journal.tasks import end
-from projections.cli.durations import duration
+from projections.cli.durations import Duration
 from projections.cli.options import json_option
 from projections.cli.output import printable
 from projections.cli.signals import stopped_by_signals
@@ -62,7 +62,7 @@ def _share(_: click.Context, __: click.Parameter, value: float) -> float:
     show_default=True,
     help="What a failure is answered with.",
 )
-@click.option("--delay", callback=duration, default="0s", metavar="200ms", help="Before each answer.")
+@click.option("--delay", type=Duration(), default="0s", metavar="200ms", help="Before each answer.")
 @click.option("--count", type=click.IntRange(1), metavar="N", help="End when so many messages were accepted.")
 @json_option
 @click.pass_context

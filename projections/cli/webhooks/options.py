@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from projections.cli.options import iso_time
-from projections.monitoring.health import InvalidDuration, parse_duration
+from projections.durations import InvalidDuration, parse_duration
 from projections.webhooks.addresses import AddressRules
 
 __all__ = [

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import click
 from rich.table import Column, Table
 from rich.text import Text
 
-from projections.cli.durations import written
 from projections.cli.output import in_table, print_table, printable
 
-__all__ = ["at", "cell", "echo_facts", "echo_table", "length", "seconds", "short_id", "shortened", "table_of"]
+__all__ = ["at", "cell", "echo_facts", "echo_table", "seconds", "short_id", "shortened", "table_of"]
 
 _SHORT = 60  # characters of somebody's text in a table
 _SHORT_ID = 8  # characters of an id after its prefix: endpoints and schedules are found by them
@@ -30,14 +29,6 @@ def seconds(time: float | None) -> str:
     if time is None:
         return "-"
     return f"{time * 1000:.0f} ms" if time < 1 else f"{time:.1f} s"
-
-
-def length(time: timedelta) -> str:
-    """A length of time as an option takes it."""
-    if not time:
-        return "0s"
-    whole = time.total_seconds().is_integer()
-    return written(time) if whole else f"{time / timedelta(milliseconds=1):g}ms"
 
 
 def short_id(whole: str) -> str:

@@ -10,14 +10,15 @@ import click
 from rich.table import Table
 
 from journal import Database
-from projections.cli.durations import duration
+from projections.cli.durations import Duration
 from projections.cli.lag import age
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import print_table
 from projections.cli.watching import watch
 from projections.cli.webhooks.options import tenant_option
-from projections.cli.webhooks.printing import length, seconds, short_id, table_of
+from projections.cli.webhooks.printing import seconds, short_id, table_of
 from projections.cli.webhooks.visiting import visit_database
+from projections.durations import duration_text
 from projections.webhooks.stats import EndpointStats, endpoint_stats
 
 __all__ = ["stats"]
@@ -28,7 +29,7 @@ _NUMBERS = {"to send", "dead", "lag", "attempts", "success", "median", "p99"}
 @click.command()
 @tenant_option
 @click.option(
-    "--window", callback=duration, default="1h", show_default=True, metavar="10m|1h|1d",
+    "--window", type=Duration(), default="1h", show_default=True, metavar="10m|1h|1d",
     help="The time before now whose attempts are counted.",
 )  # fmt: skip
 @click.option("--watch", "watches", is_flag=True, help="Look again about every second, until Ctrl-C.")
@@ -84,7 +85,7 @@ def _table(found: list[EndpointStats], window: timedelta) -> Table:
         for one in found
     )  # fmt: skip
     table = table_of(columns, rows, _NUMBERS)
-    table.caption = f"attempts of the last {length(window)}"
+    table.caption = f"attempts of the last {duration_text(window)}"
     table.caption_justify = "left"
     return table
 
