@@ -21,7 +21,8 @@ from projections.cli.logs import LogFormat, configure_logs
 from projections.cli.options import dsn_option
 from projections.cli.running import log_format_option, token_file_option
 from projections.cli.signals import stopped_by_signals
-from projections.monitoring.authentication import Address, parse_address, read_token, require_token
+from projections.http.addresses import Address, parse_address
+from projections.http.tokens import read_token, require_token
 
 __all__ = ["monitor"]
 
@@ -123,7 +124,7 @@ def _checked(origins: Sequence[str]) -> Sequence[str]:
 
 
 async def _run(dsn: str, options: _Options) -> None:
-    from projections.monitoring.serving import serving  # noqa: PLC0415 - its extra may be missing; the help is not
+    from projections.http.serving import serving  # noqa: PLC0415 - its extra may be missing; the help is not
     from projections.web import Feed, monitor_app  # noqa: PLC0415 - likewise
 
     stop = asyncio.Event()

@@ -11,7 +11,8 @@ import click
 
 from journal import ProjectionsError
 from journal.drivers import hide_password
-from projections.monitoring.authentication import Address, parse_address, read_token, require_token
+from projections.http.addresses import Address, parse_address
+from projections.http.tokens import read_token, require_token
 
 __all__ = [
     "INTERRUPTED",

@@ -36,8 +36,8 @@ from projections.cli.targets import load_projections
 from projections.connections import OTHER_CONNECTIONS
 from projections.durations import duration_text
 from projections.event_loop import loop_runner
+from projections.http.addresses import Address
 from projections.maintenance import maintaining
-from projections.monitoring.authentication import Address
 from projections.observer import CombinedObserver, StatusObserver
 from projections.runner import run as run_projections
 from projections.settings import RunSettings
@@ -310,7 +310,8 @@ async def _observed(database: Database, options: _Options) -> AsyncIterator[Stat
     if options.address is None:
         yield CombinedObserver(observers)
         return
-    from projections.monitoring.serving import serving, worker_app  # noqa: PLC0415 - of an extra
+    from projections.http.serving import serving  # noqa: PLC0415 - of an extra
+    from projections.monitoring.probes import worker_app  # noqa: PLC0415 - of an extra
     from projections.monitoring.worker_metrics import WorkerMetrics  # noqa: PLC0415 - likewise
 
     metrics = WorkerMetrics()

@@ -46,9 +46,9 @@ from projections.subscriptions.settings import (
     PublisherSettings,
     StreamSettings,
 )
-from projections.subscriptions.sse import EventStream
-from projections.subscriptions.sse_rendering import ServerSentEvent, as_json, by_topic
-from projections.subscriptions.sse_request import Refused, StreamRequest
+from projections.subscriptions.sse.rendering import ServerSentEvent, as_json, by_topic
+from projections.subscriptions.sse.request import Refused, StreamRequest
+from projections.subscriptions.sse.stream import EventStream
 from projections.subscriptions.subscribing import keep_subscriptions, subscribe, unsubscribe
 
 __all__ = [

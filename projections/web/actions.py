@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -21,7 +22,7 @@ from journal import (
 from projections.monitoring.dead_letters import Decision, NoDeadLetter, decide_dead
 from projections.monitoring.webhooks import EndpointChanged, State, change_endpoint_state, retry_dead
 from projections.subscriptions import UnknownGroup, rescale_group
-from projections.web.guards import CrossSite, Refused
+from projections.web.cross_site import CrossSite
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.errors import DeliveryInFlight, NotRetriable, UnknownEndpoint, own_errors
 
@@ -134,12 +135,12 @@ async def _decide(database: Database, body: _Decide, decision: Literal["retry", 
                 for one in await offsets.parked(session, body.projection, source_id=body.source_id)
             ]
             if waiting not in found:
-                raise Refused(409, f"{body.source_id} does not wait at event {body.seq_nr} any more")
+                raise HTTPException(409, f"{body.source_id} does not wait at event {body.seq_nr} any more")
             await offsets.decide_parked(session, body.projection, body.source_id, decision)
     except DatabaseError as error:
         if error.sqlstate != _CHANGED_MEANWHILE:
             raise
-        raise Refused(409, f"{body.source_id} has changed meanwhile") from error
+        raise HTTPException(409, f"{body.source_id} has changed meanwhile") from error
 
 
 async def _rescale_group(database: Database, body: _RescaleGroup) -> str:
@@ -164,7 +165,7 @@ async def _release(database: Database, body: _Condition) -> str:
     async with database.transaction() as session:
         released = await session.fetchval(_RELEASE, body.condition_id)
     if not released:
-        raise Refused(409, f"condition {body.condition_id} is not stopped any more")
+        raise HTTPException(409, f"condition {body.condition_id} is not stopped any more")
     return f"condition {body.condition_id} is asked again"
 
 
@@ -191,7 +192,7 @@ async def _retry_endpoint(database: Database, body: _Endpoint) -> str:
     which = DeliveryFilter(endpoint_id=body.endpoint)
     retried = [so_far async for so_far in Deliveries(database).retry_many(which)][-1]
     if not retried:
-        raise Refused(
+        raise HTTPException(
             409,
             f"none is sent again: {body.endpoint} has no dead letter whose payload is kept, or is disabled",
         )
@@ -236,8 +237,8 @@ class Actions:
             self._cross_site.check(request)
             form, action = self._found(request.path_params["action"])
             said = await action(self._database, form.model_validate_json(await _body(request)))
-        except Refused as refused:
-            return _failed(refused.status, str(refused))
+        except HTTPException as refused:
+            return _failed(refused.status_code, refused.detail)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             return _failed(400, f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": "))
@@ -250,7 +251,7 @@ class Actions:
         try:
             return _ACTIONS[name]
         except KeyError:
-            raise Refused(
+            raise HTTPException(
                 404, f"there is no action {name!r}; those there are: {', '.join(_ACTIONS)}"
             ) from None
 
@@ -260,7 +261,7 @@ async def _body(request: Request) -> bytes:
     async for chunk in request.stream():
         body += chunk
         if len(body) > _MAX_BODY:
-            raise Refused(413, f"a body is at most {_MAX_BODY} bytes")
+            raise HTTPException(413, f"a body is at most {_MAX_BODY} bytes")
     return bytes(body)
 
 

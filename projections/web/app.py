@@ -8,11 +8,12 @@ from pathlib import Path
 
 from journal import Database
 from projections.extras import from_extra
-from projections.monitoring.serving import monitor_probe
+from projections.http.strict_headers import StrictHeaders
+from projections.monitoring.probes import monitor_probe
 from projections.web.actions import Actions
+from projections.web.cross_site import CrossSite
 from projections.web.feed import Feed
-from projections.web.guards import CrossSite, StrictHeaders
-from projections.web.stream import EventStream
+from projections.web.stream import FeedStream
 
 with from_extra("monitor"):
     from starlette.applications import Starlette
@@ -30,7 +31,7 @@ def monitor_app(database: Database, feed: Feed, *, origins: Collection[str] = ()
     """
     The page, its events and its actions, metrics and health.
 
-    Whoever reaches it may use it: :func:`projections.monitoring.serving.serving` puts authentication around it.
+    Whoever reaches it may use it: :func:`projections.http.serving.serving` puts authentication around it.
 
     Args:
         database: Where actions are done.
@@ -48,11 +49,13 @@ def monitor_app(database: Database, feed: Feed, *, origins: Collection[str] = ()
         Route("/", _page),
         Mount("/static", StaticFiles(directory=_STATIC)),
         Route("/session", cross_site.session),
-        Route("/events", EventStream(feed)),
+        Route("/events", FeedStream(feed)),
         Route("/actions/{action}", Actions(database, cross_site).follow, methods=["POST"]),
         *probe.routes,
     ]
-    return StrictHeaders(Starlette(routes=routes, lifespan=lifespan))
+    # Everything from here, nothing inline: text that events bring cannot become code.
+    policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    return StrictHeaders(Starlette(routes=routes, lifespan=lifespan), policy, "same-origin")
 
 
 async def _page(_: Request) -> Response:

@@ -23,10 +23,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self, TypeAlias
 
 from projections.extras import from_extra
-from projections.open_connections import ConnectionLimits
+from projections.http.aiohttp_server import LimitedServer
+from projections.http.connections import ConnectionLimits
 from projections.webhooks.errors import NotListening, VerificationFailed
 from projections.webhooks.keys import Secret, parse_secrets
-from projections.webhooks.limited_server import LimitedServer
 from projections.webhooks.retrying import is_success
 from projections.webhooks.signing import ID_HEADER, verify
 from projections.webhooks.topics import CHALLENGE

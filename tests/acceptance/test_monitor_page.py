@@ -14,8 +14,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 import offsets
 from journal import ConnectionSettings, Database, connect, slice_of
-from projections.monitoring.authentication import Address
-from projections.monitoring.serving import serving
+from projections.http.addresses import Address
+from projections.http.serving import serving
 from projections.web import Feed, monitor_app
 from tests.fixtures.chromium import EXECUTABLE, Page, opened_page
 from tests.fixtures.monitor import LIVE, monitored, opened

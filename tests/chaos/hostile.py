@@ -20,8 +20,8 @@ from typing import Any
 import httpx
 
 from journal import Database, connect
-from projections.monitoring.authentication import Address
-from projections.monitoring.serving import serving
+from projections.http.addresses import Address
+from projections.http.serving import serving
 from projections.recovery import Backoff
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.api import TokenAuth, webhooks_app

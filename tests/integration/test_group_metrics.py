@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal import Database
-from projections.monitoring.serving import worker_app
+from projections.monitoring.probes import worker_app
 from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.subscriptions import create_group, subscribe
 from tests.fixtures.http import Series, asking, scrape, series

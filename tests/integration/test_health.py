@@ -19,10 +19,11 @@ from starlette.routing import Route
 
 from journal import ConnectionSettings, Database, connect
 from projections import SliceRange
-from projections.monitoring import health
-from projections.monitoring import serving as serving_module
-from projections.monitoring.authentication import Address, TokenMissing
-from projections.monitoring.serving import AddressInUse, monitor_probe, serving, worker_app
+from projections.http.addresses import Address
+from projections.http.serving import AddressInUse, serving
+from projections.http.tokens import TokenMissing
+from projections.monitoring import health, probes
+from projections.monitoring.probes import monitor_probe, worker_app
 from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.testing import run_until_caught_up
 from tests.fixtures.http import ANY_PORT, asking, counting, pulse
@@ -72,7 +73,7 @@ async def test_a_process_is_alive_while_its_event_loop_turns(journal: Database) 
 async def test_a_process_is_not_alive_when_its_event_loop_hardly_turns(
     journal: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving_module, "SLOW_TURN", timedelta(0))
+    monkeypatch.setattr(probes, "SLOW_TURN", timedelta(0))
 
     response = await get(monitor(journal), "/livez")
 

@@ -25,7 +25,7 @@ from projections import Recovery, SliceRange
 from projections.monitoring import snapshot
 from projections.monitoring.cache import Cache, LookFailed
 from projections.monitoring.metrics import database_up, snapshot_metrics, write_metrics
-from projections.monitoring.serving import delivering_app, monitor_probe, worker_app
+from projections.monitoring.probes import delivering_app, monitor_probe, worker_app
 from projections.monitoring.webhook_metrics import WebhookMetrics
 from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.subscriptions import create_group
@@ -435,7 +435,7 @@ async def test_the_guide_explains_every_metric(journal: Database) -> None:
 
 @pytest.mark.parametrize("package", ["prometheus_client", "starlette", "uvicorn"])
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(package: str) -> None:
-    program = f"import sys; sys.modules[{package!r}] = None; import projections.monitoring.serving"
+    program = f"import sys; sys.modules[{package!r}] = None; import projections.http.serving, projections.web"
 
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False

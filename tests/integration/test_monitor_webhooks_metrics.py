@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from journal import Database
-from projections.monitoring.serving import delivering_app, worker_app
+from projections.monitoring.probes import delivering_app, worker_app
 from projections.monitoring.webhook_metrics import WebhookMetrics
 from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.webhooks.deliverer import deliver

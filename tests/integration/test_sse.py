@@ -152,7 +152,7 @@ async def test_what_can_not_be_subscribed_to_is_a_bad_request_that_tells_nothing
         streaming(database, subscription=lambda _: Interest(condition="secret(e)")) as (_, port),
         asked(port) as client,
     ):
-        assert (client.status, await client.body()) == (400, b"this can not be subscribed to\n")
+        assert (client.status, await client.body()) == (400, b"this cannot be subscribed to\n")
 
 
 async def test_authorization_decides_before_anything_is_subscribed(database: Database) -> None:

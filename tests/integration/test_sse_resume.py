@@ -12,7 +12,7 @@ import pytest
 from journal import Database
 from projections.subscriptions.listening import Interest, Listener, Listening
 from projections.subscriptions.sse import StreamRequest
-from projections.subscriptions.sse_client import StreamClient
+from projections.subscriptions.sse.client import StreamClient
 from projections.subscriptions.subscribing import subscribe
 from tests.fixtures.projections import execute, fetchval, until
 from tests.fixtures.subscriptions import landed_and_matched

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from projections.open_connections import ConnectionLimits
+from projections.http.connections import ConnectionLimits
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.errors import NotListening
 from projections.webhooks.keys import generate_secret

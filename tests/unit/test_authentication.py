@@ -9,14 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from projections.monitoring.authentication import (
-    Address,
-    Authentication,
-    InvalidAddress,
-    TokenMissing,
-    parse_address,
-    read_token,
-)
+from projections.http.addresses import Address, InvalidAddress, parse_address
+from projections.http.authentication import Authentication
+from projections.http.tokens import TokenMissing, read_token
 
 TOKEN = "sesame-öffne-dich"
 LOCAL, ANYWHERE = Address("127.0.0.1", 9187), Address("0.0.0.0", 9187)
@@ -106,7 +101,7 @@ def test_the_token_comes_from_the_environment_or_from_a_file(tmp_path: Path) -> 
 def test_an_empty_token_and_a_file_that_is_not_there_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TokenMissing, match="the token in PROJECTIONS_TOKEN is empty"):
         read_token({"PROJECTIONS_TOKEN": " "})
-    with pytest.raises(TokenMissing, match="can not be read from the file"):
+    with pytest.raises(TokenMissing, match="cannot be read from the file"):
         read_token({}, tmp_path / "nothing")
 
 

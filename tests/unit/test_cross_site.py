@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from projections.cross_site import foreign
+from projections.http.cross_site import foreign
 
 HOST, JSON = {"host": "127.0.0.1:8760"}, {"content-type": "application/json; charset=utf-8"}
 

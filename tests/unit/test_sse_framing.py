@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.subscriptions.framing import frame
+from projections.http.server_sent_events import frame
 
 TEXT = st.text(
     st.characters(exclude_categories=["Cs"]) | st.sampled_from("\r\n\0: \u2028\u2029\u0085\v\f\ufeffdataid")
@@ -61,7 +62,7 @@ def test_no_field_breaks_out_of_its_line(data: str, event: str, name: str, comme
 
 
 def test_without_data_no_event_comes_of_it_and_the_id_is_kept() -> None:
-    stream = frame(id="7", retry=10, comment="") + frame("x")
+    stream = frame(id="7", retry=timedelta(milliseconds=10), comment="") + frame("x")
 
     assert dispatched(stream) == [("message", "x", "7")]
 

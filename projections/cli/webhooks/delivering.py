@@ -35,8 +35,8 @@ from projections.cli.targets import load_projections
 from projections.cli.webhooks.observing import AttemptLog, Several
 from projections.cli.webhooks.options import address_options, rules_of
 from projections.event_loop import loop_runner
+from projections.http.addresses import Address
 from projections.maintenance import maintaining
-from projections.monitoring.authentication import Address
 from projections.observer import CombinedObserver, StatusObserver
 from projections.settings import RunSettings
 from projections.webhooks.addresses import AddressRules
@@ -273,7 +273,8 @@ async def _observed(
     if options.address is None:
         yield CombinedObserver(observers), AttemptLog(), sender
         return
-    from projections.monitoring.serving import delivering_app, serving, worker_app  # noqa: PLC0415 - of an extra
+    from projections.http.serving import serving  # noqa: PLC0415 - of an extra
+    from projections.monitoring.probes import delivering_app, worker_app  # noqa: PLC0415 - of an extra
     from projections.monitoring.webhook_metrics import WebhookMetrics  # noqa: PLC0415 - likewise
     from projections.monitoring.worker_metrics import WorkerMetrics  # noqa: PLC0415 - likewise
 

@@ -19,7 +19,7 @@ from projections.cli.output import printable
 from projections.cli.signals import stopped_by_signals
 from projections.cli.webhooks.options import secret_of
 from projections.cli.webhooks.printing import shortened
-from projections.open_connections import ConnectionLimits
+from projections.http.connections import ConnectionLimits
 from projections.webhooks.receiver import Received, Receiver, Totals
 
 __all__ = ["listen"]

@@ -19,7 +19,8 @@ from projections.cli.options import dsn_option
 from projections.cli.running import log_format_option, pgbouncer_option, token_file_option
 from projections.cli.signals import stopped_by_signals
 from projections.cli.webhooks.options import address_options, rules_of
-from projections.monitoring.authentication import Address, parse_address, read_token, require_token
+from projections.http.addresses import Address, parse_address
+from projections.http.tokens import read_token, require_token
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.ciphers import cipher_from_environment
 
@@ -106,7 +107,7 @@ def serve(  # noqa: PLR0917 - click passes all by name
 
 
 async def _run(dsn: str, options: _Options) -> None:
-    from projections.monitoring.serving import serving  # noqa: PLC0415 - its extra may be missing; the help is not
+    from projections.http.serving import serving  # noqa: PLC0415 - its extra may be missing; the help is not
 
     stop = asyncio.Event()
     async with connect(dsn, options.connections) as database:

@@ -8,6 +8,7 @@ from typing import Any
 
 from journal import Database
 from projections.extras import from_extra
+from projections.http.strict_headers import StrictHeaders
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.api.allowances import Allowances
 from projections.webhooks.api.authentication import Authenticate
@@ -104,7 +105,7 @@ def webhooks_app(
     routes = _routes(services(limited), auth, Once(limited, services, cipher))
     app = Starlette(
         routes=[*routes, Route("/openapi.json", _openapi), Route("/", _index)],
-        middleware=[Middleware(Guard, settings=settings)],
+        middleware=[Middleware(StrictHeaders), Middleware(Guard, settings=settings)],
         exception_handlers={HTTPException: _refused},
     )
     app.router.redirect_slashes = False

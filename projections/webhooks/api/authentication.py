@@ -7,7 +7,6 @@ its tenants for a while, such as for a page in a tenant's browser.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import time
@@ -18,6 +17,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from projections.extras import from_extra
+from projections.http.tokens import KnownTokens, bearer_token
 from projections.webhooks.errors import InvalidToken
 from projections.webhooks.tenants import check_tenant
 
@@ -78,36 +78,21 @@ class TokenAuth:
                 raise InvalidToken(f"the token of {whose} has fewer than {_SHORTEST_TOKEN} characters")
         if len({token for _, token in known}) < len(known):
             raise InvalidToken("two callers have the same token")
-        self._known = [(caller, _digest(token.encode())) for caller, token in known]
+        self._known = KnownTokens(known)
         self._keys = [_checked_key(key) for key in signing_keys]
 
     async def __call__(self, request: Request) -> Caller | None:
         """Tell who sends a request."""
-        given = request.headers.getlist("authorization")
-        scheme, _, token = given[0].strip().partition(" ") if len(given) == 1 else ("", "", "")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not 1 <= len(token) <= _LONGEST_TOKEN:
-            return None
-        return self._holder(token.encode("latin-1")) or self._signed(token)
+        token = bearer_token(request.scope)
+        return (self._known.holder(token) or self._signed(token)) if len(token) <= _LONGEST_TOKEN else None
 
-    def _holder(self, token: bytes) -> Caller | None:
-        """All are compared, whichever it is: the time that it takes tells nothing."""
-        digest = _digest(token)
-        found: Caller | None = None
-        for caller, known in self._known:
-            if hmac.compare_digest(digest, known):
-                found = caller
-        return found
-
-    def _signed(self, token: str) -> Caller | None:
-        content, _, signature = token.rpartition(".")
+    def _signed(self, token: bytes) -> Caller | None:
+        content, _, signature = token.rpartition(b".")
         given = _decoded(signature)
-        genuine = [
-            hmac.compare_digest(_signature(key, content.encode("latin-1")), given) for key in self._keys
-        ]
+        genuine = [hmac.compare_digest(_signature(key, content), given) for key in self._keys]
         if not any(genuine):
             return None
-        facts = json.loads(_decoded(content.partition(".")[2]))
+        facts = json.loads(_decoded(content.partition(b".")[2]))
         return Caller(str(facts["tenant"])) if time.time() < facts["expires"] else None
 
 
@@ -141,13 +126,8 @@ def _signature(key: bytes, content: bytes) -> bytes:
     return hmac.digest(key, content, "sha256")
 
 
-def _decoded(text: str) -> bytes:
+def _decoded(text: bytes) -> bytes:
     try:
-        return b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        return b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:
         return b""
-
-
-def _digest(token: bytes) -> bytes:
-    """Of one length, so that comparing tells nothing about the length."""
-    return hashlib.sha256(token).digest()

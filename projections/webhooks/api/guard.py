@@ -1,4 +1,4 @@
-"""What stands around every request: limits of its size, an id, and headers that keep browsers strict."""
+"""What stands around every request: limits of its size, and an id."""
 
 from __future__ import annotations
 
@@ -7,30 +7,23 @@ from secrets import token_hex
 from typing import Any
 
 from projections.extras import from_extra
+from projections.http.asgi import ASGIApp, Message, Receive, Scope, Send
+from projections.http.tokens import headers_of
 from projections.webhooks.api.problems import Problem, problem_response
 from projections.webhooks.api.settings import ApiSettings
 
 with from_extra("webhooks"):
     from starlette.datastructures import MutableHeaders
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["Guard", "request_id_of"]
 
 _REQUEST_ID = "x-request-id"
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_HEADERS = {
-    # Nothing of this is a page: a browser that is shown it anyway runs and frames nothing.
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
 
 
 class Guard:
     """
-    ASGI middleware: refuses what is too large, and adds headers.
+    ASGI middleware: refuses what is too large, and gives each request an id.
 
     Args:
         app: What is guarded.
@@ -49,16 +42,14 @@ class Guard:
         request_id = _request_id(scope)
         scope.setdefault("state", {})[_REQUEST_ID] = request_id
 
-        async def strict(message: Message) -> None:
+        async def named(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.update(_HEADERS)
-                headers[_REQUEST_ID] = request_id
+                MutableHeaders(scope=message)[_REQUEST_ID] = request_id
             await send(message)
 
         problem = self._too_large(scope)
         app = self._app if problem is None else problem_response(problem, request_id)
-        await app(scope, receive, strict)
+        await app(scope, receive, named)
 
     def _too_large(self, scope: Scope) -> Problem | None:
         url = scope.get("raw_path") or scope["path"].encode()
@@ -81,6 +72,5 @@ def request_id_of(scope: Any) -> str:
 
 def _request_id(scope: Scope) -> str:
     """The caller's own, if it can be one: it goes into logs and headers."""
-    given = [value.decode("latin-1") for name, value in scope["headers"] if name == _REQUEST_ID.encode()]
-    own: str | None = given[0] if len(given) == 1 and _SAFE_ID.fullmatch(given[0]) else None
-    return own or token_hex(16)
+    given = [value.decode("latin-1") for value in headers_of(scope, _REQUEST_ID.encode())]
+    return given[0] if len(given) == 1 and _SAFE_ID.fullmatch(given[0]) else token_hex(16)

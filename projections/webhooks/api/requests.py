@@ -12,8 +12,9 @@ from typing import Any, get_origin
 from pydantic import BaseModel, ValidationError
 
 from journal import RawJson
-from projections.cross_site import foreign
 from projections.extras import from_extra
+from projections.http.cross_site import foreign
+from projections.http.tokens import bearer_token
 from projections.webhooks.api.authentication import Authenticate, Caller
 from projections.webhooks.api.calls import LONGEST_WORD, Call, Query, Services, check_tenants
 from projections.webhooks.api.json_text import Member, read_members
@@ -63,7 +64,7 @@ async def read_call(
 
 def _check_site(request: Request, services: Services) -> None:
     """Refuse what another site may have made a browser send; no browser sends a bearer token by itself."""
-    if request.headers.get("authorization", "").lower().startswith("bearer "):
+    if bearer_token(request.scope):
         return
     if found := foreign(request.method, request.headers, services.settings.origins):
         raise Problem(found.status, "cross_site" if found.status == 403 else "not_json", found.reason)  # noqa: PLR2004

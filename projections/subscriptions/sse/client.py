@@ -18,8 +18,9 @@ from typing import NamedTuple
 from journal import DatabaseUnavailable, OwnedSession, ProjectionsError, hide_password
 from journal.tasks import end
 from offsets import DatabaseWentBack
+from projections.http.asgi import Send
+from projections.http.server_sent_events import EventWriter, frame
 from projections.subscriptions.errors import ListenerClosed
-from projections.subscriptions.framing import HEADERS, frame
 from projections.subscriptions.listening import Listener, Listening, Subscribed
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.reading import (
@@ -31,10 +32,10 @@ from projections.subscriptions.reading import (
     settled_matches,
 )
 from projections.subscriptions.settings import StreamSettings
-from projections.subscriptions.sse_rendering import Render, ServerSentEvent
-from projections.subscriptions.sse_request import EventId, Refused, Send
+from projections.subscriptions.sse.rendering import Render, ServerSentEvent
+from projections.subscriptions.sse.request import EventId, Refused
 
-__all__ = ["StreamClient", "come_again"]
+__all__ = ["StreamClient", "spread"]
 
 log = logging.getLogger("projections")
 
@@ -79,7 +80,7 @@ class StreamClient:
         self._settings = settings
         self._render = render
         self._lookups = lookups
-        self._send = send
+        self._writer = EventWriter(send, settings.patience)
         self._seen = Place(0)
         self._told = -1
         self._subscribed: Subscribed | None = None
@@ -133,10 +134,10 @@ class StreamClient:
         try:
             async with asyncio.timeout(None) as deadline:
                 hurrying = asyncio.create_task(self._hurry(deadline))
-                await self._send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
-                await self._write(frame(retry=_milliseconds(self._settings.retry), id=self._id()))
+                await self._writer.begin()
+                await self._writer.write(frame(retry=self._settings.retry, id=self._id()))
                 await self._follow()
-                await self._finish()
+                await self._writer.finish(spread(self._settings.retry))
         except TimeoutError:
             self._log("it takes nothing any more")
         except OSError:
@@ -202,14 +203,16 @@ class StreamClient:
         """Say that the stream is alive; and how far it is, also where nothing has come for long."""
         # Nothing waited just now: all up to here has been sent.
         self._seen = max(self._seen, self._listener.place or self._seen)
-        await self._write(frame(comment="", id=self._id() if self._seen.match_id > self._told else None))
+        await self._writer.write(
+            frame(comment="", id=self._id() if self._seen.match_id > self._told else None)
+        )
 
     async def _tell(self, matches: Sequence[Match | MatchedEvent]) -> None:
         rendered = [found for match in matches if (found := self._rendered(match)) is not None]
         if matches:
             self._seen = Place(matches[-1].match_id, matches[-1].matched_at)
         if rendered:
-            await self._write(b"".join(one.block for one in rendered))
+            await self._writer.write(b"".join(one.block for one in rendered))
             self._told = rendered[-1].match_id
 
     def _rendered(self, match: Match | MatchedEvent) -> _Rendered | None:
@@ -238,14 +241,6 @@ class StreamClient:
         assert self._subscribed is not None  # noqa: S101 - it has begun
         return self._subscribed
 
-    async def _write(self, body: bytes) -> None:
-        async with asyncio.timeout(self._settings.patience.total_seconds()):
-            await self._send({"type": "http.response.body", "body": body, "more_body": True})
-
-    async def _finish(self) -> None:
-        await self._write(frame(retry=_spread(self._settings.retry)))
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[OwnedSession]:
         async with self._lookups, self._listener.database.session() as session:
@@ -257,20 +252,6 @@ class StreamClient:
         )
 
 
-async def come_again(send: Send, retry: timedelta) -> None:
-    """
-    Answer with a stream that is over: a browser comes again after a while, from where it was.
-
-    Any status that is not 200 would have it give up for ever.
-    """
-    await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
-    await send({"type": "http.response.body", "body": frame(retry=_spread(retry)), "more_body": False})
-
-
-def _milliseconds(time: timedelta) -> int:
-    """As the format has it."""
-    return time // timedelta(milliseconds=1)
-
-
-def _spread(retry: timedelta) -> int:
-    return _milliseconds(retry * random.uniform(1, 3))  # noqa: S311 - so that not all come at once
+def spread(retry: timedelta) -> timedelta:
+    """A time after which a client comes again, so that not all do at once."""
+    return retry * random.uniform(1, 3)  # noqa: S311 - not for secrets

@@ -1,22 +1,17 @@
-"""Metrics and health over HTTP, served in the event loop of the process that they tell of."""
+"""Metrics and health as ASGI applications."""
 
 from __future__ import annotations
 
-import asyncio
-import socket
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from journal import Database, ProjectionsError
+from journal import Database
 from projections.durations import InvalidDuration, parse_duration
 from projections.extras import from_extra
-from projections.monitoring.authentication import Address, ASGIApp, Authentication
 from projections.monitoring.cache import Cache, LookFailed, cached_snapshot, closing
-from projections.monitoring.connections import LimitedProtocol
 from projections.monitoring.health import (
     SLOW_TURN,
     LagChecks,
@@ -35,10 +30,8 @@ from projections.monitoring.metrics import (
 )
 from projections.monitoring.snapshot import Snapshot
 from projections.monitoring.worker_metrics import WorkerMetrics
-from projections.open_connections import ConnectionLimits, Connections
 
 with from_extra("monitor"):
-    import uvicorn
     from prometheus_client import Metric, ProcessCollector
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -48,17 +41,8 @@ with from_extra("monitor"):
 if TYPE_CHECKING:  # needs an extra that others than those who deliver may not have
     from projections.monitoring.webhook_metrics import WebhookMetrics
 
-OPEN_PATHS = frozenset({"/livez", "/readyz"})
-"""What probes ask without a token: they are told whether, and nothing more."""
-
 _READY_FOR = timedelta(seconds=1)
 _READY_WITHIN = timedelta(seconds=3)
-_GRACE = 1  # seconds that open answers have when the server ends
-_ACCEPTED_AT_ONCE = 64  # connections, before those beyond the limit have made room
-
-
-class AddressInUse(ProjectionsError, OSError):
-    """Nothing can listen at an address; the message says why."""
 
 
 class Probe:
@@ -223,96 +207,6 @@ def monitor_probe(database: Database) -> Probe:
     return Probe(
         database, cached_snapshot(database, groups=True, webhooks=True), collect, lags_of, lambda: None
     )
-
-
-@asynccontextmanager
-async def serving(
-    address: Address,
-    app: ASGIApp,
-    token: str | None = None,
-    *,
-    open_paths: Collection[str] = OPEN_PATHS,
-    limits: ConnectionLimits = ConnectionLimits(),  # noqa: B008 - frozen
-) -> AsyncIterator[Address]:
-    """
-    Serve an application for the length of the block, in the running event loop; signals are left alone.
-
-    Args:
-        address: Where; port 0 takes any that is free.
-        app: What; requests that may not be answered do not reach it.
-        token: See :class:`Authentication`.
-        open_paths: Paths that need no token.
-        limits: How many connections there may be, and how long each may keep the server waiting.
-
-    Returns:
-        Where it listens.
-
-    Raises:
-        TokenMissing: The address is not a loopback one, and there is no token.
-        AddressInUse: Nothing can listen there.
-    """
-    protected = Authentication(app, address, token, open_paths)
-    listener = await _listen(address)
-    protocol = cast("type[asyncio.Protocol]", partial(LimitedProtocol, Connections(limits)))
-    server = _Server(
-        uvicorn.Config(
-            protected, interface="asgi3", loop="none", http=protocol, ws="none", lifespan="on", log_config=None,
-            log_level="warning", access_log=False, server_header=False, proxy_headers=False,
-            timeout_graceful_shutdown=_GRACE, backlog=_ACCEPTED_AT_ONCE,
-            timeout_keep_alive=cast("int", limits.idle.total_seconds()),
-        )
-    )  # fmt: skip
-    task = asyncio.create_task(server.serve([listener]))
-    try:
-        await server.listening(task)
-        yield Address(address.host, listener.getsockname()[1])
-    finally:
-        server.should_exit = True
-        try:
-            await task
-        finally:
-            listener.close()  # which a server that did not start leaves open
-
-
-class _Server(uvicorn.Server):
-    """A server among other work of a process."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self._listening = asyncio.Event()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """What a signal means is the process's business."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, or raise: the exit that uvicorn asks for would end the process."""
-        with suppress(SystemExit):
-            await super().startup(sockets)
-        if not self.started:
-            raise RuntimeError("the application did not start; the log says why")
-        self._listening.set()
-
-    async def listening(self, task: asyncio.Task[None]) -> None:
-        """Wait until requests are answered, or the server's task has failed."""
-        waiting = asyncio.create_task(self._listening.wait())
-        await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if task.done():
-            task.result()
-
-
-async def _listen(address: Address) -> socket.socket:
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        # Of a name with both, the older one: every client tries it.
-        family, *_, place = min(found, key=lambda one: one[0] is not socket.AF_INET)
-        return socket.create_server(place[:2], family=family)
-    except OSError as error:
-        raise AddressInUse(f"nothing can listen at {address}: {error.strerror or error}") from error
 
 
 def _lagging(kind: str, one: Lagging) -> dict[str, object]:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import NamedTuple, Self
 from urllib.parse import parse_qs
 
+from projections.http.asgi import Scope, Send, answer
 from projections.subscriptions.listening import Subscribed
 from projections.subscriptions.reading import Place
 
-__all__ = ["EventId", "Receive", "Refused", "Scope", "Send", "StreamRequest", "client_address"]
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+__all__ = ["EventId", "Refused", "StreamRequest", "client_address"]
 
 _ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -138,11 +135,6 @@ class Refused(Exception):
 
     async def answer(self, send: Send) -> None:
         """Tell the client."""
-        body = f"{self.reason}\n".encode() if self.reason else b""
-        headers = {"cache-control": "no-store"}
-        if self.status != 204:  # noqa: PLR2004 - No Content has no length, either
-            headers |= {"content-type": "text/plain; charset=utf-8", "content-length": str(len(body))}
-        headers |= {name.replace("_", "-"): value for name, value in self.headers.items()}
-        raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-        await send({"type": "http.response.start", "status": self.status, "headers": raw})
-        await send({"type": "http.response.body", "body": body, "more_body": False})
+        headers = {"cache-control": "no-store", **self.headers}
+        raw = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
+        await answer(send, self.status, f"{self.reason}\n" if self.reason else "", raw)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from projections.extras import from_extra
-from projections.open_connections import FULL, Connections, peer_of
+from projections.http.connections import FULL, Connections, peer_of
 
 with from_extra("monitor"):
     import h11

@@ -1,5 +1,5 @@
 """
-Server-sent events: an ASGI application that streams events to browsers; none is lost while they connect again.
+The server of streams: an ASGI application that streams events to browsers; none is lost while they connect again.
 
 It needs no framework: it runs by itself under any ASGI server, and mounted in one that has routes.
 """
@@ -17,25 +17,16 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 from journal import ProjectionsError, hide_password
-from journal.tasks import end
+from projections.http.asgi import Receive, Scope, Send
+from projections.http.server_sent_events import EventWriter, while_connected
 from projections.subscriptions.errors import InvalidCondition, InvalidSubscription
 from projections.subscriptions.listening import Interest, Listener, Listening
 from projections.subscriptions.settings import StreamSettings
-from projections.subscriptions.sse_client import StreamClient, come_again
-from projections.subscriptions.sse_rendering import Render, ServerSentEvent, as_json, by_topic
-from projections.subscriptions.sse_request import Receive, Refused, Scope, Send, StreamRequest, client_address
+from projections.subscriptions.sse.client import StreamClient, spread
+from projections.subscriptions.sse.rendering import Render, as_json
+from projections.subscriptions.sse.request import Refused, StreamRequest, client_address
 
-__all__ = [
-    "EventStream",
-    "Interest",
-    "Refused",
-    "ServerSentEvent",
-    "StreamRequest",
-    "StreamSettings",
-    "as_json",
-    "by_topic",
-    "client_address",
-]
+__all__ = ["EventStream"]
 
 log = logging.getLogger("projections")
 
@@ -44,7 +35,7 @@ T = TypeVar("T")
 Subscription: TypeAlias = Callable[[StreamRequest], Interest | Awaitable[Interest | None] | None]
 Authorize: TypeAlias = Callable[[StreamRequest], int | Awaitable[int | None] | None]
 
-_SAID = {401: "who are you?", 403: "this is not for you"}
+_SAID = {401: "authentication is required", 403: "access is denied"}
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -96,7 +87,7 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection, as ASGI 3 has it."""
         if scope["type"] == "http":
-            await self._serve(StreamRequest(scope), receive, send)
+            await while_connected(receive, self._answer(StreamRequest(scope), send))
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
@@ -134,20 +125,11 @@ class EventStream:
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _serve(self, request: StreamRequest, receive: Receive, send: Send) -> None:
-        """Answer until the client goes."""
-        answering = asyncio.create_task(self._answer(request, send))
-        gone = asyncio.create_task(_until_gone(receive))
-        self._answering.add(answering)
-        try:
-            await asyncio.wait([answering, gone], return_when=asyncio.FIRST_COMPLETED)
-            if answering.done():
-                answering.result()
-        finally:
-            await end(answering, gone)
-            self._answering.discard(answering)
-
     async def _answer(self, request: StreamRequest, send: Send) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine runs in one
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
         try:
             await self._check(request)
             with self._counted(self._client(request)):
@@ -182,7 +164,7 @@ class EventStream:
         if interest is None:
             raise Refused(404, "there is no such stream")
         if self._closed:
-            await come_again(send, self._settings.retry)
+            await self._come_again(send)
             return
         listening = self._listener.listen(**interest._asdict(), buffer=self._settings.buffer)
         client = StreamClient(
@@ -198,10 +180,16 @@ class EventStream:
             if await self._begun(client, request.last_event_id):
                 await client.run()
             else:
-                await come_again(send, self._settings.retry)
+                await self._come_again(send)
         finally:
             self._open.discard(listening)
             listening.close()
+
+    async def _come_again(self, send: Send) -> None:
+        """Answer with a stream that is over."""
+        writer = EventWriter(send)
+        await writer.begin()
+        await writer.finish(spread(self._settings.retry))
 
     async def _begun(self, client: StreamClient, last_event_id: str | None) -> bool:
         """Whether the stream can begin; if not, it may be able to later."""
@@ -210,9 +198,10 @@ class EventStream:
                 await client.begin(last_event_id)
         except (InvalidCondition, InvalidSubscription) as error:
             log.warning(
-                "a stream was asked for that can not be: %s", error, extra={"action": "stream_refused"}
-            )
-            raise Refused(400, "this can not be subscribed to") from error
+                "a stream was refused, its subscription is invalid: %s", error,
+                extra={"action": "stream_refused"},
+            )  # fmt: skip
+            raise Refused(400, "this cannot be subscribed to") from error
         except (ProjectionsError, TimeoutError) as error:
             log.warning(
                 "a client of group %s is to come again: %s",
@@ -225,11 +214,6 @@ class EventStream:
 
 async def _value(found: T | Awaitable[T]) -> T:
     return await found if inspect.isawaitable(found) else found
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 @contextmanager

@@ -1,0 +1,123 @@
+"""Serving an ASGI application in the running event loop, within limits, to those who may ask."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from typing import cast
+
+from journal import ProjectionsError
+from projections.extras import from_extra
+from projections.http.addresses import Address
+from projections.http.asgi import ASGIApp
+from projections.http.authentication import Authentication
+from projections.http.connections import ConnectionLimits, Connections
+from projections.http.uvicorn_connections import LimitedProtocol
+
+with from_extra("monitor"):
+    import uvicorn
+
+__all__ = ["PROBES", "AddressInUse", "serving"]
+
+PROBES = frozenset({"/livez", "/readyz"})
+"""What probes ask without a token: they are told whether, and nothing more."""
+
+_GRACE = 1  # seconds that open answers have when the server ends
+_ACCEPTED_AT_ONCE = 64  # connections, before those beyond the limit have made room
+
+
+class AddressInUse(ProjectionsError, OSError):
+    """Nothing can listen at an address; the message says why."""
+
+
+@asynccontextmanager
+async def serving(
+    address: Address,
+    app: ASGIApp,
+    token: str | None = None,
+    *,
+    open_paths: Collection[str] = PROBES,
+    limits: ConnectionLimits = ConnectionLimits(),  # noqa: B008 - frozen
+) -> AsyncIterator[Address]:
+    """
+    Serve an application for the length of the block, in the running event loop; signals are left alone.
+
+    Args:
+        address: Where; port 0 takes any that is free.
+        app: What; requests that may not be answered do not reach it.
+        token: See :class:`projections.http.authentication.Authentication`.
+        open_paths: Paths that need no token.
+        limits: How many connections there may be, and how long each may keep the server waiting.
+
+    Returns:
+        Where it listens.
+
+    Raises:
+        TokenMissing: The address is not a loopback one, and there is no token.
+        AddressInUse: Nothing can listen there.
+    """
+    protected = Authentication(app, address, token, open_paths)
+    listener = await _listen(address)
+    protocol = cast("type[asyncio.Protocol]", partial(LimitedProtocol, Connections(limits)))
+    server = _Server(
+        uvicorn.Config(
+            protected, interface="asgi3", loop="none", http=protocol, ws="none", lifespan="on", log_config=None,
+            log_level="warning", access_log=False, server_header=False, proxy_headers=False,
+            timeout_graceful_shutdown=_GRACE, backlog=_ACCEPTED_AT_ONCE,
+            timeout_keep_alive=cast("int", limits.idle.total_seconds()),
+        )
+    )  # fmt: skip
+    task = asyncio.create_task(server.serve([listener]))
+    try:
+        await server.listening(task)
+        yield Address(address.host, listener.getsockname()[1])
+    finally:
+        server.should_exit = True
+        try:
+            await task
+        finally:
+            listener.close()  # which a server that did not start leaves open
+
+
+class _Server(uvicorn.Server):
+    """A server among other work of a process."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._listening = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """What a signal means is the process's business."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, or raise: the exit that uvicorn asks for would end the process."""
+        with suppress(SystemExit):
+            await super().startup(sockets)
+        if not self.started:
+            raise RuntimeError("the application did not start; the log says why")
+        self._listening.set()
+
+    async def listening(self, task: asyncio.Task[None]) -> None:
+        """Wait until requests are answered, or the server's task has failed."""
+        waiting = asyncio.create_task(self._listening.wait())
+        await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if task.done():
+            task.result()
+
+
+async def _listen(address: Address) -> socket.socket:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        # Of a name with both, the older one: every client tries it.
+        family, *_, place = min(found, key=lambda one: one[0] is not socket.AF_INET)
+        return socket.create_server(place[:2], family=family)
+    except OSError as error:
+        raise AddressInUse(f"nothing can listen at {address}: {error.strerror or error}") from error
