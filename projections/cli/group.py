@@ -12,7 +12,7 @@ from journal.drivers import hide_password
 from journal.errors import ProjectionsError
 from journal.suggestions import did_you_mean
 
-__all__ = ["CommandGroup", "LazyCommand"]
+__all__ = ["CommandGroup", "LazyCommand", "ListGroup"]
 
 
 class LazyCommand(NamedTuple):
@@ -65,10 +65,13 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is named first, and the rest."""
         name = args[0]
-        known = self.list_commands(ctx)
-        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {name!r}{did_you_mean(name, known) or '.'}")
+        if name not in self.list_commands(ctx) and not name.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(self.unknown(ctx, name))
         return super().resolve_command(ctx, args)
+
+    def unknown(self, ctx: click.Context, name: str) -> str:
+        """What to say about a command that does not exist."""
+        return f"No such command {name!r}{did_you_mean(name, self.list_commands(ctx)) or '.'}"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -84,3 +87,23 @@ class CommandGroup(click.Group):
             return super().invoke(ctx)
         except ProjectionsError as error:
             raise _Failure(hide_password(" ".join(str(error).split()))) from error
+
+
+class ListGroup(CommandGroup):
+    """
+    The commands of a kind of things, such as ``projections groups``: without the name of a command it runs ``list``.
+
+    What is named first is always a command, never a thing: to show one by its name, there is ``show``.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put ``list`` before options that are not a request for help."""
+        unnamed = not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names)
+        if unnamed and not ctx.resilient_parsing:  # which is when a shell completes
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+    def unknown(self, ctx: click.Context, name: str) -> str:
+        """Say how to show the thing that was perhaps meant."""
+        hint = f" To show one: {ctx.command_path} show {name}" if "show" in self.commands else ""
+        return super().unknown(ctx, name) + hint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Group, RenderableType
@@ -15,18 +15,16 @@ from rich.text import Text
 from journal import NUMBER_OF_SLICES, OwnedSession, ProjectionsError, Session
 from projections.cli.connection import confirm, visit, visit_session
 from projections.cli.dead_letters import dead, forget, replay
-from projections.cli.default_command import ShowsByDefault
 from projections.cli.durations import Duration
+from projections.cli.group import ListGroup
 from projections.cli.lag import age, exit_above
-from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.options import dsn_option, echo_json, json_option, together
 from projections.cli.output import in_table, print_table, printable
 from projections.cli.watching import watch
 from projections.monitoring import GroupLag, GroupRangeLag, group_lag, unmatched_entity_types
 from projections.subscriptions import cursors, give_up_handler, remove_group, rescale_group
 
 __all__ = ["groups"]
-
-By: TypeAlias = Literal["group", "range"]
 
 
 class NothingKept(ProjectionsError):
@@ -39,7 +37,7 @@ class _Look(NamedTuple):
     """Entity types whose events nobody has ever matched."""
 
 
-@click.group(cls=ShowsByDefault)
+@click.group(cls=ListGroup)
 def groups() -> None:
     """
     Show groups of consumers: who reads for them, and how far they are; change how they are cut; and decide about
@@ -47,7 +45,7 @@ def groups() -> None:
 
     \b
       projections groups                            all groups, one line each
-      projections groups billing --by range         one group, range by range
+      projections groups show billing --ranges      one group, range by range
       projections groups --fail-above 30s           in scripts: exit code 3 when one is behind by more
       projections groups rescale billing --ranges 8
       projections groups give-up billing mails      a handler that no consumer has any more
@@ -55,35 +53,26 @@ def groups() -> None:
       projections groups replay billing --all
       projections groups remove billing
 
-    Without the name of a command it is `show`: `projections groups show --help` has its options, and
-    `projections groups show rescale` shows a group that is called as a command is.
+    Without the name of a command it is `list`.
     """  # noqa: D301, D205 - click reads the escape, and a first sentence may be longer than a line
 
 
-@groups.command(short_help="Show how far groups are behind, and who reads for them.")
-@click.argument("name", required=False)
-@click.option(
-    "--by", type=click.Choice(["group", "range"]), default="group", show_default=True,
-    help="One line for each group, or for each range of slices.",
+_lag_options = together(
+    click.option("--ranges", "by_range", is_flag=True, help="One line for each range of slices."),
+    click.option("--watch", "watches", is_flag=True, help="Look again about every second, until Ctrl-C."),
+    click.option(
+        "--fail-above", type=Duration(), metavar="500ms|30s|5m|2h",
+        help="Exit with code 3 when the lag of a group is above this.",
+    ),
+    dsn_option,
+    json_option,
 )  # fmt: skip
-@click.option("--watch", "watches", is_flag=True, help="Look again about every second, until Ctrl-C.")
-@click.option(
-    "--fail-above", type=Duration(), metavar="500ms|30s|5m|2h",
-    help="Exit with code 3 when the lag of a group is above this.",
-)  # fmt: skip
-@dsn_option
-@json_option
+
+
+@groups.command(name="list", short_help="Show how far all groups are behind, and who reads for them.")
+@_lag_options
 @click.pass_context
-def show(  # noqa: PLR0917 - click passes all by name
-    context: click.Context,
-    /,
-    name: str | None,
-    by: By,
-    watches: bool,
-    fail_above: timedelta | None,
-    dsn: str | None,
-    as_json: bool,
-) -> None:
+def list_(context: click.Context, /, **options: Any) -> None:
     """
     Show how far groups are behind: lag, the age of the oldest event that is not read, backlog, the number of matches
     that are not read, and "to match", the number of events that may be for the group and are still to be matched.
@@ -104,14 +93,36 @@ def show(  # noqa: PLR0917 - click passes all by name
       2  the command line itself is wrong
       3  the lag of a group is above --fail-above
     """  # noqa: D301, D205 - click reads the escape, and a first sentence may be longer than a line
+    _show(context, None, **options)
+
+
+@groups.command(short_help="Show how far one group is behind, and who reads for it.")
+@click.argument("name")
+@_lag_options
+@click.pass_context
+def show(context: click.Context, /, name: str, **options: Any) -> None:
+    """Show how far a group is behind, as `projections groups list` does for all; its exit codes are the same."""
+    _show(context, name, **options)
+
+
+def _show(
+    context: click.Context,
+    name: str | None,
+    *,
+    by_range: bool,
+    watches: bool,
+    fail_above: timedelta | None,
+    dsn: str | None,
+    as_json: bool,
+) -> None:
     if watches and fail_above is not None:
         raise click.UsageError("--watch looks until it is ended: pass it without --fail-above")
     if watches:
         with suppress(KeyboardInterrupt):
-            visit_session(dsn, lambda session: _watch(session, name, by, as_json=as_json))
+            visit_session(dsn, lambda session: _watch(session, name, by_range=by_range, as_json=as_json))
         return
     found = visit(dsn, lambda session: _look(session, name))
-    _print(found, by, as_json=as_json)
+    _print(found, by_range=by_range, as_json=as_json)
     if fail_above is not None:
         exit_above(context, fail_above, [(one.name, one.lag) for one in found.groups])
 
@@ -198,32 +209,32 @@ async def _look(session: Session, name: str | None) -> _Look:
     return _Look(await group_lag(session, name), await unmatched_entity_types(session))
 
 
-async def _watch(session: OwnedSession, name: str | None, by: By, *, as_json: bool) -> None:
+async def _watch(session: OwnedSession, name: str | None, *, by_range: bool, as_json: bool) -> None:
     await watch(
         lambda: _look(session, name),
-        lambda found: _print(found, by, as_json=as_json),
-        None if as_json else lambda found: _shown(found, by),
+        lambda found: _print(found, by_range=by_range, as_json=as_json),
+        None if as_json else lambda found: _shown(found, by_range=by_range),
     )
 
 
-def _print(found: _Look, by: By, *, as_json: bool) -> None:
+def _print(found: _Look, *, by_range: bool, as_json: bool) -> None:
     if as_json:
         echo_json(groups=[_values(one) for one in found.groups], unmatched=found.unmatched)
         return
     if not found.groups:
         click.echo("there is no group yet: `projections subscribe GROUP` makes one")
         return
-    print_table(_table(found.groups, by))
+    print_table(_table(found.groups, by_range=by_range))
     for line in _notes(found):
         click.echo(line)
 
 
-def _shown(found: _Look, by: By) -> RenderableType:
-    return Group(_table(found.groups, by), *(Text(line) for line in _notes(found)))
+def _shown(found: _Look, *, by_range: bool) -> RenderableType:
+    return Group(_table(found.groups, by_range=by_range), *(Text(line) for line in _notes(found)))
 
 
-def _table(found: list[GroupLag], by: By) -> Table:
-    return _by_group(found) if by == "group" else _by_range(found)
+def _table(found: list[GroupLag], *, by_range: bool) -> Table:
+    return _by_range(found) if by_range else _by_group(found)
 
 
 def _notes(found: _Look) -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""``projections lag``: how far projections are behind, by range, slice or worker."""
+"""``projections lag``: how far projections are behind; by range, slice or worker where that is asked for."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -20,19 +21,18 @@ from projections.cli.output import in_table, print_table, printable
 from projections.cli.watching import watch
 from projections.monitoring import ProjectionLag, RangeLag, SliceLag, Snapshot, snapshot
 
-__all__ = ["age", "exit_above", "lag", "owner_of"]
+__all__ = ["age", "exit_above", "lag", "owner_of", "states_of"]
 
-By: TypeAlias = Literal["range", "slice", "worker"]
+By: TypeAlias = Literal["projection", "range", "slice", "worker"]
 
 _ABOVE = 3
 
 
 @click.command()
 @click.argument("name", required=False)
-@click.option(
-    "--by", type=click.Choice(["range", "slice", "worker"]), default="range", show_default=True,
-    help="One line for each range, for each slice that is behind, or for each worker.",
-)  # fmt: skip
+@click.option("--ranges", "by", flag_value="range", help="One line for each range of slices.")
+@click.option("--slices", "by", flag_value="slice", help="One line for each slice that is behind.")
+@click.option("--workers", "by", flag_value="worker", help="One line for each worker, and what it holds.")
 @click.option("--watch", is_flag=True, help="Look again about every second, until Ctrl-C.")
 @click.option(
     "--fail-above", type=Duration(), metavar="500ms|30s|5m|2h",
@@ -45,7 +45,7 @@ def lag(  # noqa: PLR0917 - click passes all by name
     context: click.Context,
     /,
     name: str | None,
-    by: By,
+    by: By | None,
     watch: bool,
     fail_above: timedelta | None,
     dsn: str | None,
@@ -56,7 +56,8 @@ def lag(  # noqa: PLR0917 - click passes all by name
     the number of such events.
 
     Both come from the database alone, exact whether or not a worker runs. Events of parked sources are not among
-    them: the number of such sources stands beside. With --json and --by slice all 1,024 slices are told.
+    them: the number of such sources stands beside. With --json, ranges are always told, and with
+    --slices all 1,024 slices.
 
     \b
     Exit codes
@@ -67,7 +68,7 @@ def lag(  # noqa: PLR0917 - click passes all by name
     """  # noqa: D301, D205 - click reads the escape, and a first sentence may be longer than a line
     if watch and fail_above is not None:
         raise click.UsageError("--watch looks until it is ended: pass it without --fail-above")
-    names = None if name is None else [name]
+    names, by = None if name is None else [name], by or "projection"
     if watch:
         with suppress(KeyboardInterrupt):
             visit_session(dsn, lambda session: _watch(session, names, by, as_json=as_json))
@@ -101,6 +102,12 @@ def age(seconds: float) -> str:
     raise AssertionError(seconds)
 
 
+def states_of(projection: ProjectionLag) -> str:
+    """The state of all ranges, or how many are in each, the most frequent first: ``6 running, 2 parked``."""
+    counts = Counter(part.state for part in projection.ranges).most_common()
+    return counts[0][0] if len(counts) == 1 else ", ".join(f"{count} {state}" for state, count in counts)
+
+
 def owner_of(part: RangeLag) -> Text:
     """Who holds a range."""
     if part.owner is None:
@@ -130,7 +137,9 @@ def _shown(found: Snapshot, by: By) -> RenderableType:
 
 
 def _table(found: Snapshot, by: By) -> Table:
-    return {"range": _by_range, "slice": _by_slice, "worker": _by_worker}[by](found)
+    return {"projection": _by_projection, "range": _by_range, "slice": _by_slice, "worker": _by_worker}[by](
+        found
+    )
 
 
 def _notes(found: Snapshot, by: By) -> Iterator[str]:
@@ -138,6 +147,15 @@ def _notes(found: Snapshot, by: By) -> Iterator[str]:
         for projection in found.projections:
             idle = len(projection.slices) - len(_behind(projection))
             yield f"projection {projection.name!r}: {idle:,} slices with nothing to handle"
+
+
+def _by_projection(found: Snapshot) -> Table:
+    table = Table("projection", Column("ranges", justify="right"), "state", *_numbers())
+    for projection in found.projections:
+        table.add_row(
+            in_table(projection.name), str(len(projection.ranges)), states_of(projection), *_cells(projection)
+        )
+    return table
 
 
 def _by_range(found: Snapshot) -> Table:
@@ -178,7 +196,7 @@ def _numbers() -> Iterator[Column]:
     return (Column(name, justify="right", no_wrap=True) for name in ("lag", "backlog", "parked"))
 
 
-def _cells(one: RangeLag | SliceLag) -> tuple[str, str, str]:
+def _cells(one: ProjectionLag | RangeLag | SliceLag) -> tuple[str, str, str]:
     return age(one.lag), f"{one.backlog:,}", str(one.parked)
 
 
@@ -231,7 +249,7 @@ def _projection_values(projection: ProjectionLag, by: By) -> dict[str, object]:
     }
     if by == "slice":
         values["slices"] = [{"slice": one.slice, **_part_values(one)} for one in projection.slices]
-    elif by == "range":
+    elif by != "worker":
         values["ranges"] = [{**part.slices._asdict(), **_part_values(part)} for part in projection.ranges]
     return values
 

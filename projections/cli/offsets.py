@@ -10,6 +10,7 @@ from rich.table import Table
 import offsets as stored
 from journal import BEGINNING
 from projections.cli.connection import confirm, visit
+from projections.cli.group import ListGroup
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import in_table, print_table
 
@@ -18,32 +19,26 @@ __all__ = ["offsets"]
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-@click.group()
+@click.group(cls=ListGroup)
 def offsets() -> None:
-    """Show, verify, set and clear the offsets of projections."""
+    """List, show, verify, set and clear the offsets of projections. Without the name of a command it is `list`."""
+
+
+@offsets.command(name="list")
+@dsn_option
+@json_option
+def list_(dsn: str | None, as_json: bool) -> None:
+    """List how far each range of slices of all projections is: everything before its horizon is handled."""
+    _show(dsn, None, as_json=as_json)
 
 
 @offsets.command()
-@click.argument("name", required=False)
+@click.argument("name")
 @dsn_option
 @json_option
-def show(name: str | None, dsn: str | None, as_json: bool) -> None:
-    """Show how far each range of slices is: everything before its horizon is handled."""
-    found = visit(dsn, lambda session: stored.statuses(session, None if name is None else [name]))
-    if as_json:
-        echo_json(projections=[_values(status) for status in found])
-        return
-    table = Table("projection", "entity type", "slices", "horizon", "last handled")
-    for status in found:
-        for part in status.ranges:
-            table.add_row(
-                in_table(status.name),
-                in_table(status.entity_type),
-                str(part.slices),
-                _horizon(part),
-                _time(part.handled_at),
-            )
-    print_table(table)
+def show(name: str, dsn: str | None, as_json: bool) -> None:
+    """Show how far each range of slices of a projection is: everything before its horizon is handled."""
+    _show(dsn, [name], as_json=as_json)
 
 
 @offsets.command(name="set")
@@ -103,6 +98,24 @@ def verify(context: click.Context, dsn: str | None, as_json: bool) -> None:
         context.exit(1)
     if not as_json:
         click.echo("the progress of every projection fits the journal")
+
+
+def _show(dsn: str | None, names: list[str] | None, *, as_json: bool) -> None:
+    found = visit(dsn, lambda session: stored.statuses(session, names))
+    if as_json:
+        echo_json(projections=[_values(status) for status in found])
+        return
+    table = Table("projection", "entity type", "slices", "horizon", "last handled")
+    for status in found:
+        for part in status.ranges:
+            table.add_row(
+                in_table(status.name),
+                in_table(status.entity_type),
+                str(part.slices),
+                _horizon(part),
+                _time(part.handled_at),
+            )
+    print_table(table)
 
 
 def _parsed(text: str) -> datetime:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from functools import reduce
+from typing import Any, TypeVar
 
 import click
 
-__all__ = ["check_no_address", "dsn_option", "echo_json", "iso_time", "json_option"]
+__all__ = ["check_no_address", "dsn_option", "echo_json", "iso_time", "json_option", "together"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
@@ -22,6 +26,11 @@ dsn_option = click.option(
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Options that go together, as one decorator; the help lists them in this order."""
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def echo_json(**values: Any) -> None:

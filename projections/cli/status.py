@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from rich.table import Column, Table
 import offsets
 from journal import Session, entity_types
 from projections.cli.connection import visit
-from projections.cli.lag import age, owner_of
+from projections.cli.lag import age, owner_of, states_of
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import in_table, print_table, printable
 from projections.monitoring import OpenWriter, ProjectionLag, RangeLag, Snapshot, snapshot
@@ -38,11 +38,14 @@ class _Report(NamedTuple):
 
 @click.command()
 @click.argument("name", required=False)
+@click.option(
+    "--ranges", "by_range", is_flag=True, help="One line for each range of slices, and who runs it."
+)
 @dsn_option
 @json_option
-def status(name: str | None, dsn: str | None, as_json: bool) -> None:
+def status(name: str | None, by_range: bool, dsn: str | None, as_json: bool) -> None:
     """
-    Show who runs the ranges of each projection, how far they are, and what is wrong.
+    Show whether each projection runs, how far it is, and what is wrong.
 
     A range is running, paused, restarting (it has failed, and waits before it starts again), parked (it runs, and
     sources of it wait for a decision: see `projections parked`), or unclaimed: no worker that is alive holds it.
@@ -54,15 +57,7 @@ def status(name: str | None, dsn: str | None, as_json: bool) -> None:
     if as_json:
         echo_json(**_values(report))
         return
-    numbers = (Column(name, justify="right", no_wrap=True) for name in ("lag", "backlog", "parked"))
-    table = Table("projection", "slices", "owner", "epoch", "state", *numbers)
-    for found in report.snapshot.projections:
-        for part in found.ranges:
-            table.add_row(
-                in_table(found.name), str(part.slices), owner_of(part), str(part.epoch), part.state,
-                age(part.lag), f"{part.backlog:,}", str(part.parked),
-            )  # fmt: skip
-    print_table(table)
+    print_table((_by_range if by_range else _by_projection)(report.snapshot.projections))
     for line in _notes(report):
         click.echo(printable(line))
 
@@ -83,6 +78,32 @@ def resume(name: str, dsn: str | None) -> None:
     """Let a paused projection go on."""
     visit(dsn, lambda session: offsets.set_paused(session, name, paused=False))
     click.echo(f"projection {name!r} goes on")
+
+
+def _by_projection(projections: Sequence[ProjectionLag]) -> Table:
+    table = Table("projection", "owners", "state", *_numbers("ranges", "lag", "backlog", "parked"))
+    for found in projections:
+        owners = {part.owner for part in found.ranges if part.alive}
+        table.add_row(
+            in_table(found.name), in_table(", ".join(sorted(filter(None, owners))) or "nobody"), states_of(found),
+            str(len(found.ranges)), age(found.lag), f"{found.backlog:,}", str(found.parked),
+        )  # fmt: skip
+    return table
+
+
+def _by_range(projections: Sequence[ProjectionLag]) -> Table:
+    table = Table("projection", "slices", "owner", "epoch", "state", *_numbers("lag", "backlog", "parked"))
+    for found in projections:
+        for part in found.ranges:
+            table.add_row(
+                in_table(found.name), str(part.slices), owner_of(part), str(part.epoch), part.state,
+                age(part.lag), f"{part.backlog:,}", str(part.parked),
+            )  # fmt: skip
+    return table
+
+
+def _numbers(*names: str) -> Iterator[Column]:
+    return (Column(name, justify="right", no_wrap=True) for name in names)
 
 
 async def _report(session: Session, name: str | None) -> _Report:

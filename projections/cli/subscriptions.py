@@ -13,7 +13,7 @@ from rich.table import Column, Table
 
 from journal import ProjectionsError, Session
 from projections.cli.connection import confirm, visit
-from projections.cli.default_command import ShowsByDefault
+from projections.cli.group import ListGroup
 from projections.cli.lag import age
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import in_table, print_table, printable, shortened
@@ -67,29 +67,29 @@ class _Subscription(NamedTuple):
     """Of its condition."""
 
 
-@click.group(cls=ShowsByDefault)
+@click.group(cls=ListGroup)
 def subscriptions() -> None:
     """
-    Show what groups have subscribed to; release conditions that were stopped; remove subscriptions.
+    List what groups have subscribed to; release conditions that were stopped; remove subscriptions.
 
     \b
       projections subscriptions                 all of them
-      projections subscriptions billing         those of one group
+      projections subscriptions list billing    those of one group
       projections subscriptions waiting         what waits for conditions: see also retry and drop
       projections subscriptions release 3       have condition 3 asked again
       projections subscriptions remove 17       remove subscription 17
 
-    Without the name of a command it is `show`. `projections subscribe` makes subscriptions.
+    Without the name of a command it is `list`. `projections subscribe` makes subscriptions.
     """  # noqa: D301 - click reads the escape
 
 
-@subscriptions.command()
+@subscriptions.command(name="list")
 @click.argument("group", required=False)
 @dsn_option
 @json_option
-def show(group: str | None, dsn: str | None, as_json: bool) -> None:
+def list_(group: str | None, dsn: str | None, as_json: bool) -> None:
     """
-    Show subscriptions: which events each asks for, and until when it is kept.
+    List subscriptions, of one group or of all: which events each asks for, and until when it is kept.
 
     A subscription is active; expired, when nobody has kept it for as long as it said, so that it goes soon; or
     quarantined: its condition failed, or took too long, for most events, and is stopped. What comes meanwhile waits

@@ -12,7 +12,7 @@ COMMANDS = [
     ["status"],
     ["lag", "--fail-above", "1s"],
     ["workers"],
-    ["offsets", "show"],
+    ["offsets", "list"],
     ["offsets", "clear", "nobody", "--yes"],
     ["parked", "list", "nobody"],
     ["pause", "nobody"],

@@ -82,7 +82,7 @@ def test_without_groups_it_says_how_to_make_one(dsn: str) -> None:
 
 def test_lag_and_backlog_of_each_group(group: str) -> None:
     (row,) = rows(done("groups", "--dsn", group))
-    (found,) = values("groups", "billing", "--dsn", group)["groups"]
+    (found,) = values("groups", "show", "billing", "--dsn", group)["groups"]
 
     assert (row[:4], row[5:]) == (["billing", "unread", "2", "0"], ["3", "0", "0", "0"])
     assert (found["name"], found["backlog"], found["state"], found["head"]) == ("billing", 3, "unread", 3)
@@ -92,7 +92,7 @@ def test_lag_and_backlog_of_each_group(group: str) -> None:
 async def test_lag_and_backlog_of_each_range_and_who_reads_it(database: Database, group: str) -> None:
     async with database.session() as session:
         await poll_group(session, "billing", "[me]", timedelta(hours=1))
-    table = rows(done("groups", "billing", "--by", "range", "--dsn", group))
+    table = rows(done("groups", "show", "billing", "--ranges", "--dsn", group))
     (found,) = values("groups", "--dsn", group)["groups"]
 
     assert [row[:4] + row[5:8] for row in table] == [
@@ -157,9 +157,15 @@ def test_watching_groups_in_a_pipe_prints_one_look_after_another(group: str) -> 
 
 
 def test_a_group_that_there_is_not_is_told_with_those_that_there_are(group: str) -> None:
-    assert refused("groups", "nobody", "--dsn", group) == (
+    assert refused("groups", "show", "nobody", "--dsn", group) == (
         "error: there is no group 'nobody'; those that there are: 'billing'\n"
     )
+
+
+def test_a_group_is_never_mistaken_for_a_command(group: str) -> None:
+    error = refused("groups", "billing", "--dsn", group, code=2)
+
+    assert "No such command 'billing'. To show one: projections groups show billing" in error
 
 
 async def test_a_group_may_be_called_as_a_command_is(database: Database, dsn: str) -> None:
@@ -173,7 +179,7 @@ async def test_a_group_may_be_called_as_a_command_is(database: Database, dsn: st
 
 def test_the_help_of_groups_tells_their_commands_and_that_matching_is_elsewhere() -> None:
     assert "projections groups rescale billing --ranges 8" in done("groups", "--help")
-    assert "`projections worker --subscriptions`" in done("groups", "show", "--help")
+    assert "`projections worker --subscriptions`" in done("groups", "list", "--help")
 
 
 def test_a_group_is_cut_into_another_number_of_ranges(group: str) -> None:
@@ -325,11 +331,11 @@ def test_long_conditions_are_cut_in_tables_and_whole_in_json(dsn: str) -> None:
     condition = " AND ".join(f"e.seq_nr <> {number}" for number in range(20))
     done("subscribe", "g", "--condition", condition, "--dsn", dsn)
 
-    (row,) = rows(done("subscriptions", "g", "--dsn", dsn))
+    (row,) = rows(done("subscriptions", "list", "g", "--dsn", dsn))
 
     assert len(row[4]) == 60
     assert row[4].endswith("…")
-    assert values("subscriptions", "g", "--dsn", dsn)["subscriptions"][0]["condition"] == condition
+    assert values("subscriptions", "list", "g", "--dsn", dsn)["subscriptions"][0]["condition"] == condition
 
 
 async def test_a_condition_that_was_set_apart_is_shown_and_released(database: Database, dsn: str) -> None:
@@ -411,7 +417,7 @@ def test_a_subscription_is_removed_only_when_somebody_agrees(group: str) -> None
 
 
 def test_subscriptions_of_a_group_that_there_is_not_are_refused(dsn: str) -> None:
-    assert "there is no group 'x'" in refused("subscriptions", "x", "--dsn", dsn)
+    assert "there is no group 'x'" in refused("subscriptions", "list", "x", "--dsn", dsn)
 
 
 # ---- publish ----

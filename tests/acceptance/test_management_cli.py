@@ -132,7 +132,7 @@ def test_status_names_the_owner_of_a_range_that_runs(app: Path, handled: str) ->
 def test_status_counts_parked_sources_in_the_range_they_belong_to(handled: str) -> None:
     called("rescale", "delays", "--ranges", "4", "--dsn", handled)
 
-    table = called("status", "--dsn", handled).stdout
+    table = called("status", "--ranges", "--dsn", handled).stdout
 
     rows = [line.split("│") for line in table.splitlines() if "delays" in line]
     assert len(rows) == 4
@@ -181,7 +181,7 @@ def test_a_range_that_stopped_before_it_handled_anything_is_at_the_beginning(app
         worker.process.terminate()
         worker.process.wait(30)
 
-    shown = called("offsets", "show", "--dsn", handled).stdout
+    shown = called("offsets", "list", "--dsn", handled).stdout
     (found,) = values("status", "--dsn", handled)["projections"]
 
     assert "at the beginning" in shown
@@ -229,7 +229,7 @@ def test_an_unknown_projection_is_neither_paused_nor_resumed(handled: str, comma
 
 def test_offsets_show_where_each_range_stands(handled: str) -> None:
     (found,) = values("offsets", "show", "delays", "--dsn", handled)["projections"]
-    table = called("offsets", "show", "--dsn", handled).stdout
+    table = called("offsets", "list", "--dsn", handled).stdout
 
     (part,) = found["ranges"]
     assert found["entity_type"] == "plane"
@@ -269,13 +269,13 @@ def test_an_offset_set_to_a_time_leaves_out_what_is_older(app: Path, handled: st
     ],
 )
 def test_a_wrong_time_changes_nothing_and_is_told(handled: str, time: str, message: str) -> None:
-    before = values("offsets", "show", "--dsn", handled)
+    before = values("offsets", "list", "--dsn", handled)
 
     result = called("offsets", "set", "delays", "--from", time, "--yes", "--dsn", handled)
 
     assert result.returncode == 2
     assert message in result.stderr
-    assert values("offsets", "show", "--dsn", handled) == before
+    assert values("offsets", "list", "--dsn", handled) == before
 
 
 DESTRUCTIVE = [
@@ -287,7 +287,7 @@ DESTRUCTIVE = [
 
 @pytest.mark.parametrize("command", DESTRUCTIVE)
 def test_what_can_not_be_undone_is_not_done_unasked(handled: str, command: list[str]) -> None:
-    before = values("offsets", "show", "--dsn", handled), parked(handled)
+    before = values("offsets", "list", "--dsn", handled), parked(handled)
 
     unasked = called(*command, "--dsn", handled)
     refused = answer([*command, "--dsn", handled], "n\n")
@@ -295,7 +295,7 @@ def test_what_can_not_be_undone_is_not_done_unasked(handled: str, command: list[
     assert (unasked.returncode, unasked.stderr) == (1, "Error: nobody is here to ask: pass --yes\n")
     assert refused[0] == 1
     assert "[y/N]" in refused[1]
-    assert (values("offsets", "show", "--dsn", handled), parked(handled)) == before
+    assert (values("offsets", "list", "--dsn", handled), parked(handled)) == before
 
 
 def test_an_answer_on_the_terminal_is_followed(handled: str) -> None:
@@ -417,7 +417,7 @@ def test_doctor_tells_of_a_database_that_can_not_be_reached_without_the_password
 
 
 @pytest.mark.parametrize(
-    "command", [["status"], ["offsets", "show"], ["parked", "list", "x"], ["pause", "x"]]
+    "command", [["status"], ["offsets", "list"], ["parked", "list", "x"], ["pause", "x"]]
 )
 def test_a_database_without_the_schema_is_told_what_to_do(empty_dsn: str, command: list[str]) -> None:
     result = called(*command, "--dsn", empty_dsn)

@@ -34,8 +34,8 @@ def named(databases: Databases, template: str) -> Iterator[str]:
 @pytest.mark.parametrize(
     "command",
     [
-        ("lag",), ("lag", "--by", "worker"), ("status",),
-        ("offsets", "show"), ("workers",),
+        ("lag",), ("lag", "--workers"), ("status",),
+        ("offsets", "list"), ("workers",),
     ],
 )  # fmt: skip
 def test_names_are_written_out(named: str, command: tuple[str, ...]) -> None:

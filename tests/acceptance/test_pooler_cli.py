@@ -36,12 +36,13 @@ worker app:Delays --until-caught-up
 status
 status delays
 lag
-lag delays --by slice
+lag delays --slices
 workers
 pause delays
 resume delays
 rescale delays --ranges 3
 rebuild delays --app app:Delays
+offsets list
 offsets show delays
 offsets verify
 offsets set delays --from 2020-01-01T00:00:00Z --yes
@@ -51,7 +52,7 @@ parked show delays --source N1
 parked retry delays --all
 parked drop delays --all --yes
 subscribe billing --topic Landed
-subscriptions show billing
+subscriptions list billing
 subscriptions release 1
 subscriptions waiting
 subscriptions retry 1
@@ -59,7 +60,7 @@ subscriptions drop 1 --yes
 subscriptions remove 1 --yes
 publish order.paid {}
 worker --subscriptions --until-caught-up
-groups show
+groups list
 groups show billing
 groups rescale billing --ranges 2
 groups dead billing

@@ -276,7 +276,7 @@ async def test_what_is_kept_for_a_handler_that_nobody_has_is_shown_and_holds_ret
         assert f"no consumer has handler 'new', and {len(SOURCES)} matches are kept for it" in page.stdout
         assert (
             "0-1023 new"
-            in (await asyncio.to_thread(called, "groups", "g", "--by", "range", "--dsn", dsn)).stdout
+            in (await asyncio.to_thread(called, "groups", "show", "g", "--ranges", "--dsn", dsn)).stdout
         )
         samples = await told_by_the_database(database)
         assert samples[series("projections_group_handlers_missing", group="g")] == 1

@@ -39,7 +39,7 @@ BY_INTERVAL = partial(
 READ = [
     ["status"],
     ["lag"],
-    ["lag", "--by", "slice"],
+    ["lag", "--slices"],
     ["workers"],
     ["offsets", "show"],
     ["offsets", "verify"],

@@ -69,7 +69,10 @@ def test_an_option_refuses(kind: Duration, text: str, reason: str) -> None:
 
 
 def test_no_command_takes_a_duration_in_another_way() -> None:
-    named = "timeout lease grace maintain-every within interval retention patience window delay".split()
+    named = (
+        *("timeout", "lease", "grace", "maintain-every", "within", "interval"),
+        *("retention", "patience", "window", "delay"),
+    )
     endings = tuple(f"-{name}" for name in named)
 
     odd = [

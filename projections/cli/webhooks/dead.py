@@ -8,6 +8,7 @@ import click
 
 from journal import Database
 from projections.cli.connection import confirm
+from projections.cli.group import ListGroup
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.webhooks.delivery_options import (
     filter_of,
@@ -16,7 +17,6 @@ from projections.cli.webhooks.delivery_options import (
     page_options,
 )
 from projections.cli.webhooks.many import retry_many, tell_progress
-from projections.cli.webhooks.options import ListsByDefault
 from projections.cli.webhooks.visiting import visit_database
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.errors import UnknownDelivery
@@ -27,7 +27,7 @@ _MOST = 1000
 _all_option = click.option("--all", "every", is_flag=True, help="All there are; instead of a filter.")
 
 
-@click.group(cls=ListsByDefault)
+@click.group(cls=ListGroup)
 def dead() -> None:
     """
     Decide about dead letters: deliveries whose attempts are used up.

@@ -9,6 +9,7 @@ import click
 
 from journal import Database
 from projections.cli.connection import confirm
+from projections.cli.group import ListGroup
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import printable
 from projections.cli.webhooks.delivery_options import (
@@ -19,7 +20,6 @@ from projections.cli.webhooks.delivery_options import (
 )
 from projections.cli.webhooks.log_view import attempt_values, echo_attempts
 from projections.cli.webhooks.many import retry_many
-from projections.cli.webhooks.options import ListsByDefault
 from projections.cli.webhooks.printing import at, echo_facts
 from projections.cli.webhooks.visiting import visit_database, visit_endpoint
 from projections.webhooks.deliveries import Deliveries, Delivery, DeliveryState
@@ -33,7 +33,7 @@ _endpoint = click.argument("endpoint_id", metavar="ENDPOINT")
 _event = click.argument("event_id", metavar="EVENT")
 
 
-@click.group(cls=ListsByDefault)
+@click.group(cls=ListGroup)
 def deliveries() -> None:
     """
     Show what became of events that are for endpoints; try them again, or give them up.

@@ -11,8 +11,8 @@ import click
 
 from journal import Database
 from projections.cli.lag import age
-from projections.cli.options import echo_json
-from projections.cli.webhooks.options import past, tenant_option, together
+from projections.cli.options import echo_json, together
+from projections.cli.webhooks.options import past, tenant_option
 from projections.cli.webhooks.printing import at, echo_table, short_id
 from projections.cli.webhooks.visiting import visit_database, whole_endpoint_id
 from projections.webhooks.deliveries import Deliveries, Delivery, DeliveryFilter, DeliveryState

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from projections.cli.durations import Duration
-from projections.cli.webhooks.options import text_of, together
+from projections.cli.options import together
+from projections.cli.webhooks.options import text_of
 from projections.webhooks.retrying import RetryPolicy, parse_policy
 
 __all__ = ["changes_of", "settings_options"]

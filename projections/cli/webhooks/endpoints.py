@@ -11,6 +11,7 @@ import click
 from journal import Database
 from projections.cli.connection import confirm
 from projections.cli.durations import Duration
+from projections.cli.group import ListGroup
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import printable
 from projections.cli.webhooks.endpoint_options import changes_of, settings_options
@@ -22,7 +23,6 @@ from projections.cli.webhooks.endpoint_view import (
     public_key,
 )
 from projections.cli.webhooks.options import (
-    ListsByDefault,
     address_options,
     rules_of,
     secret_of,
@@ -50,7 +50,7 @@ _secret_options = (
 )  # fmt: skip
 
 
-@click.group(cls=ListsByDefault)
+@click.group(cls=ListGroup)
 def endpoints() -> None:
     """
     Say where webhooks of tenants go, and which.

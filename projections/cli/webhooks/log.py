@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from journal import Database
-from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.group import ListGroup
+from projections.cli.options import dsn_option, echo_json, json_option, together
 from projections.cli.webhooks.log_view import attempt_values, echo_attempts, echo_events, event_values
-from projections.cli.webhooks.options import ListsByDefault, past, together
+from projections.cli.webhooks.options import past
 from projections.cli.webhooks.printing import at, echo_facts, seconds
 from projections.cli.webhooks.visiting import visit_database, whole_endpoint_id
 from projections.webhooks.errors import InvalidQuery
@@ -44,7 +45,7 @@ _paging = together(
 )  # fmt: skip
 
 
-@click.group(cls=ListsByDefault)
+@click.group(cls=ListGroup)
 def attempts() -> None:
     """
     Page through all attempts to deliver: when, to what endpoint, with what outcome.
@@ -113,7 +114,7 @@ def show_attempt(attempt_id: str, dsn: str | None, as_json: bool) -> None:
     )
 
 
-@click.group(cls=ListsByDefault)
+@click.group(cls=ListGroup)
 def events() -> None:
     """
     Page through the events that were for at least one endpoint.

@@ -3,47 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
-from projections.cli.options import iso_time
+from projections.cli.options import iso_time, together
 from projections.durations import InvalidDuration, parse_duration
 from projections.webhooks.addresses import AddressRules
 
 __all__ = [
-    "ListsByDefault",
     "address_options",
     "past",
     "rules_of",
     "secret_of",
     "tenant_option",
     "text_of",
-    "together",
 ]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 tenant_option = click.option("--tenant", metavar="TENANT", help="Only this tenant's. Default: of all.")
-
-
-class ListsByDefault(click.Group):
-    """A group of commands that runs its command ``list`` where none is named."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put ``list`` before options that are no request for help."""
-        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
-
-
-def together(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Options that go together, as one decorator; the help lists them in this order."""
-    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def past(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:

@@ -10,9 +10,10 @@ import click
 
 from journal import Database, RawJson
 from projections.cli.connection import confirm
+from projections.cli.group import ListGroup
 from projections.cli.options import dsn_option, echo_json, json_option
 from projections.cli.output import printable
-from projections.cli.webhooks.options import ListsByDefault, tenant_option, text_of
+from projections.cli.webhooks.options import tenant_option, text_of
 from projections.cli.webhooks.printing import at, echo_facts, echo_table, short_id
 from projections.cli.webhooks.visiting import visit_database, whole_endpoint_id, whole_schedule_id
 from projections.webhooks.cron import MissedTicks
@@ -25,7 +26,7 @@ T = TypeVar("T")
 _schedule = click.argument("schedule_id", metavar="SCHEDULE")
 
 
-@click.group(cls=ListsByDefault)
+@click.group(cls=ListGroup)
 def schedules() -> None:
     """
     Have messages sent again and again, at the ticks of a cron line.

@@ -1,0 +1,63 @@
+"""What all commands have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from projections.cli import main
+from projections.cli.group import ListGroup
+
+
+def walk(command: click.Command, *path: str) -> Iterator[tuple[str, click.Command]]:
+    yield " ".join(path), command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from walk(below, *path, name)
+
+
+GROUPS = {path: command for path, command in walk(main) if isinstance(command, click.Group)}
+LISTS = sorted(path for path, group in GROUPS.items() if "list" in group.commands)
+
+
+def test_every_group_that_has_a_list_shows_it_when_nothing_else_is_asked_of_it() -> None:
+    others = {path for path, group in GROUPS.items() if path and not isinstance(group, ListGroup)}
+
+    assert others == {"archive", "schema", "webhooks", "parked"}
+    assert {path for path, group in GROUPS.items() if isinstance(group, ListGroup)} <= set(LISTS)
+
+
+@pytest.mark.parametrize("path", ["archive", "schema", "webhooks"])
+def test_a_group_that_lists_nothing_prints_its_help(path: str) -> None:
+    result = CliRunner().invoke(main, path.split())
+
+    assert result.exit_code == 2
+    assert f"Usage: main {path} [OPTIONS] COMMAND" in result.output
+
+
+@pytest.mark.parametrize(
+    "path", sorted(path for path, group in GROUPS.items() if isinstance(group, ListGroup))
+)
+def test_a_name_is_never_taken_for_a_command_or_the_other_way_round(path: str) -> None:
+    result = CliRunner().invoke(main, [*path.split(), "nosuch"])
+
+    assert (result.exit_code, "No such command 'nosuch'" in result.output) == (2, True)
+
+
+@pytest.mark.parametrize(("words", "found"), [("gr", "plain,groups"), ("groups res", "plain,rescale")])
+def test_the_shell_completes_commands(words: str, found: str) -> None:
+    told = {
+        "_MAIN_COMPLETE": "bash_complete",
+        "COMP_WORDS": f"main {words}",
+        "COMP_CWORD": str(len(words.split())),
+    }
+
+    result = CliRunner(env=told).invoke(main, prog_name="main")
+
+    assert result.output == f"{found}\n"
