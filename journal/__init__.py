@@ -10,7 +10,9 @@ from journal.backtracking import (
     WritersPoll,
 )
 from journal.capture import CapturedTable, capture_table, captured_tables, release_table
-from journal.drivers import Database, KeptSession, OwnedSession, Row, Session, connect, hide_password
+from journal.database import Database, KeptSession, OwnedSession, Row, Session, connect, hide_password
+from journal.database.generation import Generation, generation
+from journal.database.settings import ConnectionSettings
 from journal.errors import (
     AppendConflict,
     DatabaseError,
@@ -31,9 +33,7 @@ from journal.errors import (
     UnknownEventType,
 )
 from journal.events import BEGINNING, Appended, Event, EventEnvelope, HistoricEvent, Origin, Position, RawJson
-from journal.generation import Generation, generation
 from journal.importing import ImportResult, import_events
-from journal.maintenance import MaintainedPartition, make_partitions
 from journal.payload import decode, decoder, event_type, event_type_of
 from journal.polling import Look, Notifier, PollPacing, WritersPoller
 from journal.reader import (
@@ -50,7 +50,6 @@ from journal.reader import (
     read_source,
     read_source_page,
 )
-from journal.settings import ConnectionSettings
 from journal.slices import ALL_SLICES, NUMBER_OF_SLICES, SliceRange, slice_of, slice_ranges
 from journal.writer import append, append_sync
 
@@ -81,7 +80,6 @@ __all__ = [
     "Key",
     "Look",
     "LostGeneration",
-    "MaintainedPartition",
     "MissingPrivilege",
     "NeedsPrimary",
     "NoAnswer",
@@ -126,7 +124,6 @@ __all__ = [
     "hide_password",
     "import_events",
     "latest_seq_nr",
-    "make_partitions",
     "read_source",
     "read_source_page",
     "release_table",

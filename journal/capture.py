@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from journal.drivers.session import Session
+from journal.database.session import Session
 
 __all__ = ["CapturedTable", "capture_table", "captured_tables", "release_table"]
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from journal.drivers import Database
+from journal.database import Database
 from journal.errors import InvalidEvent, ProjectionsError
 from journal.events import BEGINNING, Event, HistoricEvent
 from journal.writer import EVENT_COLUMNS, MAX_SEQ_NR, check_kind, check_list, event_row

@@ -16,9 +16,9 @@ from datetime import datetime, timedelta
 from typing import NoReturn
 
 from journal.backtracking import END_OF_TIME, Backtracking, WritersPoll
-from journal.drivers import Database, KeptSession, Row
+from journal.database import Database, KeptSession, Row
+from journal.database.generation import Generation
 from journal.errors import DatabaseUnavailable, NeedsPrimary
-from journal.generation import Generation
 
 CHANNEL = "projections_appended"
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from journal.drivers import fetch_on, fetch_on_sync
+from journal.database import fetch_on, fetch_on_sync
 from journal.errors import InvalidEvent
 from journal.events import Appended, Event
 from journal.payload import check_text, encode, event_type_of

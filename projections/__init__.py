@@ -40,8 +40,7 @@ from journal import (
     slice_ranges,
 )
 from offsets import live_events
-from projections.errors import HandlerFailed, InvalidHandler, PoolTooSmall, ProjectionFailed
-from projections.handlers import (
+from projections.defining.handlers import (
     AtLeastOnce,
     ExactlyOnce,
     Group,
@@ -50,11 +49,12 @@ from projections.handlers import (
     handles_group,
     projection,
 )
-from projections.observer import StatusObserver
+from projections.defining.tables import Change, Changes, Table, TableError
+from projections.errors import HandlerFailed, InvalidHandler, PoolTooSmall, ProjectionFailed
 from projections.recovery import Backoff, Recovery
-from projections.runner import run
-from projections.settings import RunSettings
-from projections.tables import Change, Changes, Table, TableError
+from projections.running.observer import StatusObserver
+from projections.running.runner import run
+from projections.running.settings import RunSettings
 
 __all__ = [
     "ALL_SLICES",

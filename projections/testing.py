@@ -17,12 +17,12 @@ from uuid import UUID, uuid4
 
 from journal import Database, Event, EventEnvelope, SliceRange, UnknownEventType, decode, slice_of
 from journal.writer import event_row
+from projections.defining.handlers import Kind, projection_of
+from projections.defining.tables import Batch
 from projections.errors import InvalidHandler
-from projections.handlers import Kind, projection_of
-from projections.observer import StatusObserver
-from projections.runner import run
-from projections.settings import RunSettings
-from projections.tables import Batch
+from projections.running.observer import StatusObserver
+from projections.running.runner import run
+from projections.running.settings import RunSettings
 
 __all__ = ["Rows", "changes_of", "envelopes_of", "run_until_caught_up"]
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 import click
 
 from journal import ConnectionSettings, OwnedSession, Session
-from journal.drivers import connect
+from journal.database import connect
 from journal.embedded import database_dsn
 from journal.schema import check_version
 

@@ -23,7 +23,7 @@ from projections.demo.errors import DemoError, DemoInterrupted
 from projections.demo.flights import data_file
 from projections.demo.progress import Reporter, reporting
 from projections.demo.rebuilding import Batch, Rebuild
-from projections.event_loop import loop_runner
+from projections.running.event_loop import loop_runner
 
 if TYPE_CHECKING:  # of an extra
     from projections.demo.webhooks import Arrivals

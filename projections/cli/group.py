@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from journal.drivers import hide_password
+from journal.database import hide_password
 from journal.errors import ProjectionsError
 from journal.suggestions import did_you_mean
 

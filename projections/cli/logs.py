@@ -7,7 +7,7 @@ import logging
 from datetime import UTC, datetime
 from typing import Literal
 
-from journal.drivers import hide_password
+from journal.database import hide_password
 from projections.cli.output import printable
 
 __all__ = ["LogFormat", "configure_logs"]

@@ -15,10 +15,18 @@ from pathlib import Path
 import click
 
 from journal import ProjectionsError
-from journal.clustering import ClusteredPartition, cluster
-from journal.drivers import connect, hide_password
+from journal.database import connect, hide_password
 from journal.embedded import database_dsn
-from journal.maintenance import MaintainedPartition
+from journal.partitions import (
+    Archive,
+    ClusteredPartition,
+    DroppedPartition,
+    Maintained,
+    MaintainedPartition,
+    cluster,
+    schedule,
+)
+from journal.partitions import maintain as maintain_database
 from projections.cli.connection import visit_session
 from projections.cli.durations import Duration
 from projections.cli.hooks import load_callable
@@ -27,8 +35,6 @@ from projections.cli.output import printable
 from projections.cli.partitions import partition_values, span
 from projections.cli.signals import stopped_by_signals
 from projections.extras import from_extra
-from projections.maintenance import Archive, DroppedPartition, Maintained, schedule
-from projections.maintenance import maintain as maintain_database
 
 __all__ = ["maintain"]
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import click
 
 from journal import ConnectionSettings
-from journal.drivers import connect
+from journal.database import connect
 from journal.embedded import database_dsn
 from journal.schema import check_version
 from projections.cli.durations import Duration

@@ -9,19 +9,19 @@ import click
 from rich.table import Column, Table
 
 from journal import Session
-from projections.cli.connection import visit
-from projections.cli.durations import Duration
-from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import in_table, print_table, printable
-from projections.durations import duration_text
-from projections.maintenance import (
+from journal.partitions import (
     Partition,
     PartitionSettings,
     change_partition_settings,
     partition_settings,
 )
-from projections.maintenance import partitions as read_partitions
-from projections.maintenance.settings import TABLES
+from journal.partitions import partitions as read_partitions
+from journal.partitions.settings import TABLES
+from projections.cli.connection import visit
+from projections.cli.durations import Duration
+from projections.cli.options import dsn_option, echo_json, json_option
+from projections.cli.output import in_table, print_table, printable
+from projections.durations import duration_text
 
 __all__ = ["partition_values", "partitions", "span"]
 

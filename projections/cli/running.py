@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from journal import ProjectionsError
-from journal.drivers import hide_password
+from journal.database import hide_password
 from projections.http.addresses import Address, parse_address
 from projections.http.tokens import read_token, require_token
 

@@ -15,8 +15,8 @@ import click
 
 from journal import ProjectionsError
 from journal.suggestions import did_you_mean
+from projections.defining.handlers import projection_of
 from projections.errors import InvalidHandler
-from projections.handlers import projection_of
 
 __all__ = ["load_projections"]
 

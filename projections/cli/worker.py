@@ -16,8 +16,9 @@ from typing import Any, Literal
 import click
 
 from journal import NUMBER_OF_SLICES, ConnectionSettings, Database
-from journal.drivers import connect
+from journal.database import connect
 from journal.embedded import database_dsn
+from journal.partitions import maintaining
 from journal.schema import check_version
 from projections.cli.durations import Duration
 from projections.cli.logs import LogFormat, configure_logs
@@ -33,14 +34,13 @@ from projections.cli.running import (
 from projections.cli.signals import Received, stopped_by_signals
 from projections.cli.supervisor import Asked, heard_from_supervisor, supervise, tagged_logs
 from projections.cli.targets import load_projections
-from projections.connections import OTHER_CONNECTIONS
 from projections.durations import duration_text
-from projections.event_loop import loop_runner
 from projections.http.addresses import Address
-from projections.maintenance import maintaining
-from projections.observer import CombinedObserver, StatusObserver
-from projections.runner import run as run_projections
-from projections.settings import RunSettings
+from projections.running.connections import OTHER_CONNECTIONS
+from projections.running.event_loop import loop_runner
+from projections.running.observer import CombinedObserver, StatusObserver
+from projections.running.runner import run as run_projections
+from projections.running.settings import RunSettings
 from projections.subscriptions.matching import Matching
 
 __all__ = ["worker"]

@@ -23,7 +23,7 @@ from journal import ConnectionSettings, Database, Notifier, ProjectionsError, ap
 from projections.demo.database import fence
 from projections.demo.events import event_of
 from projections.demo.flights import Flight, data_file, moment, read_flights, timeline
-from projections.event_loop import loop_runner
+from projections.running.event_loop import loop_runner
 
 BATCH = 500
 PACE = 0.01

@@ -9,9 +9,9 @@ projection has a table of marks of its own, for a rebuild replaces all tables th
 from __future__ import annotations
 
 from journal import EventEnvelope
+from projections.defining.handlers import handles, projection
+from projections.defining.tables import Change, Changes, Table
 from projections.demo.events import ENTITY_TYPE, Cancelled, Departed, Landed
-from projections.handlers import handles, projection
-from projections.tables import Change, Changes, Table
 
 SCHEMA = "projections_demo"
 """Where the tables are."""

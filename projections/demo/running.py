@@ -13,7 +13,7 @@ from offsets import UnknownProjection
 from projections.demo.read_models import PROJECTIONS
 from projections.demo.stopping import Stopping
 from projections.demo.watch import Watch
-from projections.runner import run as run_projections
+from projections.running.runner import run as run_projections
 
 CLASSES = tuple(projection_class for projection_class, _ in PROJECTIONS.values())
 

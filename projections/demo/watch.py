@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from journal import EventEnvelope, SliceRange
 from projections.demo.progress import Reporter
 from projections.demo.read_models import PROJECTIONS
-from projections.observer import StatusObserver
+from projections.running.observer import StatusObserver
 
 _PATIENCE = 5.0
 """Seconds to wait for the news of an event that the database shows as handled; a killed worker tells none."""

@@ -22,10 +22,10 @@ from typing import Any
 from journal import ConnectionSettings, EventEnvelope, ProjectionsError, SliceRange, connect, hide_password
 from projections.demo.running import CLASSES
 from projections.demo.watch import with_effect
-from projections.event_loop import loop_runner
-from projections.observer import StatusObserver
-from projections.runner import run
-from projections.settings import RunSettings
+from projections.running.event_loop import loop_runner
+from projections.running.observer import StatusObserver
+from projections.running.runner import run
+from projections.running.settings import RunSettings
 
 LEASE = timedelta(seconds=2)
 """Short, for the demo is: production has 10 s, and a network that may be away for a while."""

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from journal import EventEnvelope, SliceRange
 from projections.extras import from_extra
-from projections.observer import StatusObserver
+from projections.running.observer import StatusObserver
 from projections.webhooks.retrying import is_success
 
 with from_extra("otel"):

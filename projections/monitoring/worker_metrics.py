@@ -20,7 +20,7 @@ from projections.extras import from_extra
 from projections.monitoring.lag import RangeLag
 from projections.monitoring.metrics import RANGE_LABELS, build_info
 from projections.monitoring.snapshot import Snapshot
-from projections.observer import Pulse, StatusObserver
+from projections.running.observer import Pulse, StatusObserver
 
 with from_extra("monitor"):
     from prometheus_client import Metric, ProcessCollector

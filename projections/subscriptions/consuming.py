@@ -19,11 +19,11 @@ from journal import (
     OtherSchemaVersion,
     ProjectionsError,
 )
-from journal.faults import Fault, fault_of
+from journal.database.faults import Fault, fault_of
 from journal.schema import check_version
 from offsets import DatabaseWentBack
 from projections.errors import said
-from projections.page_limit import PageLimit
+from projections.running.page_limit import PageLimit
 from projections.subscriptions import groups, reading
 from projections.subscriptions.asking import Asking
 from projections.subscriptions.errors import GroupRangeLost, InvalidCursor, UnknownGroup

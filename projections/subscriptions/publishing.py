@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from journal import Appended, InvalidEvent
-from journal.drivers import fetch_on, fetch_on_sync
+from journal.database import fetch_on, fetch_on_sync
 from journal.payload import check_text, encode
 from journal.writer import check_kind, check_list, check_name
 from projections.subscriptions.errors import InvalidSubscription, own_errors

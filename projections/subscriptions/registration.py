@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
-from journal.faults import Fault, fault_of
+from journal.database.faults import Fault, fault_of
 from projections.errors import InvalidHandler
 from projections.subscriptions.matched import MatchedEvent
 

@@ -16,7 +16,7 @@ from datetime import timedelta
 
 from journal import Database, KeptSession, ProjectionsError
 from journal.tasks import end
-from projections.page_limit import PageLimit
+from projections.running.page_limit import PageLimit
 from projections.webhooks.ciphers import Cipher, PlainCipher
 from projections.webhooks.claims import Claimed, Outcome, Room, claim, reap
 from projections.webhooks.delivery_observer import DeliveryObserver, tell

@@ -14,8 +14,8 @@ from cachetools import LRUCache
 from journal import EventEnvelope, OwnedSession, Row
 from journal.tasks import Turn
 from journal.writer import check_entity_type
+from projections.defining.handlers import ExactlyOnce, Group, Kind, Projection
 from projections.errors import InvalidHandler
-from projections.handlers import ExactlyOnce, Group, Kind, Projection
 from projections.recovery import Recovery
 from projections.webhooks.errors import FilterTooCostly, InvalidMessage
 from projections.webhooks.filter_cost import MOST_CHARACTERS, Purse

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from journal import Database
-from projections.observer import StatusObserver
-from projections.runner import run
-from projections.settings import RunSettings
+from projections.running.observer import StatusObserver
+from projections.running.runner import run
+from projections.running.settings import RunSettings
 from projections.webhooks.ciphers import Cipher
 from projections.webhooks.deliverer import deliver
 from projections.webhooks.delivery_observer import DeliveryObserver

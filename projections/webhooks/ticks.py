@@ -29,7 +29,7 @@ from journal import (
     Session,
     append,
 )
-from journal.faults import Fault, fault_of
+from journal.database.faults import Fault, fault_of
 from projections.recovery import Backoff
 from projections.webhooks.cron import CronLine, DueTicks, Standstill
 from projections.webhooks.errors import InvalidMessage

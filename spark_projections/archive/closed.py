@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from projections.maintenance import Partition
+from journal.partitions import Partition
 from spark_projections.archive.check import check_archived_file
 from spark_projections.archive.export import export_archive
 from spark_projections.archive.files import ArchiveError

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from journal.drivers.sync import SyncConnection
+from journal.database.sync import SyncConnection
 from spark_projections.reading.horizon import MARGIN, Pause, look, still_open
 
 __all__ = ["NO_IMPORTS", "wait_for_writers"]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from journal import NUMBER_OF_SLICES, ConnectionSettings, Database, import_events, slice_of
-from journal.drivers import connect
+from journal.database import connect
 from journal.errors import EventIdConflict, InvalidEvent
 from spark_projections.backfill.mapped import CHUNK
 from spark_projections.backfill.place import Place

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from journal import Database, Row
-from journal.drivers import PLAN_ANEW
+from journal.database import PLAN_ANEW
 from spark_projections.backfill.rows import BadRow, HistoricRow
 
 __all__ = ["Place"]

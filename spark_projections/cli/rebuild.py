@@ -25,8 +25,8 @@ from projections.cli.durations import Duration
 from projections.cli.options import dsn_option, echo_json, iso_time, json_option
 from projections.cli.output import print_table, printable, shown
 from projections.cli.targets import load_projections
+from projections.defining.handlers import projection_of
 from projections.extras import from_extra
-from projections.handlers import projection_of
 from spark_projections.cli.archive import context_of
 from spark_projections.cli.rebuild_plan import plan_of, show_plan
 from spark_projections.engine.jvm import JavaNotFound, UnsupportedJava, find_java

@@ -23,7 +23,7 @@ import pyarrow as pa
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from journal import ALL_SLICES, DatabaseUnavailable, SliceRange, hide_password
-from journal.drivers import translate
+from journal.database import translate
 
 Value: TypeAlias = "str | int | datetime | tuple[str, ...]"
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from journal import ProjectionsError
-from journal.drivers.sync import SyncConnection, connect_sync
+from journal.database.sync import SyncConnection, connect_sync
 
 MARGIN = timedelta(milliseconds=20)
 """Backward steps of the database's clock that do no harm."""

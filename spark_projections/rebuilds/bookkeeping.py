@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from journal import OwnedSession, Session, SliceRange
-from journal.drivers.identifiers import quote
-from projections.table_catalogue import read_shape
-from projections.table_values import Column, Kind
-from projections.tables import Operation, Table
+from journal.database.identifiers import quote
+from projections.defining.tables import Operation, Table
+from projections.running.table_catalogue import read_shape
+from projections.running.table_values import Column, Kind
 from spark_projections.errors import NotRebuildable, RebuildUnderWay
 from spark_projections.rebuilds.definition import Written
 from spark_projections.rebuilds.fence import Fence

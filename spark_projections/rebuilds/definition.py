@@ -13,8 +13,8 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from journal import ALL_SLICES, SliceRange
-from projections.handlers import AtLeastOnce, Kind, Projection, projection_of
-from projections.tables import Table
+from projections.defining.handlers import AtLeastOnce, Kind, Projection, projection_of
+from projections.defining.tables import Table
 from spark_projections.errors import NotRebuildable
 
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})

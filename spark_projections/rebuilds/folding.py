@@ -29,14 +29,14 @@ from journal import (
     SliceRange,
     connect,
 )
-from journal.drivers.identifiers import quote
-from journal.faults import Fault, fault_of, is_conflict
+from journal.database.faults import Fault, fault_of, is_conflict
+from journal.database.identifiers import quote
 from offsets import TransactionEnded
-from projections.dispatch import Dispatcher
+from projections.defining.handlers import Kind, projection_of
 from projections.errors import HandlerFailed, describe
-from projections.handlers import Kind, projection_of
-from projections.loop_monitor import LoopMonitor
 from projections.recovery import GiveUp
+from projections.running.dispatch import Dispatcher
+from projections.running.loop_monitor import LoopMonitor
 from spark_projections.engine.pickling import cloudpickle
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.reading.batches import Reading, read_batches

@@ -29,9 +29,9 @@ from journal import (
     SliceRange,
     connect,
 )
-from journal.drivers.identifiers import quote
+from journal.database.identifiers import quote
 from journal.schema import check_version
-from projections.handlers import Projection
+from projections.defining.handlers import Projection
 from spark_projections.engine.pickling import cloudpickle
 from spark_projections.engine.spread import parallelism, spread
 from spark_projections.errors import BEGIN_AGAIN, NotRebuildable, RebuildFailed

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from journal import Session
-from journal.drivers.identifiers import quote
-from projections.table_catalogue import Shape, read_shape
-from projections.table_values import Column, Kind
-from projections.table_writer import TableWriter, encode_column
-from projections.tables import Batch, Folded, Operation, Table, TableError
+from journal.database.identifiers import quote
+from projections.defining.tables import Batch, Folded, Operation, Table, TableError
+from projections.running.table_catalogue import Shape, read_shape
+from projections.running.table_values import Column, Kind
+from projections.running.table_writer import TableWriter, encode_column
 from spark_projections.rebuilds.definition import Written
 
 __all__ = ["ShadowWriter", "combine", "schema_of", "staged_columns"]
@@ -71,7 +71,7 @@ class ShadowWriter:
                 self._shapes[table] = await read_shape(session, self._clones[table])
 
     async def write(self, session: Session, batch: Batch) -> None:
-        """Write a batch in the session's transaction; raises as :class:`projections.table_writer.TableWriter`."""
+        """Write a batch in the session's transaction; raises what the writer of tables raises."""
         await self.prepare(session, *batch.tables)
         await self._writer.write(session, batch.within(self._upserted))
         for table, rows in batch.tables.items():

@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import Any
 
 from journal import EventEnvelope, OwnedSession, Session, decoder, read_source
-from journal.drivers.identifiers import quote
-from projections.handlers import Kind, Projection, projection_of
-from projections.table_writer import TableWriter
-from projections.tables import Batch, Operation, Table
+from journal.database.identifiers import quote
+from projections.defining.handlers import Kind, Projection, projection_of
+from projections.defining.tables import Batch, Operation, Table
+from projections.running.table_writer import TableWriter
 from spark_projections.errors import RebuildFailed
 from spark_projections.rebuilds.bookkeeping import Rebuild, RebuiltTable
 from spark_projections.rebuilds.definition import tables_of

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from journal import ProjectionsError, SliceRange
-from journal.drivers.sync import SyncConnection, connect_sync
+from journal.database.sync import SyncConnection, connect_sync
 from spark_projections.reading.horizon import Look, Pause, Settled, await_end, look, writers_started
 from spark_projections.reading.splits import balanced, slice_counts
 from spark_projections.source.options import InvalidOption, JournalOptions

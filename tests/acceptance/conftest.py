@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.drivers.sync import connect_sync
+from journal.database.sync import connect_sync
 from tests.fixtures.chromium import chromium as running_chromium
 from tests.fixtures.commands import APP, SEEN, append_events
 

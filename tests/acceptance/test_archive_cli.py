@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from journal import import_events, make_partitions
-from journal.drivers import connect
-from journal.drivers.sync import connect_sync
+from journal import import_events
+from journal.database import connect
+from journal.database.sync import connect_sync
+from journal.partitions import make_partitions
 from projections.cli import main
 from tests.fixtures.commands import projections, query
 from tests.fixtures.journal import historic

@@ -15,7 +15,7 @@ from typing import IO, Any
 import pytest
 from click.testing import CliRunner
 
-from journal.drivers.sync import connect_sync
+from journal.database.sync import connect_sync
 from projections.cli import main
 from tests.fixtures.postgres import Databases
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from journal import Database, DatabaseError, Event, append, schema
-from journal.drivers.sync import connect_sync
+from journal.database.sync import connect_sync
 from projections.demo.checking import Counts, ReadModel, count, differing_rows
 from projections.demo.database import Start, alone, complete, fence, own_database, prepare
 from projections.demo.demo import Result

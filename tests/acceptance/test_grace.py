@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from projections.loop_monitor import ABORTED
+from projections.running.loop_monitor import ABORTED
 from tests.fixtures.commands import gate, query, running
 
 STUCK = '''

@@ -16,7 +16,7 @@ import pytest
 
 import journal
 from journal import Event, append_sync, schema
-from journal.drivers.sync import connect_sync
+from journal.database.sync import connect_sync
 from tests.fixtures.commands import APP, COMMAND, SEEN, called, environment, projections, running
 from tests.fixtures.postgres import Databases
 

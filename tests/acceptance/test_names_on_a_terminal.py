@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal.drivers.sync import connect_sync
+from journal.database.sync import connect_sync
 from tests.fixtures.commands import called
 from tests.fixtures.postgres import Databases
 

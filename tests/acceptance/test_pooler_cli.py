@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from journal.drivers.sync import connect_sync
+from journal.database.sync import connect_sync
 from projections.cli import main
 from tests.fixtures.commands import (
     APP,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from journal.drivers.sync import connect_sync
+from journal.database.sync import connect_sync
 from tests.fixtures.commands import (
     APP,
     SEEN,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from journal.drivers.sync import connect_sync
+from journal.database.sync import connect_sync
 from tests.fixtures.commands import COMMAND, called, environment, gate, projections, query
 
 MODULE = '''

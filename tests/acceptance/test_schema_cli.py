@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from journal import schema
-from journal.drivers.sync import connect_sync
+from journal.database.sync import connect_sync
 from projections.cli import main
 from projections.cli.group import CommandGroup, LazyCommand
 from tests.fixtures.commands import COMMAND, called, environment, projections

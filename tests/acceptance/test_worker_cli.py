@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.drivers.sync import connect_sync
+from journal.database.sync import connect_sync
 from tests.fixtures.commands import APP, SEEN, gate, owners, projections, running, seen
 
 SIGNALS = {signal.SIGTERM: 0, signal.SIGINT: 130}

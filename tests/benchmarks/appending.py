@@ -15,7 +15,7 @@ import asyncpg
 import psycopg
 
 from journal import Event, slice_of
-from journal.drivers import Database, connect
+from journal.database import Database, connect
 from journal.importing import import_events
 from journal.writer import append
 from tests.benchmarks import workload

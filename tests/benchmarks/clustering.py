@@ -20,8 +20,8 @@ import asyncpg
 import psycopg
 
 from journal import ALL_SLICES, BEGINNING, Database, Position, SliceRange, SliceReader
-from journal.clustering import cluster
-from journal.drivers import connect
+from journal.database import connect
+from journal.partitions import cluster
 from tests.benchmarks import workload
 from tests.benchmarks.harness import Goal, Line, Sizes, compare
 from tests.benchmarks.server import Server, settle

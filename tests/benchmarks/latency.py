@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from statistics import quantiles
 
 from journal import Database, EventEnvelope, Notifier, SliceRange
-from journal.drivers import connect
+from journal.database import connect
 from journal.writer import append
 from projections import RunSettings, StatusObserver, run
 from tests.benchmarks import workload

@@ -7,7 +7,7 @@ import resource
 import sys
 from pathlib import Path
 
-from journal.drivers import connect
+from journal.database import connect
 from projections import RunSettings, run
 from tests.benchmarks import workload
 from tests.benchmarks.harness import Goal, Line, Sizes

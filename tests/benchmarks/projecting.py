@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 from journal import BEGINNING
-from journal.drivers import connect
+from journal.database import connect
 from projections import run
 from tests.benchmarks import workload
 from tests.benchmarks.harness import Contender, Goal, Line, Sizes, compare

@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 from journal import ALL_SLICES, BEGINNING, Database, EventEnvelope, Position, SliceRange, SliceReader
-from journal.drivers import connect
+from journal.database import connect
 from projections import StatusObserver, run
 from tests.benchmarks import workload
 from tests.benchmarks.harness import Goal, Line, Sizes, compare

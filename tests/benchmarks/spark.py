@@ -20,8 +20,8 @@ import psycopg
 
 from journal import ConnectionSettings, SliceRange, connect, decoder, slice_ranges
 from projections import Changes, EventEnvelope, Table, handles, projection, run
-from projections.table_writer import TableWriter
-from projections.tables import Batch
+from projections.defining.tables import Batch
+from projections.running.table_writer import TableWriter
 from spark_projections import RebuildOptions, rebuild
 from spark_projections.engine.session import spark_running
 from spark_projections.reading.batches import Reading, read_batches, statement

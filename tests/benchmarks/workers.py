@@ -11,7 +11,7 @@ import psycopg
 
 import offsets
 from journal import slice_ranges
-from journal.drivers import connect
+from journal.database import connect
 from projections import Changes, EventEnvelope, Recovery, Session, Table, handles, projection
 from tests.benchmarks import workload
 from tests.benchmarks.harness import Contender, Line, Sizes, compare

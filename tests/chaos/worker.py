@@ -12,7 +12,7 @@ from typing import Any
 
 from journal import ConnectionSettings, connect
 from projections import Backoff, EventEnvelope, RunSettings, Session, handles, projection, range_keeper, run
-from projections.slice_range import RangeRunner
+from projections.running.range_runner import RangeRunner
 from tests.fixtures.projections import Happened
 
 LEASE = timedelta(seconds=1)

@@ -10,8 +10,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from journal import Database, HistoricEvent, RawJson, import_events, make_partitions
-from journal.drivers.sync import connect_sync
+from journal import Database, HistoricEvent, RawJson, import_events
+from journal.database.sync import connect_sync
+from journal.partitions import make_partitions
 from spark_projections.archive.export import Exported, export_archive
 from tests.fixtures.commands import environment
 

@@ -7,9 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from journal import Database, Session
-from journal.clustering import ClusteredPartition, cluster
 from journal.importing import import_events
-from journal.maintenance import make_partitions
+from journal.partitions import ClusteredPartition, cluster, make_partitions
 from tests.fixtures.journal import PAST, historic
 from tests.fixtures.locks import WAITING
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from journal import Database, HistoricEvent, import_events
-from projections.maintenance import Maintained, Partition, change_partition_settings, maintain, partitions
+from journal.partitions import Maintained, Partition, change_partition_settings, maintain, partitions
 from tests.fixtures.projections import Happened, execute, fetchval
 
 PAST = datetime(2020, 1, 1, tzinfo=UTC)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from journal import schema
-from journal.catalogue import Catalogue, read_catalogue
-from journal.drivers.sync import connect_sync
+from journal.database.sync import connect_sync
+from journal.schema.catalogue import Catalogue, read_catalogue
 
 APPEND = "SELECT * FROM projections.append_event_v1('plane-1', 'plane', 'Landed', '{}')"
 REFUSED = "permission denied"

@@ -14,7 +14,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from journal import Database, DatabaseError, HistoricEvent, append, import_events, make_partitions
+from journal import Database, DatabaseError, HistoricEvent, append, import_events
+from journal.partitions import make_partitions
 from offsets.management import set_offset
 from projections import EventEnvelope, Session
 from spark_projections.archive import restore

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from journal import Database, DatabaseError, MissingPrivilege, append, connect
-from journal.clustering import cluster
+from journal.partitions import cluster
 from projections.cli import main
 from tests.fixtures.journal import PAST, count, event
 from tests.integration.clustering_support import (

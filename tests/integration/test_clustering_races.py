@@ -11,8 +11,8 @@ from datetime import timedelta
 import pytest
 
 from journal import Database, DatabaseError, Session, append, current_events
-from journal.clustering import ClusteredPartition, cluster
 from journal.importing import import_events
+from journal.partitions import ClusteredPartition, cluster
 from tests.fixtures.commands import environment
 from tests.fixtures.journal import count, event, historic, stored
 from tests.integration.clustering_support import (
@@ -279,7 +279,7 @@ RUN = """
 import asyncio, sys
 from datetime import timedelta
 from journal import connect
-from journal.clustering import cluster
+from journal.partitions import cluster
 
 async def run(dsn):
     async with connect(dsn) as database:

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from journal import ConnectionSettings, Database, MissingPrivilege
-from journal.drivers import connect
+from journal.database import connect
 from projections.webhooks.errors import InvalidQuery
 from projections.webhooks.log import (
     AttemptsRequest,

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 import offsets
 from journal import Database, DatabaseError
 from projections import EventEnvelope, RunSettings, Session, handles, projection, run
-from projections.loop_monitor import LoopMonitor
+from projections.running.loop_monitor import LoopMonitor
 from tests.fixtures.projections import (
     EFFECTS,
     Happened,
@@ -179,8 +179,8 @@ async def test_a_batch_of_slow_handlers_is_not_taken_for_a_frozen_process(
     journal: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each call is within its limit; all together are silent for longer than the database waits."""
-    monkeypatch.setattr("projections.slice_range._LATER", timedelta(milliseconds=200))
-    monkeypatch.setattr("projections.dispatch._SILENCE", 0.2)
+    monkeypatch.setattr("projections.running.range_runner._LATER", timedelta(milliseconds=200))
+    monkeypatch.setattr("projections.running.dispatch._SILENCE", 0.2)
 
     async def slow(session: Session, event: Happened, envelope: EventEnvelope) -> None:
         await asyncio.to_thread(time.sleep, 0.15)

@@ -13,7 +13,7 @@ import pytest
 
 import offsets
 from journal import Database, Event, append_sync, import_events, slice_of
-from journal.drivers import connect
+from journal.database import connect
 from projections import Recovery
 from projections.monitoring import State, projection_lag, snapshot
 from tests.fixtures.journal import historic

@@ -10,7 +10,7 @@ import pytest
 import offsets
 from journal import Database
 from projections import EventEnvelope, Session, run
-from projections.ranges import Ranges
+from projections.running.ranges import Ranges
 from tests.fixtures.projections import (
     EFFECTS,
     Happened,

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from journal import Database, connect
+from journal.partitions.settings import TABLES
 from projections.cli import main
-from projections.maintenance.settings import TABLES
 from tests.fixtures.commands import COMMAND, environment
 from tests.fixtures.projections import execute, until
 from tests.integration.retention_support import DAY, HOUR, NAMES, PAST, filled, keep, past, reader

@@ -12,8 +12,8 @@ import pytest
 
 import offsets
 from journal import Database, DatabaseError, Event, append
-from journal.drivers import connect
-from projections.maintenance import maintain
+from journal.database import connect
+from journal.partitions import maintain
 from tests.fixtures.commands import COMMAND, environment
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import until

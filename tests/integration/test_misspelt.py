@@ -21,7 +21,7 @@ from journal import (
     current_events,
     import_events,
 )
-from journal.drivers.sync import connect_sync
+from journal.database.sync import connect_sync
 from journal.suggestions import did_you_mean
 from projections import handles, projection
 from projections.subscriptions import Publication, publish_all, subscribe

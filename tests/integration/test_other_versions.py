@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from journal import Database, OtherSchemaVersion
-from journal.drivers.sync import connect_sync
+from journal.database.sync import connect_sync
+from journal.partitions import maintain
+from journal.partitions.chore import take_turn
 from journal.schema import SCHEMA_VERSION
 from projections import EventEnvelope, Session, run
-from projections.maintenance import maintain
-from projections.maintenance.chore import take_turn
 from projections.subscriptions import Consumer
 from tests.acceptance.test_pooler_cli import COMMANDS
 from tests.fixtures.commands import APP, called, projections

@@ -11,15 +11,15 @@ import psycopg
 import pytest
 
 from journal import Database, DatabaseError, MissingPrivilege, append, connect, current_events, import_events
-from journal.maintenance import make_partitions
-from journal.schema import install
-from projections.maintenance import (
+from journal.partitions import (
     InvalidPartitionSetting,
     change_partition_settings,
+    make_partitions,
     partition_settings,
     partitions,
 )
-from projections.maintenance.settings import TABLES
+from journal.partitions.settings import TABLES
+from journal.schema import install
 from tests.fixtures.journal import count, event, historic
 from tests.fixtures.projections import execute, fetchval
 from tests.integration.retention_support import DAY, HOUR, NOW, PAST, keep, reader, retained

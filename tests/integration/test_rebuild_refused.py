@@ -22,7 +22,7 @@ from journal import (
     connect,
 )
 from projections import AtLeastOnce, EventEnvelope, Recovery, Table, handles, projection
-from projections.tables import TableError
+from projections.defining.tables import TableError
 from projections.testing import run_until_caught_up
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.options import RebuildOptions

@@ -9,7 +9,7 @@ import pytest
 
 import offsets
 from journal import Database, DatabaseError
-from journal.drivers import connect
+from journal.database import connect
 from projections.monitoring import snapshot
 from tests.fixtures.projections import (
     EFFECTS,

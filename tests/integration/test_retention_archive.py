@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from journal import Database, DatabaseError
-from projections.maintenance import Maintained, Partition
+from journal.partitions import Maintained, Partition
 from spark_projections.archive.closed import archive_partition
 from spark_projections.archive.files import ArchiveError
 from spark_projections.archive.restore import restore_archive

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from journal import Database, DatabaseError, DatabaseUnavailable, current_events, import_events
-from projections.maintenance import take_turn
+from journal.partitions import take_turn
 from projections.subscriptions import poll_group, read_next
 from projections.subscriptions.reading import read_held, read_on
 from tests.fixtures.journal import count, historic

@@ -14,8 +14,8 @@ from psycopg import sql as pgsql
 from psycopg.conninfo import make_conninfo
 
 from journal import schema
-from journal.drivers import connect
-from journal.drivers.sync import connect_sync
+from journal.database import connect
+from journal.database.sync import connect_sync
 from journal.errors import SchemaError
 from tests.fixtures.locks import WAITING
 from tests.integration.schema_support import (

@@ -13,8 +13,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from journal import schema
-from journal.drivers import translate
-from journal.drivers.sync import connect_sync
+from journal.database import translate
+from journal.database.sync import connect_sync
 from journal.errors import DatabaseUnavailable, InvalidEvent, MissingPrivilege
 from tests.integration.schema_support import (
     APPEND,

@@ -14,9 +14,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from journal import schema
-from journal.catalogue import Catalogue, compare, read_catalogue
-from journal.drivers.sync import connect_sync
+from journal.database.sync import connect_sync
 from journal.errors import MissingPrivilege
+from journal.schema.catalogue import Catalogue, compare, read_catalogue
 from tests.fixtures.failover import Server, pair
 from tests.fixtures.postgres import Databases, client
 from tests.integration.manual_changes import CHANGES, PARTITION

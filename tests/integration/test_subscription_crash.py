@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from journal import Database, ProjectionsError, Session, schema
-from journal.drivers import connect
+from journal.database import connect
 from journal.embedded import EmbeddedServer
 from projections.subscriptions import Consumer, live_reader, reading
 from projections.subscriptions.listening import Listener

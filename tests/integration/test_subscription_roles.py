@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from journal import Database, MissingPrivilege, schema
-from journal.drivers import connect
+from journal.database import connect
 from journal.embedded import EmbeddedServer
 from tests.fixtures.postgres import Run, binaries_for
 from tests.integration.matching_support import happened, match, matched, publish, refused, subscribe

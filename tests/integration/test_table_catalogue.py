@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import pytest
 
-from journal.drivers import OwnedSession, connect
-from journal.settings import ConnectionSettings
-from projections.table_writer import TableWriter
-from projections.tables import Table, TableError
+from journal.database import OwnedSession, connect
+from journal.database.settings import ConnectionSettings
+from projections.defining.tables import Table, TableError
+from projections.running.table_writer import TableWriter
 
 
 @pytest.fixture(params=["asyncpg", "psycopg"])

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from journal.drivers import Database, connect
+from journal.database import Database, connect
+from journal.database.settings import ConnectionSettings
 from journal.errors import DatabaseError
-from journal.settings import ConnectionSettings
-from projections.table_writer import TableWriter
-from projections.tables import Change, Table, TableError, fold
+from projections.defining.tables import Change, Table, TableError, fold
+from projections.running.table_writer import TableWriter
 
 DAY = date(2013, 1, 1)
 NAIVE = datetime(2013, 1, 1, 5)  # noqa: DTZ001 - for columns without time zone

@@ -14,10 +14,10 @@ from journal import ConnectionSettings, Database, PollPacing, WritersPoller, con
 from journal.polling import Look
 from offsets import Claim
 from projections import StatusObserver
-from projections.handlers import projection_of
-from projections.process import Process
-from projections.slice_range import RangeRunner
-from projections.streak import Streak
+from projections.defining.handlers import projection_of
+from projections.running.process import Process
+from projections.running.range_runner import RangeRunner
+from projections.running.streak import Streak
 from tests.fixtures.projections import (
     EFFECTS,
     each_once,

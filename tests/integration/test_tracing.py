@@ -16,7 +16,7 @@ from opentelemetry.trace import StatusCode, format_span_id, format_trace_id, get
 from journal import Database, Event, EventEnvelope, Session, append, connect
 from projections import AtLeastOnce, Recovery, StatusObserver
 from projections.monitoring.tracing import TracedHandling, Tracing
-from projections.observer import CombinedObserver
+from projections.running.observer import CombinedObserver
 from projections.subscriptions import Consumer, MatchedEvent, publish
 from tests.fixtures.projections import (
     EFFECTS,

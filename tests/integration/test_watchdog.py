@@ -24,7 +24,7 @@ from projections import (
     handles_group,
     projection,
 )
-from projections.loop_monitor import ABORTED
+from projections.running.loop_monitor import ABORTED
 from tests.fixtures.commands import environment
 from tests.fixtures.projections import (
     EFFECTS,
@@ -290,7 +290,7 @@ async def test_a_hook_that_hangs_or_exits_is_told_and_tried_again(journal: Datab
 async def test_a_handler_that_swallows_its_cancellation_is_named(
     journal: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("projections.loop_monitor._GRACE", 0.3)
+    monkeypatch.setattr("projections.running.loop_monitor._GRACE", 0.3)
     go_on = asyncio.Event()
 
     async def swallow(session: Session, event: Happened, envelope: EventEnvelope) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from journal import Database
-from projections.maintenance import partitions
+from journal.partitions import partitions
 from projections.webhooks.claims import Claimed
 from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.errors import NotRetriable

@@ -88,7 +88,7 @@ async def ticking(database: Database, number: int = 1) -> AsyncIterator[list[Tic
 PROGRAM = """
 import asyncio, sys
 from journal import ConnectionSettings
-from journal.drivers import connect
+from journal.database import connect
 from projections.webhooks.ticks import send_claimed
 
 async def main():

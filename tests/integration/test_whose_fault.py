@@ -9,7 +9,7 @@ import pytest
 
 import offsets
 from journal import Database, DatabaseError
-from journal.faults import CONFLICTS, Fault, fault_of_code
+from journal.database.faults import CONFLICTS, Fault, fault_of_code
 from projections import (
     AtLeastOnce,
     Changes,

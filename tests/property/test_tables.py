@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.tables import Batch, Change, Folded, Operation, Table, TableConflict, fold
+from projections.defining.tables import Batch, Change, Folded, Operation, Table, TableConflict, fold
 
 OWNED = Table(
     "owned", key="k", set=("s1", "s2"), increment=("n", "d"), minimum="lo", maximum="hi", per_source=True

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from journal import HistoricEvent, RawJson, import_events, make_partitions
-from journal.drivers import connect
+from journal import HistoricEvent, RawJson, import_events
+from journal.database import connect
+from journal.partitions import make_partitions
 from spark_projections.archive.check import verify_archive
 from spark_projections.archive.export import export_archive
 from spark_projections.archive.history import read_history

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from journal import connect
-from journal.drivers.sync import connect_sync
+from journal.database.sync import connect_sync
 from projections.demo.database import prepare
 from tests.acceptance.test_demo import EVENTS as FEWER
 from tests.acceptance.test_demo import GOOD, MEASURED, MOVES, WORKERS, good, run, start

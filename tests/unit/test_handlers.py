@@ -24,7 +24,7 @@ from projections import (
     handles_group,
     projection,
 )
-from projections.handlers import Kind, projection_of
+from projections.defining.handlers import Kind, projection_of
 
 
 class Landed(BaseModel):

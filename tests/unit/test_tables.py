@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from projections.tables import Batch, Change, Operation, Table, TableConflict, fold
+from projections.defining.tables import Batch, Change, Operation, Table, TableConflict, fold
 
 DELAYS = Table(
     "carrier_delays",

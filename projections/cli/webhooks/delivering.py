@@ -15,8 +15,9 @@ from typing import Any, Literal
 import click
 
 from journal import NUMBER_OF_SLICES, ConnectionSettings, Database
-from journal.drivers import connect
+from journal.database import connect
 from journal.embedded import database_dsn
+from journal.partitions import maintaining
 from journal.schema import check_version
 from projections.cli.durations import Duration
 from projections.cli.logs import LogFormat, configure_logs
@@ -34,11 +35,10 @@ from projections.cli.signals import stopped_by_signals
 from projections.cli.targets import load_projections
 from projections.cli.webhooks.observing import AttemptLog, Several
 from projections.cli.webhooks.options import address_options, rules_of
-from projections.event_loop import loop_runner
 from projections.http.addresses import Address
-from projections.maintenance import maintaining
-from projections.observer import CombinedObserver, StatusObserver
-from projections.settings import RunSettings
+from projections.running.event_loop import loop_runner
+from projections.running.observer import CombinedObserver, StatusObserver
+from projections.running.settings import RunSettings
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.ciphers import cipher_from_environment
 from projections.webhooks.deliverer import deliver as deliver_webhooks

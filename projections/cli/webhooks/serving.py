@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from journal import ConnectionSettings, Database
-from journal.drivers import connect
+from journal.database import connect
 from journal.embedded import database_dsn
 from journal.schema import check_version
 from projections.cli.logs import LogFormat, configure_logs

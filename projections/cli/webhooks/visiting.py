@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from journal import ConnectionSettings, Database
-from journal.drivers import connect
+from journal.database import connect
 from journal.embedded import database_dsn
 from journal.schema import check_version
 from projections.webhooks.endpoints import Endpoints

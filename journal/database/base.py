@@ -1,0 +1,272 @@
+"""What the sessions of all drivers share: recording failures, refusing transaction control, savepoints."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from datetime import timedelta
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
+
+from journal.database.failures import translate
+from journal.database.faults import IN_FAILED_TRANSACTION
+from journal.database.session import OwnedSession, Session
+from journal.database.settings import ConnectionSettings
+from journal.errors import DatabaseError, NoAnswer, ProjectionsError
+from journal.tasks import end
+
+log = logging.getLogger("projections")
+
+T = TypeVar("T")
+
+_TRANSACTION_CONTROL = re.compile(
+    r"\s*(begin|start\s+transaction|commit|end|rollback(?!\s+to)|abort|prepare\s+transaction)\b",
+    re.IGNORECASE,
+)
+
+
+ISOLATION = "READ COMMITTED"
+"""Whatever a role's default is: later statements see what was committed since the first."""
+
+PINNED: Mapping[str, str] = {"default_transaction_isolation": ISOLATION.lower()}
+"""
+What every session has, whatever its role's or its database's default is, by the beginning of the value that SHOW gives.
+
+Sent at the start of a session of our own; behind a pooler, which lends another's, set again in each transaction where
+it is needed.
+"""
+
+STARTED_WITH: Mapping[str, str] = {"jit": "off"}
+"""
+What sessions of our own have besides: what they run is over in milliseconds, and compiling it would take seconds.
+
+Behind a pooler each transaction has it, and a statement alone has not: that would be slower, but not wrong.
+"""
+
+_AS_IT_IS = nullcontext()
+
+_ROLLBACK = 5
+"""Seconds that a rollback may take; a server that is there does it at once."""
+
+
+class BaseSession(ABC):
+    """A session over one driver connection; see :class:`journal.Session` for the methods."""
+
+    errors: tuple[type[BaseException], ...]
+    """What the driver raises when a statement or the connection fails."""
+
+    def __init__(self, connection: Any, *, pooled: bool, pins: Sequence[str]) -> None:
+        self.connection = connection
+        self.failure: ProjectionsError | None = None
+        self.pooled = pooled
+        self._pins = pins
+        self.patience: timedelta | None = None
+
+    @property
+    @abstractmethod
+    def in_transaction(self) -> bool: ...
+
+    @abstractmethod
+    async def _control(self, sql: str) -> str | None:
+        """Run a statement without arguments, as the driver does it fastest; returns its command tag."""
+
+    def _pinned(self) -> AbstractAsyncContextManager[None]:
+        """A statement alone gets a transaction of its own where only that can have the settings that it needs."""
+        return self._in_its_transaction() if self._pins and not self.in_transaction else _AS_IT_IS
+
+    @asynccontextmanager
+    async def _in_its_transaction(self) -> AsyncIterator[None]:
+        await self.begin()
+        try:
+            yield
+        except BaseException:
+            await self.rollback()
+            raise
+        await self.commit()
+
+    @staticmethod
+    def _check(sql: str) -> None:
+        if _TRANSACTION_CONTROL.match(sql):
+            raise DatabaseError(
+                f"{sql.split(maxsplit=1)[0].upper()} is not for this session: the library begins and ends its "
+                "transaction; use session.savepoint() to undo a part"
+            )
+
+    async def _run(self, call: Awaitable[T]) -> T:
+        limit = None if self.patience is None else self.patience.total_seconds()
+        try:
+            async with asyncio.timeout(limit) as watchdog:
+                return await call
+        except self.errors as error:
+            if watchdog.expired() or isinstance(error, MemoryError):
+                await self._drop()  # in the middle of an answer that nobody will read to its end
+            if watchdog.expired():
+                self.failure = NoAnswer(
+                    f"no answer from the database for {limit:g} s: its connection is dropped"
+                )
+                raise self.failure from error
+            self._raise(error)
+
+    def _raise(self, error: BaseException) -> NoReturn:
+        """Raise a driver's error as this library's, and keep what has spoiled the transaction."""
+        failure = translate(error)
+        if getattr(failure, "sqlstate", None) == IN_FAILED_TRANSACTION and self.failure is not None:
+            raise failure from self.failure
+        self.failure = failure
+        raise failure from error
+
+    @abstractmethod
+    async def _drop(self) -> None:
+        """End the connection at once, without a word to the server."""
+
+    async def begin(self, mark: str | None = None, idle: timedelta | None = None) -> None:
+        self.failure = None
+        # In one round trip; without arguments, which a statement of several parts does not take.
+        statements = [f"BEGIN ISOLATION LEVEL {ISOLATION}", *self._pins]
+        if self.pooled:
+            statements += [f"SET LOCAL {name} = {value}" for name, value in STARTED_WITH.items()]
+        if mark is not None:
+            statements.append(f"SET LOCAL projections.batch = '{bytes.fromhex(mark).hex()}'")
+        if idle is not None:
+            milliseconds = max(1, round(idle.total_seconds() * 1000))
+            statements.append(f"SET LOCAL idle_in_transaction_session_timeout = {milliseconds}")
+        await self._run(self._control("; ".join(statements)))
+
+    async def commit(self) -> None:
+        # PostgreSQL answers a COMMIT after an error with a rollback, and calls that a success.
+        if await self._run(self._control("COMMIT")) == "ROLLBACK":
+            raise DatabaseError(
+                f"nothing was committed: an error before it has spoiled the transaction{self._reason()}. "
+                "Let it pass, or wrap the statement in session.savepoint()"
+            ) from self.failure
+
+    def _reason(self) -> str:
+        return f" ({self.failure})" if self.failure else ""
+
+    async def rollback(self) -> None:
+        self.failure = None
+        if self.in_transaction:
+            # A connection that can not even roll back is lost, and the database has rolled back by itself.
+            try:
+                async with asyncio.timeout(_ROLLBACK):
+                    await self._run(self._control("ROLLBACK"))
+            except (ProjectionsError, TimeoutError):
+                await self._drop()
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        before = self.failure
+        await self._run(self._control("SAVEPOINT projections_savepoint"))
+        try:
+            yield
+        except BaseException:
+            await self._run(self._control("ROLLBACK TO SAVEPOINT projections_savepoint"))
+            await self._run(self._control("RELEASE SAVEPOINT projections_savepoint"))
+            self.failure = before
+            raise
+        await self._run(self._control("RELEASE SAVEPOINT projections_savepoint"))
+
+
+class BaseDatabase(ABC):
+    """A pool over one driver; see :class:`journal.Database` for the methods."""
+
+    errors: tuple[type[BaseException], ...]
+    pinned: ClassVar[Mapping[str, str]] = PINNED
+
+    def __init__(self, pool: Any, dsn: str, settings: ConnectionSettings, *, pooled: bool) -> None:
+        self._pool = pool
+        self._dsn = dsn
+        self._settings = settings
+        self.pooled = pooled
+        self._pins: Sequence[str] = ()
+        self._said_that_it_polls = False
+
+    @property
+    def max_connections(self) -> int:
+        """See :class:`journal.Database`."""
+        return self._settings.max_connections
+
+    @classmethod
+    @abstractmethod
+    async def open(cls, dsn: str, settings: ConnectionSettings, *, pooled: bool) -> Self:
+        """Open the pool, with sessions of its own or ``pooled``; raises DatabaseUnavailable where that fails."""
+
+    @staticmethod
+    @abstractmethod
+    def announced_pid(connection: Any) -> int:
+        """The process that the server named when it was connected to; a pooler makes one up."""
+
+    async def is_direct(self) -> bool:
+        """Whether the process that answers is the one that was connected to."""
+        async with self.session() as session:
+            pid = self.announced_pid(session.connection)
+            return await session.execute(f"SELECT WHERE pg_backend_pid() = {pid}") == 1
+
+    async def pin(self) -> None:
+        """Set in every transaction what the sessions that a pooler lends have otherwise."""
+        async with self.session() as session:
+            found = {name: await session.fetchval(f"SHOW {name}") for name in self.pinned}
+        self._pins = [
+            f"SET LOCAL {name} = '{value}'"
+            for name, value in self.pinned.items()
+            if not found[name].lower().startswith(value.lower())
+        ]
+
+    @abstractmethod
+    def session(self) -> AbstractAsyncContextManager[OwnedSession]: ...
+
+    @abstractmethod
+    async def _listen(self, channel: str, heard: Callable[[], None]) -> None:
+        """Listen on a connection of its own until that is lost."""
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        async with self.session() as session:
+            await session.begin()
+            try:
+                yield session
+            except BaseException:
+                await session.rollback()
+                raise
+            await session.commit()
+
+    @asynccontextmanager
+    async def listen(self, channel: str, heard: Callable[[], None]) -> AsyncIterator[None]:
+        if self.pooled:
+            self._say_that_it_polls()
+            yield
+            return
+        task = asyncio.create_task(self._keep_listening(channel, heard))
+        try:
+            yield
+        finally:
+            await end(task)
+
+    def _say_that_it_polls(self) -> None:
+        """Once: all that listen are in the same place."""
+        if not self._said_that_it_polls:
+            self._said_that_it_polls = True
+            log.info(
+                "a pooler is between this process and the database, and keeps notifications to itself: polling instead"
+            )
+
+    async def _keep_listening(self, channel: str, heard: Callable[[], None]) -> None:
+        while True:
+            with suppress(*self.errors):
+                await self._listen(channel, heard)
+            await asyncio.sleep(self._settings.listen_retry.total_seconds())
+
+    def _pool_is_full(self) -> TimeoutError:
+        size, wait = self._settings.max_connections, self._settings.pool_timeout.total_seconds()
+        return TimeoutError(
+            f"all {size} connections of the pool were in use for {wait:g} s: raise max_connections"
+        )
+
+    @abstractmethod
+    async def renew(self) -> None: ...
+
+    async def close(self) -> None:
+        await self._pool.close()

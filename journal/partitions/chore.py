@@ -1,0 +1,116 @@
+"""
+Maintenance as a chore of workers: of all that run, one does it each time that it is due.
+
+It calls SQL functions that do what the settings in the database say and nothing else, with the rights of the schema's
+owner: a worker needs no right of its own to make or drop a table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from journal.database import Database, Row
+from journal.errors import MissingPrivilege, ProjectionsError, SchemaError
+from journal.schema import check_version
+from journal.tasks import end
+
+__all__ = ["maintaining", "take_turn"]
+
+log = logging.getLogger("projections")
+
+_TAKE = "SELECT projections.take_maintenance_v1($1)"
+_STEP = (
+    "SELECT m.step, m.table_name, m.from_timestamp, m.to_timestamp, m.amount, m.problem, m.waited "
+    "FROM projections.maintain_v1() AS m"
+)
+# As long as moving rows takes, whatever the role's default is: nobody waits for it.
+_NO_TIMEOUT = "SELECT set_config('statement_timeout', '0', TRUE)"
+_MOST_STEPS = 2000
+_MOST_WAITS = 3
+"""In one turn, so many steps, and so many locks that were waited for in vain while others waited: the next goes on."""
+
+
+@asynccontextmanager
+async def maintaining(database: Database, every: timedelta | None) -> AsyncIterator[None]:
+    """
+    Take turns with all other workers in maintaining the database, for the length of the block.
+
+    Args:
+        database: Where.
+        every: How often one of them does; None: this one never.
+    """
+    if every is None:
+        yield
+        return
+    chore = asyncio.create_task(_keep_maintaining(database, every), name="maintenance")
+    try:
+        yield
+    finally:
+        await end(chore)
+
+
+async def take_turn(database: Database, every: timedelta) -> int | None:
+    """
+    Maintain, if nobody has for so long.
+
+    Args:
+        database: Where; the role needs projections_worker.
+        every: So long.
+
+    Returns:
+        How many steps were done; None when it was not due.
+
+    Raises:
+        DatabaseError: The database refused, or can not be reached.
+    """
+    async with database.session() as session:
+        await check_version(session)
+        if not await session.fetchval(_TAKE, every):
+            return None
+    done = waits = 0
+    while done < _MOST_STEPS and waits < _MOST_WAITS:
+        async with database.transaction() as session:
+            await session.execute(_NO_TIMEOUT)
+            rows = await session.fetch(_STEP)
+        succeeded = sum([_told(row) for row in rows])
+        if not succeeded:
+            break
+        done += succeeded
+        waits += sum(row["waited"] for row in rows)
+    return done
+
+
+def _told(row: Row) -> bool:
+    """Log a step; whether it was done."""
+    step, table, start, stop, amount, problem, _ = row.values()
+    if problem is not None:
+        log.warning(
+            "maintenance: to %s the partition of %s from %s to %s: %s", step, table, start, stop, problem,
+            extra={"action": "maintenance_failed", "step": step, "table": table},
+        )  # fmt: skip
+        return False
+    what = "rows moved into it" if step == "create" else "bytes freed"
+    log.info(
+        "maintenance: %s the partition of %s from %s to %s, %d %s", step, table, start, stop, amount, what,
+        extra={"action": "maintained", "step": step, "table": table},
+    )  # fmt: skip
+    return True
+
+
+async def _keep_maintaining(database: Database, every: timedelta) -> None:
+    while True:
+        # What has just started has better things to do.
+        await asyncio.sleep(every.total_seconds() / 10)
+        try:
+            await take_turn(database, every)
+        except (MissingPrivilege, SchemaError) as error:
+            log.warning(
+                "this worker does not maintain the database: %s", error, extra={"action": "not_maintaining"}
+            )
+            return
+        except ProjectionsError as error:
+            log.warning("maintenance: %s", error, extra={"action": "maintenance_failed"})

@@ -1,0 +1,114 @@
+"""The time partitions as they are: bounds, sizes, rows, and what keeps each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from journal.database import Session
+from journal.partitions.settings import TABLES
+
+__all__ = ["Holder", "Partition", "closed_partitions", "partitions"]
+
+_FOUND = """
+SELECT
+    p.table_name, p.name, p.from_timestamp, p.to_timestamp, p.bytes, p.estimated_rows, p.clustered, p.is_default,
+    coalesce(h.kinds, '{}'), coalesce(h.names, '{}'), coalesce(h.reasons, '{}')
+FROM projections.partitions AS p
+INNER JOIN projections.partition_settings AS s ON p.table_name = s.table_name
+LEFT JOIN (
+    SELECT
+        h.table_name, h.name, array_agg(h.kind) AS kinds, array_agg(h.holder) AS names, array_agg(h.reason) AS reasons
+    FROM projections.partition_holders_v1() AS h GROUP BY h.table_name, h.name
+) AS h ON p.table_name = h.table_name AND p.name = h.name
+"""
+_ORDER = " ORDER BY p.table_name, p.is_default, p.from_timestamp NULLS FIRST, p.to_timestamp"
+_ALL = _FOUND + _ORDER
+_PAST_RETENTION = (
+    f"{_FOUND} WHERE NOT p.is_default AND p.to_timestamp <= clock_timestamp() - s.retention {_ORDER}"
+)
+_COUNT = (
+    "SELECT c.relname::text, n.rows "
+    "FROM (SELECT e.tableoid, count(*) AS rows FROM projections.{} AS e GROUP BY 1) AS n "
+    "INNER JOIN pg_catalog.pg_class AS c ON n.tableoid = c.oid"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """
+    What keeps a partition.
+
+    Args:
+        kind: ``retention`` and ``archive``, the settings; ``projection``, ``rebuild``, ``parked`` and ``group``,
+            whoever has not read it; ``directed``, events that wait for their time.
+        name: Of the projection or group; else empty.
+        reason: Where it stands.
+    """
+
+    kind: str
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Who, and why."""
+        who = "group" if self.kind == "group" else "projection"
+        return f"{who} {self.name} {self.reason}" if self.name else self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """
+    A partition in time.
+
+    Args:
+        table: Whose partition it is: one of ``TABLES``.
+        name: The table's name.
+        from_timestamp: Its first instant; None where it has none.
+        to_timestamp: The first instant after it; None where there is none.
+        bytes: What it takes on disk, indexes included.
+        rows: How many it holds: an estimate, unless they were counted.
+        clustered: Whether it is in slice order.
+        is_default: Whether it takes what no other one takes.
+        holders: What keeps it; of one that is not closed, nothing is said.
+    """
+
+    table: str
+    name: str
+    from_timestamp: datetime | None
+    to_timestamp: datetime | None
+    bytes: int
+    rows: int
+    clustered: bool = False
+    is_default: bool = False
+    holders: tuple[Holder, ...] = ()
+
+
+async def partitions(session: Session, *, exact: bool = False) -> list[Partition]:
+    """
+    All partitions, by table and time, the default one last; the number of queries does not depend on theirs.
+
+    Args:
+        session: Any session; the role needs projections_reader.
+        exact: Count the rows, which reads all of them, instead of asking the statistics.
+    """
+    found = [_partition(*row.values()) for row in await session.fetch(_ALL)]
+    if not exact:
+        return found
+    counts: dict[str, int] = {}
+    for table in TABLES:
+        counts.update(tuple(row.values()) for row in await session.fetch(_COUNT.format(table)))
+    return [replace(each, rows=counts.get(each.name, 0)) for each in found]
+
+
+async def closed_partitions(session: Session) -> list[Partition]:
+    """The partitions whose retention is over, by table and time, with what keeps them still."""
+    return [_partition(*row.values()) for row in await session.fetch(_PAST_RETENTION)]
+
+
+def _partition(*values: Any) -> Partition:
+    table, name, start, stop, size, rows, clustered, is_default, *holders = values
+    return Partition(
+        table, name, start, stop, size, rows, clustered, is_default, tuple(map(Holder, *holders))
+    )

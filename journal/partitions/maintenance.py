@@ -1,0 +1,108 @@
+"""
+One run of maintenance: partitions made ahead, old ones dropped, subscriptions expired.
+
+Every step is a short transaction of its own, so a run may be killed at any time, and the next one goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from journal.database import Database
+from journal.partitions.listing import Partition
+from journal.partitions.making import MaintainedPartition, make_partitions
+from journal.partitions.retention import Archive, DroppedPartition, Patience, drop_closed
+from journal.partitions.settings import TABLES, check_settings
+from journal.schema import check_version
+
+__all__ = ["Maintained", "maintain"]
+
+_EXPIRE = "SELECT projections.expire_subscriptions_v1()"
+_FORGET = "SELECT projections.forget_conditions_v1()"
+_FORGET_IDS = "SELECT projections.forget_logged_ids_v1()"
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """
+    What a run did.
+
+    Args:
+        made: Partitions that were made, or could not be.
+        dropped: Partitions that were dropped, or could not be.
+        kept: Partitions whose retention is over, and that something still needs.
+        expired: How many subscriptions were removed that nobody used.
+    """
+
+    made: tuple[MaintainedPartition, ...]
+    dropped: tuple[DroppedPartition, ...]
+    kept: tuple[Partition, ...]
+    expired: int
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why something was not done that should have been."""
+        problems = [*(each.problem for each in self.made), *(each.problem for each in self.dropped)]
+        return tuple(problem for problem in problems if problem is not None)
+
+
+async def maintain(
+    database: Database,
+    *,
+    interval: timedelta | None = None,
+    ahead: int | None = None,
+    force: bool = False,
+    archive: Archive | None = None,
+    lock_timeout: timedelta = timedelta(milliseconds=500),
+    attempts: int = 5,
+    pause: timedelta = timedelta(seconds=1),
+) -> Maintained:
+    """
+    Make missing partitions, drop those that nobody needs any more, and let unused subscriptions expire.
+
+    Goes by the settings in the database (:func:`change_partition_settings`). Two runs at once do not collide, and
+    nobody waits behind one for longer than the lock timeout. The connected role must own the schema.
+
+    Args:
+        database: Where.
+        interval: Of the journal's partitions, in this run alone; None: as its settings say.
+        ahead: Likewise.
+        force: Drop partitions whose retention is over also where projections, rebuilds or groups have not read
+            them; the result tells what they have lost.
+        archive: Called with each partition of the journal before it is dropped, its rows counted; when it raises,
+            the partition stays.
+        lock_timeout: The longest wait for whoever uses a table. Keep it below the server's ``deadlock_timeout`` (1 s).
+        attempts: How often to try what is in the way of others.
+        pause: Between two attempts.
+
+    Raises:
+        InvalidPartitionSetting: The interval or ahead is out of bounds.
+        ValueError: Another argument is.
+        SchemaError: The schema is missing, or of another version.
+        DatabaseError: The database refused for a reason that a later attempt does not mend.
+    """
+    check_settings("events", interval, ahead, None, None)
+    async with database.session() as session:
+        await check_version(session)
+    patience = Patience(lock_timeout, attempts, pause)
+    made: list[MaintainedPartition] = []
+    for table in TABLES:
+        journal = table == "events"
+        made += await make_partitions(
+            database,
+            table=table,
+            interval=interval if journal else None,
+            ahead=ahead if journal else None,
+            lock_timeout=lock_timeout,
+            attempts=attempts,
+            pause=pause,
+        )
+    dropped, kept = await drop_closed(database, force=force, archive=archive, patience=patience)
+    async with database.session() as session:
+        expired = int(await session.fetchval(_EXPIRE))
+        await session.fetchval(_FORGET)
+        # In pieces: a transaction that removes a day's ids would be long.
+        while await session.fetchval(_FORGET_IDS):
+            pass
+    return Maintained(tuple(made), tuple(dropped), tuple(kept), expired)

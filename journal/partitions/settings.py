@@ -1,0 +1,132 @@
+"""How the partitioned tables are kept: settings in the database, which the next run of maintenance goes by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from journal.database import Session
+from journal.errors import ProjectionsError
+
+__all__ = [
+    "TABLES",
+    "InvalidPartitionSetting",
+    "PartitionSettings",
+    "change_partition_settings",
+    "check_settings",
+    "partition_settings",
+]
+
+TABLES = ("events", "matches", "webhook_events", "webhook_attempts")
+"""
+The tables that are partitioned by time: the journal, what matched for groups of subscribers, and the delivery log of
+webhooks.
+"""
+
+_COLUMNS = "s.table_name, s.partition_interval, s.ahead, s.retention, s.archive_first, s.maintained_at"
+_READ = f"SELECT {_COLUMNS} FROM projections.partition_settings AS s ORDER BY s.table_name"
+_CHANGE = f"""
+UPDATE projections.partition_settings AS s SET
+    partition_interval = coalesce($2::interval, s.partition_interval),
+    ahead = coalesce($3::integer, s.ahead),
+    retention = CASE WHEN $4::boolean THEN $5::interval ELSE s.retention END,
+    archive_first = coalesce($6::boolean, s.archive_first)
+WHERE s.table_name = $1 RETURNING {_COLUMNS}
+"""
+
+_MINUTE = timedelta(minutes=1)
+_LONGEST = timedelta(days=366)
+_MOST_AHEAD = 1000
+
+
+class InvalidPartitionSetting(ProjectionsError, ValueError):
+    """A setting of a partitioned table is out of bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSettings:
+    """
+    How a partitioned table is kept.
+
+    Args:
+        table: One of ``TABLES``.
+        interval: The time that a partition holds which is made from now on.
+        ahead: How many intervals to come have a partition.
+        retention: How long a partition is kept after its time, at least; None: for ever.
+        archive_first: Whether only a run that archives partitions drops them.
+        maintained_at: When a worker last took maintenance on itself.
+    """
+
+    table: str
+    interval: timedelta
+    ahead: int
+    retention: timedelta | None
+    archive_first: bool
+    maintained_at: datetime
+
+
+async def partition_settings(session: Session) -> list[PartitionSettings]:
+    """
+    The settings of all partitioned tables.
+
+    Args:
+        session: Any session; the role needs projections_reader.
+    """
+    return [PartitionSettings(*row.values()) for row in await session.fetch(_READ)]
+
+
+async def change_partition_settings(
+    session: Session,
+    table: str,
+    *,
+    interval: timedelta | None = None,
+    ahead: int | None = None,
+    retention: timedelta | Literal["forever"] | None = None,
+    archive_first: bool | None = None,
+) -> PartitionSettings:
+    """
+    Change settings of a table; what is not given stays. Partitions that are there stay as they are.
+
+    Args:
+        session: Any session; the role must own the schema.
+        table: One of ``TABLES``.
+        interval: The time that a partition holds which is made from now on: whole seconds, 1 minute to 366 days.
+        ahead: How many intervals to come have a partition: 1 to 1,000.
+        retention: How long a partition is kept after its time, at least a minute, or ``"forever"``.
+        archive_first: Whether only a run that archives partitions may drop them; for ``events`` alone.
+
+    Raises:
+        InvalidPartitionSetting: There is no such table, or a setting is out of bounds.
+    """
+    check_settings(table, interval, ahead, retention, archive_first)
+    kept = None if retention == "forever" else retention
+    row = await session.fetchrow(_CHANGE, table, interval, ahead, retention is not None, kept, archive_first)
+    if row is None:
+        raise InvalidPartitionSetting(f"table {table!r} has lost its row in projections.partition_settings")
+    return PartitionSettings(*row.values())
+
+
+def check_settings(
+    table: str,
+    interval: timedelta | None,
+    ahead: int | None,
+    retention: timedelta | Literal["forever"] | None,
+    archive_first: bool | None,  # noqa: FBT001 - as it was given
+) -> None:
+    """
+    Check settings as :func:`change_partition_settings` takes them.
+
+    Raises:
+        InvalidPartitionSetting: There is no such table, or a setting is out of bounds.
+    """
+    if table not in TABLES:
+        raise InvalidPartitionSetting(f"no table {table!r} has partitions: there are {', '.join(TABLES)}")
+    if interval is not None and (interval.microseconds or not _MINUTE <= interval <= _LONGEST):
+        raise InvalidPartitionSetting(f"interval is whole seconds from 1 minute to 366 days, not {interval}")
+    if ahead is not None and not 1 <= ahead <= _MOST_AHEAD:
+        raise InvalidPartitionSetting(f"ahead is 1 to {_MOST_AHEAD:,}, not {ahead}")
+    if isinstance(retention, timedelta) and retention < _MINUTE:
+        raise InvalidPartitionSetting(f"retention is at least 1 minute, not {retention}")
+    if archive_first and table != "events":
+        raise InvalidPartitionSetting(f"only partitions of events are archived, not of {table}")

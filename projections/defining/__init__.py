@@ -1,0 +1,1 @@
+"""Defining projections: handlers, table handlers, and finding those of an application."""

@@ -1,0 +1,334 @@
+"""
+Defining projections: a class, its name, and a method for each event it handles.
+
+What a class declares is checked when it is decorated, so that a mistake shows when the program starts.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from pydantic import BaseModel
+
+from journal import EventEnvelope, Session, event_type_of
+from journal.writer import check_entity_type, check_name
+from projections.defining.tables import Changes, Table
+from projections.errors import InvalidHandler
+from projections.recovery import Recovery
+
+S = TypeVar("S")
+M = TypeVar("M", bound=BaseModel)
+M1 = TypeVar("M1", bound=BaseModel)
+M2 = TypeVar("M2", bound=BaseModel)
+M3 = TypeVar("M3", bound=BaseModel)
+M4 = TypeVar("M4", bound=BaseModel)
+C = TypeVar("C")
+
+EventHandler = Callable[[S, Session, M, EventEnvelope], Awaitable[None]]
+TableHandler = Callable[[S, M, EventEnvelope], Changes]
+GroupHandler = Callable[[S, Session, Sequence[tuple[M, EventEnvelope]]], Awaitable[None]]
+
+
+class Kind(Enum):
+    """How a projection's handlers are called."""
+
+    EVENT = "event"
+    """``async def name(self, session, event, envelope)``, once for each event."""
+    GROUP = "group"
+    """``async def name(self, session, events)``, once for a batch of (event, envelope)."""
+    TABLE = "table"
+    """``def name(self, event, envelope)``, returns changes of rows; the framework writes them."""
+    HEADS = "heads"
+    """``async def handle(self, session, envelopes)``, once for a batch of all event types, without payloads; of the
+    library's own projections."""
+    ENVELOPES = "envelopes"
+    """As heads, with payloads as they are stored; of the library's own projections."""
+
+
+_PARAMETERS = {
+    Kind.EVENT: "async def {}(self, session, event, envelope)",
+    Kind.GROUP: "async def {}(self, session, events)",
+    Kind.TABLE: "def {}(self, event, envelope)",
+}
+_BATCH_SIZES = {Kind.EVENT: 1000, Kind.TABLE: 5000}
+_COUNTS = {Kind.EVENT: 4, Kind.GROUP: 3, Kind.TABLE: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class ExactlyOnce:
+    """Effects and offset commit in one transaction: the session that a handler gets is that transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeastOnce:
+    """
+    For effects outside the database: the offset is stored after them, so a crash repeats the last ones.
+
+    Args:
+        after: Store the offset after so many events.
+        within: ... or after this time, whichever comes first.
+        concurrency: Sources handled at the same time; events of one source stay in order.
+    """
+
+    after: int = 100
+    within: timedelta = timedelta(seconds=1)
+    concurrency: int = 1
+
+    def __post_init__(self) -> None:
+        for name, value in (("after", self.after), ("concurrency", self.concurrency)):
+            if value < 1:
+                raise ValueError(f"{name} must be 1 or more, not {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """
+    How group handlers get their lists.
+
+    Args:
+        size: Most events of a list.
+        within: How long to wait for a list to fill once its first event is there.
+    """
+
+    size: int = 500
+    within: timedelta = timedelta(milliseconds=500)
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"size must be 1 or more, not {self.size}")
+
+
+class handles(Generic[M]):  # noqa: N801 - used as a decorator
+    """
+    Mark the method that handles an event.
+
+    Args:
+        model: The event's payload model; methods for its event type are found by it.
+    """
+
+    def __init__(self, model: type[M]) -> None:
+        self._model = model
+
+    @overload
+    def __call__(self, method: EventHandler[S, M]) -> EventHandler[S, M]: ...
+    @overload
+    def __call__(self, method: TableHandler[S, M]) -> TableHandler[S, M]: ...
+    def __call__(self, method: Any) -> Any:
+        """Mark a method; raises InvalidHandler when its signature fits no kind of handler."""
+        _mark(method, self._model, grouped=False)
+        return method
+
+
+class handles_group(Generic[M]):  # noqa: N801 - used as a decorator
+    """
+    Mark the method that handles lists of events.
+
+    Args:
+        models: The payload models of the events that go into the list; others are left out. Type checkers tell up to
+            four apart.
+    """
+
+    # The event of a list is one of its models: mypy would join them to BaseModel without being told.
+    @overload
+    def __init__(self: handles_group[M1], one: type[M1], /) -> None: ...
+    @overload
+    def __init__(self: handles_group[M1 | M2], one: type[M1], two: type[M2], /) -> None: ...
+    @overload
+    def __init__(
+        self: handles_group[M1 | M2 | M3], one: type[M1], two: type[M2], three: type[M3], /
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: handles_group[M1 | M2 | M3 | M4],
+        one: type[M1],
+        two: type[M2],
+        three: type[M3],
+        four: type[M4],
+        /,
+    ) -> None: ...
+    @overload
+    def __init__(self: handles_group[Any], *models: type[BaseModel]) -> None: ...
+    def __init__(self, *models: type[BaseModel]) -> None:
+        self._models = models
+
+    def __call__(self, method: GroupHandler[S, M]) -> GroupHandler[S, M]:
+        """Mark a method; raises InvalidHandler when it is no group handler."""
+        for model in self._models:
+            _mark(method, model, grouped=True)
+        return method
+
+
+def _mark(method: Any, model: Any, *, grouped: bool) -> None:
+    name = getattr(method, "__qualname__", repr(method))
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        raise InvalidHandler(f"{name}: {model!r} is no payload model; handles() takes a pydantic model class")
+    if inspect.isasyncgenfunction(method):
+        raise InvalidHandler(
+            f"{name} is an asynchronous generator: write it as {_PARAMETERS[Kind.EVENT].format(name)}"
+        )
+    apart = Kind.EVENT if inspect.iscoroutinefunction(method) else Kind.TABLE
+    kind = Kind.GROUP if grouped else apart
+    parameters = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
+    if grouped and not inspect.iscoroutinefunction(method):
+        raise InvalidHandler(f"{name} is not async: write it as {_PARAMETERS[kind].format(name)}")
+    if len(parameters) != _COUNTS[kind]:
+        hint = _PARAMETERS[kind].format(method.__name__)
+        if kind is Kind.TABLE and len(parameters) == _COUNTS[Kind.EVENT]:
+            hint = f"{_PARAMETERS[Kind.EVENT].format(method.__name__)}: it takes a session and is not async"
+        raise InvalidHandler(f"{name} has {len(parameters)} parameters: write it as {hint}")
+    marks = method.__dict__.setdefault("__projection_handles__", [])
+    marks.append((kind, model))
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """
+    A projection as it runs: made by :func:`projection`, found on a class by :func:`projection_of`.
+
+    Args:
+        name: Names its offsets: keep it for as long as the read model lives.
+        entity_type: The kind of sources it reads.
+        kind: How its handlers are called.
+        handlers: By event type, the payload model and the name of the method.
+        make: Makes the object whose methods are called: a new one each time a range starts.
+    """
+
+    name: str
+    entity_type: str
+    version: int
+    kind: Kind
+    handlers: Mapping[str, tuple[type[BaseModel], str]]
+    make: Callable[[], Any]
+    delivery: ExactlyOnce | AtLeastOnce
+    recovery: Recovery
+    group: Group
+    unhandled: Literal["ignore", "fail"]
+    batch_size: int
+    tables: tuple[Table | str, ...] | None
+
+
+def projection(
+    name: str,
+    *,
+    entity_type: str,
+    version: int = 1,
+    delivery: ExactlyOnce | AtLeastOnce | None = None,
+    recovery: Recovery | None = None,
+    group: Group | None = None,
+    unhandled: Literal["ignore", "fail"] = "ignore",
+    batch_size: int | None = None,
+    tables: Iterable[Table | str] | None = None,
+) -> Callable[[type[C]], type[C]]:
+    """
+    Make a class a projection.
+
+    A new object is made, without arguments, each time a range of slices starts; an ``async def start(self)`` and
+    ``async def stop(self)`` are called around its work when they are there.
+
+    Args:
+        name: Names its offsets, so it must not change while the read model lives. 1 to 255 characters.
+        entity_type: The kind of sources whose events it handles.
+        version: Raise it when changed code is to build the read model anew: workers of the new version wait, those of
+            the old one go on, until a rebuild by the new one takes over.
+        delivery: Exactly once (the default), or :class:`AtLeastOnce` for effects outside the database.
+        recovery: What to do when a handler fails; by default three retries, then the source is parked.
+        group: Size and waiting time of the lists that a group handler gets.
+        unhandled: Whether event types without a handler are passed over, or are an error that names them.
+        batch_size: Events read, handled and committed together; two such pages are in memory. By default 1,000, and
+            5,000 for table handlers: the more events of a source are in a batch, the fewer offsets are stored. Group
+            handlers have the size of their lists instead.
+        tables: The tables that it writes, for rebuilds: a :class:`Table`, or its name. Table handlers need not say:
+            those that their code names are found.
+
+    Raises:
+        InvalidHandler: No handler, two for one event, handlers of different kinds, or a wrong signature.
+    """
+    check_name(name, "the projection's name")
+    check_entity_type(entity_type, f"entity_type of projection {name!r}")
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
+    if version < 1:
+        raise ValueError(f"version must be 1 or more, not {version}")
+    if isinstance(tables, str):
+        raise TypeError(f"tables must be several, such as ({tables!r},)")
+    written = None if tables is None else tuple(tables)
+
+    def define(cls: type[C]) -> type[C]:
+        kind, handlers = _collect(cls)
+        chosen = delivery or ExactlyOnce()
+        if kind is Kind.TABLE and isinstance(chosen, AtLeastOnce):
+            raise InvalidHandler(
+                f"{cls.__qualname__}: table handlers write to the database, exactly once; drop AtLeastOnce"
+            )
+        if kind is Kind.GROUP and isinstance(chosen, AtLeastOnce) and chosen.concurrency > 1:
+            raise InvalidHandler(
+                f"{cls.__qualname__}: lists are handled one after the other; drop concurrency"
+            )
+        if group is not None and kind is not Kind.GROUP:
+            raise InvalidHandler(f"{cls.__qualname__}: group= is for handlers marked by handles_group()")
+        if batch_size is not None and kind is Kind.GROUP:
+            raise InvalidHandler(
+                f"{cls.__qualname__}: a list has the size of group=Group(size=…); drop batch_size"
+            )
+        size = (group or Group()).size if kind is Kind.GROUP else batch_size or _BATCH_SIZES[kind]
+        cls.__projection__ = Projection(  # type: ignore[attr-defined]
+            name, entity_type, version, kind, handlers, cls, chosen, recovery or Recovery.retry_and_park(),
+            group or Group(), unhandled, size, written,
+        )  # fmt: skip
+        return cls
+
+    return define
+
+
+def _collect(cls: type[Any]) -> tuple[Kind, dict[str, tuple[type[BaseModel], str]]]:
+    kinds: dict[Kind, str] = {}
+    handlers: dict[str, tuple[type[BaseModel], str]] = {}
+    for attribute in dir(cls):
+        method = inspect.getattr_static(cls, attribute)
+        for kind, model in getattr(method, "__projection_handles__", ()):
+            event_type = event_type_of(model).name
+            if event_type in handlers:
+                other = handlers[event_type][1]
+                raise InvalidHandler(
+                    f"{cls.__qualname__}: both {other} and {attribute} handle event type {event_type!r}"
+                )
+            handlers[event_type] = (model, attribute)
+            kinds[kind] = attribute
+    for hook in ("start", "stop"):
+        if (found := getattr(cls, hook, None)) is not None and not inspect.iscoroutinefunction(found):
+            raise InvalidHandler(
+                f"{cls.__qualname__}.{hook} is called around its work: write it as async def {hook}(self)"
+            )
+    if not handlers:
+        raise InvalidHandler(f"{cls.__qualname__} handles no event: mark a method with @handles(Model)")
+    if len(kinds) > 1:
+        found = ", ".join(f"{attribute} ({kind.value})" for kind, attribute in kinds.items())
+        raise InvalidHandler(
+            f"{cls.__qualname__} mixes kinds of handlers: {found}. Handlers of one projection are all "
+            "async with a session, all for groups, or all returning changes of tables"
+        )
+    return next(iter(kinds)), handlers
+
+
+def projection_of(definition: Any) -> Projection:
+    """
+    What :func:`projection` declared of a class, or of the class of an object.
+
+    An object is used as it is for every range; of a class, each range gets its own.
+
+    Raises:
+        InvalidHandler: It was not decorated.
+    """
+    declared = getattr(definition, "__projection__", None)
+    if not isinstance(declared, Projection):
+        raise InvalidHandler(
+            f"{definition!r} is no projection: decorate its class with @projection(name, entity_type=…)"
+        )
+    if isinstance(definition, type):
+        return declared
+    return replace(declared, make=lambda: definition)

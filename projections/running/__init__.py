@@ -1,0 +1,1 @@
+"""Running projections: workers, the ranges that they hold, and what is done with each batch."""

@@ -1,0 +1,266 @@
+"""Calling the handlers of a projection for a batch of events, and seeing what they should not do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from pydantic import BaseModel
+
+from journal import (
+    DatabaseError,
+    EventEnvelope,
+    InvalidPayload,
+    OwnedSession,
+    ProjectionsError,
+    UnknownEventType,
+    decoder,
+)
+from journal.database import translate
+from journal.database.faults import Fault, fault_of, sqlstate_of
+from offsets import TransactionEnded
+from projections.defining.handlers import ExactlyOnce, Kind, Projection
+from projections.defining.tables import Batch, TableError
+from projections.errors import HandlerFailed, ProjectionFailed, describe
+from projections.running.loop_monitor import LoopMonitor
+from projections.running.table_writer import BatchWriter
+
+_SILENCE = 1.0  # seconds
+
+# What a handler may raise: a poison event must not end the process, nor look like its end.
+_OF_A_HANDLER = (Exception, asyncio.CancelledError, SystemExit)
+
+_Handler = tuple[Callable[[EventEnvelope], BaseModel], Callable[..., Any]]
+_Events = list[tuple[BaseModel, EventEnvelope]]
+
+
+class Dispatcher:
+    """
+    Calls the handlers of one range's object.
+
+    Args:
+        projection: What to run.
+        target: The object whose methods are called.
+        tables: Writes what table handlers return; shared by all ranges of a process.
+        monitor: Is told what is being handled.
+        timeout: How long a call of a handler may take.
+    """
+
+    def __init__(
+        self,
+        projection: Projection,
+        target: Any,
+        tables: BatchWriter,
+        monitor: LoopMonitor,
+        timeout: timedelta,
+    ) -> None:
+        self._projection = projection
+        self._handlers: dict[str, _Handler] = {
+            event_type: (decoder(model), getattr(target, method))
+            for event_type, (model, method) in projection.handlers.items()
+        }
+        self._tables = tables
+        self._monitor = monitor
+        self._timeout = timeout.total_seconds()
+        self._clock = time.monotonic
+        self._in_transaction = isinstance(projection.delivery, ExactlyOnce)
+        self._target = target
+        self._handle = {
+            Kind.EVENT: self._each,
+            Kind.GROUP: self._group,
+            Kind.TABLE: self._table,
+            Kind.HEADS: self._whole,
+            Kind.ENVELOPES: self._whole,
+        }[projection.kind]
+
+    async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        """
+        Handle events in their order; exactly once, in the session's transaction.
+
+        Raises:
+            HandlerFailed: A handler raised, a payload does not fit, or the rows can not be written.
+            MemoryError: This process has none left for so many events.
+            TransactionEnded: A handler committed or rolled back by itself.
+        """
+        # Handlers have limits of their own (handler_timeout).
+        patience, session.patience = session.patience, None
+        try:
+            await self._handle(session, envelopes)
+        finally:
+            session.patience = patience
+
+    def _find(self, envelope: EventEnvelope) -> _Handler | None:
+        found = self._handlers.get(envelope.event_type)
+        if found is None and self._projection.unhandled == "fail":
+            known = ", ".join(sorted(self._handlers))
+            raise UnknownEventType(
+                f"no handler of projection {self._projection.name!r} takes it; handled are: {known}"
+            )
+        return found
+
+    async def _each(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        spoken_at = self._clock()
+        with self._monitor.handling() as name:
+            for index, envelope in enumerate(envelopes):
+                try:
+                    if (found := self._find(envelope)) is None:
+                        continue
+                    decode, method = found
+                    event = decode(envelope)
+                    name(envelope)
+                    async with asyncio.timeout(self._timeout) as watchdog:
+                        await method(session, event, envelope)
+                except TimeoutError as error:
+                    _raise(self._hung(watchdog, error), envelope, index)
+                except _OF_A_HANDLER as error:
+                    _raise(error, envelope, index)
+                if self._in_transaction:
+                    if _spoiled(session):
+                        await _complain(session, envelope, index)
+                    spoken_at = await self._speak(session, spoken_at)
+
+    async def _speak(self, session: OwnedSession, spoken_at: float) -> float:
+        """Let the database hear something now and then: it ends a transaction that is silent (handler_timeout)."""
+        if self._clock() - spoken_at < _SILENCE:
+            return spoken_at
+        await session.fetchval("SELECT 1")
+        return self._clock()
+
+    async def _group(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        spoken_at = self._clock()
+        for method, events in self._lists(envelopes):
+            first = events[0][1]
+            several = f"a group of {len(events)} from " if len(events) > 1 else ""
+            try:
+                with self._monitor.handling() as name:
+                    name(first)
+                    async with asyncio.timeout(self._timeout) as watchdog:
+                        await method(session, events)
+            except TimeoutError as error:
+                _raise(self._hung(watchdog, error), first, None, several)
+            except _OF_A_HANDLER as error:
+                _raise(error, first, None, several)
+            if self._in_transaction:
+                if _spoiled(session):
+                    await _complain(session, first, None)
+                spoken_at = await self._speak(session, spoken_at)
+
+    async def _whole(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        first = envelopes[0]
+        try:
+            with self._monitor.handling() as name:
+                name(first)
+                async with asyncio.timeout(self._timeout) as watchdog:
+                    await self._target.handle(session, envelopes)
+        except TimeoutError as error:
+            _raise(self._hung(watchdog, error), first, None)
+        except _OF_A_HANDLER as error:
+            _raise(error, first, None)
+
+    def _hung(self, watchdog: asyncio.Timeout, error: TimeoutError) -> TimeoutError:
+        if not watchdog.expired():
+            return error  # the handler's own
+        hung = TimeoutError(f"the handler was cancelled after {self._timeout:g} s (handler_timeout)")
+        hung.__cause__ = error  # knows where it was waiting
+        return hung
+
+    def _lists(self, envelopes: Sequence[EventEnvelope]) -> list[tuple[Callable[..., Any], _Events]]:
+        """The list of each method; cut where a source goes on with another method, to keep its order."""
+        lists: list[tuple[Callable[..., Any], _Events]] = []
+        growing: dict[Callable[..., Any], _Events] = {}
+        taken_by: dict[str, Callable[..., Any]] = {}
+        for index, envelope in enumerate(envelopes):
+            try:
+                if (found := self._find(envelope)) is None:
+                    continue
+                event = found[0](envelope)
+            except (UnknownEventType, InvalidPayload) as error:
+                _raise(error, envelope, index)
+            method = found[1]
+            if taken_by.get(envelope.source_id, method) != method:
+                growing, taken_by = {}, {}
+            if method not in growing:
+                growing[method] = []
+                lists.append((method, growing[method]))
+            growing[method].append((event, envelope))
+            taken_by[envelope.source_id] = method
+        return lists
+
+    async def _table(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        batch, handlers, collect_all = Batch(), self._handlers, self._projection.unhandled == "fail"
+        collect = batch.collect
+        with self._monitor.handling() as name:
+            name(envelopes[0])
+            for index, envelope in enumerate(envelopes):
+                found = handlers.get(envelope.event_type)
+                if found is None and not collect_all:
+                    continue
+                try:
+                    decode, method = found or self._find(envelope)  # type: ignore[misc]
+                    collect(envelope.source_id, method(decode(envelope), envelope))
+                except _OF_A_HANDLER as error:
+                    _raise(error, envelope, index)
+        await self._tables.prepare(
+            session, *batch.tables
+        )  # a table that does not fit is nobody's event's fault
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._tables.write(session, batch)
+        except TimeoutError as error:
+            raise ProjectionFailed(
+                f"projection {self._projection.name!r}: writing a batch was cancelled after {self._timeout:g} s "
+                "(handler_timeout): something else has its tables or rows locked"
+            ) from error
+        except TableError as error:
+            raise HandlerFailed(f"a batch from {describe(envelopes[0])}: {error}") from error
+
+
+def _reason(error: BaseException) -> str:
+    return (
+        str(error)
+        if isinstance(error, DatabaseError | InvalidPayload | UnknownEventType)
+        else f"{type(error).__name__}: {error}"
+    )
+
+
+def _raise(error: BaseException, envelope: EventEnvelope, index: int | None, prefix: str = "") -> NoReturn:
+    """Raise what a handler's error is: the event's failure, or an error that is not the event's."""
+    if _is_cancelled(error):
+        raise error
+    if fault_of(error) is not Fault.EVENT:
+        if isinstance(error, ProjectionsError) or sqlstate_of(error) is None:
+            raise error
+        raise translate(error) from error  # the driver's own, or the user's about it
+    # What does not fit its model names the event already.
+    what = str(error) if isinstance(error, InvalidPayload) else f"{describe(envelope)}: {_reason(error)}"
+    raise HandlerFailed(prefix + what, index) from error
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether the range itself is being cancelled, and not something that a handler waited for."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+def _spoiled(session: OwnedSession) -> bool:
+    return session.failure is not None or not session.in_transaction
+
+
+async def _complain(session: OwnedSession, envelope: EventEnvelope, index: int | None) -> None:
+    """Say what a handler has done to its transaction."""
+    if session.failure is not None and fault_of(session.failure) is not Fault.EVENT:
+        raise session.failure
+    if not session.in_transaction:
+        await session.fetchval("SELECT 1")  # raises when it is the connection that has ended
+        raise TransactionEnded(
+            f"the handler of {describe(envelope)} ended the transaction by itself: its effects are committed without "
+            "their offset. Leave COMMIT and ROLLBACK to the library; session.savepoint() undoes a part"
+        )
+    raise HandlerFailed(
+        f"{describe(envelope)}: the handler caught an error of the database, which spoils the transaction: "
+        f"{session.failure}. Wrap the statement in session.savepoint()",
+        index,
+    ) from session.failure

@@ -1,0 +1,246 @@
+"""
+A process among the others that run the same projections: it says that it is alive, and learns what is its own.
+
+The database is what all agree on: each heartbeat returns the ranges that this process owns, and whoever finds them
+unevenly assigned assigns them anew. Nothing is negotiated between processes, and nothing depends on their clocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import offsets
+from journal import KeptSession, OtherSchemaVersion, ProjectionsError, SchemaError, Session
+from journal.schema import check_version
+from projections.running.observer import Pulse
+from projections.running.process import Process
+from projections.running.ranges import Ranges
+
+log = logging.getLogger("projections")
+
+_SOON = 0.05
+"""Seconds to the next heartbeat when a range is to come from another worker; doubled while it does not."""
+
+
+_GOODBYE = 2
+"""Seconds that leaving may take at the end: a database that does not answer learns it from the lease."""
+
+
+class Membership:
+    """
+    Takes part, from joining to leaving.
+
+    Args:
+        process: The process.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._settings = process.settings
+        self._ranges: dict[int, Ranges] = {}
+        self._session = KeptSession(process.database.session)
+        self._alive_at = asyncio.get_running_loop().time()
+        self._failures = 0
+        self._idle = False
+
+    def add(self, ranges: Ranges) -> None:
+        """Run one more projection, from the next heartbeat on."""
+        self._ranges[ranges.projection_id] = ranges
+
+    async def run(self, until: datetime | None) -> None:
+        """
+        Take part until the process stops, or until everything before a time is handled; then finish what is at hand.
+
+        Args:
+            until: The time.
+
+        Raises:
+            OtherSchemaVersion: The schema was upgraded, or an older one restored: this code does not fit it any more.
+        """
+        try:
+            every = self._settings.heartbeat.total_seconds()
+            pause = _SOON / 2
+            while not self._done(until):
+                soon = await self._beat(leaving=False)
+                pause = min(2 * pause, every) if soon else every
+                await self._wait(until, pause)
+                pause = pause if soon else _SOON / 2
+            await self._leave()
+        except BaseException:
+            await self._drop_all()
+            raise
+        finally:
+            await self._close()  # a statement of it may have been cancelled, or wait
+            with suppress(ProjectionsError, TimeoutError):
+                async with asyncio.timeout(_GOODBYE):
+                    await offsets.leave(await self._session.get(), self._process.worker.owner)
+            await self._close()
+
+    async def _close(self) -> None:
+        """Give the connection back; a network that is cut must not keep us."""
+        with suppress(ProjectionsError, TimeoutError):
+            async with asyncio.timeout(_GOODBYE):
+                await self._session.close()
+
+    async def _drop_all(self) -> None:
+        """End what runs, before the ranges are free: no handler is to go on beside that of the next owner."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.lease.total_seconds()):
+                while not all(ranges.idle for ranges in self._ranges.values()):
+                    for ranges in self._ranges.values():
+                        ranges.drop()
+                    self._process.changed.clear()
+                    await self._process.changed.wait()
+
+    def _done(self, until: datetime | None) -> bool:
+        if self._process.stop.is_set():
+            return True
+        return until is not None and all(ranges.caught_up(until) for ranges in self._ranges.values())
+
+    async def _leave(self) -> None:
+        """Have the ranges assigned to others while the last batches end: they begin as soon as each is released."""
+        await self._beat(leaving=True)
+        for ranges in self._ranges.values():
+            ranges.stop()
+        while not all(ranges.idle for ranges in self._ranges.values()):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._process.changed.wait(), self._settings.heartbeat.total_seconds())
+            self._process.changed.clear()
+            await self._beat(leaving=True)
+            for ranges in self._ranges.values():
+                ranges.stop()  # also what an answer from before a release has begun again
+
+    async def _beat(self, *, leaving: bool) -> bool:
+        """Send a heartbeat and do what it says; whether another should follow soon."""
+        try:
+            # A network that is cut says nothing: a heartbeat without an answer must end with the lease.
+            async with asyncio.timeout(self._patience()):
+                return await self._try(leaving=leaving)
+        except OtherSchemaVersion:
+            raise
+        except (ProjectionsError, TimeoutError) as error:
+            self._failed(error)
+            # Closing may wait for a network that is cut, too.
+            with suppress(ProjectionsError, TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._session.close()
+            if isinstance(error, SchemaError):
+                await self._look_at_version()
+            return False
+
+    async def _look_at_version(self) -> None:
+        """A heartbeat calls what is not there: the schema is of another version, or is being restored."""
+        try:
+            async with asyncio.timeout(_GOODBYE):
+                await check_version(await self._session.get())
+        except OtherSchemaVersion:
+            raise
+        except (ProjectionsError, TimeoutError):
+            await self._close()
+
+    def _patience(self) -> float:
+        half = self._settings.lease.total_seconds() / 2
+        left = self._alive_at + 2 * half - asyncio.get_running_loop().time()
+        return min(half, left) if left > 0 else half
+
+    async def _try(self, *, leaving: bool) -> bool:
+        loop, session, soon = asyncio.get_running_loop(), await self._session.get(), False
+        sent_at, asked = loop.time(), dict(self._ranges)  # more may be added meanwhile
+        told = await offsets.heartbeat(
+            session,
+            self._process.worker,
+            self._settings.lease,
+            {number: ranges.registered for number, ranges in asked.items()},
+            self._process.beats,
+            leaving=leaving,
+        )
+        self._alive_at, self._failures = sent_at, 0
+        self._process.observer.heartbeat(
+            Pulse(self._process.worker.owner, sent_at, self._settings.lease, self._process.monitor.blocked)
+        )
+        if self._process.beats.went_back:
+            for ranges in asked.values():
+                ranges.start_again(
+                    offsets.DatabaseWentBack("the database has lost a heartbeat of this worker")
+                )
+        for heartbeat in told:
+            self._ranges[heartbeat.projection_id].told(heartbeat, sent_at)
+            soon = soon or heartbeat.uneven or heartbeat.awaited > 0
+        for gone in asked.keys() - {heartbeat.projection_id for heartbeat in told}:
+            if self._ranges[gone].deleted(went_back=self._process.beats.went_back):
+                await self._register_again(session, gone)
+                soon = True
+        for heartbeat in told:
+            if heartbeat.uneven:
+                await offsets.assign_ranges(session, heartbeat.projection_id)
+        self._tell_whether_idle(idle=bool(told) and not (leaving or soon or any(one.held for one in told)))
+        return soon
+
+    async def _register_again(self, session: Session, gone: int) -> None:
+        """The database went back to before a projection was made; its number may be another's now."""
+        ranges = self._ranges[gone]
+        await ranges.register(session)
+        self._ranges = {ranges.projection_id: ranges for ranges in self._ranges.values()}
+
+    def _tell_whether_idle(self, *, idle: bool) -> None:
+        if idle and not self._idle:
+            log.info(
+                "no range is left for this worker: there are more workers than ranges",
+                extra={"action": "idle"},
+            )
+        self._idle = idle
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        log.warning("heartbeat: %s", str(error) or "no answer", extra={"action": "heartbeat_failed"})
+        if asyncio.get_running_loop().time() - self._alive_at >= self._settings.lease.total_seconds():
+            # Others may run the ranges by now. What is in flight here could not be committed; effects outside the
+            # database could happen twice.
+            running = [ranges for ranges in self._ranges.values() if not ranges.idle]
+            for ranges in running:
+                ranges.drop()
+            if running:
+                log.error(
+                    "the lease has ended without an answer: all ranges are dropped",
+                    extra={"action": "lease_ended"},
+                )
+
+    async def _wait(self, until: datetime | None, seconds: float) -> None:
+        """Wait for the next heartbeat, but no longer than until there is something to do."""
+        if self._failures:
+            # Later and later, but often enough to keep the lease once the database is back.
+            longest = self._settings.lease.total_seconds() / 5
+            seconds = max(seconds, min(seconds * self._failures, longest))
+        stop, changed = self._process.stop, self._process.changed
+        waiting = [asyncio.create_task(stop.wait()), asyncio.create_task(changed.wait())]
+        try:
+            if until is None:
+                await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await self._wait_until_caught_up(until, waiting, seconds)
+        finally:
+            for task in waiting:
+                task.cancel()
+        changed.clear()
+
+    async def _wait_until_caught_up(
+        self, until: datetime, waiting: Sequence[asyncio.Task[Any]], seconds: float
+    ) -> None:
+        """Also until there is something to store: the heartbeat that follows shows it, here and to who else waits."""
+        end = asyncio.get_running_loop().time() + seconds
+        while not any(task.done() for task in waiting):
+            left = end - asyncio.get_running_loop().time()
+            if left <= 0:
+                break
+            await asyncio.wait(waiting, timeout=min(left, 0.01), return_when=asyncio.FIRST_COMPLETED)
+            if not self._failures and any(ranges.to_be_stored(until) for ranges in self._ranges.values()):
+                break
+        for ranges in list(self._ranges.values()):
+            if ranges.to_be_stored(until):
+                with suppress(ProjectionsError):
+                    await ranges.save_horizons()

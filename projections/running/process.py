@@ -1,0 +1,48 @@
+"""What all projections and ranges of a process share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+
+from journal import Database, WritersPoller
+from offsets import Beats, Worker
+from projections.running.connections import Connections
+from projections.running.loop_monitor import LoopMonitor
+from projections.running.observer import CombinedObserver, StatusObserver
+from projections.running.page_limit import PageLimit
+from projections.running.settings import RunSettings
+from projections.running.table_writer import TableWriter
+
+
+class Process:
+    """
+    One running process.
+
+    Args:
+        database: Where the journal and the read models are.
+        settings: How to run.
+        observer: Is told; its exceptions are logged.
+        stop: Set when all is to stop.
+    """
+
+    def __init__(
+        self, database: Database, settings: RunSettings, observer: StatusObserver, stop: asyncio.Event
+    ) -> None:
+        self.database = database
+        self.settings = settings
+        self.observer = CombinedObserver([observer])  # which keeps its mistakes away from the work
+        self.stop = stop
+        self.evicting = asyncio.Lock()
+        self.changed = asyncio.Event()
+        """A range has ended: what is to run is to be asked anew."""
+        host, pid = socket.gethostname(), os.getpid()
+        self.worker = Worker(f"{host}:{pid}:{secrets.token_hex(4)}", host, pid)
+        self.connections = Connections(database, settings.read_timeout)
+        self.pages = PageLimit(settings.page_bytes)
+        self.beats = Beats()
+        self.poller = WritersPoller(database, settings.pacing)
+        self.tables = TableWriter()
+        self.monitor = LoopMonitor(settings.blocked_after, settings.handler_timeout, settings.abort_after)

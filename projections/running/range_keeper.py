@@ -1,0 +1,243 @@
+"""One claimed range, kept running: started again after failures, until it is given up or another's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+import offsets
+from journal import DatabaseError, ProjectionsError, SchemaError
+from journal.database.faults import Fault, fault_of, sqlstate_of
+from journal.tasks import end
+from offsets import Claim, DatabaseWentBack, OffsetStore, Progress, RangeLost, TransactionEnded
+from projections.defining.handlers import Projection
+from projections.defining.tables import TableError
+from projections.errors import said, storable
+from projections.running.process import Process
+from projections.running.range_runner import RangeRunner
+from projections.running.streak import Streak
+
+log = logging.getLogger("projections")
+
+# Starting again would repeat the fault for ever, or worse: a handler that commits by itself repeats its effects.
+_FATAL = (TransactionEnded, TableError)
+
+
+class RangeKeeper:
+    """
+    Keeps a range running.
+
+    Args:
+        process: The process.
+        projection: What to run.
+        claim: The range.
+        cache_size: How many sources' offsets to keep in memory.
+        streak: Notices that sources fail alike, in all ranges of the projection here.
+        paused: Whether to begin paused.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        projection: Projection,
+        claim: Claim,
+        cache_size: int,
+        streak: Streak,
+        *,
+        paused: bool,
+    ) -> None:
+        self._process = process
+        self._projection = projection
+        self._cache_size = cache_size
+        self._streak = Streak(process.settings.alike_failures, streak)
+        self._paused = paused
+        self._ending = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._generation = process.poller.generation
+        self._runner = self._new_runner(claim)
+        self._claiming = False
+
+    @property
+    def progress(self) -> Progress:
+        """How far the range is."""
+        return self._runner.progress
+
+    def holds(self, epoch: int) -> bool:
+        """Whether an epoch that the database shows is the one that this range runs with, or is about to."""
+        return self._claiming or epoch <= self._runner.claim.epoch
+
+    def pause(self, *, paused: bool) -> None:
+        """Pause after the batch at hand, or go on."""
+        self._paused = paused
+        self._runner.pause(paused=paused)
+
+    def decided(self) -> None:
+        """Somebody has decided about a parked source of the projection."""
+        self._runner.decided()
+
+    def start_again(self, error: ProjectionsError, store: OffsetStore | None = None) -> None:
+        """Drop what the range remembers, and begin again; see :meth:`RangeRunner.start_again`."""
+        self._runner.start_again(error, store)
+
+    def give_up(self) -> None:
+        """Finish the batch at hand, store how far it is, and release the range."""
+        self._ending.set()
+        self._runner.stop()
+
+    def drop(self) -> None:
+        """It is another's: whatever it is doing can not be committed any more."""
+        self.give_up()  # for a cancellation that gets lost: asyncio.wait_for of Python 3.11 returns what is just there
+        self._cancel()
+
+    def _cancel(self) -> None:
+        # Once: a second cancellation would end what the first has begun, and a connection would never be given back.
+        if self._task is not None and not self._task.cancelling():
+            self._task.cancel()
+
+    async def run(self) -> None:
+        """
+        Run until :meth:`give_up` or :meth:`drop`, or until the range is found to be another's.
+
+        Raises:
+            TransactionEnded, TableError: What starting again can not heal.
+        """
+        self._task = asyncio.create_task(self._run())
+        try:
+            await asyncio.wait([self._task])
+        except asyncio.CancelledError:
+            self.drop()
+            await end(self._task)
+            raise
+        if not self._task.cancelled():
+            self._task.result()
+
+    async def _run(self) -> None:
+        try:
+            await self._keep()
+        except RangeLost as error:
+            log.warning("%s: %s", self._projection.name, error, extra=self._extra("range_lost"))
+        else:
+            await self._release()
+
+    async def _keep(self) -> None:
+        """Run; a failure starts it again after a pause, from its stored offset."""
+        failures, warned = 0, False
+        while not self._ending.is_set():
+            runner = self._runner
+            begun_at = runner.progress.horizon
+            try:
+                await self._run_once(runner)
+            except (RangeLost, *_FATAL):
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, the range starts again
+                moved = runner.progress.horizon > begun_at
+                failures = 1 if moved else failures + 1
+                self._process.pages.failed(error)
+                if isinstance(error, DatabaseWentBack) and (moved or not warned):
+                    warned = True
+                    self._tell_went_back(runner, error)
+                else:
+                    await self._pause_after(runner, error, failures)
+                await self._claim_again(runner.claim)
+
+    async def _run_once(self, runner: RangeRunner) -> None:
+        name, slices = self._projection.name, runner.claim.slices
+        self._process.observer.started(name, slices)
+        log.info("%s: slices %s started", name, slices, extra=self._extra("started"))
+        try:
+            await runner.run()
+        finally:
+            self._process.observer.stopped(name, slices)
+            log.info("%s: slices %s stopped", name, slices, extra=self._extra("stopped"))
+
+    def _tell_went_back(self, runner: RangeRunner, error: DatabaseWentBack) -> None:
+        """The first time there is nothing to wait for."""
+        name, slices = self._projection.name, runner.claim.slices
+        self._process.observer.went_back(name, slices, error)
+        self._process.tables.forget()
+        log.error(
+            "%s: slices %s: %s; what was remembered is dropped, starting again as it is stored", name, slices, error,
+            extra=self._extra("went_back"),
+        )  # fmt: skip
+
+    async def _pause_after(self, runner: RangeRunner, error: Exception, failures: int) -> None:
+        name, slices = self._projection.name, runner.claim.slices
+        self._process.observer.failed(name, slices, error)
+        delay = self._process.settings.restart.delay(failures)
+        text = _said(error)
+        log.error(
+            "%s: slices %s failed, starting again in %.1f s: %s", name, slices, delay.total_seconds(), text,
+            # What the library did not foresee is shown whole.
+            exc_info=None if isinstance(error, ProjectionsError) else error,
+            extra=self._extra("failed"),
+        )  # fmt: skip
+        with suppress(ProjectionsError):  # the database may be what has failed
+            async with self._process.database.session() as session:
+                await OffsetStore(runner.claim).failed(session, failures, storable(text, 2000), delay)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._ending.wait(), delay.total_seconds())
+
+    async def _claim_again(self, claim: Claim) -> None:
+        """Claim it again, with the offset as the database has it: the outcome of the last COMMIT may be unknown."""
+        self._claiming = True
+        while not self._ending.is_set():
+            try:
+                async with self._process.database.session() as session:
+                    again = await offsets.claim_again(session, claim)
+            except (
+                DatabaseError,
+                SchemaError,
+            ) as error:  # a standby is read-only; a restore drops the schema first
+                log.error("%s", error, extra=self._extra("database_unavailable"))  # noqa: TRY400 - it says where
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(
+                        self._ending.wait(), self._process.settings.heartbeat.total_seconds()
+                    )
+            else:
+                if again is None:
+                    raise RangeLost(f"slices {claim.slices} were claimed by another, or cut anew")
+                self._runner = self._new_runner(again)
+                break
+        self._claiming = False
+
+    def _new_runner(self, claim: Claim) -> RangeRunner:
+        poller = self._process.poller
+        if (back_to := poller.back_to(self._generation)) is not None:
+            # The horizon is of another server's clock, which may have been ahead of the one that stamps events now.
+            claim = claim._replace(horizon=min(claim.horizon, back_to))
+        self._generation = poller.generation
+        runner = RangeRunner(self._projection, claim, self._process, self._cache_size, self._streak)
+        runner.pause(paused=self._paused)
+        return runner
+
+    async def _release(self) -> None:
+        store, horizon, import_id = self._runner.progress
+        try:
+            async with self._process.database.session() as session:
+                session.patience = self._process.settings.read_timeout
+                released = await store.release(session, horizon, import_id)
+        except ProjectionsError as error:  # the next heartbeat shows it as ours, and it is released then
+            log.warning("release: %s", error, extra=self._extra("release_failed"))
+        else:
+            if not released:  # likewise, if it is ours
+                log.warning(
+                    "release: slices %s are not as they were stored last: another has claimed them, or the database "
+                    "went back in time", store.claim.slices, extra=self._extra("release_failed"),
+                )  # fmt: skip
+
+    def _extra(self, action: str) -> dict[str, object]:
+        return {
+            "action": action,
+            "projection": self._projection.name,
+            "slices": str(self._runner.claim.slices),
+        }
+
+
+def _said(error: Exception) -> str:
+    """An error, and what is to be done where no event is at fault and only somebody who mends it can help."""
+    text = said(error)
+    fault = fault_of(error)
+    if sqlstate_of(error) is None or fault not in {Fault.BATCH, Fault.PROJECTION}:
+        return text
+    return f"{text}. No event is at fault, and none is set aside: {fault.value}"

@@ -1,0 +1,338 @@
+"""
+One range of slices of one projection: reads what is due, and hands it to the pipeline.
+
+The loop is thin: what to read next is decided by the backtracking's state machine, what becomes of an event by the
+offsets' verdict, and what happens to it by the pipeline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from journal import (
+    EventEnvelope,
+    HeadReader,
+    IntervalBacktracking,
+    KeptSession,
+    Key,
+    Look,
+    OwnedSession,
+    Page,
+    Poll,
+    Position,
+    ProjectionsError,
+    ReadEvents,
+    ReadKeys,
+    SliceReader,
+    WriterLockBacktracking,
+    read_source_page,
+)
+from journal.database.faults import Fault, fault_of
+from offsets import Claim, DatabaseWentBack, OffsetState, OffsetStore, Parked, Progress
+from projections.defining.handlers import AtLeastOnce, Kind, Projection
+from projections.errors import HandlerFailed, ProjectionFailed
+from projections.running.acceptance import Acceptance
+from projections.running.at_least_once import AtLeastOncePipeline
+from projections.running.dispatch import Dispatcher
+from projections.running.pipeline import Pipeline, Stopping
+from projections.running.process import Process
+from projections.running.read_ahead import ReadAhead
+from projections.running.settings import RunSettings
+from projections.running.streak import Streak
+
+_LATER = timedelta(seconds=5)
+"""After a handler that hangs should have been cancelled: then the database takes its process for frozen or cut off."""
+_OFTEN = 32
+"""With more ranges in a process, each moves its horizon less often, so that an idle process asks no more for it."""
+
+
+class RangeRunner:
+    """
+    Runs a projection on a claimed range until it is stopped.
+
+    Args:
+        projection: What to run.
+        claim: The range.
+        process: What all ranges of the process share.
+        cache_size: How many sources' offsets to keep in memory.
+        streak: Notices that sources fail alike; it outlives the range's restarts.
+    """
+
+    def __init__(
+        self, projection: Projection, claim: Claim, process: Process, cache_size: int, streak: Streak
+    ) -> None:
+        self.projection = projection
+        self.claim = claim
+        self._process = process
+        self._settings = process.settings
+        reader = HeadReader if projection.kind is Kind.HEADS else SliceReader
+        size, page_bytes = projection.batch_size, process.pages.bytes
+        self._reader = reader(projection.entity_type, claim.slices, size, page_bytes)
+        self._store = OffsetStore(claim, process.beats)
+        self._ahead = ReadAhead(self._reader, process.connections)
+        self._session = KeptSession(process.connections.lend)
+        # A page's sources must fit, or a verdict would miss one that was just looked up.
+        self._cache_size = max(cache_size, projection.batch_size)
+        self._backtracking = _backtracking(claim, process.settings)
+        self._look = process.poller.number
+        self._generation = process.poller.generation
+        self._used_poll_at = claim.horizon
+        self._stopping = asyncio.Event()
+        self._running = asyncio.Event()
+        self._running.set()
+        self._decisions = False
+        self._streak = streak
+
+    @property
+    def progress(self) -> Progress:
+        """How far the range is: what to store when nothing else stores it."""
+        return Progress(self._store, self._backtracking.horizon, self._backtracking.import_id)
+
+    def stop(self) -> None:
+        """Stop after the batch at hand."""
+        self._stopping.set()
+        self._running.set()
+        self._process.poller.wake()
+
+    def pause(self, *, paused: bool) -> None:
+        """Pause after the batch at hand, or go on."""
+        if paused:
+            self._running.clear()
+        else:
+            self._running.set()
+
+    def start_again(self, error: ProjectionsError, store: OffsetStore | None = None) -> None:
+        """
+        End with an error before anything else is decided: what is remembered is worth nothing.
+
+        Args:
+            error: Why.
+            store: Only where these are its offsets still.
+        """
+        if store is None or store is self._store:
+            self._store.outdated = error
+            self._process.poller.wake()
+
+    def decided(self) -> None:
+        """Somebody has decided about a parked source of this projection."""
+        self._decisions = True
+
+    async def run(self) -> None:
+        """
+        Run until :meth:`stop`.
+
+        Raises:
+            RangeLost: Another worker has claimed the range.
+            ProjectionFailed: An event can not be handled and its recovery says to stop.
+            DatabaseUnavailable: The database is gone.
+            DatabaseWentBack: What is remembered is worth nothing: a new one is to begin.
+        """
+        target = self.projection.make()
+        self._process.connections.ranges += 1
+        try:
+            await self._hook(target, "start")
+            try:
+                await self._begin(target)
+                await self._run()
+            finally:
+                await self._hook(target, "stop")
+        finally:
+            self._process.connections.ranges -= 1
+            self._process.poller.forget(self)
+            try:
+                await self._ahead.drop()
+            finally:  # also when the range is dropped just here: the connection must go back
+                await self._session.close()
+
+    async def _hook(self, target: object, name: str) -> None:
+        """Call what the projection wants to do at the start or the end of a range, if anything."""
+        if (hook := getattr(target, name, None)) is None:
+            return
+        limit = self._settings.handler_timeout.total_seconds()
+        try:
+            async with asyncio.timeout(limit) as watchdog:
+                await hook()
+        except (TimeoutError, SystemExit) as error:
+            ended = isinstance(error, TimeoutError) and watchdog.expired()
+            why = f"was cancelled after {limit:g} s (handler_timeout)" if ended else f"raised {error!r}"
+            raise ProjectionFailed(f"projection {self.projection.name!r}: {name}() {why}") from error
+
+    async def _begin(self, target: object) -> None:
+        session = await self._session.get()
+        sources = await self._store.parked(session)
+        self._decisions |= any(source.decision != "waiting" for source in sources)
+        parked = {source.source_id: source.seq_nr for source in sources}
+        self._state = OffsetState(self._cache_size, await self._store.evicted_before(session), parked)
+        exact = self._settings.backtracking == "writer-lock"
+        self._acceptance = Acceptance(
+            self.projection.name, self._reader, self._store, self._state, exact=exact
+        )
+        dispatcher = Dispatcher(
+            self.projection,
+            target,
+            self._process.tables,
+            self._process.monitor,
+            self._settings.handler_timeout,
+        )
+        self._pipeline = self._make_pipeline(dispatcher)
+
+    async def _run(self) -> None:
+        with suppress(Stopping):
+            while await self._may_run():
+                step = self._backtracking.next_step()
+                if self._decisions:
+                    await self._follow_decisions(await self._session.get())
+                if self._process.connections.scarce:  # others wait for a turn, and a poll may come late
+                    await self._session.close()
+                if isinstance(step, Poll):
+                    await self._poll()
+                else:
+                    await self._step(await self._session.get(), step)
+
+    async def _may_run(self) -> bool:
+        """Wait while paused; false when the range is to stop."""
+        if not self._running.is_set():
+            await self._session.close()
+            await self._running.wait()
+            if not self._stopping.is_set():  # much may have happened to the database meanwhile
+                await self._next_look()
+        if self._store.outdated is not None:
+            raise self._store.outdated
+        return not self._stopping.is_set()
+
+    def _make_pipeline(self, dispatcher: Dispatcher) -> Pipeline:
+        def progress() -> tuple[datetime, int]:
+            return self._backtracking.horizon, self._backtracking.import_id
+
+        parts = (
+            self.projection,
+            dispatcher,
+            self._store,
+            self._state,
+            self._process.observer,
+            progress,
+            self._pause_for,
+            self._settings.handler_timeout + _LATER,
+            self._streak,
+            self._process.pages,
+        )
+        if isinstance(self.projection.delivery, AtLeastOnce):
+            return AtLeastOncePipeline(
+                *parts, database=self._process.database, delivery=self.projection.delivery
+            )
+        return Pipeline(*parts)
+
+    async def _step(self, session: OwnedSession, step: ReadKeys | ReadEvents) -> None:
+        match step:
+            case ReadKeys(after, until):
+                keys = await self._reader.keys(session, after, until)
+                await self._handle_late(session, keys)
+                last = max((key.position for key in keys), default=None)
+                self._backtracking.keys_read(last, full=keys.more)
+            case ReadEvents(after, until):
+                page = await self._ahead.take(after)
+                if page is None:
+                    page = await self._read(session, after, until)
+                last = page[-1].position if page else None
+                if page.more and last is not None and self._backtracking.goes_on(last):
+                    self._ahead.start(last, until)
+                await self._handle(session, page)
+                # Only after the commit: until then the stored horizon must not pass these events.
+                self._backtracking.events_read(last, full=page.more)
+                if page.more:
+                    self._process.poller.wake()  # there is more: whoever polls next need not wait
+
+    async def _read(self, session: OwnedSession, after: Position, until: datetime) -> Page[EventEnvelope]:
+        page = await self._reader.events(session, after, until)
+        if page and not page.more and self.projection.kind is Kind.GROUP:
+            await self._pause_for(self.projection.group.within.total_seconds())
+            page = await self._reader.events(session, after, until)
+        return page
+
+    async def _next_look(self) -> Look:
+        machine = self._backtracking
+        look = await self._process.poller.look(
+            self, self.projection.entity_type, machine.position.db_timestamp, self._look, machine.import_id,
+            needs_primary=machine.needs_primary,
+        )  # fmt: skip
+        self._look = look.number
+        if look.generation != self._generation:
+            raise DatabaseWentBack("another database answers, or it went back in time")
+        self._store.generation = self._process.poller.seen
+        return look
+
+    async def _poll(self) -> None:
+        look = await self._next_look()
+        # Now and then also a look that says nothing: the horizon moves on with it.
+        every = self._settings.save_horizon_every * max(1, self._process.connections.ranges / _OFTEN)
+        fresh = look.poll.polled_at - self._used_poll_at < every
+        if not (fresh and look.says_nothing_to(self._backtracking)):
+            self._used_poll_at = look.poll.polled_at
+            self._backtracking.polled(look.poll)
+
+    async def _handle_late(self, session: OwnedSession, keys: Sequence[Key]) -> None:
+        """Of keys that were read again, load and handle the events that have not been handled."""
+        late: Sequence[Key] = await self._acceptance.unhandled(session, keys)
+        while late:
+            page, late = await self._reader.load(session, late)
+            await self._handle(session, page)
+
+    async def _handle(self, session: OwnedSession, page: Sequence[EventEnvelope]) -> None:
+        if page and (accepted := await self._acceptance.accept(session, page)):
+            await self._pipeline.handle(session, accepted)
+
+    async def _follow_decisions(self, session: OwnedSession) -> None:
+        """Let parked sources go on: first the event they waited at, then what has come since."""
+        self._decisions = False
+        for parked in await self._store.parked(session):
+            if parked.decision != "waiting":
+                await self._unpark(session, parked)
+
+    async def _unpark(self, session: OwnedSession, parked: Parked) -> None:
+        """Handle what came while a source was parked, in order; what is not visible yet comes through the log."""
+        await self._acceptance.look_up(session, {parked.source_id})
+        drop, size = parked.decision == "drop", 1
+        next_seq_nr = parked.seq_nr
+        while page := await self._read_parked(session, parked.source_id, next_seq_nr, size):
+            try:
+                if drop:
+                    await self._pipeline.drop_parked(session, page[0])
+                else:
+                    await self._pipeline.retry_parked(session, page)
+            except HandlerFailed as failure:
+                if len(page) == 1:
+                    await self._pipeline.retry_failed(session, page[0], failure)
+                    return
+                size = failure.index or len(page) // 2
+            except Exception as error:
+                if len(page) == 1 or fault_of(error) is not Fault.BATCH:
+                    raise
+                size = len(page) // 2
+            else:
+                next_seq_nr = page[-1].seq_nr + 1
+                drop, size = False, min(2 * size, self.projection.batch_size)
+            if self._stopping.is_set():
+                return
+        await self._pipeline.unpark(session, parked.source_id)
+
+    async def _read_parked(
+        self, session: OwnedSession, source_id: str, first: int, size: int
+    ) -> Page[EventEnvelope]:
+        last = first + size - 1
+        return await read_source_page(session, source_id, first, last, page_bytes=self._reader.page_bytes)
+
+    async def _pause_for(self, seconds: float) -> bool:
+        """Wait, but no longer than until the range is to stop; whether it is."""
+        if seconds > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), seconds)
+        return self._stopping.is_set()
+
+
+def _backtracking(claim: Claim, settings: RunSettings) -> WriterLockBacktracking | IntervalBacktracking:
+    if settings.backtracking == "interval":
+        return IntervalBacktracking(claim.horizon, late_by=settings.late_by, import_id=claim.import_id)
+    return WriterLockBacktracking(claim.horizon, margin=settings.clock_margin, import_id=claim.import_id)

@@ -1,0 +1,252 @@
+"""The ranges of one projection that this process holds: begun, given up and dropped as heartbeats say."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+
+import offsets
+from journal import DatabaseError, DatabaseUnavailable, ProjectionsError, Session, SliceRange
+from offsets import Heartbeat, Held, Progress, Registered
+from projections.defining.handlers import Projection
+from projections.running.process import Process
+from projections.running.range_keeper import RangeKeeper
+from projections.running.streak import Streak
+
+log = logging.getLogger("projections")
+
+
+_LOCKED = "55P03"
+
+
+class Ranges:
+    """
+    Runs what is held.
+
+    Args:
+        process: The process.
+        projection: What to run.
+        projection_id: Its number in the database.
+        group: The tasks of the process; a fault that starting again does not heal ends them all.
+        cut: How its slices are cut where it has never run.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        projection: Projection,
+        projection_id: int,
+        group: asyncio.TaskGroup,
+        cut: Sequence[SliceRange],
+    ) -> None:
+        self.projection = projection
+        self.projection_id = projection_id
+        self.registered = Registered(projection.name, projection.version)
+        self._cut = cut
+        self._process = process
+        self._group = group
+        self._keepers: dict[int, RangeKeeper] = {}
+        self._ended: dict[int, tuple[int, float]] = {}
+        self._told: Heartbeat | None = None
+        self._saved: set[Progress] = set()
+        self._deleted = False
+        self._lost = False
+        self._running_version = projection.version
+        self._streak = Streak(process.settings.alike_failures)
+
+    @property
+    def progress(self) -> list[Progress]:
+        """What runs here, and how far it is."""
+        return [keeper.progress for _, keeper in sorted(self._keepers.items())]
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs here."""
+        return not self._keepers
+
+    def told(self, heartbeat: Heartbeat, sent_at: float) -> None:
+        """
+        Do what a heartbeat says: what the database shows as ours is what is to run.
+
+        Args:
+            heartbeat: Its answer.
+            sent_at: When it was sent, by the clock of the loop: of a range that has ended here since it knows nothing.
+        """
+        self._deleted = self._lost = False
+        self._compare_version(heartbeat.version)
+        self._pause(paused=heartbeat.paused)
+        self._told = heartbeat
+        held = {one.claim.slices.min_slice: one for one in heartbeat.held}
+        for min_slice, keeper in self._keepers.items():
+            one = held.pop(min_slice, None)
+            if one is None or not keeper.holds(one.claim.epoch):
+                keeper.drop()
+            elif not one.kept:
+                keeper.give_up()
+            elif heartbeat.decided:
+                keeper.decided()
+        for min_slice, one in held.items():
+            epoch, ended_at = self._ended.get(min_slice, (-1, 0.0))
+            if one.claim.epoch > epoch or sent_at > ended_at:
+                self._begin(one, len(heartbeat.held))
+
+    def start_again(self, error: ProjectionsError) -> None:
+        """What the ranges remember is worth nothing: each begins again with what is stored."""
+        for keeper in self._keepers.values():
+            keeper.start_again(error)
+
+    def stop(self) -> None:
+        """Finish the batches at hand, and release all."""
+        for keeper in self._keepers.values():
+            keeper.give_up()
+
+    def drop(self) -> None:
+        """The lease has ended: everything may be another's."""
+        for keeper in self._keepers.values():
+            keeper.drop()
+
+    def _compare_version(self, running: int) -> None:
+        if running == self._running_version:
+            return
+        self._running_version, own = running, self.projection.version
+        if running != own:
+            log.warning(
+                "%s: version %d runs, and this code is version %d: it waits until a rebuild by version %d takes over",
+                self.projection.name, running, own, own,
+                extra={"action": "other_version", "projection": self.projection.name},
+            )  # fmt: skip
+
+    def deleted(self, *, went_back: bool) -> bool:
+        """
+        The database does not know the projection any more.
+
+        Returns:
+            Whether it is to be registered again: the database went back to before that was done.
+        """
+        if went_back and not self._deleted:
+            self._lost = True
+        if not self._deleted and not self._lost:
+            self._deleted = True
+            log.error(
+                "%s: deleted while it runs: nothing of it is handled until this process starts again",
+                self.projection.name, extra={"action": "deleted", "projection": self.projection.name},
+            )  # fmt: skip
+        self.drop()
+        return self._lost
+
+    async def register(self, session: Session) -> None:
+        """Make the projection known again; the next heartbeat gives it ranges."""
+        p = self.projection
+        self.projection_id = await offsets.register(session, p.name, p.entity_type, self._cut, p.version)
+        log.error(
+            "%s: the database does not know it any more, because it went back in time: registered again, and it begins "
+            "at the beginning", p.name, extra={"action": "registered_again", "projection": p.name},
+        )  # fmt: skip
+
+    def caught_up(self, until: datetime) -> bool:
+        """
+        Whether everything before a time is handled in all ranges, as the last heartbeat has shown them.
+
+        What is remembered here does not count: it may be lost with a range, or with the release of one.
+        """
+        told = self._told
+        if told is None or told.awaited or told.uneven:
+            return False
+        elsewhere = told.others_horizon is None or told.others_horizon >= until
+        return elsewhere and self._stored(until)
+
+    def to_be_stored(self, until: datetime) -> bool:
+        """Whether everything before a time is handled in the ranges of this process, and that is not stored yet."""
+        handled = all(keeper.progress.horizon >= until for keeper in self._keepers.values())
+        return handled and self._told is not None and not self._stored(until)
+
+    def _stored(self, until: datetime) -> bool:
+        return self._told is not None and all(one.claim.horizon >= until for one in self._told.held)
+
+    async def chores(self) -> None:
+        """What is to be done now and then, until cancelled: storing horizons, evicting offsets."""
+        settings = self._process.settings
+        async with asyncio.TaskGroup() as group:
+            group.create_task(
+                self._every(settings.save_horizon_every.total_seconds(), self.save_horizons, "horizon")
+            )
+            group.create_task(self._every(settings.evict_every.total_seconds(), self._evict, "eviction"))
+
+    async def save_horizons(self) -> None:
+        """Store how far the ranges are that have moved since the last time."""
+        progress = self.progress
+        if moved := [one for one in progress if one not in self._saved]:
+            async with self._process.database.session() as session:
+                session.patience = self._process.settings.read_timeout
+                refused = await self._save(session, moved)
+            for one in moved:
+                if one not in refused:
+                    self._process.observer.progressed(self.projection.name, one.claim.slices, one.horizon)
+        self._saved = set(progress)
+
+    async def _save(self, session: Session, moved: Sequence[Progress]) -> Sequence[Progress]:
+        try:
+            refused = await offsets.save_horizons(session, self.projection_id, moved)
+        except DatabaseUnavailable as error:  # nobody knows whether they are stored
+            self._start_again((one, error) for one in moved)
+            raise
+        self._start_again(refused)
+        return [one for one, _ in refused]
+
+    def _start_again(self, refused: Iterable[tuple[Progress, ProjectionsError]]) -> None:
+        for one, error in refused:
+            if keeper := self._keepers.get(one.claim.slices.min_slice):
+                keeper.start_again(error, one.store)
+
+    async def _evict(self) -> None:
+        # One at a time, or those of many projections would keep the connections that their ranges need.
+        async with self._process.evicting, self._process.database.session() as session:
+            try:
+                await offsets.evict(session, self.projection_id, self._process.settings.retention)
+            except DatabaseError as error:
+                if error.sqlstate != _LOCKED:
+                    raise
+                log.info("eviction: an import runs, next time", extra={"action": "eviction_put_off"})
+
+    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]], what: str) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await work()
+            except ProjectionsError as error:
+                log.warning("%s: %s", what, error, extra={"action": f"{what}_failed"})
+
+    def _pause(self, *, paused: bool) -> None:
+        if paused != (self._told is not None and self._told.paused):
+            action, name = "paused" if paused else "resumed", self.projection.name
+            log.info("%s: %s", name, action, extra={"action": action, "projection": name})
+            for keeper in self._keepers.values():
+                keeper.pause(paused=paused)
+
+    def _begin(self, one: Held, held: int) -> None:
+        if one.taken_from is not None:
+            self._process.observer.taken_over(self.projection.name, one.claim.slices, one.taken_from)
+            log.warning(
+                "%s: slices %s taken over from %s, whose lease has ended",
+                self.projection.name, one.claim.slices, one.taken_from,
+                extra={"action": "taken_over", "projection": self.projection.name, "slices": str(one.claim.slices)},
+            )  # fmt: skip
+        assert self._told is not None  # noqa: S101 - a heartbeat has told
+        cache_size = self._process.settings.cache_size // held
+        keeper = RangeKeeper(
+            self._process, self.projection, one.claim, cache_size, self._streak, paused=self._told.paused
+        )
+        if not one.kept:  # a release that failed, or an assignment that has changed since it was claimed
+            keeper.give_up()
+        self._keepers[one.claim.slices.min_slice] = keeper
+        self._group.create_task(self._keep(one.claim.slices.min_slice, keeper))
+
+    async def _keep(self, min_slice: int, keeper: RangeKeeper) -> None:
+        try:
+            await keeper.run()
+        finally:
+            del self._keepers[min_slice]
+            self._ended[min_slice] = keeper.progress.claim.epoch, asyncio.get_running_loop().time()
+            self._process.changed.set()

@@ -1,0 +1,165 @@
+"""
+Running projections in a process: registers them, joins the others that run them, and ends when it is told to.
+
+Ownership is a lease, for liveness; what makes it safe is the epoch that every commit checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime
+from typing import Any
+
+import offsets
+from journal import Database, OwnedSession, ProjectionsError, SliceRange, has_events, slice_ranges
+from journal.schema import check_version
+from journal.tasks import end
+from projections.defining.discovery import Discovery
+from projections.defining.handlers import Projection, projection_of
+from projections.errors import InvalidHandler
+from projections.running.membership import Membership
+from projections.running.observer import StatusObserver
+from projections.running.process import Process
+from projections.running.ranges import Ranges
+from projections.running.settings import RunSettings
+
+log = logging.getLogger("projections")
+
+_TEND_EVERY = 1.0
+"""Seconds between two looks of a discovery."""
+
+
+async def run(
+    database: Database,
+    *definitions: Any,
+    ranges: int = 1,
+    settings: RunSettings | None = None,
+    observer: StatusObserver | None = None,
+    stop: asyncio.Event | None = None,
+    until_caught_up: bool = False,
+    take_over: bool = False,
+    discovery: Discovery | None = None,
+) -> None:
+    """
+    Run projections until stopped, together with all processes that run them on the same database.
+
+    The ranges of each projection spread over the processes; they move when one comes, goes or dies.
+
+    Args:
+        database: Where the journal and the read models are. Ranges take turns with its connections, all but three,
+            so a pool of the number of ranges and three lets each keep its own.
+        definitions: Classes (or objects of classes) decorated with :func:`projection`.
+        ranges: Cut the slices of a projection that has never run into so many ranges; of others,
+            :func:`offsets.rescale` changes the number.
+        settings: How.
+        observer: Is told what happens.
+        stop: Stops all when set, after the batches at hand.
+        until_caught_up: Return when every event that was appended before the start has been handled, here or by
+            others; an event that fails for ever under ``Recovery.fail`` keeps it from that.
+        take_over: Begin with the ranges that other processes hold, without waiting for their leases to end. Those
+            that are alive lose what they have in flight, and get their share back.
+        discovery: Finds projections that come to be while this runs, such as
+            :class:`projections.subscriptions.Matching`.
+
+    Raises:
+        InvalidHandler: A definition is no projection, or two have one name.
+        WrongEntityType: A name belongs to a projection of another entity type.
+        SchemaError: The database's schema is missing, or of another version than this library.
+        OtherSchemaVersion: It has become so while this ran: the batches at hand are rolled back.
+        TransactionEnded: A handler commits or rolls back by itself.
+        TableError: A table does not fit what a table handler declares.
+        PoolTooSmall: The database lends fewer than four connections.
+        DatabaseUnavailable: At the start; later the database is waited for.
+    """
+    projections = [projection_of(definition) for definition in definitions]
+    _check_names(projections)
+    cut = slice_ranges(ranges)
+    process = Process(
+        database, settings or RunSettings(), observer or StatusObserver(), stop or asyncio.Event()
+    )
+    async with AsyncExitStack() as stack:
+        async with database.session() as session:
+            await check_version(session)
+            until = await session.fetchval("SELECT clock_timestamp()") if until_caught_up else None
+            if discovery is not None:
+                projections += await discovery.tend(session)
+            known = {await _register(session, projection, cut): projection for projection in projections}
+            if take_over:
+                versions = {number: projection.version for number, projection in known.items()}
+                await offsets.take_over(session, process.worker.owner, versions)
+        stack.enter_context(process.monitor.watching())
+        stack.push_async_callback(process.poller.close)
+        if process.settings.listen:
+            await stack.enter_async_context(process.poller.listening())
+        try:
+            await _run(process, known, cut, until, discovery)
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None  # the first ends all: the others are of its making
+
+
+async def _run(
+    process: Process,
+    projections: dict[int, Projection],
+    cut: Sequence[SliceRange],
+    until: datetime | None,
+    discovery: Discovery | None,
+) -> None:
+    membership = Membership(process)
+    async with asyncio.TaskGroup() as group:
+        beside: list[asyncio.Task[None]] = []
+
+        def begin(number: int, projection: Projection) -> None:
+            ranges = Ranges(process, projection, number, group, cut)
+            membership.add(ranges)
+            beside.append(group.create_task(ranges.chores()))
+
+        for number, projection in projections.items():
+            begin(number, projection)
+        if discovery is not None:
+            beside.append(group.create_task(_discover(process, discovery, projections.values(), begin)))
+        await membership.run(until)
+        await end(*beside)
+
+
+async def _discover(
+    process: Process,
+    discovery: Discovery,
+    begun: Iterable[Projection],
+    begin: Callable[[int, Projection], None],
+) -> None:
+    """Begin what comes to be, until cancelled. What is known is not registered again: each time costs a number."""
+    known = {projection.name for projection in begun}
+    while True:
+        await asyncio.sleep(_TEND_EVERY)
+        try:
+            async with process.database.session() as session:
+                for projection in await discovery.tend(session):
+                    if projection.name not in known:
+                        begin(await _register(session, projection, slice_ranges(1)), projection)
+                        known.add(projection.name)
+                        process.changed.set()
+        except ProjectionsError as error:  # a database that is gone comes back
+            log.warning("discovery: %s", error, extra={"action": "discovery_failed"})
+
+
+def _check_names(projections: Sequence[Projection]) -> None:
+    names = [projection.name for projection in projections]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidHandler(f"two projections are named {name!r}: a name is what offsets belong to")
+
+
+async def _register(session: OwnedSession, projection: Projection, cut: Sequence[SliceRange]) -> int:
+    projection_id = await offsets.register(
+        session, projection.name, projection.entity_type, cut, projection.version
+    )
+    if not await has_events(session, projection.entity_type):
+        # Allowed: a projection may well run before the first event. A misspelt type looks the same, so say it.
+        log.warning(
+            "projection %r: the journal has no events of entity type %r yet", projection.name, projection.entity_type,
+            extra={"action": "no_events", "projection": projection.name},
+        )  # fmt: skip
+    return projection_id
