@@ -43,11 +43,11 @@ _TOGETHER = (
     "tests/acceptance/test_demo.py::",
     "tests/acceptance/test_demo_database.py::",
     "tests/acceptance/test_pooler_cli.py::",  # each command leaves what the next one needs
-    "tests/integration/test_clustered_plans.py::",
-    "tests/integration/test_jit.py::",
-    "tests/integration/test_lookups.py::",
-    "tests/integration/test_plans.py::",
-    "tests/integration/test_plans_and_statistics.py::",
+    "tests/integration/partitions/test_clustered_plans.py::",
+    "tests/integration/schema/test_jit.py::",
+    "tests/integration/journal/test_lookups.py::",
+    "tests/integration/schema/test_plans.py::",
+    "tests/integration/schema/test_plans_and_statistics.py::",
 )
 """Tests that share what takes seconds to make: in one process, one after the other."""
 

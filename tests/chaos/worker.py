@@ -11,7 +11,8 @@ from datetime import timedelta
 from typing import Any
 
 from journal import ConnectionSettings, connect
-from projections import Backoff, EventEnvelope, RunSettings, Session, handles, projection, range_keeper, run
+from projections import Backoff, EventEnvelope, RunSettings, Session, handles, projection, run
+from projections.running import range_keeper
 from projections.running.range_runner import RangeRunner
 from tests.fixtures.projections import Happened
 

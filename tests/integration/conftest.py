@@ -13,7 +13,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from journal import schema
-from tests.integration.schema_support import (
+from tests.fixtures.schema import (
     edit,
     run,
 )

@@ -1,0 +1,222 @@
+"""Upgrading the schema of an earlier release, with rows in every table, and going on from there."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from journal import Database, DatabaseError, Event, append, connect, schema
+from journal.schema import installing
+from offsets.management import decide_parked
+from projections.subscriptions import Consumer, Matching
+from tests.fixtures.locks import WAITING
+from tests.fixtures.postgres import Databases
+from tests.fixtures.projections import caught_up, each_once, effects, happen, recording
+from tests.fixtures.raw_server import RawServer, respond
+from tests.fixtures.schema import run
+from tests.fixtures.subscriptions import Seen, consuming, quick, until_handled
+from tests.fixtures.webhook_delivery import delivering, endpoints, finished
+
+SCHEMAS = Path(__file__).parents[2] / "fixtures" / "schemas"
+RELEASED = [1]
+"""Versions of the schema that were released: for each, how it was installed, and rows for every table."""
+TABLES = """
+SELECT c.relname, array_agg(quote_ident(a.attname) ORDER BY a.attnum)
+FROM pg_class AS c INNER JOIN pg_attribute AS a ON c.oid = a.attrelid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE c.relnamespace = 'projections'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+GROUP BY c.relname ORDER BY c.relname
+"""
+
+Rows = dict[str, tuple[str, set[str]]]
+"""By table: its columns, and its rows as text."""
+
+
+@pytest.fixture(scope="module", params=RELEASED)
+def released(request: pytest.FixtureRequest, databases: Databases) -> Iterator[str]:
+    """A database as an earlier release has left it."""
+    script = gzip.decompress((SCHEMAS / f"version_{request.param}.sql.gz").read_bytes()).decode()
+    steps = (SCHEMAS / f"version_{request.param}_rows.sql").read_text().split("\n\n")
+    with databases.fresh("template0") as dsn:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            for step in [re.sub(r"^\\.*$", "", script, flags=re.MULTILINE), *steps]:
+                connection.execute(f"BEGIN;{step};COMMIT".encode())
+        yield dsn
+
+
+@pytest.fixture
+def earlier(released: str, databases: Databases) -> Iterator[str]:
+    """One of its own for a test."""
+    with databases.copy(released) as dsn:
+        yield dsn
+
+
+def rows(dsn: str, like: Rows | None = None) -> Rows:
+    """All rows, of the columns that other tables have."""
+    columns = {table: ", ".join(names) for table, names in run(dsn, TABLES)}
+    if like is not None:
+        columns |= {table: names for table, (names, _) in like.items()}
+    return {
+        table: (names, {row for (row,) in run(dsn, f"SELECT ROW({names})::text FROM projections.{table}")})
+        for table, names in columns.items()
+    }
+
+
+def test_every_table_has_rows(earlier: str) -> None:
+    assert [table for table, (_, found) in rows(earlier).items() if not found] == []
+
+
+def test_an_upgrade_keeps_every_row_and_leaves_no_difference(earlier: str) -> None:
+    before = rows(earlier)
+
+    schema.upgrade(earlier)
+
+    after = rows(earlier, before)
+    assert {
+        table: found - after[table][1] for table, (_, found) in before.items() if found - after[table][1]
+    } == {}
+    assert schema.installed_version(earlier) == schema.SCHEMA_VERSION
+    assert schema.verify(earlier) == []
+
+
+def test_upgrading_twice_changes_nothing_more(earlier: str) -> None:
+    schema.upgrade(earlier)
+    once = rows(earlier)
+
+    schema.upgrade(earlier)
+
+    assert rows(earlier) == once
+    assert schema.verify(earlier) == []
+
+
+def test_an_upgrade_that_waits_for_a_transaction_gives_up_with_nothing_changed(
+    earlier: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "'10s'" in installing._LOCK_TIMEOUT
+    monkeypatch.setattr(installing, "_LOCK_TIMEOUT", installing._LOCK_TIMEOUT.replace("10s", "2s"))
+    before, version = rows(earlier), schema.installed_version(earlier)
+    with psycopg.connect(earlier) as other, ThreadPoolExecutor(1) as pool:
+        for table in before:
+            other.execute(f"SELECT FROM projections.{table} LIMIT 1".encode())
+        upgrading = pool.submit(schema.upgrade, earlier)
+        while run(earlier, f"SELECT pid FROM {WAITING}") == []:
+            assert not upgrading.done()
+
+        with pytest.raises(DatabaseError, match="lock timeout"):
+            upgrading.result()
+
+    assert rows(earlier) == before
+    assert schema.installed_version(earlier) == version
+    schema.upgrade(earlier)
+    assert schema.verify(earlier) == []
+
+
+@pytest.fixture
+async def upgraded(earlier: str) -> Any:
+    schema.upgrade(earlier)
+    async with connect(earlier) as database:
+        yield database
+
+
+async def test_a_projection_goes_on_where_it_stood(upgraded: Database) -> None:
+    await happen(upgraded, "a", "d")
+    async with upgraded.session() as session:
+        assert await decide_parked(session, "p", "c", "retry") == 1
+
+    await caught_up(upgraded, recording())
+
+    each_once(await effects(upgraded), old=1, a=4, b=3, c=2, d=1)
+
+
+async def test_a_consumer_goes_on_after_what_was_handled(upgraded: Database) -> None:
+    seen = Seen()
+    reader = Consumer(upgraded, "g", settings=quick())
+    reader.handle(seen, name="h", topics=["Landed"], condition="e.seq_nr > 0")
+
+    async with consuming(upgraded, reader):
+        await seen.until_events(2)
+        async with upgraded.transaction() as session:
+            await append(
+                session,
+                [Event(*new, event_type="Landed") for new in (("f", {}, "flight"), ("n", {}, "ship"))],
+            )
+        await caught_up(upgraded, discovery=Matching())
+        await until_handled(upgraded)
+        await seen.until_events(4)
+
+    assert sorted(seen.events) == [("f", 2), ("f", 3), ("f", 4), ("n", 1)]
+
+
+async def test_a_delivery_is_sent_again_after_its_lease(upgraded: Database) -> None:
+    async with RawServer(respond(204)) as server:
+        await endpoints(upgraded).change("acme", "ep", {"url": server.url})
+        async with delivering(upgraded):
+            await finished(upgraded)
+
+    assert [request.header("webhook-id") for request in server.requests] == ["w1"]
+
+
+async def test_a_condition_that_would_be_refused_today_is_stopped_with_the_reason_and_no_other_is(
+    earlier: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    subscribe = "SELECT projections.subscribe_v1('{}', '{}', p_topics => '{{Counted}}')"
+    run(earlier, subscribe.format("good", "e.seq_nr > -7"))
+    run(earlier, subscribe.format("refused", "e.event_type <> ''x''::char(10000000)"))
+    (number,) = run(earlier, "SELECT max(condition_id) FROM projections.conditions")[0]
+    schema.upgrade(earlier)
+    async with connect(earlier) as database:
+        async with database.session() as session:
+            await Matching().tend(session)
+        async with database.transaction() as session:
+            await append(session, [Event("counted", {}, "plane", event_type="Counted")])
+        await caught_up(database, discovery=Matching())
+        async with database.session() as session:
+            await Matching().tend(session)
+
+    assert run(earlier, REFUSED) == [
+        (number, "refused since the schema was upgraded: a condition may not use the type character")
+    ]
+    assert [r.levelname for r in caplog.records if getattr(r, "action", None) == "condition_quarantined"] == [
+        "ERROR"
+    ]
+    assert run(earlier, COUNTED) == [(1,)]
+    assert run(
+        earlier, "SELECT count(*) FROM projections.unasked WHERE condition_ids = ARRAY[%s::integer]", number
+    ) == [(1,)]
+    assert run(earlier, "SELECT count(*) FROM projections.conditions WHERE checked = 0") == [(0,)]
+    with pytest.raises(DatabaseError, match="may not use the type") as refused:
+        run(earlier, "SELECT projections.release_condition_v1(%s)", number)
+    assert refused.value.sqlstate == "PJ080"
+
+
+async def test_a_condition_that_was_set_apart_before_goes_on_with_what_has_come_since(earlier: str) -> None:
+    """What came for it before was kept by nobody; from the upgrade on, all is."""
+    run(
+        earlier,
+        "SELECT projections.subscribe_v1('c', '(e.payload ->> ''n'')::int > 0', p_topics => '{Counted}')",
+    )
+    run(
+        earlier,
+        "SELECT projections.quarantine_condition_v1(max(condition_id), 'why') FROM projections.conditions",
+    )
+    schema.upgrade(earlier)
+    async with connect(earlier) as database:
+        for n in (1, 0, 2):
+            async with database.transaction() as session:
+                await append(session, [Event("counted", {"n": n}, "plane", event_type="Counted")])
+        await caught_up(database, discovery=Matching())
+        assert run(earlier, COUNTED) == []
+        run(earlier, "SELECT projections.release_condition_v1(max(condition_id)) FROM projections.conditions")
+        async with database.session() as session:
+            await Matching().tend(session)
+    assert run(earlier, COUNTED) == [(1,), (3,)]
+
+
+REFUSED = "SELECT condition_id, error FROM projections.conditions WHERE starts_with(error, 'refused')"
+COUNTED = "SELECT seq_nr FROM projections.matches WHERE source_id = 'counted' ORDER BY match_id"

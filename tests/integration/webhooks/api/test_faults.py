@@ -1,0 +1,83 @@
+"""What is not the fault of who asks: a database that is slow or gone, and an application that fails."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from journal import ConnectionSettings, Database, connect
+from projections.webhooks.api import ApiSettings, Caller
+from tests.integration.webhooks.api.support import TOKENS, Api, Rows, application
+
+
+def code_of(response: Any) -> str:
+    return str(response.json()["code"])
+
+
+async def test_a_database_that_takes_too_long_is_not_waited_for(database: Database, acmes: Rows) -> None:
+    settings = ApiSettings(statement_timeout=timedelta(milliseconds=50))
+    api = Api(application(database, settings=settings), TOKENS["acme"])
+    async with api.client, database.transaction() as session:
+        await session.execute("LOCK TABLE projections.webhook_attempts, projections.webhook_endpoints")
+        span = {"since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z"}
+        for path, params in (("/v1/attempts", {}), ("/v1/endpoints", {}), ("/v1/metrics/attempts", span)):
+            response = await api("GET", path, status=503, params=params)
+            assert (code_of(response), response.headers["retry-after"]) == ("too_slow", "5")
+
+
+async def test_the_time_limit_is_gone_when_the_connection_is_given_back(dsn: str) -> None:
+    async with connect(dsn, ConnectionSettings(max_connections=1)) as database:
+        before = await _limit(database)
+        api = Api(application(database), TOKENS["acme"])
+        async with api.client:
+            await api("GET", "/v1/endpoints", status=200)
+        assert await _limit(database) == before
+
+
+async def _limit(database: Database) -> str:
+    async with database.session() as session:
+        return str(await session.fetchval("SHOW statement_timeout"))
+
+
+async def test_a_database_that_is_gone_is_said_without_where_it_was(dsn: str) -> None:
+    async with connect(dsn) as database:
+        await database.close()
+        api = Api(application(database), TOKENS["acme"])
+        async with api.client:
+            response = await api("GET", "/v1/endpoints", status=503)
+    assert code_of(response) == "database_unavailable"
+    assert "postgres" not in response.text
+
+
+async def test_an_error_of_the_applications_own_function_is_logged_and_not_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def broken(request: Any) -> Caller | None:
+        raise RuntimeError("the directory of users is at 10.0.0.7")
+
+    api = Api(application(cast("Database", None), auth=broken), None)
+    async with api.client:
+        response = await api("GET", "/v1/endpoints", status=500)
+    assert code_of(response) == "internal_error"
+    assert "10.0.0.7" not in response.text
+    assert "10.0.0.7" in caplog.text
+    assert f"request {response.json()['request_id']} failed" in caplog.text
+
+
+async def test_what_takes_long_is_done_in_parts(database: Database, acmes: Rows) -> None:
+    settings = ApiSettings(bulk_time=timedelta(microseconds=1))
+    api = Api(application(database, settings=settings), TOKENS["acme"])
+    async with api.client:
+        answers = [(await api("POST", "/v1/dead-letters/retry", status=202)).json() for _ in range(2)]
+    assert answers == [{"retried": 1, "complete": False}, {"retried": 0, "complete": True}]
+
+
+async def test_a_pool_that_is_in_use_is_said_to_be_tried_later(dsn: str) -> None:
+    settings = ConnectionSettings(max_connections=1, pool_timeout=timedelta(milliseconds=20))
+    async with connect(dsn, settings) as database, database.session():
+        api = Api(application(database), TOKENS["acme"])
+        async with api.client:
+            response = await api("GET", "/v1/endpoints", status=503)
+    assert (code_of(response), response.headers["retry-after"]) == ("database_unavailable", "5")
