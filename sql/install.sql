@@ -114,6 +114,7 @@
 \ir functions/subscriptions/condition_id_v1.sql
 \ir functions/subscriptions/create_group_v1.sql
 \ir functions/subscriptions/in_flight_since_v1.sql
+\ir functions/subscriptions/topic_patterns_v1.sql
 \ir functions/subscriptions/subscribe_v1.sql
 \ir functions/subscriptions/unsubscribe_v1.sql
 \ir functions/subscriptions/keep_subscriptions_v1.sql

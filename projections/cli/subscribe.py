@@ -33,7 +33,10 @@ def _json_object(_: click.Context, __: click.Parameter, value: str | None) -> Ma
 @click.command()
 @click.argument("group")
 @click.option(
-    "--topic", "topics", multiple=True, help="Events of this type; * for any characters. Again for more."
+    "--topic",
+    "topics",
+    multiple=True,
+    help="Events of this type; * for one segment, ** for more. Repeatable.",
 )
 @click.option(
     "--entity-type", "entity_types", multiple=True, help="Events of this kind of source. Again for more."

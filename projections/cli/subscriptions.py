@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -54,7 +53,7 @@ class _Subscription(NamedTuple):
     subscription_id: int
     group: str
     topics: list[str] | None
-    """As they were given, with ``*``."""
+    """As they were given."""
     entity_types: list[str] | None
     condition_id: int | None
     condition: str | None
@@ -143,18 +142,12 @@ async def _list(session: Session, group: str | None) -> list[_Subscription]:
         await cursors(session, group)  # raises where there is no such group
     return [
         _Subscription(
-            row["subscription_id"], row["group"], _topics(row["topics"], row["patterns"]), row["entity_types"],
+            row["subscription_id"], row["group"], row["topics"] or row["patterns"], row["entity_types"],
             row["condition_id"], row["condition"], row["params"], row["expires_after"], row["active_at"],
             row["created_at"], row["state"], row["error"],
         )
         for row in await session.fetch(_LIST, group)
     ]  # fmt: skip
-
-
-def _topics(topics: list[str] | None, patterns: list[str] | None) -> list[str] | None:
-    if patterns is None:
-        return topics
-    return [re.sub(r"\\(.)|%", lambda found: found[1] or "*", pattern) for pattern in patterns]
 
 
 async def _release(session: Session, condition_id: int) -> None:

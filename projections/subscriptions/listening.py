@@ -100,7 +100,8 @@ class Listener:
         that is committed after it was entered. Leaving the loop ends it.
 
         Args:
-            topics: Event types, with ``*`` for any characters.
+            topics: Event types, or patterns of them, as :mod:`projections.interests.topics` says: ``*`` stands for one
+                segment, ``**`` for one or more.
             entity_types: Kinds of sources.
             contains: What the payload must contain.
             condition: A boolean SQL expression over the event ``e`` and the subscription ``s``.

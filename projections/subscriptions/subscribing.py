@@ -45,7 +45,8 @@ async def subscribe(
     Args:
         session: Where; the subscription is there once its transaction commits.
         group: The group, which is made if it is not known.
-        topics: Event types, with ``*`` for any characters.
+        topics: Event types, or patterns of them, as :mod:`projections.interests.topics` says: ``*`` stands for one
+            segment, ``**`` for one or more.
         entity_types: Kinds of sources.
         contains: What the payload must contain, as JSON: keys and values, nested ones too.
         condition: A boolean SQL expression over the event ``e`` and the subscription ``s``. Texts are shared by all

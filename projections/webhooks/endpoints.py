@@ -21,7 +21,7 @@ from projections.webhooks.keys import PublicKey, Secret, SigningKey, generate_se
 from projections.webhooks.limits import check_limit
 from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.tenants import check_tenant
-from projections.webhooks.topics import parse_topics
+from projections.webhooks.topics import endpoint_topics
 from projections.webhooks.urls import checked_url
 
 __all__ = ["ENABLED", "Endpoint", "EndpointSettings", "EndpointState", "Endpoints", "NewEndpoint"]
@@ -80,8 +80,8 @@ class EndpointSettings(BaseModel):
 
     description: str = Field(default="", max_length=1000)
 
-    topics: tuple[str, ...] = ("*",)
-    """Which topics: whole ones, or with * for a segment; * alone for all."""
+    topics: tuple[str, ...] = ("**",)
+    """Which topics: names, or patterns in which * is one segment and ** any number of them; ** alone for all."""
 
     filter: dict[str, Any] | None = None
     """Which events of these; null or None: all."""
@@ -380,7 +380,7 @@ class Endpoints:
         if "headers" in settings:
             checked["headers"] = checked_headers(settings["headers"])
         if "topics" in settings:
-            checked["topics"] = list(parse_topics(settings["topics"], self._topics).patterns)
+            checked["topics"] = endpoint_topics(settings["topics"], self._topics)
         if settings.get("filter") is not None:
             parse_filter(settings["filter"])
         return checked

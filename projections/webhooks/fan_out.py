@@ -16,13 +16,13 @@ from journal.tasks import Turn
 from journal.writer import check_entity_type
 from projections.defining.handlers import ExactlyOnce, Group, Kind, Projection
 from projections.errors import InvalidHandler
+from projections.interests.topics import TopicMatcher, parse_topics
 from projections.recovery import Recovery
 from projections.webhooks.errors import FilterTooCostly, InvalidMessage
 from projections.webhooks.filter_cost import MOST_CHARACTERS, Purse
 from projections.webhooks.filters import Filter, parse_filter
 from projections.webhooks.json_values import read_json
 from projections.webhooks.messages import MESSAGE, Message, message_of
-from projections.webhooks.topics import TopicMatcher, parse_topics
 
 __all__ = ["FanOut"]
 

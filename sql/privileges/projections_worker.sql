@@ -185,6 +185,7 @@ BEGIN
         projections.check_conditions_v1,
         projections.create_group_v1,
         projections.subscribe_v1,
+        projections.topic_patterns_v1,
         projections.unsubscribe_v1,
         projections.keep_subscriptions_v1,
         projections.expire_subscriptions_v1,

@@ -5,7 +5,7 @@ CREATE TABLE IF NOT EXISTS projections.subscriptions (
     -- None: every event that the lists below let through.
     condition_id integer REFERENCES projections.conditions,
     params jsonb NOT NULL,
-    -- Event types, and patterns of LIKE for them; neither: all.
+    -- Event types, or event types and patterns of them; neither: all.
     topics text[],
     patterns text[],
     entity_types text[],
@@ -17,6 +17,9 @@ CREATE TABLE IF NOT EXISTS projections.subscriptions (
     -- All of the above that tells it from others.
     identity jsonb NOT NULL,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- What topic_patterns_v1 makes of the patterns.
+    likes text[],
+    regexes text[],
     EXCLUDE USING hash (identity WITH =)
 );
 DO $$

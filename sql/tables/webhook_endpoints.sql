@@ -4,7 +4,7 @@ CREATE TABLE IF NOT EXISTS projections.webhook_endpoints (
     tenant text COLLATE "C" NOT NULL,
     url text NOT NULL,
     description text NOT NULL DEFAULT '',
-    topics text[] NOT NULL DEFAULT '{*}',
+    topics text[] NOT NULL DEFAULT '{**}',
     -- NULL: all events of its topics.
     filter json,
     headers json NOT NULL DEFAULT '{}',

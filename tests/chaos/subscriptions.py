@@ -49,7 +49,7 @@ PLANE = "entity_type = 'plane'"
 # Those that stay throughout, and what they are for as a query over the log of events says it.
 STAYING: list[tuple[dict[str, Any], str]] = [
     ({"topics": ["p.1"]}, "event_type = 'p.1'"),
-    ({"topics": ["*"]}, "TRUE"),
+    ({"topics": ["**"]}, "TRUE"),
     ({"condition": "e.topic LIKE 'p.%'"}, "event_type LIKE 'p.%'"),
     ({"contains": {"kind": 1}}, """payload @> '{"kind": 1}'"""),
 ]

@@ -65,7 +65,7 @@ def _number(_: click.Context, __: click.Parameter, value: str | None) -> float |
 settings_options = together(
     click.option(
         "--topic", "topics", multiple=True, metavar="TOPIC",
-        help="Which topics: flight.delayed, flight.* or * for all, the default; may be repeated.",
+        help="Topics: flight.delayed, flight.* for one segment more, flight.** for any; by default all; repeatable.",
     ),
     click.option(
         "--filter", "filter", callback=_json, metavar="JSON|@FILE|none",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+from projections.interests.topics import parse_topics
 from projections.webhooks import verifying
 from projections.webhooks.api.calls import Call, NoBody, PageQuery, Query
 from projections.webhooks.api.endpoint_models import (
@@ -39,7 +41,6 @@ from projections.webhooks.keys import Secret, SigningKey, generate_secret, parse
 from projections.webhooks.messages import send
 from projections.webhooks.sender import HttpSender, NotSentError
 from projections.webhooks.stats import endpoint_stats
-from projections.webhooks.topics import TopicMatcher, parse_topics
 
 __all__ = ["endpoint_operations"]
 
@@ -216,7 +217,7 @@ async def verify_endpoint(call: Call[Query, NoBody]) -> Verification:
 async def send_test(call: Call[Query, TestBody]) -> SentTest:
     """Send a message to this endpoint alone; its topics and its filter have to let it through."""
     endpoint = await call.services.endpoints.get(call.tenant, call.place["endpoint_id"])
-    topic = call.body.topic or endpoint.topics[0].replace("*", "test")
+    topic = call.body.topic or re.sub(r"\*+", "test", endpoint.topics[0])
     data: Any = call.raw.get("data", {"test": True})
     event_id = uuid4()
     _check_wanted(endpoint, topic, str(event_id), call.body.data if "data" in call.raw else data)
@@ -264,8 +265,7 @@ async def _stats(
 
 
 def _check_wanted(endpoint: Endpoint, topic: str, event_id: str, data: Any) -> None:
-    matcher: TopicMatcher = parse_topics(endpoint.topics)
-    if not matcher.matches(topic):
+    if not parse_topics(endpoint.topics).matches(topic):
         raise Problem(400, "not_wanted", "the endpoint's topics do not let this one through")
     document = {
         "id": event_id,

@@ -3,7 +3,7 @@
 -- Processes that publish at the same time each have a name of their own, or wait for one another.
 --
 -- Arrays run in parallel. With p_subscription_ids an event goes to that subscription alone; with p_not_before it is matched
--- then, and no earlier. Raises PJ081 where that can not be, and what append_events_v1 raises.
+-- then, and no earlier. Raises PJ081 where that is invalid or a topic is a pattern, and what append_events_v1 raises.
 -- It has the rights of the schema's owner, as append_events_v1 has.
 CREATE OR REPLACE FUNCTION projections.publish_v1(
     p_publisher text,
@@ -30,6 +30,10 @@ BEGIN
     IF coalesce(char_length(p_publisher), 0) NOT BETWEEN 1 AND 245 THEN
         RAISE EXCEPTION 'the name of a publisher has 1 to 245 characters, not %', coalesce(char_length(p_publisher)::text, 'NULL')
         USING ERRCODE = 'PJ081';
+    END IF;
+    IF EXISTS (SELECT FROM unnest(p_topics) AS t (topic) WHERE strpos(t.topic, '*') > 0) THEN
+        RAISE EXCEPTION 'the topic % is a pattern: publish under the name of one topic',
+            (SELECT quote_literal(min(t.topic)) FROM unnest(p_topics) AS t (topic) WHERE strpos(t.topic, '*') > 0) USING ERRCODE = 'PJ081';
     END IF;
     IF cardinality(p_subscription_ids) <> cardinality(p_topics) OR cardinality(p_not_before) <> cardinality(p_topics) THEN
         RAISE EXCEPTION 'there are % topics, and % subscriptions or % times for them',

@@ -2,7 +2,8 @@
 -- returns the same one, kept for the longer of both times (NULL: for ever).
 --
 -- p_condition is a boolean expression over e, the event (a row of projections.matchable_events), and s, the subscription
--- (s.params); NULL: none. p_topics are event types, with * for any characters; p_entity_types kinds of sources.
+-- (s.params); NULL: none. p_topics are event types, and patterns of them as topic_patterns_v1 takes them; p_entity_types are kinds of
+-- sources.
 --
 -- It gets every event that is committed after it; of those that are in flight just now some may be committed before.
 -- Raises PJ080 for a condition, PJ081 for anything else that is refused.
@@ -24,6 +25,7 @@ DECLARE
     _condition integer;
     _topics text[] := (SELECT array_agg(DISTINCT t.topic ORDER BY t.topic) FROM unnest(p_topics) AS t (topic));
     _patterns text[];
+    _matched record;
     _identity jsonb;
     _id bigint;
     _since timestamptz;
@@ -52,16 +54,20 @@ BEGIN
         'group', _group, 'condition', _condition, 'params', p_params, 'topics', to_jsonb(_topics),
         'entity_types', (SELECT jsonb_agg(DISTINCT t.type ORDER BY t.type) FROM unnest(p_entity_types) AS t (type))
     );
-    IF EXISTS (SELECT FROM unnest(_topics) AS t (topic) WHERE strpos(t.topic, '*') > 0) THEN
-        _patterns := ARRAY(SELECT replace(regexp_replace(t.topic, E'[\\\\%_]', E'\\\\\\&', 'g'), '*', '%') FROM unnest(_topics) AS t (topic));
+    IF strpos(array_to_string(_topics, ''), '*') > 0 THEN
+        _patterns := _topics;
         _topics := NULL;
     END IF;
+    SELECT * INTO _matched FROM projections.topic_patterns_v1(_patterns);
     _since := projections.in_flight_since_v1();
 
     INSERT INTO projections.subscriptions (
-        group_id, condition_id, params, topics, patterns, entity_types, expires_after, since, identity
+        group_id, condition_id, params, topics, patterns, likes, regexes, entity_types, expires_after, since, identity
     )
-    VALUES (_group, _condition, p_params, _topics, _patterns, p_entity_types, p_expires_after, _since, _identity)
+    VALUES (
+        _group, _condition, p_params, _topics, _patterns, _matched.likes, _matched.regexes, p_entity_types,
+        p_expires_after, _since, _identity
+    )
     ON CONFLICT DO NOTHING RETURNING subscription_id INTO _id;
     IF FOUND THEN
         INSERT INTO projections.subscription_topics (topic, subscription_id)

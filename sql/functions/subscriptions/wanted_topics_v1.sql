@@ -23,5 +23,5 @@ AS $$
     CROSS JOIN unnest(p_topics) AS t (topic)
     WHERE s.topics IS NULL AND (s.condition_id IS NULL OR s.patterns IS NOT NULL)
     AND (s.entity_types IS NULL OR p_entity_type = ANY (s.entity_types))
-    AND (s.patterns IS NULL OR t.topic LIKE ANY (s.patterns))
+    AND (s.patterns IS NULL OR t.topic LIKE ANY (s.likes) AND (s.regexes IS NULL OR t.topic ~ ANY (s.regexes)))
 $$;

@@ -56,6 +56,7 @@ refused_subscription("a condition that calls what may do harm", condition="pg_sl
 refused_subscription("params that are no object", params=["a"])
 refused_subscription("params of 1 MB", params={"a": "x" * 1_000_000})
 refused_subscription("an empty list of topics", topics=[])
+refused_subscription("topics with two stars within a segment", topics=["user**"])
 refused_subscription("topics that are one string", topics="a")
 refused_subscription("a time to expire that is none", expires_after=60)
 refused_subscription("an empty group name", "")
@@ -69,6 +70,7 @@ refused(
     "an event for a subscription that is not there",
     lambda session: publish(session, "t", 1, subscription_id=7),
 )
+refused("a topic that is a pattern", lambda session: publish(session, "order.*", 1))
 refused("an empty topic", lambda session: publish(session, "", 1))
 
 

@@ -139,6 +139,7 @@ CALLS = {
     "move_offsets_v1": "SELECT projections.move_offsets_v1(b) FROM projections.rebuilds AS b WHERE b.rebuild_id = 3",
     "as_jsonb_v1": "SELECT projections.as_jsonb_v1('{}')",
     "create_group_v1": "SELECT projections.create_group_v1('g')",
+    "topic_patterns_v1": "SELECT projections.topic_patterns_v1('{Landed,Off*}')",
     "subscribe_v1": "SELECT projections.subscribe_v1('g', 'e.seq_nr > 0', '{}', '1 hour', '{Landed,Off*}', '{plane}')",
     "keep_subscriptions_v1": "SELECT projections.keep_subscriptions_v1('{1}')",
     "expire_subscriptions_v1": "SELECT projections.expire_subscriptions_v1()",

@@ -15,6 +15,7 @@ import pytest
 from journal import Database, DatabaseError, Event, append, connect, schema
 from journal.schema import installing
 from offsets.management import decide_parked
+from projections.interests.topics import parse_topics
 from projections.subscriptions import Consumer, Matching
 from tests.fixtures.locks import WAITING
 from tests.fixtures.postgres import Databases
@@ -77,6 +78,8 @@ def test_an_upgrade_keeps_every_row_and_leaves_no_difference(earlier: str) -> No
 
     schema.upgrade(earlier)
 
+    columns, hooks = before["webhook_endpoints"]
+    before["webhook_endpoints"] = columns, {row.replace(",{*},", ",{**},") for row in hooks}
     after = rows(earlier, before)
     assert {
         table: found - after[table][1] for table, (_, found) in before.items() if found - after[table][1]
@@ -216,6 +219,61 @@ async def test_a_condition_that_was_set_apart_before_goes_on_with_what_has_come_
         async with database.session() as session:
             await Matching().tend(session)
     assert run(earlier, COUNTED) == [(1,), (3,)]
+
+
+# Which of these topics a pattern of before matched.
+NAMES = [
+    "user",
+    "users",
+    "user.created",
+    "user.profile.updated",
+    "app.user.created",
+    "created",
+    "a",
+    "xay.b",
+    "user.",
+    ".",
+]
+BEFORE = [
+    ["*"], ["user.*"], ["*.created"], ["user*"], ["*a*"], ["user.*.updated"], ["a", "*.created", "u*r"], ["*.*"],
+    ["u*e*r*c*d"], ["user.**"], ["user.*", "user.**"], ["user*", "user*.**"], ["u%*", "_*"], ["a*", "u*s*e*r*x*y*z"],
+]  # fmt: skip
+MATCHING = """
+SELECT t.topic FROM unnest(%s::text[]) WITH ORDINALITY AS t (topic, place), projections.subscriptions AS s
+WHERE s.subscription_id = %s AND t.topic LIKE ANY (s.{}) ORDER BY t.place
+"""
+WRITTEN = "SELECT topics, patterns FROM projections.subscriptions WHERE subscription_id = %s"
+
+
+def test_patterns_of_subscriptions_are_written_anew_and_match_what_they_matched(earlier: str) -> None:
+    subscribe = "SELECT projections.subscribe_v1('patterns', p_topics => %s)"
+    numbers = [run(earlier, subscribe, topics)[0][0] for topics in BEFORE]
+    before = [run(earlier, MATCHING.format("patterns"), NAMES, number) for number in numbers]
+
+    schema.upgrade(earlier)
+
+    for topics, number, found in list(zip(BEFORE, numbers, before, strict=True))[:-1]:
+        assert run(earlier, MATCHING.format("likes"), NAMES, number) == found
+        ((_, written),) = run(earlier, WRITTEN, number)
+        matcher = parse_topics(written)
+        assert [(topic,) for topic in NAMES if matcher.matches(topic)] == found, (topics, written)
+    assert [run(earlier, WRITTEN, number)[0][1] for number in (*numbers[:4], numbers[-1])] == [
+        ["**"], ["user.**"], ["**.created"], ["user*", "user*.**"], ["**"],
+    ]  # fmt: skip
+    assert run(earlier, MATCHING.format("likes"), NAMES, numbers[-1]) == [(topic,) for topic in NAMES]
+    assert run(earlier, subscribe, ["user.**"]) == [(numbers[1],)]  # whoever asks for the same shares it
+    assert run(earlier, subscribe, ["user.*"])[0][0] not in numbers
+
+
+def test_topics_of_endpoints_are_written_anew_and_match_what_they_matched(earlier: str) -> None:
+    before = ["user.*", "*.created", "*", "order.*.paid", "*.*", "a"]
+    run(earlier, "UPDATE projections.webhook_endpoints SET topics = %s", before)
+
+    schema.upgrade(earlier)
+
+    assert run(earlier, "SELECT topics FROM projections.webhook_endpoints") == [
+        (["user.**", "*.created", "**", "order.*.paid", "*.**", "a"],)
+    ]
 
 
 REFUSED = "SELECT condition_id, error FROM projections.conditions WHERE starts_with(error, 'refused')"

@@ -25,7 +25,7 @@ async def test_a_worker_subscribes_and_matches_and_a_writer_publishes(
 ) -> None:
     async with connect(login("projections_worker")) as worker, connect(login("projections_writer")) as writer:
         number = await subscribe(worker, "e.payload = s.params", topics=["t", "u"])
-        await subscribe(worker, "e.seq_nr = 1", topics=["*"], expires_after=None)
+        await subscribe(worker, "e.seq_nr = 1", topics=["**"], expires_after=None)
         await publish(writer, "t", "u", "v")
         await publish(writer, "v", subscription_ids=[number])
         await happened(writer, "t")

@@ -161,7 +161,7 @@ async def test_an_endpoint_that_asks_for_none_of_the_topics_that_there_are_is_re
             await asked("POST", "/v1/endpoints", HOOK | {"topics": ["user.*", "user.gone"]}, status=422),
             await asked("PATCH", path, {"topics": ["invoice.*"]}, status=422),
         ]
-        await asked("PATCH", path, {"topics": ["*"]}, status=200)
+        await asked("PATCH", path, {"topics": ["**"]}, status=200)
 
     told = [response.json()["detail"] for response in refused]
     assert "there is no topic 'user.gone'; topics are: order.paid, user.created" in told[0]

@@ -1,0 +1,109 @@
+"""Patterns of topics in Python and in SQL, against a reading of their rules that goes segment by segment."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import psycopg
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from projections.interests.errors import InvalidTopic
+from projections.interests.topics import parse_topics
+
+segments = st.text(st.sampled_from("aab%_\\|^$(é\n"), max_size=4)
+topics = st.lists(segments, min_size=1, max_size=5).map(".".join).filter(bool)
+wild = st.sampled_from(["*", "**", "a*", "*a", "*a*", "a*b", "a*b*a"])
+patterns = st.lists(segments | wild, min_size=1, max_size=5).map(".".join).filter(bool)
+anything = st.text(st.sampled_from("a*."), max_size=8)
+
+MATCHES = """
+SELECT %(topic)s LIKE ANY (p.likes) AND (p.regexes IS NULL OR %(topic)s ~ ANY (p.regexes))
+FROM projections.topic_patterns_v1(%(patterns)s) AS p
+"""
+
+
+def matches(pattern: str, topic: str) -> bool:
+    wanted, found = tuple(pattern.split(".")), tuple(topic.split("."))
+
+    @cache
+    def rest(i: int, j: int) -> bool:
+        if i == len(wanted):
+            return j == len(found)
+        if j == len(found):
+            return False
+        if wanted[i] == "**":
+            return rest(i + 1, j + 1) or rest(i, j + 1)
+        return _within(wanted[i], found[j]) and rest(i + 1, j + 1)
+
+    return rest(0, 0)
+
+
+def _within(pattern: str, text: str) -> bool:
+    if not pattern:
+        return not text
+    if pattern[0] == "*":
+        return _within(pattern[1:], text) or (bool(text) and _within(pattern, text[1:]))
+    return text[:1] == pattern[0] and _within(pattern[1:], text[1:])
+
+
+@settings(max_examples=500)
+@given(st.lists(patterns, min_size=1, max_size=4), topics)
+def test_compiled_patterns_match_what_each_pattern_matches(wanted: list[str], topic: str) -> None:
+    assert parse_topics(wanted).matches(topic) == any(matches(pattern, topic) for pattern in wanted)
+
+
+@given(patterns, patterns, topics)
+def test_a_pattern_that_is_covered_matches_no_more(wide: str, narrow: str, topic: str) -> None:
+    if parse_topics([wide]).covers(narrow) and matches(narrow, topic):
+        assert matches(wide, topic)
+
+
+@given(st.lists(patterns, min_size=1, max_size=4), st.text())
+def test_no_text_makes_matching_raise(wanted: list[str], topic: str) -> None:
+    assert parse_topics(wanted).matches(topic) in {True, False}
+
+
+def test_sql_matches_what_python_matches(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+
+        @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(st.lists(patterns, min_size=1, max_size=4), topics)
+        def run(wanted: list[str], topic: str) -> None:
+            assert _in_sql(connection, wanted, topic) == parse_topics(wanted).matches(topic)
+
+        run()
+
+
+def test_sql_refuses_what_python_refuses(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+
+        @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(anything)
+        def run(pattern: str) -> None:
+            assert _refusal(connection, pattern) == _refusal_of_python(pattern)
+
+        run()
+
+
+def _refusal_of_python(pattern: str) -> tuple[str | None, str | None] | None:
+    try:
+        parse_topics([pattern])
+    except InvalidTopic as error:
+        return "PJ081", str(error)
+    return None
+
+
+def _refusal(connection: psycopg.Connection[Any], pattern: str) -> tuple[str | None, str | None] | None:
+    try:
+        _in_sql(connection, [pattern], "a")
+    except psycopg.Error as error:
+        return error.sqlstate, error.diag.message_primary
+    return None
+
+
+def _in_sql(connection: psycopg.Connection[Any], wanted: list[str], topic: str) -> bool:
+    row = connection.execute(MATCHES, {"topic": topic, "patterns": wanted}).fetchone()
+    assert row is not None
+    return bool(row[0])
