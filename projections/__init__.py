@@ -4,6 +4,10 @@ Projections over a journal in PostgreSQL: what an application imports.
 Define a class with :func:`projection` and :class:`handles`, append with :func:`append`, run with :func:`run`.
 """
 
+from projections.import_names import check_import_names
+
+check_import_names()  # before the first import of what may be another's
+
 from journal import (
     ALL_SLICES,
     AppendConflict,

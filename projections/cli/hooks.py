@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from projections.import_names import clash_of
+
 __all__ = ["load_callable"]
 
 
@@ -30,8 +32,9 @@ def load_callable(target: str) -> Any:
     try:
         found = reduce(getattr, path.split("."), import_module(name))
     except Exception as error:
+        clash = f"; {told}" if (told := clash_of(error)) else ""
         raise click.BadParameter(
-            f"{target!r} can not be imported: {type(error).__name__}: {error}"
+            f"{target!r} cannot be imported: {type(error).__name__}: {error}{clash}"
         ) from error
     if not callable(found):
         raise click.BadParameter(

@@ -17,6 +17,7 @@ from journal import ProjectionsError
 from journal.suggestions import did_you_mean
 from projections.defining.handlers import projection_of
 from projections.errors import InvalidHandler
+from projections.import_names import clash_of
 
 __all__ = ["load_projections"]
 
@@ -74,7 +75,7 @@ def _import(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+        if error.name is not None and f"{name}.".startswith(f"{error.name}.") and not clash_of(error):
             raise click.BadParameter(
                 f"there is no module {error.name!r} in {Path.cwd()}, nor among the installed packages"
             ) from None
@@ -93,7 +94,8 @@ def _broken(name: str, error: Exception) -> str:
     where = ""
     if not isinstance(error, SyntaxError) and (frames := traceback.extract_tb(error.__traceback__)):
         where = f" ({frames[-1].filename}, line {frames[-1].lineno})"
-    return f"module {name!r} can not be imported: {type(error).__name__}: {error}{where}"
+    clash = f"; {told}" if (told := clash_of(error)) else ""
+    return f"module {name!r} cannot be imported: {type(error).__name__}: {error}{where}{clash}"
 
 
 def _projections_in(module: ModuleType) -> dict[str, Any]:

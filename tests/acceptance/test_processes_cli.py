@@ -160,7 +160,7 @@ def test_a_process_that_can_not_start_ends_all_with_its_exit_code(app: Path, fil
     result = projections("worker", "app", "--processes", "2", "--dsn", filled, cwd=app)
 
     assert result.returncode == 1
-    assert "can not be imported: RuntimeError: not here" in result.stderr
+    assert "cannot be imported: RuntimeError: not here" in result.stderr
     assert "could not start, exit code 1: all end" in result.stderr
     assert "starting again" not in result.stderr
 

@@ -176,10 +176,10 @@ def test_a_wrong_target_is_told(app: Path, target: str, message: str) -> None:
     [
         (
             "import missing_thing",
-            "error: module 'broken' can not be imported: ModuleNotFoundError: No module named",
+            "error: module 'broken' cannot be imported: ModuleNotFoundError: No module named",
         ),
-        ("1 / 0", "error: module 'broken' can not be imported: ZeroDivisionError: division by zero ("),
-        ("def", "error: module 'broken' can not be imported: SyntaxError: "),
+        ("1 / 0", "error: module 'broken' cannot be imported: ZeroDivisionError: division by zero ("),
+        ("def", "error: module 'broken' cannot be imported: SyntaxError: "),
     ],
 )
 def test_a_module_that_can_not_be_imported_is_told(tmp_path: Path, code: str, message: str) -> None:

@@ -104,7 +104,7 @@ def test_partition_that_can_not_be_dropped_is_told_and_the_exit_code_is_1(dsn: s
     _filled(dsn)
 
     code, output = _run("--dsn", dsn, "--archive", "os:abort_mission")
-    assert (code, "'os:abort_mission' can not be imported" in output) == (2, True)
+    assert (code, "'os:abort_mission' cannot be imported" in output) == (2, True)
 
     code, output = _run("--dsn", dsn, "--archive", "os:fspath")
     assert code == 1
