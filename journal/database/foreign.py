@@ -21,7 +21,7 @@ def _kind(connection: Any) -> str:
 
 
 def _unknown(connection: Any, wanted: str) -> TypeError:
-    return TypeError(f"cannot append on {_kind(connection)}: pass {wanted}")
+    return TypeError(f"{_kind(connection)} is not a supported connection: pass {wanted}")
 
 
 async def fetch_on(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -40,7 +40,11 @@ async def fetch_on(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple
             return await _run(connection, statements_of(connection, sql, args))
         if kind in {"sqlalchemy.AsyncConnection", "sqlalchemy.AsyncSession"}:
             return _tuples(await connection.execute(*_as_text(sql, args)))
-    raise _unknown(connection, "a Session, asyncpg's, psycopg's or SQLAlchemy's asynchronous connection")
+    raise _unknown(
+        connection,
+        "a Session, asyncpg's, psycopg's or SQLAlchemy's asynchronous connection; for a synchronous "
+        "one there is the same function with the ending _sync",
+    )
 
 
 def fetch_on_sync(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -51,7 +55,11 @@ def fetch_on_sync(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple[
             return _run_sync(connection, statements_of(connection, sql, args))
         if kind in {"sqlalchemy.Connection", "sqlalchemy.Session"}:
             return _tuples(connection.execute(*_as_text(sql, args)))
-    raise _unknown(connection, "psycopg's or SQLAlchemy's synchronous connection")
+    raise _unknown(
+        connection,
+        "psycopg's or SQLAlchemy's synchronous connection; for an asynchronous one there is the same "
+        "function without the ending _sync",
+    )
 
 
 async def _run(connection: Any, statements: Statements) -> Rows:

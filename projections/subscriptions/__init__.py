@@ -30,7 +30,13 @@ from projections.subscriptions.listening import Interest, Listener, Listening
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.matching import Matching
 from projections.subscriptions.publisher import Accepted, Publisher
-from projections.subscriptions.publishing import Publication, publish, publish_all, publish_sync
+from projections.subscriptions.publishing import (
+    Publication,
+    publish,
+    publish_all,
+    publish_all_sync,
+    publish_sync,
+)
 from projections.subscriptions.reading import Match, peek, read_next, settled_matches
 from projections.subscriptions.retrying import (
     FailedBatch,
@@ -49,7 +55,13 @@ from projections.subscriptions.settings import (
 from projections.subscriptions.sse.rendering import ServerSentEvent, as_json, by_topic
 from projections.subscriptions.sse.request import Refused, StreamRequest
 from projections.subscriptions.sse.stream import EventStream
-from projections.subscriptions.subscribing import keep_subscriptions, subscribe, unsubscribe
+from projections.subscriptions.subscribing import (
+    keep_subscriptions,
+    subscribe,
+    subscribe_sync,
+    unsubscribe,
+    unsubscribe_sync,
+)
 
 __all__ = [
     "Accepted",
@@ -98,6 +110,7 @@ __all__ = [
     "poll_group",
     "publish",
     "publish_all",
+    "publish_all_sync",
     "publish_sync",
     "read_next",
     "release_range",
@@ -106,6 +119,8 @@ __all__ = [
     "rescale_group",
     "settled_matches",
     "subscribe",
+    "subscribe_sync",
     "unsubscribe",
+    "unsubscribe_sync",
     "waiting_retries",
 ]

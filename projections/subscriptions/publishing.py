@@ -146,10 +146,35 @@ async def publish_all(
 
 
 def publish_sync(
+    connection: Any,
+    topic: str,
+    payload: Any,
+    *,
+    publisher: str = DEFAULT_PUBLISHER,
+    metadata: Mapping[str, Any] | None = None,
+    event_id: UUID | None = None,
+    subscription_id: int | None = None,
+    not_before: datetime | None = None,
+    traceparent: str | None = None,
+) -> Appended:
+    """
+    Publish a payload on a synchronous connection, as for :func:`journal.append_sync`.
+
+    Arguments, result and errors are those of :func:`publish`.
+    """
+    publication = Publication(topic, payload, metadata, event_id, subscription_id, not_before, traceparent)
+    return publish_all_sync(connection, [publication], publisher=publisher)[0]
+
+
+def publish_all_sync(
     connection: Any, publications: Sequence[Publication], *, publisher: str = DEFAULT_PUBLISHER
 ) -> list[Appended]:
-    """Publish from a synchronous connection, as for :func:`journal.append_sync`; see :func:`publish`."""
-    rows = _rows(publications, "publish_sync")
+    """
+    Publish many on a synchronous connection, as for :func:`journal.append_sync`.
+
+    Arguments, result and errors are those of :func:`publish_all`.
+    """
+    rows = _rows(publications, "publish_all_sync")
     if not rows:
         return []
     check_publisher(publisher)

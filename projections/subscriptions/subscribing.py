@@ -7,11 +7,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from journal import InvalidEvent, Session
+from journal.database import fetch_on, fetch_on_sync
 from journal.payload import encode
 from projections.subscriptions.errors import InvalidSubscription, own_errors
 
-_SUBSCRIBE = "SELECT projections.subscribe_v1($1, $2, $3, $4, $5, $6, $7)"
-_UNSUBSCRIBE = "SELECT projections.unsubscribe_v1($1)"
+# Casts, as drivers differ in the types that they send; the caller's connection may have a codec of its own for jsonb.
+_SUBSCRIBE = """
+SELECT projections.subscribe_v1(
+    CAST($1 AS text), CAST($2 AS text), CAST(CAST($3 AS text) AS jsonb), CAST($4 AS interval),
+    CAST($5 AS text[]), CAST($6 AS text[]), CAST($7 AS boolean))
+"""
+_UNSUBSCRIBE = "SELECT projections.unsubscribe_v1(CAST($1 AS bigint))"
 _REGISTER = "SELECT projections.register_handler_v1($1, $2, $3)"
 _KEEP = "SELECT projections.keep_subscriptions_v1($1)"
 _KEEP_KNOWN = """
@@ -26,7 +32,7 @@ _CONTAINS = "e.payload @> (s.params -> 'contains')"
 
 
 async def subscribe(
-    session: Session,
+    connection: Any,
     group: str,
     *,
     topics: Sequence[str] | None = None,
@@ -43,7 +49,7 @@ async def subscribe(
     Asking for the same again returns the same subscription, kept for the longer of both times.
 
     Args:
-        session: Where; the subscription is there once its transaction commits.
+        connection: As for :func:`journal.append`; the subscription is there once its transaction commits.
         group: The group, which is made if it is not known.
         topics: Event types, or patterns of them, as :mod:`projections.interests.topics` says: ``*`` stands for one
             segment, ``**`` for one or more.
@@ -62,6 +68,43 @@ async def subscribe(
         InvalidCondition: The condition is none, or does what it may not.
         InvalidSubscription: Anything else can not be; the message names it.
     """
+    asked = _arguments(group, topics, entity_types, contains, condition, params, expires_after, reliable)
+    with own_errors():
+        return int((await fetch_on(connection, _SUBSCRIBE, asked))[0][0])
+
+
+def subscribe_sync(
+    connection: Any,
+    group: str,
+    *,
+    topics: Sequence[str] | None = None,
+    entity_types: Sequence[str] | None = None,
+    contains: Mapping[str, Any] | None = None,
+    condition: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    expires_after: timedelta | None = None,
+    reliable: bool = True,
+) -> int:
+    """
+    Subscribe a group on a synchronous connection, as for :func:`journal.append_sync`.
+
+    Arguments, result and errors are those of :func:`subscribe`.
+    """
+    asked = _arguments(group, topics, entity_types, contains, condition, params, expires_after, reliable)
+    with own_errors():
+        return int(fetch_on_sync(connection, _SUBSCRIBE, asked)[0][0])
+
+
+def _arguments(  # noqa: PLR0917 - as the function in the database has them
+    group: str,
+    topics: Sequence[str] | None,
+    entity_types: Sequence[str] | None,
+    contains: Mapping[str, Any] | None,
+    condition: str | None,
+    params: Mapping[str, Any] | None,
+    expires_after: timedelta | None,
+    reliable: bool,  # noqa: FBT001 - likewise
+) -> tuple[Any, ...]:
     for names, what in ((topics, "topics"), (entity_types, "entity_types")):
         _check_names(names, what)
     if not isinstance(expires_after, timedelta | None):
@@ -69,13 +112,7 @@ async def subscribe(
     if expires_after is not None and expires_after <= timedelta(0):
         raise InvalidSubscription(f"expires_after must be longer than 0, not {expires_after}")
     condition, given = _with_contents(condition, params, contains)
-    with own_errors():
-        return int(
-            await session.fetchval(
-                _SUBSCRIBE, group, condition, _json(given), expires_after,
-                _list(topics), _list(entity_types), reliable,
-            )
-        )  # fmt: skip
+    return (group, condition, _json(given), expires_after, _list(topics), _list(entity_types), reliable)
 
 
 def _check_names(names: Sequence[Any] | None, what: str) -> None:
@@ -135,9 +172,23 @@ async def register_handler(session: Session, group: str, name: str, subscription
     return int(await session.fetchval(_REGISTER, group, name, subscription_id))
 
 
-async def unsubscribe(session: Session, subscription_id: int) -> bool:
-    """Remove a subscription; returns whether there was one. What has matched stays to be read."""
-    return bool(await session.fetchval(_UNSUBSCRIBE, subscription_id))
+async def unsubscribe(connection: Any, subscription_id: int) -> bool:
+    """
+    Remove a subscription; what has matched stays to be read.
+
+    Args:
+        connection: As for :func:`journal.append`; the subscription is gone once its transaction commits.
+        subscription_id: Its number, as :func:`subscribe` has returned it.
+
+    Returns:
+        Whether there was one.
+    """
+    return bool((await fetch_on(connection, _UNSUBSCRIBE, [subscription_id]))[0][0])
+
+
+def unsubscribe_sync(connection: Any, subscription_id: int) -> bool:
+    """Remove a subscription on a synchronous connection; see :func:`unsubscribe`."""
+    return bool(fetch_on_sync(connection, _UNSUBSCRIBE, [subscription_id])[0][0])
 
 
 async def keep_subscriptions(session: Session, subscription_ids: Sequence[int]) -> list[int]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from projections.webhooks.fan_out import FanOut
     from projections.webhooks.keys import Secret, generate_secret, parse_secret
     from projections.webhooks.log import DeliveryLog, MemoryLog, PostgresLog
-    from projections.webhooks.messages import MESSAGE, Message, message_of, send
+    from projections.webhooks.messages import MESSAGE, Message, message_of, send, send_sync
     from projections.webhooks.receiver import Received, Receiver
     from projections.webhooks.retrying import RetryPolicy
     from projections.webhooks.running import run_webhooks
@@ -111,6 +111,7 @@ _HOMES = {
     "parse_secret": "keys",
     "run_webhooks": "running",
     "send": "messages",
+    "send_sync": "messages",
     "sign": "signing",
     "verify": "signing",
     "verify_endpoint": "verifying",
@@ -178,6 +179,7 @@ __all__ = [
     "parse_secret",
     "run_webhooks",
     "send",
+    "send_sync",
     "sign",
     "verify",
     "verify_endpoint",

@@ -9,14 +9,14 @@ from typing import Any
 from uuid import UUID, uuid4, uuid5
 from zlib import crc32
 
-from journal import Appended, Event, EventEnvelope, append
+from journal import Appended, Event, EventEnvelope, append, append_sync
 from projections.trace_parent import current_traceparent, is_traceparent
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.tenants import check_tenant
 from projections.webhooks.times import check_time
 from projections.webhooks.topics import check_topic
 
-__all__ = ["MESSAGE", "Message", "message_event", "message_of", "send"]
+__all__ = ["MESSAGE", "Message", "message_event", "message_of", "send", "send_sync"]
 
 MESSAGE = "webhook-message"
 """The entity type of messages that are sent by :func:`send`."""
@@ -127,6 +127,32 @@ async def send(
         endpoint_id=endpoint_id, eligible_for_retry=eligible_for_retry, metadata=metadata, traceparent=traceparent,
     )  # fmt: skip
     return (await append(connection, [event]))[0]
+
+
+def send_sync(
+    connection: Any,
+    tenant: str,
+    topic: str,
+    data: Any,
+    *,
+    message_id: UUID | str | None = None,
+    order_key: str | None = None,
+    not_before: datetime | None = None,
+    endpoint_id: str | None = None,
+    eligible_for_retry: bool = True,
+    metadata: Mapping[str, str] | None = None,
+    traceparent: str | None = None,
+) -> Appended:
+    """
+    Send a message on a synchronous connection, as for :func:`journal.append_sync`.
+
+    Arguments, result and errors are those of :func:`send`.
+    """
+    event = message_event(
+        tenant, topic, data, message_id=message_id, order_key=order_key, not_before=not_before,
+        endpoint_id=endpoint_id, eligible_for_retry=eligible_for_retry, metadata=metadata, traceparent=traceparent,
+    )  # fmt: skip
+    return append_sync(connection, [event])[0]
 
 
 def message_event(

@@ -25,7 +25,7 @@ from journal.database.sync import connect_sync
 from journal.suggestions import did_you_mean
 from projections import handles, projection
 from projections.subscriptions import Publication, publish_all, subscribe
-from projections.subscriptions.publishing import publish_sync
+from projections.subscriptions.publishing import publish_all_sync
 from projections.webhooks import FanOut
 from spark_projections.source.options import InvalidOption, parse_options
 from tests.fixtures.commands import called
@@ -56,12 +56,12 @@ async def test_one_event_where_a_list_is_due(dsn: str, database: Database) -> No
     with connect_sync(dsn) as connection:
         with pytest.raises(InvalidEvent, match=r"write append_sync\(…, \[event\]\)"):
             append_sync(connection, EVENT)  # type: ignore[arg-type]
-        with pytest.raises(InvalidEvent, match=r"write publish_sync\(…, \[publication\]\)"):
-            publish_sync(connection, Publication("t", {}))  # type: ignore[arg-type]
+        with pytest.raises(InvalidEvent, match=r"write publish_all_sync\(…, \[publication\]\)"):
+            publish_all_sync(connection, Publication("t", {}))  # type: ignore[arg-type]
 
 
 async def test_a_pool_is_no_connection_to_append_on(database: Database) -> None:
-    with pytest.raises(TypeError, match=r"cannot append on journal\.\w+: pass a Session"):
+    with pytest.raises(TypeError, match=r"journal\.\w+ is not a supported connection: pass a Session"):
         await append(database, [EVENT])
 
 

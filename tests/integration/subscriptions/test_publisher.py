@@ -12,7 +12,6 @@ from uuid import UUID
 import asyncpg
 import psycopg
 import pytest
-import sqlalchemy
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -36,7 +35,6 @@ from projections.subscriptions import (
     PublishFailed,
     publish,
     publish_all,
-    publish_sync,
     subscribe,
 )
 from projections.subscriptions.publisher import new_event_id
@@ -103,17 +101,6 @@ async def test_it_publishes_in_the_transaction_of_any_driver(dsn: str, database:
         "SELECT seq_nr = 3 AND subscription_id = $1 AND not_before = $2 FROM projections.directed_events"
     )
     assert await fetchval(database, directed, to, later)
-
-
-def test_it_publishes_on_synchronous_connections(dsn: str) -> None:
-    with psycopg.connect(dsn) as connection:
-        (first,) = publish_sync(connection, [Publication("t", 1)], publisher="p")
-    engine = sqlalchemy.create_engine(dsn.replace("postgresql://", "postgresql+psycopg://", 1))
-    with engine.begin() as connected:
-        (second,) = publish_sync(connected, [Publication("t", 2)], publisher="p")
-    engine.dispose()
-
-    assert (first.seq_nr, second.seq_nr) == (1, 2)
 
 
 async def test_what_is_rolled_back_was_never_published(database: Database) -> None:
