@@ -25,14 +25,11 @@ from offsets.errors import (
 )
 from offsets.live import live_events
 from offsets.management import (
-    ParkedSource,
     ProjectionStatus,
     Removed,
     UnknownProjection,
     clear_offset,
-    decide_parked,
     names,
-    parked,
     remove,
     rescale,
     set_offset,
@@ -40,6 +37,7 @@ from offsets.management import (
     status,
     statuses,
 )
+from offsets.parking import NotParked, ParkedSource, drop_parked, list_parked, retry_parked, show_parked
 from offsets.state import Batch, OffsetState, Verdict
 from offsets.store import (
     Beats,
@@ -62,6 +60,7 @@ __all__ = [
     "Heartbeat",
     "Held",
     "Misfit",
+    "NotParked",
     "OffsetOvertaken",
     "OffsetState",
     "OffsetStore",
@@ -83,22 +82,24 @@ __all__ = [
     "assign_ranges",
     "claim_again",
     "clear_offset",
-    "decide_parked",
+    "drop_parked",
     "evict",
     "heartbeat",
     "leave",
+    "list_parked",
     "live_events",
     "misfits",
     "names",
-    "parked",
     "read_ranges",
     "register",
     "remove",
     "rescale",
+    "retry_parked",
     "save_horizons",
     "set_offset",
     "set_paused",
     "set_ranges",
+    "show_parked",
     "status",
     "statuses",
     "take_over",

@@ -19,15 +19,6 @@ _NAMES = "SELECT name FROM projections.projections ORDER BY name"
 _REMOVE = "SELECT * FROM projections.remove_projection_v1($1, $2)"
 _SET_PAUSED = "UPDATE projections.projections SET paused = $2 WHERE name = $1"
 _SET_OFFSET = "SELECT projections.set_offset_v1($1, $2)"
-_PARKED = """
-SELECT k.source_id, k.seq_nr, k.event_type, k.error, k.attempts, k.parked_at, k.decision, k.traceback
-FROM projections.parked_sources AS k WHERE k.projection_id = $1 AND ($2::text IS NULL OR k.source_id = $2)
-ORDER BY k.parked_at, k.source_id LIMIT $3
-"""
-_DECIDE = """
-UPDATE projections.parked_sources SET decision = $3
-WHERE projection_id = $1 AND (source_id = $2 OR $2 IS NULL) AND decision = 'waiting'
-"""
 
 
 class UnknownProjection(ProjectionsError):
@@ -53,20 +44,6 @@ class Removed(NamedTuple):
     """Sources whose offsets were stored."""
     parked: int
     rebuilds: int
-
-
-class ParkedSource(NamedTuple):
-    """A source that waits because its event ``seq_nr`` could not be handled."""
-
-    source_id: str
-    seq_nr: int
-    event_type: str
-    error: str
-    attempts: int
-    parked_at: datetime
-    decision: str
-    traceback: str | None
-    """File and line of what the handler raised."""
 
 
 async def names(session: Session) -> list[str]:
@@ -182,37 +159,3 @@ async def set_offset(session: Session, name: str, start: datetime) -> None:
 async def clear_offset(session: Session, name: str) -> None:
     """Make a projection start at the beginning; see :func:`set_offset`."""
     await set_offset(session, name, BEGINNING)
-
-
-async def parked(
-    session: Session, name: str, *, source_id: str | None = None, limit: int | None = None
-) -> list[ParkedSource]:
-    """
-    The sources that wait, oldest first.
-
-    Args:
-        session: Where.
-        name: The projection.
-        source_id: Only this one.
-        limit: At most so many; None for all.
-    """
-    found = await status(session, name)
-    rows = await session.fetch(_PARKED, found.projection_id, source_id, limit)
-    return [ParkedSource(*row.values()) for row in rows]
-
-
-async def decide_parked(session: Session, name: str, source_id: str | None, decision: str) -> int:
-    """
-    Have parked sources go on; workers do it with their next heartbeat.
-
-    Args:
-        session: Where.
-        name: The projection.
-        source_id: The source; None for all that wait.
-        decision: ``retry`` handles the event again, ``drop`` goes on after it.
-
-    Returns:
-        How many sources it concerns.
-    """
-    found = await status(session, name)
-    return await session.execute(_DECIDE, found.projection_id, source_id, decision)

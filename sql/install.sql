@@ -169,8 +169,9 @@
 \ir functions/subscriptions/fail_batch_v1.sql
 \ir functions/subscriptions/take_retries_v1.sql
 \ir functions/subscriptions/finish_retry_v1.sql
-\ir functions/subscriptions/forget_retry_v1.sql
-\ir functions/subscriptions/replay_retry_v1.sql
+\ir functions/subscriptions/lock_batches_v1.sql
+\ir functions/subscriptions/retry_batches_v1.sql
+\ir functions/subscriptions/drop_batches_v1.sql
 \ir functions/subscriptions/entity_types_v1.sql
 \ir functions/subscriptions/begin_matching_v1.sql
 \ir functions/maintenance/group_holders_v1.sql
@@ -252,8 +253,10 @@
 \ir functions/webhooks/finish_deliveries_v1.sql
 \ir functions/webhooks/reap_deliveries_v1.sql
 \ir functions/webhooks/retry_delivery_v1.sql
+\ir functions/webhooks/lock_deliveries_after_v1.sql
 \ir functions/webhooks/retry_deliveries_v1.sql
-\ir functions/webhooks/discard_delivery_v1.sql
+\ir functions/webhooks/drop_delivery_v1.sql
+\ir functions/webhooks/drop_deliveries_v1.sql
 \ir functions/webhooks/forget_deliveries_v1.sql
 \ir functions/webhooks/take_webhook_duty_v1.sql
 \ir functions/webhooks/release_waiting_v1.sql

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from journal import NUMBER_OF_SLICES, OwnedSession, ProjectionsError, Session
 from projections.cli.connection import confirm, visit, visit_session
-from projections.cli.dead_letters import dead, forget, replay
+from projections.cli.dead_batches import dead
 from projections.cli.durations import Duration
 from projections.cli.group import ListGroup
 from projections.cli.lag import age, exit_above
@@ -49,8 +49,8 @@ def groups() -> None:
       projections groups --fail-above 30s           in scripts: exit code 3 when one is behind by more
       projections groups rescale billing --ranges 8
       projections groups give-up billing mails      a handler that no consumer has any more
-      projections groups dead billing               what its handlers have given up
-      projections groups replay billing --all
+      projections groups dead list billing          what its handlers have given up
+      projections groups dead retry billing --all
       projections groups remove billing
 
     Without the name of a command it is `list`.
@@ -84,7 +84,7 @@ def list_(context: click.Context, /, **options: Any) -> None:
     A range is read; or nobody reads it, and it is unread (matches wait) or idle (none waits). A handler that the reader
     of a range did not have has one of its own, until both are equally far. A group of listeners
     has no cursor and is listening: it is never behind. Retries are batches that failed and are to be handled again;
-    dead are those that wait for a decision (see `projections groups dead NAME`).
+    dead are those that wait for a decision (see `projections groups dead list NAME`).
 
     \b
     Exit codes
@@ -191,8 +191,7 @@ def remove(name: str, yes: bool, dsn: str | None) -> None:
     click.echo(f"group {name!r} is removed")
 
 
-for _command in (dead, replay, forget):
-    groups.add_command(_command)
+groups.add_command(dead)
 
 
 async def _rescale(session: Session, name: str, ranges: int) -> int:
@@ -242,7 +241,7 @@ def _notes(found: _Look) -> Iterator[str]:
         if one.dead:
             what = "1 batch waits" if one.dead == 1 else f"{one.dead:,} batches wait"
             name = printable(one.name)
-            yield f"group {name!r}: {what} for a decision: projections groups dead {name}"
+            yield f"group {name!r}: {what} for a decision: projections groups dead list {name}"
         for handler, waiting in one.missing.items():
             group, lacking = printable(one.name), printable(handler)
             yield (

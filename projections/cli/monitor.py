@@ -78,8 +78,8 @@ def monitor(  # noqa: PLR0917 - click passes all by name
     It shows each projection's 1,024 slices by lag, the ranges and who holds them, throughput, workers, parked events
     with their errors, and what holds the horizon back; of groups of consumers how far they are, their dead letters, and
     conditions that were stopped; of endpoints of webhooks their success rate, latency and dead letters. Its buttons
-    pause, resume and rescale projections, retry or drop parked events, rescale groups, replay or forget dead letters,
-    release conditions, pause, resume or enable endpoints, and send dead letters again. It asks the database alone:
+    pause, resume and rescale projections, retry or drop parked events, rescale groups, retry or drop dead letters,
+    release conditions, and pause, resume or enable endpoints. It asks the database alone:
     workers need not run, and need not be reached.
 
     Reading needs the role projections_reader, the buttons projections_worker. Many may watch: the database is asked

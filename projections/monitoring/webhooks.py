@@ -31,6 +31,7 @@ SELECT d.event_id, d.state FROM projections.webhook_deliveries AS d
 WHERE d.delivery_id = $1 AND d.endpoint_id = $2 FOR NO KEY UPDATE
 """
 _RETRY = "SELECT projections.retry_delivery_v1(NULL, $1, $2)"
+_DROP = "SELECT projections.drop_delivery_v1(NULL, $1, $2)"
 
 State = Literal["active", "paused", "disabled"]
 
@@ -137,7 +138,7 @@ async def retry_dead(session: Session, endpoint_id: str, delivery_id: int) -> st
     Args:
         session: In a transaction.
         endpoint_id: Its endpoint.
-        delivery_id: Which.
+        delivery_id: Its number.
 
     Returns:
         The id of its event.
@@ -146,10 +147,23 @@ async def retry_dead(session: Session, endpoint_id: str, delivery_id: int) -> st
         EndpointChanged: It is not dead any more, or is gone.
         DatabaseError: With ``PJ094``: its endpoint is disabled, or its payload gone.
     """
+    return await _decide(session, _RETRY, endpoint_id, delivery_id)
+
+
+async def drop_dead(session: Session, endpoint_id: str, delivery_id: int) -> str:
+    """
+    Drop a dead letter: it is not tried again, and what waits for it in an order goes on.
+
+    Arguments, result and errors are those of :func:`retry_dead`.
+    """
+    return await _decide(session, _DROP, endpoint_id, delivery_id)
+
+
+async def _decide(session: Session, sql: str, endpoint_id: str, delivery_id: int) -> str:
     await session.fetch(_LOCK, endpoint_id)
     found = await session.fetchrow(_DELIVERY, delivery_id, endpoint_id)
     if found is None or found["state"] != "dead":
         raise EndpointChanged(f"delivery {delivery_id} is not dead any more")
-    await session.fetchval(_RETRY, endpoint_id, found["event_id"])
+    await session.fetchval(sql, endpoint_id, found["event_id"])
     event_id: str = found["event_id"]
     return event_id

@@ -5,6 +5,7 @@ Errors of subscriptions and of those who read for them.
     ├── InvalidCondition        a condition is no boolean expression over the event and the subscription
     ├── InvalidSubscription     anything else of a subscription, a group or a publication can not be as it is
     ├── UnknownGroup            there is no such group
+    ├── NotDead                 a batch is no dead letter of the group, or not any more
     ├── InvalidCursor           a cursor is not one of the group's, or lies before the stored one
     ├── DatabaseWentBack        what is remembered of a group is not in the database any more (offsets)
     ├── GroupRangeLost          another reader holds the range, or the group was cut anew
@@ -34,6 +35,10 @@ class InvalidSubscription(ProjectionsError, ValueError):
 
 class UnknownGroup(ProjectionsError):
     """There is no such group: subscribe for it, or create it first."""
+
+
+class NotDead(ProjectionsError):
+    """The batch is not among the dead letters of the group, or not any more."""
 
 
 class InvalidCursor(ProjectionsError, ValueError):

@@ -10,23 +10,29 @@ from uuid import UUID
 
 from journal import EventEnvelope, Session
 from projections.errors import storable
-from projections.subscriptions.errors import own_errors
-from projections.subscriptions.groups import GroupRange
+from projections.subscriptions.errors import NotDead, own_errors
+from projections.subscriptions.groups import GroupRange, cursors
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.reading import Place
 
 _FAIL = "SELECT projections.fail_batch_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
 _TAKE = "SELECT * FROM projections.take_retries_v1($1, $2, $3, $4)"
 _FINISH = "SELECT projections.finish_retry_v1($1, $2, $3, $4, $5)"
-_FORGET = "SELECT projections.forget_retry_v1($1)"
-_REPLAY = "SELECT projections.replay_retry_v1($1)"
-_LIST = """
-SELECT r.retry_id, r.handler, r.first_match_id, r.last_match_id, r.attempts, r.error, r.due_at, r.failed_at,
-    json_array_length(r.matches) AS events
-FROM projections.group_retries AS r INNER JOIN projections.subscription_groups AS g ON r.group_id = g.group_id
-WHERE g.name = $1 AND (r.due_at IS NULL) = $2 ORDER BY r.failed_at, r.retry_id LIMIT $3
+_RETRY = "SELECT projections.retry_batches_v1($1, $2, $3)"
+_DROP = "SELECT projections.drop_batches_v1($1, $2, $3)"
+_COLUMNS = """
+g.name AS group_name, r.retry_id, r.handler, r.first_match_id, r.last_match_id, r.attempts, r.error, r.due_at,
+r.failed_at, json_array_length(r.matches) AS events
 """
-_EVENTS = "SELECT r.matches::text FROM projections.group_retries AS r WHERE r.retry_id = $1"
+_BATCHES = "projections.group_retries AS r INNER JOIN projections.subscription_groups AS g ON r.group_id = g.group_id"
+_LIST = f"""
+SELECT {_COLUMNS} FROM {_BATCHES}
+WHERE ($1::text IS NULL OR g.name = $1) AND (r.due_at IS NULL) = $2 ORDER BY r.failed_at, r.retry_id LIMIT $3
+"""
+_SHOW = f"""
+SELECT r.matches::text AS matches, {_COLUMNS} FROM {_BATCHES}
+WHERE g.name = $1 AND r.retry_id = $2 AND r.due_at IS NULL
+"""
 
 _FIELDS = EventEnvelope._fields[:-1]
 """What is kept of an event: all but how its reader came to it."""
@@ -37,6 +43,7 @@ class FailedBatch(NamedTuple):
     A batch that a handler failed on.
 
     Args:
+        group: Its group.
         retry_id: Its number.
         handler: Who failed.
         first_match_id: Its first match.
@@ -48,6 +55,7 @@ class FailedBatch(NamedTuple):
         events: How many events it has.
     """
 
+    group: str
     retry_id: int
     handler: str
     first_match_id: int
@@ -78,48 +86,103 @@ class Retry(NamedTuple):
     taken_until: datetime
 
 
-async def dead_letters(session: Session, group: str, *, limit: int = 1000) -> list[FailedBatch]:
+async def list_dead(session: Session, group: str | None = None, *, limit: int = 1000) -> list[FailedBatch]:
     """
-    Batches of a group that are not tried any more: all retries are used up.
+    Dead letters: batches that are not tried any more, because all retries are used up.
 
     Args:
-        session: Where.
-        group: The group.
+        session: A session on the database of the groups.
+        group: Only those of this group; None for all groups.
         limit: At most so many, those that failed first.
+
+    Raises:
+        UnknownGroup: There is no such group.
     """
     return await _failed(session, group, limit, dead=True)
 
 
-async def waiting_retries(session: Session, group: str, *, limit: int = 1000) -> list[FailedBatch]:
+async def list_waiting(session: Session, group: str | None = None, *, limit: int = 1000) -> list[FailedBatch]:
     """
-    Batches of a group that will be tried again.
+    Batches that failed and will be tried again.
 
-    Args:
-        session: Where.
-        group: The group.
-        limit: At most so many, those that failed first.
+    Arguments and errors are those of :func:`list_dead`.
     """
     return await _failed(session, group, limit, dead=False)
 
 
-async def _failed(session: Session, group: str, limit: int, *, dead: bool) -> list[FailedBatch]:
-    return [FailedBatch(*row.values()) for row in await session.fetch(_LIST, group, dead, limit)]
+async def _failed(session: Session, group: str | None, limit: int, *, dead: bool) -> list[FailedBatch]:
+    found = [FailedBatch(*row.values()) for row in await session.fetch(_LIST, group, dead, limit)]
+    if group is not None and not found:
+        await cursors(session, group)  # raises where there is no such group
+    return found
 
 
-async def failed_events(session: Session, retry_id: int) -> list[MatchedEvent]:
-    """The events of a batch that failed, as its handler gets them; none when there is no such batch."""
-    text = await session.fetchval(_EVENTS, retry_id)
-    return [] if text is None else decode_batch(text)
+async def show_dead(session: Session, group: str, retry_id: int) -> tuple[FailedBatch, list[MatchedEvent]]:
+    """
+    A dead letter, and its events as its handler gets them.
+
+    Args:
+        session: A session on the database of the group.
+        group: The group.
+        retry_id: The number of the batch.
+
+    Raises:
+        UnknownGroup: There is no such group.
+        NotDead: It is not, or not any more, a dead letter of the group.
+    """
+    row = await session.fetchrow(_SHOW, group, retry_id)
+    if row is None:
+        await cursors(session, group)
+        raise _not_dead(group, retry_id)
+    matches, *values = row.values()
+    return FailedBatch(*values), decode_batch(matches)
 
 
-async def replay_dead_letter(session: Session, retry_id: int) -> bool:
-    """Have a dead batch, or one that waits, handled again now, with all retries before it; whether there was one."""
-    return bool(await session.fetchval(_REPLAY, retry_id))
+async def retry_dead(
+    session: Session, group: str, retry_id: int | None = None, *, waiting: bool = False
+) -> int:
+    """
+    Have a dead letter of a group, or all of them, handled again now, with all retries before they are dead again.
+
+    Of two who decide about the same one at once, the second is refused: what waits to be handled again is not dead.
+
+    Args:
+        session: A session on the database of the group.
+        group: The group.
+        retry_id: The number of the batch; None for all dead letters of the group.
+        waiting: Also where the batch that is named still has retries before it.
+
+    Returns:
+        How many batches that are.
+
+    Raises:
+        UnknownGroup: There is no such group.
+        NotDead: The batch that was named is not, or not any more, a dead letter of the group.
+    """
+    return await _decide(session, _RETRY, group, retry_id, waiting=waiting)
 
 
-async def forget_dead_letter(session: Session, retry_id: int) -> bool:
-    """Remove a batch that nobody wants any more; returns whether there was one. Its handler never gets it again."""
-    return bool(await session.fetchval(_FORGET, retry_id))
+async def drop_dead(
+    session: Session, group: str, retry_id: int | None = None, *, waiting: bool = False
+) -> int:
+    """
+    Remove a dead letter of a group, or all of them: their handlers never get them again. The journal keeps the events.
+
+    Arguments, result and errors are those of :func:`retry_dead`.
+    """
+    return await _decide(session, _DROP, group, retry_id, waiting=waiting)
+
+
+async def _decide(session: Session, sql: str, group: str, retry_id: int | None, *, waiting: bool) -> int:
+    with own_errors():
+        count = int(await session.fetchval(sql, group, retry_id, waiting))
+    if retry_id is not None and not count:
+        raise _not_dead(group, retry_id)
+    return count
+
+
+def _not_dead(group: str, retry_id: int) -> NotDead:
+    return NotDead(f"batch {retry_id} is no dead letter of group {group!r}, or not any more")
 
 
 async def fail_batch(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
@@ -14,14 +14,13 @@ import offsets
 from journal import (
     NUMBER_OF_SLICES,
     Database,
-    DatabaseError,
     MissingPrivilege,
     ProjectionsError,
     hide_password,
 )
-from projections.monitoring.dead_letters import Decision, NoDeadLetter, decide_dead
-from projections.monitoring.webhooks import EndpointChanged, State, change_endpoint_state, retry_dead
-from projections.subscriptions import UnknownGroup, rescale_group
+from projections.monitoring import webhooks
+from projections.monitoring.webhooks import EndpointChanged, State, change_endpoint_state
+from projections.subscriptions import NotDead, UnknownGroup, drop_dead, rescale_group, retry_dead
 from projections.web.cross_site import CrossSite
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.errors import DeliveryInFlight, NotRetriable, UnknownEndpoint, own_errors
@@ -30,18 +29,17 @@ __all__ = ["Actions"]
 
 _MAX_BODY = 8 * 1024
 """Bytes: a form has a few names."""
-_REPEATABLE_READ = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 _STATUSES: Mapping[type[ProjectionsError], int] = {
     offsets.UnknownProjection: 404,
     UnknownGroup: 404,
-    NoDeadLetter: 409,
+    offsets.NotParked: 409,
+    NotDead: 409,
     UnknownEndpoint: 404,
     EndpointChanged: 409,
     DeliveryInFlight: 409,
     NotRetriable: 409,
     MissingPrivilege: 403,
 }
-_CHANGED_MEANWHILE = "40001"  # serialization_failure
 _RELEASE = "SELECT projections.release_condition_v1($1)"
 _MOST = 2**63 - 1
 
@@ -115,32 +113,15 @@ async def _rescale(database: Database, body: _Rescale) -> str:
 
 
 async def _retry(database: Database, body: _Decide) -> str:
-    await _decide(database, body, "retry")
+    async with database.transaction() as session:
+        await offsets.retry_parked(session, body.projection, body.source_id, seq_nr=body.seq_nr)
     return f"{body.source_id} is tried again"
 
 
 async def _drop(database: Database, body: _Decide) -> str:
-    await _decide(database, body, "drop")
+    async with database.transaction() as session:
+        await offsets.drop_parked(session, body.projection, body.source_id, seq_nr=body.seq_nr)
     return f"{body.source_id} goes on after event {body.seq_nr}"
-
-
-async def _decide(database: Database, body: _Decide, decision: Literal["retry", "drop"]) -> None:
-    """Decide about the event that was shown, and no other: in one snapshot, which a change of the row spoils."""
-    try:
-        async with database.transaction() as session:
-            await session.execute(_REPEATABLE_READ)
-            waiting = (body.source_id, body.seq_nr, "waiting")
-            found = [
-                (one.source_id, one.seq_nr, one.decision)
-                for one in await offsets.parked(session, body.projection, source_id=body.source_id)
-            ]
-            if waiting not in found:
-                raise HTTPException(409, f"{body.source_id} does not wait at event {body.seq_nr} any more")
-            await offsets.decide_parked(session, body.projection, body.source_id, decision)
-    except DatabaseError as error:
-        if error.sqlstate != _CHANGED_MEANWHILE:
-            raise
-        raise HTTPException(409, f"{body.source_id} has changed meanwhile") from error
 
 
 async def _rescale_group(database: Database, body: _RescaleGroup) -> str:
@@ -149,16 +130,16 @@ async def _rescale_group(database: Database, body: _RescaleGroup) -> str:
     return f"{body.group} is cut into {body.ranges} {'range' if body.ranges == 1 else 'ranges'}"
 
 
-async def _replay(database: Database, body: _DeadLetter) -> str:
+async def _retry_batch(database: Database, body: _DeadLetter) -> str:
     async with database.transaction() as session:
-        await decide_dead(session, body.group, body.retry_id, Decision.REPLAY)
+        await retry_dead(session, body.group, body.retry_id)
     return f"batch {body.retry_id} of {body.group} is handled again"
 
 
-async def _forget(database: Database, body: _DeadLetter) -> str:
+async def _drop_batch(database: Database, body: _DeadLetter) -> str:
     async with database.transaction() as session:
-        await decide_dead(session, body.group, body.retry_id, Decision.FORGET)
-    return f"batch {body.retry_id} of {body.group} is removed"
+        await drop_dead(session, body.group, body.retry_id)
+    return f"batch {body.retry_id} of {body.group} is dropped"
 
 
 async def _release(database: Database, body: _Condition) -> str:
@@ -184,8 +165,15 @@ def _from(before: State, after: State, reason: str | None, said: str) -> _Done:
 async def _retry_delivery(database: Database, body: _DeadDelivery) -> str:
     async with database.transaction() as session:
         with own_errors():
-            event_id = await retry_dead(session, body.endpoint, body.delivery_id)
+            event_id = await webhooks.retry_dead(session, body.endpoint, body.delivery_id)
     return f"{event_id} is sent again"
+
+
+async def _drop_delivery(database: Database, body: _DeadDelivery) -> str:
+    async with database.transaction() as session:
+        with own_errors():
+            event_id = await webhooks.drop_dead(session, body.endpoint, body.delivery_id)
+    return f"{event_id} is dropped"
 
 
 async def _retry_endpoint(database: Database, body: _Endpoint) -> str:
@@ -207,13 +195,14 @@ _ACTIONS: Mapping[str, tuple[type[_Form], _Done]] = {
     "retry": (_Decide, _retry),
     "drop": (_Decide, _drop),
     "rescale-group": (_RescaleGroup, _rescale_group),
-    "replay": (_DeadLetter, _replay),
-    "forget": (_DeadLetter, _forget),
+    "retry-batch": (_DeadLetter, _retry_batch),
+    "drop-batch": (_DeadLetter, _drop_batch),
     "release": (_Condition, _release),
     "pause-endpoint": (_Endpoint, _from("active", "paused", "paused at the monitor", "is paused")),
     "resume-endpoint": (_Endpoint, _from("paused", "active", None, "goes on")),
     "enable-endpoint": (_Endpoint, _from("disabled", "active", None, "is enabled")),
     "retry-delivery": (_DeadDelivery, _retry_delivery),
+    "drop-delivery": (_DeadDelivery, _drop_delivery),
     "retry-endpoint": (_Endpoint, _retry_endpoint),
 }
 

@@ -134,7 +134,9 @@ def _range(part: RangeLag) -> dict[str, Any]:
 
 def _parked(one: offsets.ParkedSource) -> dict[str, Any]:
     shown = {"error": one.error[:_TEXT], "traceback": one.traceback and one.traceback[-_TRACE:]}
-    return {**one._asdict(), **shown, "parked_at": _seconds(one.parked_at)}
+    values = {**one._asdict(), **shown, "parked_at": _seconds(one.parked_at)}
+    del values["projection"]  # it is listed with it
+    return values
 
 
 def _worker(worker: offsets.WorkerStatus) -> dict[str, Any]:

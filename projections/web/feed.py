@@ -18,7 +18,7 @@ from projections.monitoring import (
     snapshot,
 )
 from projections.monitoring.cache import PATIENCE, Cache, LookFailed, closing
-from projections.subscriptions.retrying import FailedBatch, dead_letters
+from projections.subscriptions.retrying import FailedBatch, list_dead
 from projections.web import document
 from projections.web.history import History
 from projections.webhooks.stats import EndpointStats, endpoint_stats
@@ -143,8 +143,8 @@ class Feed:
             given_up = [found.name for found in seen.groups if found.dead]
             return _Seen(
                 seen,
-                {name: await offsets.parked(session, name, limit=document.LISTED) for name in waiting},
-                {name: await dead_letters(session, name, limit=document.DEAD_LISTED) for name in given_up},
+                {name: await offsets.list_parked(session, name, limit=document.LISTED) for name in waiting},
+                {name: await list_dead(session, name, limit=document.DEAD_LISTED) for name in given_up},
                 await _endpoints(session) if seen.webhooks and seen.webhooks.endpoints else _Endpoints(),
             )
 

@@ -1,4 +1,4 @@
-"""Deliveries as people see them: listed, tried again, given up."""
+"""Deliveries as people see them: listed, shown, tried again, dropped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from projections.webhooks.times import check_time
 
 __all__ = ["Deliveries", "Delivery", "DeliveryFilter", "DeliveryState", "DeliveryWithPayload"]
 
-DeliveryState: TypeAlias = Literal["waiting", "pending", "leased", "done", "dead", "discarded"]
+DeliveryState: TypeAlias = Literal["waiting", "pending", "leased", "done", "dead", "dropped"]
 
 _COLUMNS = """
 d.delivery_id, d.endpoint_id, d.event_id, d.event_time, d.tenant, d.topic, d.order_key, d.state, d.attempts, d.manual,
@@ -44,10 +44,9 @@ LEFT JOIN projections.webhook_events AS v ON d.event_time = v.event_time AND d.e
 WHERE d.delivery_id = ANY ($1)
 """
 _RETRY = "SELECT projections.retry_delivery_v1($1, $2, $3)"
-_RETRY_MANY = (
-    "SELECT retried, last_delivery_id FROM projections.retry_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8)"
-)
-_DISCARD = "SELECT projections.discard_delivery_v1($1, $2, $3)"
+_DROP = "SELECT projections.drop_delivery_v1($1, $2, $3)"
+_RETRY_MANY = "SELECT * FROM projections.retry_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8)"
+_DROP_MANY = "SELECT * FROM projections.drop_deliveries_v1($1, $2, $3, $4, $5, $6, $7)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +153,7 @@ class Deliveries:
             raise _unknown(endpoint_id, event_id)
         return int(found)
 
-    async def get(self, tenant: str | None, endpoint_id: str, event_id: str) -> DeliveryWithPayload:
+    async def show(self, tenant: str | None, endpoint_id: str, event_id: str) -> DeliveryWithPayload:
         """
         One delivery and its payload.
 
@@ -192,9 +191,22 @@ class Deliveries:
             with own_errors():
                 await session.fetchval(_RETRY, tenant, endpoint_id, event_id)
 
+    async def drop(self, tenant: str | None, endpoint_id: str, event_id: str) -> None:
+        """
+        Drop a delivery: it is not tried again, and what waits for it in an order goes on.
+
+        Raises:
+            UnknownDelivery: The tenant has no such delivery.
+            DeliveryInFlight: It is on its way.
+            NotRetriable: It has arrived.
+        """
+        async with self._database.session() as session:
+            with own_errors():
+                await session.fetchval(_DROP, tenant, endpoint_id, event_id)
+
     async def retry_many(self, which: DeliveryFilter, *, step: int = 1000) -> AsyncIterator[int]:
         """
-        Try many again, in their order: dead ones, or those of the states that are given (dead, done, discarded).
+        Try many again, in their order: dead ones, or those of the states that are given (dead, done, dropped).
 
         What can not be, because its endpoint is disabled or its payload gone, is passed over. Each step is a
         transaction of its own; ending early leaves the rest as it is.
@@ -210,40 +222,36 @@ class Deliveries:
             InvalidQuery: Deliveries of such a state are not tried again.
         """
         tenant, endpoint_id, states, topics, since, until = _arguments(which)
-        retried, after = 0, 0
-        while True:
+        arguments = tenant, endpoint_id, topics, states or ["dead"], since, until
+        async for changed in self._in_steps(_RETRY_MANY, arguments, step):
+            yield changed
+
+    async def drop_many(self, which: DeliveryFilter, *, step: int = 1000) -> AsyncIterator[int]:
+        """
+        Drop many dead letters: they are not tried again, and what waits for them in an order goes on.
+
+        Each step is a transaction of its own; ending early leaves the rest as it is.
+
+        Args:
+            which: Which; of its states, only dead ones are dropped.
+            step: How many are looked at in a transaction.
+
+        Yields:
+            How many are dropped so far, after each step.
+        """
+        tenant, endpoint_id, _, topics, since, until = _arguments(which)
+        async for changed in self._in_steps(_DROP_MANY, (tenant, endpoint_id, topics, since, until), step):
+            yield changed
+
+    async def _in_steps(self, sql: str, arguments: Sequence[object], step: int) -> AsyncIterator[int]:
+        changed, after = 0, 0
+        while after is not None:
             async with self._database.session() as session:
                 with own_errors():
-                    row = await session.fetchrow(
-                        _RETRY_MANY,
-                        tenant,
-                        endpoint_id,
-                        topics,
-                        states or ["dead"],
-                        since,
-                        until,
-                        after,
-                        step,
-                    )
-            assert row is not None  # noqa: S101 - the function returns one row
-            retried += row["retried"]
-            yield retried
-            if row["last_delivery_id"] is None:
-                return
-            after = row["last_delivery_id"]
-
-    async def discard(self, tenant: str | None, endpoint_id: str, event_id: str) -> None:
-        """
-        Give a delivery up: it is not tried again, and what waits for it in an order goes on.
-
-        Raises:
-            UnknownDelivery: The tenant has no such delivery.
-            DeliveryInFlight: It is on its way.
-            NotRetriable: It has arrived.
-        """
-        async with self._database.session() as session:
-            with own_errors():
-                await session.fetchval(_DISCARD, tenant, endpoint_id, event_id)
+                    row = await session.fetchrow(sql, *arguments, after, step)
+            assert row is not None  # noqa: S101 - the functions return one row
+            changed, after = changed + row["changed"], row["last_delivery_id"]
+            yield changed
 
 
 def _unknown(endpoint_id: str, event_id: str) -> UnknownDelivery:

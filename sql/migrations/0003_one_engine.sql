@@ -72,3 +72,14 @@ SET
         FROM unnest(e.topics) WITH ORDINALITY AS t (topic, place)
     )
 WHERE e.topics::text LIKE '%*%';
+-- What people decide not to try again is dropped, wherever it failed.
+ALTER TABLE projections.webhook_deliveries DROP CONSTRAINT state_is_known;
+UPDATE projections.webhook_deliveries SET state = 'dropped' WHERE state = 'discarded';
+ALTER TABLE projections.webhook_deliveries
+ADD CONSTRAINT state_is_known CHECK (state IN ('waiting', 'pending', 'leased', 'done', 'dead', 'dropped'));
+DROP FUNCTION IF EXISTS projections.discard_delivery_v1(text, text, text);
+DROP FUNCTION IF EXISTS projections.retry_deliveries_v1(
+    text, text, text[], text[], timestamptz, timestamptz, bigint, integer
+);
+DROP FUNCTION IF EXISTS projections.replay_retry_v1(bigint);
+DROP FUNCTION IF EXISTS projections.forget_retry_v1(bigint);

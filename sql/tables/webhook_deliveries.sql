@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS projections.webhook_deliveries (
     -- Of a dead letter: its payload, which outlives the log.
     data text,
     UNIQUE (endpoint_id, event_id),
-    CONSTRAINT state_is_known CHECK (state IN ('waiting', 'pending', 'leased', 'done', 'dead', 'discarded'))
+    CONSTRAINT state_is_known CHECK (state IN ('waiting', 'pending', 'leased', 'done', 'dead', 'dropped'))
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1);
 DO $$
 BEGIN

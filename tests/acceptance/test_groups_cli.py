@@ -210,69 +210,75 @@ def test_a_group_is_removed_with_all_that_is_its_own_only_when_somebody_agrees(d
 
 
 def test_dead_letters_are_listed_and_pointed_at(dead: str) -> None:
-    table = rows(done("groups", "dead", "billing", "--dsn", dead))
+    table = rows(done("groups", "dead", "list", "billing", "--dsn", dead))
 
-    assert [(row[1], row[2], row[3], row[5]) for row in table] == [
-        ("invoice", "1", "3", "no customer"),
-        ("invoice", "1", "3", "[red]x"),
+    assert [(row[0], row[2], row[3], row[4], row[6]) for row in table] == [
+        ("billing", "invoice", "1", "3", "no customer"),
+        ("billing", "invoice", "1", "3", "[red]x"),
     ]
-    assert "2 batches wait for a decision: projections groups dead billing" in done("groups", "--dsn", dead)
+    assert "2 batches wait for a decision: projections groups dead list billing" in done(
+        "groups", "--dsn", dead
+    )
 
 
 def test_a_dead_letter_is_shown_whole(dead: str) -> None:
-    text = done("groups", "dead", "billing", "--show", "1", "--dsn", dead)
-    found = values("groups", "dead", "billing", "--show", "1", "--dsn", dead)
+    text = done("groups", "dead", "show", "billing", "1", "--dsn", dead)
+    found = values("groups", "dead", "show", "billing", "1", "--dsn", dead)
 
     assert "  no customer\n  line 2\n" in text
     assert rows(text) == [["1", "N1", "1", "Landed", '{"delay": 1}']]
     assert (found["error"], found["events"][0]["payload"]) == ("no customer\nline 2", {"delay": 1})
 
 
-def test_a_dead_letter_is_handled_again_when_it_is_replayed(dead: str) -> None:
-    assert done("groups", "replay", "billing", "1", "--dsn", dead) == "batches to be handled again: 1\n"
+def test_a_dead_letter_is_handled_again_when_it_is_retried(dead: str) -> None:
+    assert done("groups", "dead", "retry", "billing", "1", "--dsn", dead) == "batches retried: 1\n"
 
     assert query(
         dead, "SELECT retry_id FROM projections.group_retries WHERE due_at <= clock_timestamp()"
     ) == [(1,)]
     assert "batch 1 is no dead letter of group 'billing'" in refused(
-        "groups", "replay", "billing", "1", "--dsn", dead
+        "groups", "dead", "retry", "billing", "1", "--dsn", dead
     )
 
 
-def test_all_dead_letters_are_replayed_and_what_waits_is_left_alone(dead: str) -> None:
-    assert done("groups", "replay", "billing", "--all", "--dsn", dead) == "batches to be handled again: 2\n"
+def test_all_dead_letters_are_retried_and_what_waits_is_left_alone(dead: str) -> None:
+    assert done("groups", "dead", "retry", "billing", "--all", "--dsn", dead) == "batches retried: 2\n"
 
     assert query(dead, "SELECT count(*) FROM projections.group_retries WHERE due_at > clock_timestamp()") == [
         (1,)
     ]
-    assert done("groups", "dead", "billing", "--dsn", dead) == "group 'billing' has no dead letters\n"
+    assert done("groups", "dead", "list", "--dsn", dead) == "there are no dead letters\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["1", "--all"]])
-def test_replaying_needs_to_know_what(arguments: list[str]) -> None:
-    assert "pass either an ID or --all" in refused("groups", "replay", "billing", *arguments, code=2)
+def test_retrying_needs_to_know_what(arguments: list[str]) -> None:
+    assert "pass either ID or --all" in refused("groups", "dead", "retry", "billing", *arguments, code=2)
 
 
-def test_a_dead_letter_is_forgotten_only_when_somebody_agrees(dead: str) -> None:
-    error = refused("groups", "forget", "billing", "1", "--dsn", dead)
+def test_a_dead_letter_is_dropped_only_when_somebody_agrees(dead: str) -> None:
+    error = refused("groups", "dead", "drop", "billing", "1", "--dsn", dead)
     kept = query(dead, "SELECT count(*) FROM projections.group_retries")
 
     assert "pass --yes" in error
     assert kept == [(3,)]
-    assert done("groups", "forget", "billing", "1", "--yes", "--dsn", dead) == "batch 1 is removed\n"
+    assert done("groups", "dead", "drop", "billing", "1", "--yes", "--dsn", dead) == "batches dropped: 1\n"
     assert query(dead, "SELECT count(*) FROM projections.group_retries") == [(2,)]
 
 
-def test_a_batch_that_is_to_be_handled_again_is_not_forgotten(dead: str) -> None:
-    assert "batch 3 is no dead letter" in refused("groups", "forget", "billing", "3", "--yes", "--dsn", dead)
+def test_a_batch_that_is_to_be_handled_again_is_not_dropped(dead: str) -> None:
+    assert "batch 3 is no dead letter" in refused(
+        "groups", "dead", "drop", "billing", "3", "--yes", "--dsn", dead
+    )
 
 
 async def test_a_dead_letter_of_another_group_is_not_decided_about(database: Database, dead: str) -> None:
     async with database.transaction() as session:
         await create_group(session, "other")
 
-    assert "no dead letter of group 'other'" in refused("groups", "replay", "other", "1", "--dsn", dead)
-    assert "there is no group 'x'" in refused("groups", "replay", "x", "--all", "--dsn", dead)
+    assert "no dead letter of group 'other'" in refused(
+        "groups", "dead", "retry", "other", "1", "--dsn", dead
+    )
+    assert "there is no group 'x'" in refused("groups", "dead", "retry", "x", "--all", "--dsn", dead)
 
 
 # ---- subscriptions ----

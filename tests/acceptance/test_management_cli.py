@@ -302,18 +302,18 @@ def test_an_answer_on_the_terminal_is_followed(handled: str) -> None:
     code, output = answer(["parked", "drop", "delays", "--all", "--dsn", handled], "y\n")
 
     assert code == 0
-    assert output.endswith("sources to go on without their event: 2\n")
+    assert output.endswith("parked events dropped: 2\n")
 
 
 def test_a_parked_source_is_shown_with_where_its_event_failed(handled: str) -> None:
-    found = values("parked", "show", "delays", "--source", "N1", "--dsn", handled)
-    text = called("parked", "show", "delays", "--source", "N1", "--dsn", handled).stdout
-    nobody = called("parked", "show", "delays", "--source", "N9", "--dsn", handled)
+    found = values("parked", "show", "delays", "N1", "--dsn", handled)
+    text = called("parked", "show", "delays", "N1", "--dsn", handled).stdout
+    nobody = called("parked", "show", "delays", "N9", "--dsn", handled)
 
     assert (found["source_id"], found["seq_nr"], found["decision"]) == ("N1", 1, "waiting")
     assert "Traceback (most recent call last):" in found["traceback"]
     assert "does not fit Landed" in found["traceback"]
-    assert text.splitlines()[:2] == ["source id: N1", "seq nr: 1"]
+    assert text.splitlines()[:3] == ["projection: delays", "source id: N1", "seq nr: 1"]
     assert "  Traceback (most recent call last):" in text.splitlines()
     assert (nobody.returncode, nobody.stderr) == (
         1,
@@ -322,9 +322,10 @@ def test_a_parked_source_is_shown_with_where_its_event_failed(handled: str) -> N
 
 
 def test_parked_sources_are_listed_with_their_event_and_reason(handled: str) -> None:
-    (found,) = values("parked", "list", "delays", "--source", "N1", "--dsn", handled)["parked"]
+    (found,) = values("parked", "list", "--source", "N1", "--dsn", handled)["parked"]
     table = called("parked", "list", "delays", "--dsn", handled).stdout
 
+    assert (found["projection"], found["source_id"]) == ("delays", "N1")
     assert (found["source_id"], found["seq_nr"], found["event_type"], found["attempts"]) == (
         "N1",
         1,
@@ -339,8 +340,8 @@ def test_parked_sources_are_listed_with_their_event_and_reason(handled: str) -> 
 
 
 def test_one_source_is_retried_and_the_other_waits_on(app: Path, handled: str) -> None:
-    result = called("parked", "retry", "delays", "--source", "N1", "--dsn", handled)
-    assert (result.returncode, result.stdout) == (0, "sources to be retried: 1\n")
+    result = called("parked", "retry", "delays", "N1", "--dsn", handled)
+    assert (result.returncode, result.stdout) == (0, "parked events retried: 1\n")
     assert parked(handled) == {"N1": "retry", "N2": "waiting"}
     (app / "app.py").write_text(APP.replace("delay: int", "delay: int = 0"))
 
@@ -356,24 +357,24 @@ def test_dropped_events_are_passed_over_and_their_sources_go_on(app: Path, handl
 
     run(app, handled)
 
-    assert (result.returncode, result.stdout) == (0, "sources to go on without their event: 2\n")
+    assert (result.returncode, result.stdout) == (0, "parked events dropped: 2\n")
     assert parked(handled) == {}
     assert seen(handled) == ["N0", "N1", "N3"]
 
 
 def test_a_source_that_does_not_wait_is_told(handled: str) -> None:
-    result = called("parked", "retry", "delays", "--source", "N3", "--dsn", handled)
+    result = called("parked", "retry", "delays", "N3", "--dsn", handled)
 
     assert result.returncode == 1
     assert result.stderr == "error: source 'N3' of projection 'delays' is not waiting for a decision\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["--all", "--source", "N1"]])
+@pytest.mark.parametrize("arguments", [[], ["N1", "--all"]])
 def test_a_decision_names_one_source_or_all(handled: str, arguments: list[str]) -> None:
     result = called("parked", "retry", "delays", *arguments, "--dsn", handled)
 
     assert result.returncode == 2
-    assert "pass either --source ID or --all" in result.stderr
+    assert "pass either SOURCE or --all" in result.stderr
 
 
 def test_doctor_tells_what_is_installed_and_which_database_is_used(handled: str) -> None:

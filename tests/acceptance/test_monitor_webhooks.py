@@ -104,6 +104,19 @@ async def test_a_dead_letter_is_sent_again_by_a_click(chromium: str, hooks: Data
     assert await states(hooks, "a") == ["done", "pending", "dead"]
 
 
+async def test_a_dead_letter_is_dropped_only_after_a_confirmation(chromium: str, hooks: Database) -> None:
+    async with opened(chromium, hooks) as page:
+        await page.click("[aria-label='Drop event first of a']")
+        await page.until("document.querySelector('dialog[open]')?.innerText")
+        before = await states(hooks, "a")
+        await page.click("dialog button[value=drop]")
+        said = await page.until("document.querySelector('#toast').innerText")
+
+    assert said == "first is dropped"
+    assert before == ["done", "dead", "dead"]
+    assert await states(hooks, "a") == ["done", "dropped", "dead"]
+
+
 async def test_all_dead_letters_of_an_endpoint_are_sent_again_only_after_a_confirmation(
     chromium: str, hooks: Database
 ) -> None:

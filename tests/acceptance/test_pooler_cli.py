@@ -47,8 +47,8 @@ offsets show delays
 offsets verify
 offsets set delays --from 2020-01-01T00:00:00Z --yes
 offsets clear delays --yes
-parked list delays
-parked show delays --source N1
+parked list
+parked show delays N1
 parked retry delays --all
 parked drop delays --all --yes
 subscribe billing --topic Landed
@@ -63,9 +63,10 @@ worker --subscriptions --until-caught-up
 groups list
 groups show billing
 groups rescale billing --ranges 2
-groups dead billing
-groups forget billing 1 --yes
-groups replay billing --all
+groups dead list billing
+groups dead show billing 1
+groups dead drop billing 1 --yes
+groups dead retry billing --all
 groups give-up billing old --yes
 groups remove billing --yes
 webhooks endpoints list
@@ -92,11 +93,12 @@ webhooks schedules remove SCHEDULE --yes
 webhooks deliveries list
 webhooks deliveries show ENDPOINT NONE
 webhooks deliveries retry ENDPOINT NONE
-webhooks deliveries discard ENDPOINT NONE --yes
-webhooks deliveries replay --endpoint ENDPOINT --state done --yes
+webhooks deliveries retry --endpoint ENDPOINT --state done --yes
+webhooks deliveries drop ENDPOINT NONE --yes
 webhooks dead list
+webhooks dead show ENDPOINT NONE
 webhooks dead retry --all
-webhooks dead discard --all --yes
+webhooks dead drop --all --yes
 webhooks events list
 webhooks events show NONE
 webhooks attempts list
@@ -127,12 +129,14 @@ REFUSED = {
     "subscriptions retry": "no event 1 waits",
     "subscriptions drop": "no event 1 waits",
     "groups give-up": "old",
-    "groups forget": "no ",
+    "groups dead show": "no ",
+    "groups dead drop": "no ",
     "webhooks endpoints test": "",
     "webhooks endpoints verify": "",
     "webhooks deliveries show": "no ",
-    "webhooks deliveries retry": "no ",
-    "webhooks deliveries discard": "no ",
+    "webhooks deliveries retry ENDPOINT": "no ",
+    "webhooks deliveries drop": "no ",
+    "webhooks dead show": "no ",
     "webhooks events show": "no ",
     "webhooks attempts show": "no ",
     "archive restore": "",

@@ -88,7 +88,7 @@ def test_help_lists_all_commands_without_loading_them(dsn: str) -> None:
             "send",
             "deliver",
             "deliveries",
-            "deliveries replay",
+            "deliveries retry",
         ),
         *("dead", "dead retry", "events", "attempts", "stats", "metrics", "schedules", "listen", "serve"),
     ],

@@ -135,13 +135,13 @@ def test_a_delivery_is_shown_with_its_payload_as_written_and_its_attempts(sent: 
 
 
 def test_an_unknown_delivery_is_named(sent: Sent) -> None:
-    for command in ("show", "retry", "discard"):
+    for command in ("show", "retry", "drop"):
         assert "event 'x'" in refused("deliveries", command, sent.endpoint, "x", "--dsn", sent.dsn)
 
 
 def test_a_delivery_is_tried_again_whatever_became_of_it(sent: Sent) -> None:
     for event in (sent.done, sent.dead):
-        assert event in done("deliveries", "retry", sent.endpoint, event, "--dsn", sent.dsn)
+        assert values("deliveries", "retry", sent.endpoint, event, "--dsn", sent.dsn) == {"retried": 1}
 
     assert states(sent) == {sent.done: "pending", sent.dead: "pending"}
 
@@ -152,16 +152,16 @@ def test_to_a_disabled_endpoint_nothing_is_tried_again(sent: Sent) -> None:
     assert "is disabled" in refused("deliveries", "retry", sent.endpoint, sent.dead, "--dsn", sent.dsn)
 
 
-def test_giving_up_asks_first(sent: Sent) -> None:
-    assert "pass --yes" in refused("deliveries", "discard", sent.endpoint, sent.dead, "--dsn", sent.dsn)
+def test_dropping_asks_first(sent: Sent) -> None:
+    assert "pass --yes" in refused("deliveries", "drop", sent.endpoint, sent.dead, "--dsn", sent.dsn)
     before = states(sent)[sent.dead]
-    done("deliveries", "discard", sent.endpoint, sent.dead, "--yes", "--dsn", sent.dsn)
+    done("deliveries", "drop", sent.endpoint, sent.dead, "--yes", "--dsn", sent.dsn)
 
-    assert (before, states(sent)[sent.dead]) == ("dead", "discarded")
+    assert (before, states(sent)[sent.dead]) == ("dead", "dropped")
 
 
-def test_what_has_arrived_is_replayed_by_filter(sent: Sent) -> None:
-    command = ("deliveries", "replay", "--state", "done", "--since", "1h", "--dsn", sent.dsn)
+def test_what_has_arrived_is_sent_again_by_filter(sent: Sent) -> None:
+    command = ("deliveries", "retry", "--state", "done", "--since", "1h", "--dsn", sent.dsn)
 
     assert "pass --yes" in refused(*command)
     assert values(*command, "--yes") == {"retried": 1}
@@ -181,20 +181,33 @@ def test_dead_letters_are_tried_again_by_filter(sent: Sent) -> None:
     text = done("dead", "retry", "--endpoint", sent.endpoint[:6], "--since", "1h", "--dsn", sent.dsn)
 
     assert missed == {"retried": 0}
-    assert text == "deliveries that are tried again: 1\n"
+    assert text == "deliveries retried: 1\n"
     assert states(sent)[sent.dead] == "pending"
 
 
 def test_deciding_about_dead_letters_needs_a_filter_or_all(sent: Sent) -> None:
-    for command in ("retry", "discard"):
-        for options in ([], ["--all", "--tenant", "acme"]):
+    for command in ("retry", "drop"):
+        for options in ([], ["--all", "--tenant", "acme"], ["ep", "e", "--all"], ["ep"]):
             assert "say which" in refused("dead", command, *options, "--dsn", sent.dsn, code=2)
 
 
-def test_dead_letters_are_given_up_once_somebody_has_said_yes(sent: Sent) -> None:
-    assert "pass --yes" in refused("dead", "discard", "--all", "--dsn", sent.dsn)
-    assert values("dead", "discard", "--all", "--yes", "--dsn", sent.dsn) == {"discarded": 1}
-    assert states(sent) == {sent.done: "done", sent.dead: "discarded"}
+def test_dead_letters_are_dropped_once_somebody_has_said_yes(sent: Sent) -> None:
+    assert "pass --yes" in refused("dead", "drop", "--all", "--dsn", sent.dsn)
+    assert values("dead", "drop", "--all", "--yes", "--dsn", sent.dsn) == {"dropped": 1}
+    assert states(sent) == {sent.done: "done", sent.dead: "dropped"}
+
+
+@pytest.mark.parametrize(("command", "state"), [(["retry"], "pending"), (["drop", "--yes"], "dropped")])
+def test_one_dead_letter_is_decided_about_and_nothing_that_is_not_dead(
+    sent: Sent, command: list[str], state: str
+) -> None:
+    text = done("dead", "show", sent.endpoint[:6], sent.dead, "--dsn", sent.dsn)
+    refusal = refused("dead", *command, sent.endpoint, sent.done, "--dsn", sent.dsn)
+    done("dead", *command, sent.endpoint, sent.dead, "--dsn", sent.dsn)
+
+    assert '{"n":  2.0, "t": "[red]"}' in text
+    assert "is done, not dead" in refusal
+    assert states(sent) == {sent.done: "done", sent.dead: state}
 
 
 # ---- the log ----

@@ -29,7 +29,7 @@ LISTS = sorted(path for path, group in GROUPS.items() if "list" in group.command
 def test_every_group_that_has_a_list_shows_it_when_nothing_else_is_asked_of_it() -> None:
     others = {path for path, group in GROUPS.items() if path and not isinstance(group, ListGroup)}
 
-    assert others == {"archive", "schema", "webhooks", "parked"}
+    assert others == {"archive", "schema", "webhooks"}
     assert {path for path, group in GROUPS.items() if isinstance(group, ListGroup)} <= set(LISTS)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from journal import Database
+from projections.cli.failed import limit_option
 from projections.cli.lag import age
 from projections.cli.options import echo_json, together
 from projections.cli.webhooks.options import past, tenant_option
@@ -29,7 +30,7 @@ filter_options = together(
     click.option("--until", callback=past, metavar="2h|TIME", help="Of events before then."),
 )
 page_options = together(
-    click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True),
+    limit_option,
     click.option(
         "--before", type=int, metavar="NUMBER", help="Go on before this one: what a page said at its end."
     ),

@@ -81,19 +81,19 @@ export class Groups {
     const more = this.groups.filter((found) => found.dead_total > found.dead.length);
     $("more-dead").hidden = !more.length;
     say($("more-dead"), more.map((found) =>
-      `and ${number(found.dead_total - found.dead.length)} more of ${found.name}: projections groups dead ${found.name}`).join("; "));
+      `and ${number(found.dead_total - found.dead.length)} more of ${found.name}: projections groups dead list ${found.name}`).join("; "));
   }
 
   makeDead({ id, group, handler, events }) {
     const line = make("tr");
     const body = { group, retry_id: id };
     line.buttons = make("div", { class: "buttons" },
-      button("Replay", `Replay batch ${id} of ${group}`, "replay", (made) => act(made, "replay", body)),
-      button("Forget", `Forget batch ${id} of ${group}`, "forget danger", async (made) => {
+      button("Retry", `Retry batch ${id} of ${group}`, "retry", (made) => act(made, "retry-batch", body)),
+      button("Drop", `Drop batch ${id} of ${group}`, "drop danger", async (made) => {
         const what = events === 1 ? "1 event" : `${number(events)} events`;
         const text = `The handler ${handler} of ${group} never gets the ${what} of batch ${id} again. The journal keeps them.`;
-        const asked = { title: "Forget this batch?", text, keep: "Keep it", go: "Forget the batch", value: "forget" };
-        if ((await answer(asked)) === "forget") await act(made, "forget", body);
+        const asked = { title: "Drop this batch?", text, keep: "Keep it", go: "Drop the batch", value: "drop" };
+        if ((await answer(asked)) === "drop") await act(made, "drop-batch", body);
       }));
     return line;
   }

@@ -98,14 +98,21 @@ export class Webhooks {
       ]);
     });
     $("more-dead-deliveries").hidden = total <= dead.length;
-    say($("more-dead-deliveries"), `and ${number(total - dead.length)} more: projections webhooks dead`);
+    say($("more-dead-deliveries"), `and ${number(total - dead.length)} more: projections webhooks dead list`);
   }
 
-  makeDead({ id, endpoint, event }) {
+  makeDead({ id, endpoint, event, topic }) {
     const line = make("tr");
+    const body = { endpoint, delivery_id: id };
     const retry = make("button", { type: "button", class: "retry", "aria-label": `Retry event ${event} of ${endpoint}` }, "Retry");
-    retry.addEventListener("click", () => act(retry, "retry-delivery", { endpoint, delivery_id: id }));
-    line.buttons = make("div", { class: "buttons" }, retry);
+    retry.addEventListener("click", () => act(retry, "retry-delivery", body));
+    const drop = make("button", { type: "button", class: "drop danger", "aria-label": `Drop event ${event} of ${endpoint}` }, "Drop");
+    drop.addEventListener("click", async () => {
+      const text = `Event ${event} (${topic}) is never sent to this endpoint; what waits for it in an order goes on.`;
+      const asked = { title: "Drop this delivery?", text, keep: "Keep it", go: "Drop the delivery", value: "drop" };
+      if ((await answer(asked)) === "drop") await act(drop, "drop-delivery", body);
+    });
+    line.buttons = make("div", { class: "buttons" }, retry, drop);
     return line;
   }
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -84,6 +84,14 @@ class Retried(View):
     """False: there may be more; ask again."""
 
 
+class Dropped(View):
+    """How many were dropped."""
+
+    dropped: int
+    complete: bool
+    """False: there may be more; ask again."""
+
+
 class DeadLettersQuery(Query):
     """A page of deliveries."""
 
@@ -106,7 +114,7 @@ class DeliveriesQuery(DeadLettersQuery):
 
 
 class WhichDeadLetters(Body):
-    """Which to try again: those that fit all that is given."""
+    """Which to decide about: those that fit all that is given."""
 
     endpoint_id: Word | None = None
     topics: Words | None = None
@@ -119,7 +127,7 @@ class WhichDeadLetters(Body):
 class WhichDeliveries(WhichDeadLetters):
     """Which to try again: those that fit all that is given."""
 
-    states: Annotated[tuple[Literal["dead", "done", "discarded"], ...], Field(min_length=1, max_length=3)] = (
+    states: Annotated[tuple[Literal["dead", "done", "dropped"], ...], Field(min_length=1, max_length=3)] = (
         "dead",
     )
 
@@ -145,7 +153,7 @@ async def list_dead_letters(call: Call[DeadLettersQuery, NoBody]) -> DeadLetterP
 @delivery_operations.add("GET", _PATH, answer=DeliveryWithData, problems=(404,))
 async def get_delivery(call: Call[Query, NoBody]) -> DeliveryWithData:
     """Show a delivery and its data."""
-    return _with_data(*await call.services.deliveries.get(call.tenant, **call.place))
+    return _with_data(*await call.services.deliveries.show(call.tenant, **call.place))
 
 
 @delivery_operations.add("POST", f"{_PATH}/retry", answer=Accepted, status=202, problems=(400, 404, 409))
@@ -155,10 +163,10 @@ async def retry_delivery(call: Call[Query, NoBody]) -> Accepted:
     return Accepted(**call.place)
 
 
-@delivery_operations.add("POST", f"{_PATH}/discard", status=204, problems=(400, 404, 409))
-async def discard_delivery(call: Call[Query, NoBody]) -> None:
-    """Give a delivery up: it is not tried again, and what waits for it in an order goes on."""
-    await call.services.deliveries.discard(call.tenant, **call.place)
+@delivery_operations.add("POST", f"{_PATH}/drop", status=204, problems=(400, 404, 409))
+async def drop_delivery(call: Call[Query, NoBody]) -> None:
+    """Drop a delivery: it is not tried again, and what waits for it in an order goes on."""
+    await call.services.deliveries.drop(call.tenant, **call.place)
 
 
 @delivery_operations.add(
@@ -167,6 +175,15 @@ async def discard_delivery(call: Call[Query, NoBody]) -> None:
 async def retry_dead_letters(call: Call[Query, WhichDeadLetters]) -> Retried:
     """Try many dead letters again, in their order; those of endpoints that are disabled are passed over."""
     return await _retry_many(call, ("dead",))
+
+
+@delivery_operations.add(
+    "POST", "/v1/dead-letters/drop", body=WhichDeadLetters, answer=Dropped, status=202, problems=(400,)
+)
+async def drop_dead_letters(call: Call[Query, WhichDeadLetters]) -> Dropped:
+    """Drop many dead letters: they are not tried again, and what waits for them in an order goes on."""
+    dropped, complete = await _in_time(call, call.services.deliveries.drop_many(_which(call, ("dead",))))
+    return Dropped(dropped=dropped, complete=complete)
 
 
 @delivery_operations.add(
@@ -212,16 +229,26 @@ def _with_data(delivery: Delivery, text: str | None) -> DeliveryWithData:
 
 
 async def _retry_many(call: Call[Query, Any], states: Sequence[DeliveryState]) -> Retried:
-    body, loop = call.body, asyncio.get_running_loop()
-    which = DeliveryFilter(
+    retried, complete = await _in_time(call, call.services.deliveries.retry_many(_which(call, states)))
+    return Retried(retried=retried, complete=complete)
+
+
+def _which(call: Call[Query, Any], states: Sequence[DeliveryState]) -> DeliveryFilter:
+    body = call.body
+    return DeliveryFilter(
         tenant=call.tenant, endpoint_id=body.endpoint_id, states=states, topics=body.topics, since=body.since,
         until=body.until,
     )  # fmt: skip
+
+
+async def _in_time(call: Call[Query, Any], steps: AsyncIterator[int]) -> tuple[int, bool]:
+    """How many steps have changed in the time that a request has, and whether that is all there are."""
+    loop = asyncio.get_running_loop()
     ends = loop.time() + call.services.settings.bulk_time.total_seconds()
-    retried = 0
-    async for retried in call.services.deliveries.retry_many(which):
+    changed = 0
+    async for changed in steps:
         # What is kept with its answer is one transaction, and a short one. So that who asks until it is complete comes
         # to an end, each request does something.
-        if retried and (call.key is not None or loop.time() > ends):
-            return Retried(retried=retried, complete=False)
-    return Retried(retried=retried, complete=True)
+        if changed and (call.key is not None or loop.time() > ends):
+            return changed, False
+    return changed, True

@@ -62,6 +62,7 @@ WORDS: Mapping[str, Word] = {
     "disable_after_failures": Word(
         "So many failures in a row disable the endpoint; null: however many.", 100
     ),
+    "dropped": Word("How many.", 3),
     "duplicate": Word("It was sent before.", False),
     "eligible_for_retry": Word("Whether it is tried again when it fails.", True),
     "endpoint": Word("The endpoint.", None),

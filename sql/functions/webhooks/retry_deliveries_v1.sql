@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION projections.retry_deliveries_v1(
     p_until timestamptz,
     p_after bigint DEFAULT 0,
     p_limit integer DEFAULT 1000,
-    OUT retried integer,
+    OUT changed integer,
     OUT last_delivery_id bigint
 )
 RETURNS record
@@ -21,31 +21,25 @@ SET enable_bitmapscan = off
 SET enable_sort = off
 AS $$
 DECLARE
-    _looked_at bigint[];
+    _chosen bigint[];
 BEGIN
-    IF p_states IS NULL OR NOT p_states <@ ARRAY['dead', 'done', 'discarded'] THEN
-        RAISE EXCEPTION 'many are tried again of those dead, done or discarded, not %', coalesce(p_states::text, 'NULL')
+    IF p_states IS NULL OR NOT p_states <@ ARRAY['dead', 'done', 'dropped'] THEN
+        RAISE EXCEPTION 'many are tried again of those dead, done or dropped, not %', coalesce(p_states::text, 'NULL')
         USING ERRCODE = 'PJ096';
     END IF;
-    SELECT array_agg(d.delivery_id ORDER BY d.delivery_id), max(d.delivery_id) INTO _looked_at, last_delivery_id FROM (
-        SELECT d.delivery_id FROM projections.webhook_deliveries AS d
-        WHERE d.delivery_id > p_after AND d.state = ANY (p_states)
-        AND (p_tenant IS NULL OR d.tenant = p_tenant)
-        AND (p_endpoint_id IS NULL OR d.endpoint_id = p_endpoint_id)
-        AND (p_topics IS NULL OR d.topic = ANY (p_topics))
-        AND (p_since IS NULL OR d.event_time >= p_since) AND (p_until IS NULL OR d.event_time < p_until)
-        ORDER BY d.delivery_id LIMIT p_limit
-    ) AS d;
-    PERFORM projections.lock_deliveries_v1(_looked_at);
+    _chosen := projections.lock_deliveries_after_v1(
+        p_tenant, p_endpoint_id, p_topics, p_states, p_since, p_until, p_after, p_limit
+    );
+    last_delivery_id := _chosen[cardinality(_chosen)];
     UPDATE projections.webhook_deliveries AS d
     SET state = 'pending', manual = TRUE, next_at = clock_timestamp(), finished_at = NULL
     FROM projections.webhook_endpoints AS e
-    WHERE d.delivery_id = ANY (_looked_at) AND d.state = ANY (p_states)
+    WHERE d.delivery_id = ANY (_chosen) AND d.state = ANY (p_states)
     AND e.endpoint_id = d.endpoint_id AND e.state <> 'disabled'
     AND (d.data IS NOT NULL OR (
         SELECT v.event_id FROM projections.webhook_events AS v
         WHERE v.event_time = d.event_time AND v.event_id = d.event_id LIMIT 1
     ) IS NOT NULL);
-    GET DIAGNOSTICS retried = ROW_COUNT;
+    GET DIAGNOSTICS changed = ROW_COUNT;
 END;
 $$;

@@ -106,7 +106,7 @@ async def _replay(database: Database) -> None:
         pass
 
 
-refused("a replay of what is still to be sent", _replay)
+refused("sending again what is still to be sent", _replay)
 
 
 @case("a setting of an endpoint that there is not")

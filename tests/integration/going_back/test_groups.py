@@ -18,12 +18,12 @@ from projections.subscriptions import (
     GroupRangeLost,
     MatchedEvent,
     leave_group,
+    list_waiting,
     move_cursor,
     poll_group,
     read_next,
     release_range,
     subscribe,
-    waiting_retries,
 )
 from projections.subscriptions.reading import Place, read_held
 from projections.subscriptions.retrying import encode_batch, fail_batch, finish_retry, take_retries
@@ -267,7 +267,7 @@ async def test_a_batch_of_a_lost_history_is_not_kept_and_takes_no_place_of_anoth
 
     assert held.seen.events == [("a", 1), ("b", 1), ("c", 1)]
     async with database.session() as session:
-        assert await waiting_retries(session, "g") == []
+        assert await list_waiting(session, "g") == []
 
 
 async def test_batches_of_the_same_numbers_and_other_events_are_kept_beside_each_other(
@@ -289,7 +289,7 @@ async def test_batches_of_the_same_numbers_and_other_events_are_kept_beside_each
                 )
                 await session.execute("SELECT setval('projections.group_retries_retry_id_seq', 9)")
 
-        assert len(await waiting_retries(session, "g")) == 2
+        assert len(await list_waiting(session, "g")) == 2
 
 
 async def test_what_came_of_a_batch_is_stored_only_of_the_batch_that_was_taken(database: Database) -> None:
@@ -305,9 +305,9 @@ async def test_what_came_of_a_batch_is_stored_only_of_the_batch_that_was_taken(d
 
         assert not await finish_retry(session, lost)
         assert not await finish_retry(session, lost, attempts=2, error="no")
-        assert [kept.error for kept in await waiting_retries(session, "g")] == ["e"]
+        assert [kept.error for kept in await list_waiting(session, "g")] == ["e"]
         assert await finish_retry(session, taken)
-        assert await waiting_retries(session, "g") == []
+        assert await list_waiting(session, "g") == []
 
 
 FAIL = "SELECT projections.fail_batch_v1('g', 'h', 1, 'e', '0 s', $1)"

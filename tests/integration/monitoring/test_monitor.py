@@ -67,7 +67,7 @@ async def is_paused(database: Database) -> bool:
 
 async def decisions(database: Database) -> dict[str, str]:
     async with database.session() as session:
-        return {one.source_id: one.decision for one in await offsets.parked(session, "p")}
+        return {one.source_id: one.decision for one in await offsets.list_parked(session, "p")}
 
 
 def column(found: Mapping[str, Any], name: str) -> list[Any]:
@@ -226,7 +226,9 @@ async def test_nothing_is_decided_about_an_event_that_was_not_shown(parked: Data
         response = await act(client, action, projection="p", source_id="a", seq_nr=2)
 
     assert response.status_code == 409
-    assert response.json() == {"error": "a does not wait at event 2 any more"}
+    assert response.json() == {
+        "error": "source 'a' of projection 'p' is not waiting for a decision at event 2"
+    }
     assert await decisions(parked) == {NASTY: "waiting", "a": "waiting"}
 
 
@@ -239,7 +241,9 @@ async def test_nothing_is_decided_when_the_event_changes_meanwhile(parked: Datab
         await worker.commit()
         response = await acting
 
-    assert (response.status_code, response.json()) == (409, {"error": "a has changed meanwhile"})
+    assert (response.status_code, response.json()) == (
+        409, {"error": "source 'a' of projection 'p' is not waiting for a decision at event 1"},
+    )  # fmt: skip
     assert await decisions(parked) == {NASTY: "waiting", "a": "waiting"}
 
 

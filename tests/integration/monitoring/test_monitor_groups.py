@@ -83,21 +83,21 @@ async def test_a_group_is_rescaled(group: Database) -> None:
     assert await fetchval(group, "SELECT count(*) FROM projections.group_ranges") == 5
 
 
-async def test_a_dead_letter_is_replayed(group: Database) -> None:
-    answered = await act_alone(group, "replay", group="g", retry_id=1)
+async def test_a_dead_letter_is_retried(group: Database) -> None:
+    answered = await act_alone(group, "retry-batch", group="g", retry_id=1)
 
     assert answered.json() == {"done": "batch 1 of g is handled again"}
     assert await fetchval(group, DEAD) == [2]
 
 
-async def test_a_dead_letter_is_forgotten(group: Database) -> None:
-    answered = await act_alone(group, "forget", group="g", retry_id=2)
+async def test_a_dead_letter_is_dropped(group: Database) -> None:
+    answered = await act_alone(group, "drop-batch", group="g", retry_id=2)
 
-    assert answered.json() == {"done": "batch 2 of g is removed"}
+    assert answered.json() == {"done": "batch 2 of g is dropped"}
     assert await fetchval(group, "SELECT count(*) FROM projections.group_retries") == 2
 
 
-@pytest.mark.parametrize("action", ["replay", "forget"])
+@pytest.mark.parametrize("action", ["retry-batch", "drop-batch"])
 async def test_what_is_not_dead_any_more_is_left_alone(group: Database, action: str) -> None:
     answered = await act_alone(group, action, group="g", retry_id=3)
 
@@ -123,9 +123,9 @@ async def test_a_condition_is_released_once(group: Database) -> None:
         ("rescale-group", {"group": "x", "ranges": 2}, 404),
         ("rescale-group", {"group": "g", "ranges": 0}, 400),
         ("rescale-group", {"projection": "g", "ranges": 2}, 400),
-        ("replay", {"group": "x", "retry_id": 1}, 404),
-        ("replay", {"group": "g"}, 400),
-        ("forget", {"group": "g", "retry_id": 2**63}, 400),
+        ("retry-batch", {"group": "x", "retry_id": 1}, 404),
+        ("retry-batch", {"group": "g"}, 400),
+        ("drop-batch", {"group": "g", "retry_id": 2**63}, 400),
         ("release", {"condition_id": "1"}, 400),
     ],
 )
@@ -143,7 +143,8 @@ async def test_what_can_not_be_is_refused_and_changes_nothing(
 async def test_actions_of_groups_come_from_the_page_alone(group: Database) -> None:
     async with monitoring(group) as client:
         answered = [
-            await client.post(f"/actions/{name}", json={}) for name in ("replay", "forget", "release")
+            await client.post(f"/actions/{name}", json={})
+            for name in ("retry-batch", "drop-batch", "release")
         ]
 
     assert [one.status_code for one in answered] == [403] * 3

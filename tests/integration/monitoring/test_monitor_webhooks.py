@@ -185,6 +185,15 @@ async def test_a_dead_letter_is_sent_again(hooks: Database) -> None:
     assert await states(hooks, "a") == ["done", "done", "pending", "dead", "pending"]
 
 
+async def test_a_dead_letter_is_dropped(hooks: Database) -> None:
+    answered = await act_alone(
+        hooks, "drop-delivery", endpoint="a", delivery_id=await delivery(hooks, "ev-3")
+    )
+
+    assert answered.json() == {"done": "ev-3 is dropped"}
+    assert await states(hooks, "a") == ["done", "done", "dropped", "dead", "pending"]
+
+
 async def test_what_has_been_sent_again_meanwhile_is_left_alone(hooks: Database) -> None:
     number = await delivery(hooks, "ev-3")
     await act_alone(hooks, "retry-delivery", endpoint="a", delivery_id=number)
@@ -256,6 +265,7 @@ async def test_dead_letters_of_a_disabled_endpoint_stay(hooks: Database) -> None
         ("retry-delivery", {"endpoint": "a"}, 400),
         ("retry-delivery", {"endpoint": "a", "delivery_id": 2**63}, 400),
         ("retry-delivery", {"endpoint": "b", "delivery_id": 3}, 409),
+        ("drop-delivery", {"endpoint": "b", "delivery_id": 3}, 409),
         ("retry-endpoint", {"endpoint": "b"}, 409),
         ("retry-endpoint", {}, 400),
     ],
@@ -272,11 +282,18 @@ async def test_what_can_not_be_is_refused_and_changes_nothing(
 
 
 async def test_actions_of_endpoints_come_from_the_page_alone(hooks: Database) -> None:
-    names = ("pause-endpoint", "resume-endpoint", "enable-endpoint", "retry-delivery", "retry-endpoint")
+    names = (
+        "pause-endpoint",
+        "resume-endpoint",
+        "enable-endpoint",
+        "retry-delivery",
+        "drop-delivery",
+        "retry-endpoint",
+    )
     async with monitoring(hooks) as client:
         answered = [await client.post(f"/actions/{name}", json={"endpoint": "a"}) for name in names]
 
-    assert [one.status_code for one in answered] == [403] * 5
+    assert [one.status_code for one in answered] == [403] * 6
     assert await fetchval(hooks, STATE, "a") == "active"
 
 

@@ -170,7 +170,7 @@ async def test_an_event_whose_handler_alone_needs_too_much_memory_is_parked_with
     parked = "SELECT error, attempts, decision FROM projections.parked_sources"
     async with database.session() as session:
         assert "MemoryError()" in (await session.fetchrow(parked))["error"]
-        await offsets.decide_parked(session, "p", "bad", "retry")
+        await offsets.retry_parked(session, "p", "bad")
     await happen(database, "a")
 
     # One that is retried in vain holds nobody up, either.

@@ -208,6 +208,7 @@ WRITES = {
         {_array("now()")}, {_array("now()")}, {_array("NULL")}, {_array("interval '0'")})""",
     "reap deliveries": "SELECT projections.reap_deliveries_v1(100)",
     "retry deliveries": "SELECT projections.retry_deliveries_v1('tenant', NULL, NULL, '{dead}', NULL, NULL)",
+    "drop deliveries": "SELECT projections.drop_deliveries_v1('tenant', NULL, NULL, NULL, NULL)",
     "release what waits": "SELECT projections.release_waiting_v1(p_limit => 200)",
     "log attempts": log_attempts(10_001, 10_000 + BATCH),
     "log attempts again": log_attempts(1, BATCH),

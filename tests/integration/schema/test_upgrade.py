@@ -14,9 +14,10 @@ import pytest
 
 from journal import Database, DatabaseError, Event, append, connect, schema
 from journal.schema import installing
-from offsets.management import decide_parked
+from offsets import retry_parked
 from projections.interests.topics import parse_topics
 from projections.subscriptions import Consumer, Matching
+from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from tests.fixtures.locks import WAITING
 from tests.fixtures.postgres import Databases
 from tests.fixtures.projections import caught_up, each_once, effects, happen, recording
@@ -130,7 +131,7 @@ async def upgraded(earlier: str) -> Any:
 async def test_a_projection_goes_on_where_it_stood(upgraded: Database) -> None:
     await happen(upgraded, "a", "d")
     async with upgraded.session() as session:
-        assert await decide_parked(session, "p", "c", "retry") == 1
+        assert await retry_parked(session, "p", "c") == 1
 
     await caught_up(upgraded, recording())
 
@@ -161,6 +162,23 @@ async def test_a_delivery_is_sent_again_after_its_lease(upgraded: Database) -> N
         await endpoints(upgraded).change("acme", "ep", {"url": server.url})
         async with delivering(upgraded):
             await finished(upgraded)
+
+    assert [request.header("webhook-id") for request in server.requests] == ["w1"]
+
+
+async def test_a_delivery_that_somebody_gave_up_is_dropped_and_can_be_sent_again(earlier: str) -> None:
+    run(
+        earlier,
+        "UPDATE projections.webhook_deliveries SET state = 'discarded', lease_until = NULL, lease_token = NULL",
+    )
+    schema.upgrade(earlier)
+
+    async with connect(earlier) as database, RawServer(respond(204)) as server:
+        (one,) = await Deliveries(database).list(DeliveryFilter(states=["dropped"]))
+        await endpoints(database).change("acme", "ep", {"url": server.url})
+        await Deliveries(database).retry(None, one.endpoint_id, one.event_id)
+        async with delivering(database):
+            await finished(database)
 
     assert [request.header("webhook-id") for request in server.requests] == ["w1"]
 

@@ -16,15 +16,16 @@ from projections.subscriptions import (
     GroupRangeLost,
     InvalidSubscription,
     MatchedEvent,
+    NotDead,
     UnknownGroup,
-    dead_letters,
-    failed_events,
-    forget_dead_letter,
+    drop_dead,
+    list_dead,
+    list_waiting,
     poll_group,
-    replay_dead_letter,
     rescale_group,
+    retry_dead,
+    show_dead,
     subscribe,
-    waiting_retries,
 )
 from projections.subscriptions.retrying import encode_batch, fail_batch, take_retries
 from tests.fixtures.projections import Failure, execute, fetchval, until
@@ -108,8 +109,8 @@ async def test_the_cursor_passes_a_batch_that_is_kept_for_later(database: Databa
 
         assert await cursors_of(database) == [2]
         async with database.session() as session:
-            (kept,) = await waiting_retries(session, "g")
-            assert await dead_letters(session, "g") == []
+            (kept,) = await list_waiting(session, "g")
+            assert await list_dead(session, "g") == []
     assert (kept.handler, kept.first_match_id, kept.last_match_id, kept.attempts, kept.events) == (
         "failed", 1, 2, 1, 2,
     )  # fmt: skip
@@ -131,15 +132,16 @@ async def test_a_batch_whose_retries_are_used_up_is_a_dead_letter(
             await until(database, DEAD, 1)
 
     async with database.session() as session:
-        (dead,) = await dead_letters(session, "g")
-        assert await waiting_retries(session, "g") == []
-        assert [event.envelope.source_id for event in await failed_events(session, dead.retry_id)] == ["a"]
+        (dead,) = await list_dead(session, "g")
+        assert await list_waiting(session, "g") == []
+        shown, events = await show_dead(session, "g", dead.retry_id)
+        assert (shown, [event.envelope.source_id for event in events]) == (dead, ["a"])
     assert (dead.attempts, dead.due_at) == (3, None)
     assert len(failed.batches) == 3
     assert "no retry is left: it is a dead letter now" in caplog.text
 
 
-async def test_a_dead_letter_that_is_replayed_is_handled_again_and_gone(database: Database) -> None:
+async def test_a_dead_letter_that_is_retried_is_handled_again_and_gone(database: Database) -> None:
     failed = failing(2)
     reader = consumer(database)
     reader.handle(failed, name="failed", retries=[SOON])
@@ -148,16 +150,17 @@ async def test_a_dead_letter_that_is_replayed_is_handled_again_and_gone(database
         await landed_and_matched(database, "a")
         await until(database, DEAD, 1)
         async with database.session() as session:
-            (dead,) = await dead_letters(session, "g")
-            assert await replay_dead_letter(session, dead.retry_id)
+            (dead,) = await list_dead(session, "g")
+            assert await retry_dead(session, "g", dead.retry_id) == 1
         await until(database, NONE_KEPT)
 
     assert failed.batches == [[("a", 1)]] * 3
     async with database.session() as session:
-        assert not await replay_dead_letter(session, dead.retry_id)
+        with pytest.raises(NotDead):
+            await retry_dead(session, "g", dead.retry_id)
 
 
-async def test_a_replayed_dead_letter_has_all_of_its_retries_before_it_is_dead_again(
+async def test_a_dead_letter_that_is_retried_has_all_of_its_retries_before_it_is_dead_again(
     database: Database,
 ) -> None:
     failed = failing(99)
@@ -168,13 +171,13 @@ async def test_a_replayed_dead_letter_has_all_of_its_retries_before_it_is_dead_a
         await landed_and_matched(database, "a")
         await until(database, DEAD, 1)
         async with database.session() as session:
-            (dead,) = await dead_letters(session, "g")
-            await replay_dead_letter(session, dead.retry_id)
+            (dead,) = await list_dead(session, "g")
+            await retry_dead(session, "g", dead.retry_id)
         await failed.until_calls(4)
         await until(database, DEAD, 1)
 
 
-async def test_a_dead_letter_that_is_forgotten_is_gone(database: Database) -> None:
+async def test_a_dead_letter_that_is_dropped_is_gone(database: Database) -> None:
     reader = consumer(database)
     reader.handle(failing(99), name="failed", retries=[0])
 
@@ -183,11 +186,12 @@ async def test_a_dead_letter_that_is_forgotten_is_gone(database: Database) -> No
         await until(database, DEAD, 1)
 
     async with database.session() as session:
-        (dead,) = await dead_letters(session, "g")
-        assert await forget_dead_letter(session, dead.retry_id)
-        assert not await forget_dead_letter(session, dead.retry_id)
-        assert await dead_letters(session, "g") == []
-        assert await failed_events(session, dead.retry_id) == []
+        (dead,) = await list_dead(session, "g")
+        assert await drop_dead(session, "g", dead.retry_id) == 1
+        for decide in (drop_dead, show_dead):
+            with pytest.raises(NotDead):
+                await decide(session, "g", dead.retry_id)
+        assert await list_dead(session, "g") == []
 
 
 async def test_a_retry_has_its_events_when_the_journal_has_dropped_them(database: Database) -> None:
@@ -208,8 +212,10 @@ async def test_a_retry_has_its_events_when_the_journal_has_dropped_them(database
         await until_handled(database)
         await execute(database, "DELETE FROM projections.events")
         async with database.session() as session:
-            (kept,) = await waiting_retries(session, "g")
-            await replay_dead_letter(session, kept.retry_id)
+            (kept,) = await list_waiting(session, "g")
+            with pytest.raises(NotDead):
+                await retry_dead(session, "g", kept.retry_id)
+            assert await retry_dead(session, "g", kept.retry_id, waiting=True) == 1
         async with asyncio.timeout(30):
             await release.wait()
 
@@ -290,7 +296,7 @@ async def test_a_retry_that_takes_too_long_has_failed(database: Database) -> Non
         await until(database, DEAD, 1)
 
     async with database.session() as session:
-        (dead,) = await dead_letters(session, "g")
+        (dead,) = await list_dead(session, "g")
     assert "no end after 0.02 s" in dead.error
 
 
@@ -345,7 +351,7 @@ async def test_what_a_reader_failed_on_after_it_lost_its_range_is_not_kept(datab
                 session, "g", "h", '[{"match_id": 1}]', attempts=1, error="e", delay=SOON, held=held
             )
 
-        assert await waiting_retries(session, "g") == []
+        assert await list_waiting(session, "g") == []
 
 
 async def test_a_batch_is_kept_once_and_another_between_the_same_two_matches_beside_it(
@@ -360,7 +366,7 @@ async def test_a_batch_is_kept_once_and_another_between_the_same_two_matches_bes
         for matches in (batch, batch, longer):
             await fail_batch(session, "g", "h", matches, attempts=1, error="e", delay=timedelta(hours=1))
 
-        assert [kept.events for kept in await waiting_retries(session, "g")] == [2, 3]
+        assert [kept.events for kept in await list_waiting(session, "g")] == [2, 3]
 
 
 async def test_a_batch_that_was_taken_is_not_taken_by_another_until_its_lease_ends(

@@ -12,12 +12,12 @@ from projections.subscriptions import (
     Consumer,
     Publisher,
     PublishFailed,
-    dead_letters,
-    forget_dead_letter,
+    drop_dead,
+    list_dead,
     peek,
     publish,
-    replay_dead_letter,
     rescale_group,
+    retry_dead,
     subscribe,
 )
 from tests.fixtures.projections import Failure, until
@@ -42,9 +42,9 @@ async def test_a_worker_may_subscribe_consume_fail_and_decide(
             await until(database, DEAD)
             await until_handled(database)
         async with own.session() as session:
-            (dead,) = await dead_letters(session, "g")
-            assert await replay_dead_letter(session, dead.retry_id)
-            assert await forget_dead_letter(session, dead.retry_id)
+            (dead,) = await list_dead(session, "g")
+            assert await retry_dead(session, "g", dead.retry_id) == 1
+            assert await drop_dead(session, "g", dead.retry_id, waiting=True) == 1
             await rescale_group(session, "g", 2)
             assert len(await peek(session, "g")) == 0
 
@@ -76,7 +76,7 @@ async def test_a_reader_may_look_and_not_publish(
     async with connect(login("projections_reader")) as own:
         async with own.session() as session:
             assert [match.match_id for match in await peek(session, "g")] == [1]
-            assert await dead_letters(session, "g") == []
+            assert await list_dead(session, "g") == []
         publisher = Publisher(own, "p")
         accepted = await publisher.publish("t", 1)
         with pytest.raises(MissingPrivilege):

@@ -16,10 +16,10 @@ from projections.subscriptions import (
     Consumer,
     MatchedEvent,
     cursors,
+    list_waiting,
     poll_group,
     rescale_group,
     subscribe,
-    waiting_retries,
 )
 from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.projections import Failure, execute, fetchval, until
@@ -160,7 +160,7 @@ async def test_a_consumer_that_loses_its_range_cancels_what_runs_and_stores_noth
 
     assert seen.batches == [[("a", 1)], [("a", 1)]]
     async with database.session() as session:
-        assert await waiting_retries(session, "g") == []
+        assert await list_waiting(session, "g") == []
 
 
 async def test_a_failure_that_comes_after_the_range_was_lost_is_not_kept(database: Database) -> None:
@@ -187,7 +187,7 @@ async def test_a_failure_that_comes_after_the_range_was_lost_is_not_kept(databas
 
     assert seen.batches == [[("a", 1)], [("a", 1)]]
     async with database.session() as session:
-        assert await waiting_retries(session, "g") == []
+        assert await list_waiting(session, "g") == []
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])

@@ -197,7 +197,7 @@ async def test_what_was_set_apart_is_sent_when_it_is_tried_again(database: Datab
     deliveries = Deliveries(database)
     (dead,) = await deliveries.list(DeliveryFilter(states=["dead"]))
     assert (dead.event_id, dead.attempts, dead.finished_at is None) == (str(sent.event_id), 0, False)
-    assert (await deliveries.get("acme", "ep_00", dead.event_id)).data is not None
+    assert (await deliveries.show("acme", "ep_00", dead.event_id)).data is not None
     await deliveries.retry("acme", "ep_00", dead.event_id)
     (claimed,) = await take(database)
     assert claimed.event_id == dead.event_id

@@ -109,7 +109,7 @@ class Hammer:
         async with self._database.session() as session:
             row = await session.fetchrow(_LOOK, str(self._random.random()))
         if row is not None:
-            do = self._random.choice([self._deliveries.retry, self._deliveries.discard])
+            do = self._random.choice([self._deliveries.retry, self._deliveries.drop])
             await do(None, row["endpoint_id"], row["event_id"])
 
     async def repeat(self, do: Callable[[], Awaitable[None]], until: float) -> None:

@@ -266,7 +266,7 @@ async def test_key_order_and_number_text_preserved(database: Database) -> None:
         deliveries = Deliveries(database)
         async with delivering(database):
             await finished(database, states=("dead",))
-            _, kept = await deliveries.get(TENANT, endpoint_id, event_id)
+            _, kept = await deliveries.show(TENANT, endpoint_id, event_id)
             await deliveries.retry(TENANT, endpoint_id, event_id)
             await finished(database)
 

@@ -188,7 +188,7 @@ class TestByHand:
         (event_id,) = await sent(database)
         deliveries = Deliveries(database)
 
-        for do in (deliveries.get, deliveries.retry, deliveries.discard):
+        for do in (deliveries.show, deliveries.retry, deliveries.drop):
             with pytest.raises(UnknownDelivery):
                 await do("other", endpoint_id, event_id)
         assert await deliveries.list(DeliveryFilter(tenant="other")) == []
@@ -302,7 +302,7 @@ async def test_secrets_are_in_no_log_error_or_repr(
             await until_rows(database, "last_code = 'connection_refused'")
         found = await endpoints(database).list(TENANT)
         listed = await Deliveries(database).list(DeliveryFilter())
-        one = await Deliveries(database).get(None, listed[0].endpoint_id, listed[0].event_id)
+        one = await Deliveries(database).show(None, listed[0].endpoint_id, listed[0].event_id)
 
     text = "\n".join([caplog.text, *shown, repr(found), repr(listed), repr(one), repr(made)])
     assert "an observer that fails" in text

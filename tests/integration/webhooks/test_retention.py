@@ -171,7 +171,7 @@ class TestPartitions:
             await Deliveries(database).retry("acme", "ep_1", "e1")
 
         assert await states(database, "ep_1") == ["done"]
-        assert (await Deliveries(database).get("acme", "ep_1", "e1"))[1] is None
+        assert (await Deliveries(database).show("acme", "ep_1", "e1"))[1] is None
 
     async def test_a_dead_letter_keeps_its_payload_and_is_tried_again_with_it(
         self, database: Database
@@ -182,7 +182,7 @@ class TestPartitions:
         await closed(database)
         await retained(database)
 
-        _, data = await Deliveries(database).get("acme", "ep_1", "e1")
+        _, data = await Deliveries(database).show("acme", "ep_1", "e1")
         await Deliveries(database).retry("acme", "ep_1", "e1")
         (claimed,) = await take(database)
 
@@ -219,7 +219,7 @@ class TestForgetting:
     async def test_what_was_given_up_is_forgotten(self, database: Database) -> None:
         await old_endpoint(database)
         await old_delivery(database)
-        await Deliveries(database).discard("acme", "ep_1", "e1")
+        await Deliveries(database).drop("acme", "ep_1", "e1")
         await keep(database, "webhook_events", retention=DAY)
 
         assert [await forget(database) for _ in range(2)] == [0, 1]

@@ -30,7 +30,7 @@ BODIES: dict[str, Any] = {
     "send_message": {"topic": "a.b", "data": {}},
     "create_schedule": {"name": "n", "cron": "0 1 * * *", "topic": "a.b", "data": {}},
     "change_schedule": {"name": "taken over"},
-    "retry_deliveries": {"states": ["dead", "done", "discarded"]},
+    "retry_deliveries": {"states": ["dead", "done", "dropped"]},
 }
 SPAN = {"since": "2025-12-01T00:00:00Z", "until": "2026-02-01T00:00:00Z"}
 QUERIES: dict[str, Any] = {

@@ -188,13 +188,13 @@ async def test_of_two_that_retry_at_the_same_time_both_are_told_that_it_will_be(
     assert [(await acme("POST", path)).status_code for _ in range(2)] == [202, 202]
 
 
-async def test_what_is_on_its_way_is_neither_retried_nor_discarded(
+async def test_what_is_on_its_way_is_neither_retried_nor_dropped(
     acme: Api, acmes: Rows, database: Database
 ) -> None:
     async with database.session() as session:
         await session.execute("UPDATE projections.webhook_deliveries SET state = 'leased'")
     path = f"/v1/endpoints/{acmes.endpoint_id}/deliveries/{acmes.event_id}"
-    for action in ("retry", "discard"):
+    for action in ("retry", "drop"):
         assert (await acme("POST", f"{path}/{action}", status=409)).json()["code"] == "delivery_in_flight"
 
 
@@ -204,10 +204,10 @@ async def test_nothing_is_retried_for_a_disabled_endpoint(acme: Api, acmes: Rows
     assert (await acme("POST", path, status=400)).json()["code"] == "not_retriable"
 
 
-async def test_what_has_arrived_is_not_discarded(acme: Api, acmes: Rows) -> None:
+async def test_what_has_arrived_is_not_dropped(acme: Api, acmes: Rows) -> None:
     path = f"/v1/endpoints/{acmes.endpoint_id}/deliveries"
-    await acme("POST", f"{path}/{acmes.event_id}/discard", status=204)
-    await acme("POST", f"{path}/{acmes.done_id}/discard", status=400)
+    await acme("POST", f"{path}/{acmes.event_id}/drop", status=204)
+    await acme("POST", f"{path}/{acmes.done_id}/drop", status=400)
 
 
 async def test_dead_letters_are_listed_with_what_they_carry(acme: Api, acmes: Rows) -> None:
@@ -217,7 +217,7 @@ async def test_dead_letters_are_listed_with_what_they_carry(acme: Api, acmes: Ro
 
 
 @pytest.mark.parametrize(
-    ("which", "retried"),
+    ("which", "count"),
     [
         ({}, 1),
         ({"since": "2026-01-01T12:00:00Z", "until": "2026-01-01T12:00:01Z"}, 1),
@@ -228,12 +228,13 @@ async def test_dead_letters_are_listed_with_what_they_carry(acme: Api, acmes: Ro
         ({"endpoint_id": "ep_other"}, 0),
     ],
 )
-async def test_dead_letters_that_fit_are_tried_again(
-    which: Any, retried: int, acme: Api, acmes: Rows
+@pytest.mark.parametrize(("decide", "done"), [("retry", "retried"), ("drop", "dropped")])
+async def test_dead_letters_that_fit_are_tried_again_or_dropped(  # noqa: PLR0917 - pytest passes all by name
+    decide: str, done: str, which: Any, count: int, acme: Api, acmes: Rows
 ) -> None:
-    answer = (await acme("POST", "/v1/dead-letters/retry", which, status=202)).json()
-    assert answer == {"retried": retried, "complete": True}
-    assert len((await acme.get("/v1/dead-letters"))["data"]) == 1 - retried
+    answer = (await acme("POST", f"/v1/dead-letters/{decide}", which, status=202)).json()
+    assert answer == {done: count, "complete": True}
+    assert len((await acme.get("/v1/dead-letters"))["data"]) == 1 - count
 
 
 async def test_what_had_arrived_is_sent_anew_when_that_is_asked_for(acme: Api, acmes: Rows) -> None:

@@ -1,6 +1,6 @@
--- Gives a delivery up: it is not tried again, and what waits for it in an order goes on. A tenant of NULL is any.
+-- Drops a delivery: it is not tried again, and what waits for it in an order goes on. A tenant of NULL is any.
 -- Raises PJ092 when there is no such delivery, PJ093 while it is on its way, PJ094 when it is done.
-CREATE OR REPLACE FUNCTION projections.discard_delivery_v1(p_tenant text, p_endpoint_id text, p_event_id text)
+CREATE OR REPLACE FUNCTION projections.drop_delivery_v1(p_tenant text, p_endpoint_id text, p_event_id text)
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -24,7 +24,7 @@ BEGIN
         USING ERRCODE = 'PJ094';
     END IF;
     UPDATE projections.webhook_deliveries AS d
-    SET state = 'discarded', manual = FALSE, finished_at = clock_timestamp(), data = NULL
+    SET state = 'dropped', manual = FALSE, finished_at = clock_timestamp(), data = NULL
     WHERE d.delivery_id = _delivery.delivery_id;
     PERFORM projections.follow_on_v1(ARRAY[_delivery.delivery_id]);
 END;

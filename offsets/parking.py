@@ -1,0 +1,125 @@
+"""Sources that wait because an event could not be handled: what people see of them, and what they decide."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from journal import ProjectionsError, Session
+from offsets.management import status
+
+_LIST = """
+SELECT
+    (SELECT p.name FROM projections.projections AS p WHERE p.projection_id = k.projection_id) AS projection,
+    k.source_id, k.seq_nr, k.event_type, k.error, k.attempts, k.parked_at, k.decision, k.traceback
+FROM projections.parked_sources AS k
+WHERE ($1::integer IS NULL OR k.projection_id = $1) AND ($2::text IS NULL OR k.source_id = $2)
+ORDER BY k.parked_at, k.source_id, k.projection_id LIMIT $3
+"""
+_DECIDE = """
+UPDATE projections.parked_sources SET decision = $4
+WHERE projection_id = $1 AND ($2::text IS NULL OR source_id = $2) AND ($3::bigint IS NULL OR seq_nr = $3)
+    AND decision = 'waiting'
+"""
+
+
+class NotParked(ProjectionsError):
+    """The source is not parked, or does not wait for a decision any more."""
+
+
+class ParkedSource(NamedTuple):
+    """A source of a projection that waits because its event ``seq_nr`` could not be handled."""
+
+    projection: str
+    source_id: str
+    seq_nr: int
+    event_type: str
+    error: str
+    attempts: int
+    parked_at: datetime
+    decision: Literal["waiting", "retry", "drop"]
+    """``waiting`` for somebody to decide; else what was decided, and is done by a worker within about a second."""
+    traceback: str | None
+    """File and line of what the handler raised."""
+
+
+async def list_parked(
+    session: Session, name: str | None = None, *, source_id: str | None = None, limit: int | None = None
+) -> list[ParkedSource]:
+    """
+    The sources that are parked, those that wait longest first.
+
+    Args:
+        session: A session on the database of the projection.
+        name: Only those of this projection; None for all projections.
+        source_id: Only this source.
+        limit: At most so many; None for all.
+
+    Raises:
+        UnknownProjection: None of this name has run.
+    """
+    number = None if name is None else (await status(session, name)).projection_id
+    return [ParkedSource(*row.values()) for row in await session.fetch(_LIST, number, source_id, limit)]
+
+
+async def show_parked(session: Session, name: str, source_id: str) -> ParkedSource:
+    """
+    One source that is parked.
+
+    Args:
+        session: A session on the database of the projection.
+        name: The projection.
+        source_id: The source.
+
+    Raises:
+        UnknownProjection: None of this name has run.
+        NotParked: The projection has not parked this source.
+    """
+    found = await list_parked(session, name, source_id=source_id)
+    if not found:
+        raise NotParked(f"source {source_id!r} of projection {name!r} is not parked")
+    return found[0]
+
+
+async def retry_parked(
+    session: Session, name: str, source_id: str | None = None, *, seq_nr: int | None = None
+) -> int:
+    """
+    Have the events that sources are parked at handled again; workers do it with their next heartbeat.
+
+    Args:
+        session: A session on the database of the projection.
+        name: The projection.
+        source_id: The source; None for all that wait for a decision.
+        seq_nr: Only where the source still waits at this event.
+
+    Returns:
+        How many sources that are.
+
+    Raises:
+        UnknownProjection: None of this name has run.
+        NotParked: The source that was named does not wait for a decision.
+    """
+    return await _decide(session, name, source_id, seq_nr, "retry")
+
+
+async def drop_parked(
+    session: Session, name: str, source_id: str | None = None, *, seq_nr: int | None = None
+) -> int:
+    """
+    Have sources go on after the events that they are parked at, which this projection never handles.
+
+    Arguments, result and errors are those of :func:`retry_parked`.
+    """
+    return await _decide(session, name, source_id, seq_nr, "drop")
+
+
+async def _decide(
+    session: Session, name: str, source_id: str | None, seq_nr: int | None, decision: str
+) -> int:
+    found = await status(session, name)
+    count = await session.execute(_DECIDE, found.projection_id, source_id, seq_nr, decision)
+    if source_id is not None and count == 0:
+        at = "" if seq_nr is None else f" at event {seq_nr}"
+        raise NotParked(f"source {source_id!r} of projection {name!r} is not waiting for a decision{at}")
+    return count
