@@ -18,6 +18,8 @@ from typing import ClassVar, Protocol, TypeAlias
 from journal.events import Position
 
 _INSTANT = timedelta(microseconds=1)
+CLOCK_MARGIN = timedelta(milliseconds=20)
+"""Backward steps of the database's clock that do no harm."""
 END_OF_TIME = datetime(9998, 12, 31, tzinfo=UTC)
 
 
@@ -137,9 +139,7 @@ class WriterLockBacktracking:
 
     needs_primary: ClassVar[bool] = True
 
-    def __init__(
-        self, start: datetime, *, margin: timedelta = timedelta(milliseconds=20), import_id: int = 0
-    ) -> None:
+    def __init__(self, start: datetime, *, margin: timedelta = CLOCK_MARGIN, import_id: int = 0) -> None:
         self._margin = margin
         self._start = start
         self._polled_at = start

@@ -19,12 +19,12 @@ from journal.backtracking import END_OF_TIME, Backtracking, WritersPoll
 from journal.database import Database, KeptSession, Row
 from journal.database.generation import Generation
 from journal.errors import DatabaseUnavailable, NeedsPrimary
+from journal.writers import POLL
 
 CHANNEL = "projections_appended"
 
 log = logging.getLogger("projections")
 
-_POLL = "SELECT * FROM projections.poll_writers_v1($1, $2, $3)"
 _NOTIFY = "SELECT projections.notify_appended_v1()"
 
 
@@ -208,7 +208,7 @@ class WritersPoller:
         try:
             async with asyncio.timeout(_PATIENCE):
                 session = await self._session.get()
-                row = await session.fetchrow(_POLL, import_id, list(places), list(places.values()))
+                row = await session.fetchrow(POLL, import_id, list(places), list(places.values()))
         except TimeoutError as error:
             await self.close()
             raise DatabaseUnavailable(

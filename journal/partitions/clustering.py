@@ -18,6 +18,7 @@ from journal.database import Database
 from journal.database.session import Session
 from journal.errors import DatabaseError, SchemaError
 from journal.schema import check_version
+from journal.writers import WritersInFlight, look_at_writers, wait_for_writers
 
 _CLOSED = """
 SELECT c.oid, p.name, p.from_timestamp, p.to_timestamp, p.bytes
@@ -29,7 +30,6 @@ AND pg_relation_size(c.oid) > 0
 ORDER BY p.from_timestamp
 """
 _BYTES = "SELECT p.bytes FROM projections.partitions AS p WHERE p.table_name = 'events' AND p.name = $1"
-_HOLDERS = "SELECT holders FROM projections.poll_writers_v1(9223372036854775807, '{}', '{}')"
 _CLEAN = "SELECT projections.drop_partition_copies_v1()"
 _COPY = "SELECT projections.cluster_partition_v1($1)"
 _FREEZE = "VACUUM (FREEZE, ANALYZE) projections.events_copy_of_{}"
@@ -46,9 +46,6 @@ _TRY_AGAIN = {
     "0A000": None,
     "42704": None,
 }
-_WRITERS = (
-    "an append that was open when this run began has not ended; projections.writers_in_flight_v1() shows it"
-)
 
 Progress = Callable[["ClusteredPartition", str], None]
 """Called with a partition when a stage of it begins: ``copy``, ``freeze``, ``compare and swap``."""
@@ -132,8 +129,8 @@ async def cluster(
         await check_version(session)
         problem = await _clean(session)
         closed = await _closed(session, closed_for)
-        if closed and problem is None and not await _settled(session, waits):
-            problem = _WRITERS
+        if closed and problem is None:
+            problem = await _unsettled(session, waits)
     if problem is not None:
         return [replace(partition, problem=problem) for _, partition in closed]
     return [await _cluster(database, oid, found, waits, progress) for oid, found in closed]
@@ -144,18 +141,18 @@ async def _closed(session: Session, closed_for: timedelta) -> list[tuple[int, Cl
     return [(oid, ClusteredPartition(*values)) for oid, *values in (row.values() for row in rows)]
 
 
-async def _settled(session: Session, waits: _Patience) -> bool:
+async def _unsettled(session: Session, waits: _Patience) -> str | None:
     """
-    Wait until the appends that are in flight have ended.
+    Wait until the appends that are in flight have ended; says which have not.
 
     They may have read the clock in a partition that is closed now; those that begin later have not.
     """
-    early = set(await session.fetchval(_HOLDERS))
-    deadline = time.monotonic() + waits.total.total_seconds()
-    while early and time.monotonic() < deadline:
-        await asyncio.sleep(min(waits.pause.total_seconds(), 0.1))
-        early &= set(await session.fetchval(_HOLDERS))
-    return not early
+    try:
+        first = await look_at_writers(session)
+        await wait_for_writers(session, first.holders, patience=waits.total)
+    except WritersInFlight as error:
+        return str(error)
+    return None
 
 
 async def _cluster(

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from journal.backtracking import CLOCK_MARGIN
 from journal.database.sync import SyncConnection
 from spark_projections.archive.files import ArchivedFile, ArchiveError, Bounds
 from spark_projections.archive.locking import locked, sync_directory
@@ -25,9 +26,9 @@ from spark_projections.archive.part import ATTEMPTS, Part, Partition, Written, e
 from spark_projections.archive.planning import Group, Plan, plan_export
 from spark_projections.archive.repair import take_in
 from spark_projections.archive.still_there import check_exported, check_grown
-from spark_projections.archive.waiting import NO_IMPORTS, wait_for_writers
+from spark_projections.archive.waiting import wait_for_appends
 from spark_projections.engine.spread import parallelism, spread
-from spark_projections.reading.horizon import MARGIN, look
+from spark_projections.reading.horizon import look
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -170,7 +171,7 @@ def _closed(
     connection: SyncConnection, after: datetime | None, before: datetime | None, say: Callable[[str], None]
 ) -> list[Partition]:
     """Partitions whose time is past, once no append is in flight that could still write there."""
-    now = look(connection, NO_IMPORTS).at - MARGIN
+    now = look(connection).at - CLOCK_MARGIN
     found = [Partition(name, Bounds(low, high)) for name, low, high in connection.execute(_PARTITIONS)]
     closed = [
         each
@@ -179,7 +180,7 @@ def _closed(
         and (after is None or each.bounds.from_timestamp >= after)
     ]
     if closed:
-        wait_for_writers(connection, max(each.bounds.to_timestamp for each in closed), say)
+        wait_for_appends(connection, max(each.bounds.to_timestamp for each in closed), say)
     return closed
 
 

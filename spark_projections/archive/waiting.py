@@ -6,14 +6,12 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
+from journal.backtracking import CLOCK_MARGIN
 from journal.database.sync import SyncConnection
-from spark_projections.reading.horizon import MARGIN, Pause, look, still_open
+from journal.writers import Pause, still_open, wait_for_writers_sync, writers_in_flight_sync
+from spark_projections.reading.horizon import look
 
-__all__ = ["NO_IMPORTS", "wait_for_writers"]
-
-NO_IMPORTS = 2**63 - 1
-_PAUSE = 0.1
-"""Seconds between two looks at writers that are waited for."""
+__all__ = ["wait_for_appends"]
 
 # An append stamps when it has the lock, and so not before its transaction began; an import writes into any time.
 _HARMLESS = """
@@ -27,13 +25,9 @@ AND NOT EXISTS (
     AND i.relation = 'projections.imports'::regclass AND i.mode = 'ShareRowExclusiveLock'
 )
 """
-_WHO = """
-SELECT CASE WHEN pid IS NULL THEN 'a prepared transaction' ELSE format('pid %%s (%%s)', pid, application_name) END
-FROM projections.writers_in_flight_v1() WHERE (started_at >= %s) IS NOT TRUE
-"""
 
 
-def wait_for_writers(
+def wait_for_appends(
     connection: SyncConnection, until: datetime, say: Callable[[str], None], pause: Pause = time.sleep
 ) -> None:
     """
@@ -43,19 +37,19 @@ def wait_for_writers(
         connection: In autocommit mode, on the primary.
         until: A time that is past.
         say: Told once who is waited for.
-        pause: Waits so many seconds.
+        pause: Waits for this many seconds.
 
     Raises:
         NoHorizon: The database is a standby.
     """
-    began = until + MARGIN
-    first = look(connection, NO_IMPORTS).holders
+    began = until + CLOCK_MARGIN
+    first = look(connection).holders
     harmless = {name for (name,) in connection.execute(_HARMLESS, (began,))}
     # Who still has the lock had it meanwhile: the time was its own, and not that of a transaction after it.
-    waiting = first - (harmless & look(connection, NO_IMPORTS).holders)
-    if waiting:
-        who = ", ".join(name for (name,) in connection.execute(_WHO, (began,)).fetchall())
+    waited_for = first - (harmless & look(connection).holders)
+    if waited_for:
+        writers = writers_in_flight_sync(connection)
+        named = still_open(waited_for, [writer.holder for writer in writers])
+        who = ", ".join(str(writer) for writer in writers if writer.holder in named)
         say(f"waiting for transactions that have appended and are open: {who or 'about to end'}")
-    while waiting:
-        pause(_PAUSE)
-        waiting = still_open(waiting, look(connection, NO_IMPORTS).holders)
+    wait_for_writers_sync(connection, waited_for, pause=pause)

@@ -31,6 +31,7 @@ from journal import (
 )
 from journal.database.identifiers import quote
 from journal.schema import check_version
+from journal.writers import Writer
 from projections.defining.handlers import Projection
 from spark_projections.engine.pickling import cloudpickle
 from spark_projections.engine.spread import parallelism, spread
@@ -40,7 +41,7 @@ from spark_projections.rebuilds import bookkeeping, verifying
 from spark_projections.rebuilds.beginning import left_behind
 from spark_projections.rebuilds.bookkeeping import Rebuild, Wanted
 from spark_projections.rebuilds.definition import Written, fingerprint, rebuildable
-from spark_projections.rebuilds.fence import Fence, Writer, take_fence
+from spark_projections.rebuilds.fence import Fence, take_fence
 from spark_projections.rebuilds.folding import Job, fold_part
 from spark_projections.rebuilds.foreign_keys import copy_foreign_keys
 from spark_projections.rebuilds.options import Progress, RebuildOptions, RebuildResult
@@ -230,12 +231,7 @@ class _Run:
         return await take_fence(session, until=self.options.until, waiting_for=self._waiting_for)
 
     def _waiting_for(self, writers: Sequence[Writer]) -> None:
-        who = ", ".join(
-            f"process {w.pid} ({w.application_name or 'unnamed'}){f', open for {w.age}' if w.age else ''}"
-            if w.pid
-            else "a prepared transaction"
-            for w in writers[:3]
-        )
+        who = ", ".join(map(str, writers[:3]))
         self.progress.waiting(f"appends from before the fence are in flight: {who}")
 
     async def _parts(self, projection: Projection) -> list[SliceRange]:

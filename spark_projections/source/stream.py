@@ -25,7 +25,8 @@ from pyspark.sql.streaming.datasource import (
 
 from journal import ProjectionsError, SliceRange
 from journal.database.sync import SyncConnection, connect_sync
-from spark_projections.reading.horizon import Look, Pause, Settled, await_end, look, writers_started
+from journal.writers import Pause, WritersLook, writers_in_flight_sync
+from spark_projections.reading.horizon import Settled, look, settled_now
 from spark_projections.reading.splits import balanced, slice_counts
 from spark_projections.source.options import InvalidOption, JournalOptions
 from spark_projections.source.source import JournalPartition, Table
@@ -130,11 +131,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Settle what is there now: the stream ends behind it."""
-        with connect_sync(self._options.address()) as connection:
-            connection.autocommit = True
-            first = look(connection)
-            await_end(connection, first, self._options.wait, self._pause)
-            self._target = first.at
+        self._target = settled_now(self._options.address(), self._options.wait, self._pause)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """
@@ -167,7 +164,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return place
 
-    def _settle(self, connection: SyncConnection, place: Place, seen: Look) -> datetime:
+    def _settle(self, connection: SyncConnection, place: Place, seen: WritersLook) -> datetime:
         latest = max(place.times.values())
         if seen.at < latest != self._start():
             raise ClockWentBack(
@@ -180,10 +177,12 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._target
         if self._settled is None:
             self._settled = Settled(min(place.times.values()))
-            return self._settled.after(seen, writers_started(connection))
+            return self._settled.after(
+                seen, [writer.started_at for writer in writers_in_flight_sync(connection)]
+            )
         return self._settled.after(seen)
 
-    def _with_imports(self, place: Place, seen: Look) -> tuple[bool, Place]:
+    def _with_imports(self, place: Place, seen: WritersLook) -> tuple[bool, Place]:
         """Whether the stream goes back, and its place with the imports in it that matter."""
         ours = [
             (number, at) for number, kind, at in seen.imports if kind == self._options.reading.entity_type

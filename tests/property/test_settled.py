@@ -8,7 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_projections.reading.horizon import MARGIN, Look, Settled
+from journal.backtracking import CLOCK_MARGIN
+from journal.writers import WritersLook
+from spark_projections.reading.horizon import Settled
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WRITERS = st.integers(0, 3)
@@ -46,8 +48,8 @@ class Model:
         self.names.pop(writer, None)
         return self.open.pop(writer, [])
 
-    def look(self) -> Look:
-        return Look(self.now, frozenset(self.names.values()))
+    def look(self) -> WritersLook:
+        return WritersLook(self.now, frozenset(self.names.values()))
 
     def started(self, hidden: bool) -> list[datetime | None]:
         return [
@@ -94,6 +96,6 @@ def test_an_open_writer_holds_the_time_where_it_began_and_others_do_not() -> Non
         model.now += timedelta(seconds=10)
         times.append(settled.after(model.look()))
 
-    assert times == [NOON - MARGIN] * 3
+    assert times == [NOON - CLOCK_MARGIN] * 3
     model.end(0)
-    assert settled.after(model.look()) == model.now - MARGIN
+    assert settled.after(model.look()) == model.now - CLOCK_MARGIN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_projections.reading.horizon import still_open
+from journal.writers import still_open
 
 
 @pytest.mark.parametrize(

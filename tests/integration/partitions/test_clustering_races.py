@@ -187,7 +187,7 @@ async def test_append_in_flight_holds_the_run_back(journal: Database) -> None:
 
         partition = await cluster_once(journal)
 
-    assert "append that was open when this run began" in str(partition.problem)
+    assert "transactions that append were still open after" in str(partition.problem)
     assert (await cluster_once(journal)).problem is None
 
 

@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from journal import Database, append_sync
 from spark_projections.archive.lookup import autocommit
-from spark_projections.archive.waiting import wait_for_writers
+from spark_projections.archive.waiting import wait_for_appends
 from tests.fixtures.archive import change, drop, export, filled, partitions, query
 from tests.fixtures.journal import event
 
@@ -44,8 +44,8 @@ async def test_export_waits_for_appends_that_may_still_write_there_and_names_the
     export(dsn, archive, say=say)
 
     assert len(said) == 1
-    assert said[0].startswith("waiting for transactions that have appended and are open: pid ")
-    assert "(slow writer)" in said[0]
+    assert said[0].startswith("waiting for transactions that have appended and are open: process ")
+    assert "(slow writer, open since" in said[0]
 
 
 async def test_export_does_not_wait_for_appends_that_began_after_its_partitions(
@@ -86,7 +86,7 @@ def test_append_that_is_prepared_is_waited_for_until_it_is_committed(dsn: str, p
         if prepared == "before":
             writer.execute(statements.pop(0))
 
-        wait_for_writers(looking, FOREVER, said.append, pause=lambda _: writer.execute(statements.pop(0)))
+        wait_for_appends(looking, FOREVER, said.append, pause=lambda _: writer.execute(statements.pop(0)))
 
     assert statements == []
     assert len(said) == 1

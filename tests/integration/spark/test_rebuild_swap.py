@@ -145,7 +145,7 @@ async def test_an_append_from_before_the_fence_is_waited_for_and_named(journal: 
 async def test_an_append_from_after_the_fence_is_not_named(
     journal: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_projections.rebuilds.fence._TELL_EVERY", 0.2)
+    monkeypatch.setattr("journal.writers._TELL_EVERY", 0.2)
     kept = Kept()
     settings = ConnectionSettings(application_name="who came later")
     async with journal.session() as late, connect(dsn, settings) as pool, pool.session() as later:
@@ -169,7 +169,7 @@ async def test_an_append_from_after_the_fence_is_not_named(
 async def test_a_prepared_append_from_before_the_fence_is_waited_for(
     journal: Database, dsn: str, monkeypatch: pytest.MonkeyPatch, prepared: str
 ) -> None:
-    monkeypatch.setattr("spark_projections.rebuilds.fence._TELL_EVERY", 0.2)
+    monkeypatch.setattr("journal.writers._TELL_EVERY", 0.2)
     await happen(journal, "a")
     kept, name = Kept(), uuid4()
     late = await asyncpg.connect(dsn)

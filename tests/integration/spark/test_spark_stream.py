@@ -15,7 +15,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from journal import Event, append_sync, connect, import_events
 from journal.events import HistoricEvent
-from spark_projections.reading.horizon import WritersInFlight, settled_now
+from journal.writers import WritersInFlight
+from spark_projections.reading.horizon import settled_now
 from spark_projections.source.options import InvalidOption, parse_options
 from spark_projections.source.source import JournalDataSource, JournalReader, Table
 from spark_projections.source.stream import ClockWentBack, HistoryBehindStream, JournalStreamReader
