@@ -4,10 +4,9 @@ Batch projections: the journal as a DataFrame, read models built anew, history a
 Names are imported when they are asked for: a process that folds slices needs none of what others do.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from projections.lazy import lazy_names
 
 if TYPE_CHECKING:
     from spark_projections.archive.history import read_history as read_history
@@ -28,21 +27,15 @@ if TYPE_CHECKING:
     from spark_projections.source.source import journal_frame as journal_frame
     from spark_projections.source.source import read_journal as read_journal
 
-_PLACES = {
-    "archive.history": ("read_history",),
-    "engine.session": ("spark_running", "spark_session"),
-    "errors": ("NotRebuildable", "RebuildError", "RebuildFailed", "RebuildUnderWay", "SwapRefused"),
-    "rebuilds.cleaning": ("cancel_rebuild", "drop_old_tables"),
-    "rebuilds.options": ("Progress", "RebuildOptions", "RebuildResult"),
-    "rebuilds.rebuilding": ("rebuild",),
-    "source.source": ("JournalDataSource", "journal_frame", "read_journal"),
-}
-_MODULES = {name: module for module, names in _PLACES.items() for name in names}
-
-__all__ = sorted(_MODULES)  # noqa: PLE0605 - a list of texts, which the linter does not see
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "archive.history": "read_history",
+        "engine.session": "spark_running spark_session",
+        "errors": "NotRebuildable RebuildError RebuildFailed RebuildUnderWay SwapRefused",
+        "rebuilds.cleaning": "cancel_rebuild drop_old_tables",
+        "rebuilds.options": "Progress RebuildOptions RebuildResult",
+        "rebuilds.rebuilding": "rebuild",
+        "source.source": "JournalDataSource journal_frame read_journal",
+    },
+)

@@ -4,193 +4,105 @@ Webhooks: endpoints of tenants, to which matching events are delivered over HTTP
 Receivers of webhooks need :func:`verify` alone, and no extra. The HTTP API is in :mod:`projections.webhooks.api`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from projections.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from projections.webhooks.addresses import AddressRules
-    from projections.webhooks.ciphers import Cipher, FernetCipher, PlainCipher, cipher_from_environment
-    from projections.webhooks.claims import Claimed
-    from projections.webhooks.deliverer import deliver
-    from projections.webhooks.deliveries import Deliveries, Delivery, DeliveryFilter, DeliveryWithPayload
-    from projections.webhooks.delivery_observer import DeliveryObserver
-    from projections.webhooks.duties import Duties
-    from projections.webhooks.endpoints import Endpoint, Endpoints, EndpointSettings, NewEndpoint
-    from projections.webhooks.errors import (
-        CursorVersionError,
-        DeliveryInFlight,
-        FilterTooCostly,
-        InvalidCursor,
-        InvalidEndpoint,
-        InvalidMessage,
-        InvalidQuery,
-        InvalidSchedule,
-        InvalidSecret,
-        NotListening,
-        NotRetriable,
-        OutdatedVersion,
-        TooMany,
-        UnknownDelivery,
-        UnknownEndpoint,
-        UnknownSchedule,
-        VerificationFailed,
-        WrongState,
-    )
-    from projections.webhooks.fan_out import FanOut
-    from projections.webhooks.keys import Secret, generate_secret, parse_secret
-    from projections.webhooks.log import DeliveryLog, MemoryLog, PostgresLog
-    from projections.webhooks.messages import MESSAGE, Message, message_of, send, send_sync
-    from projections.webhooks.receiver import Received, Receiver
-    from projections.webhooks.retrying import RetryPolicy
-    from projections.webhooks.running import run_webhooks
-    from projections.webhooks.schedules import Schedule, Schedules
-    from projections.webhooks.sender import HttpSender, NotSentError, Outgoing, Reply, Sender
-    from projections.webhooks.settings import DeliverySettings
-    from projections.webhooks.signing import VerifiedWebhook, sign, verify
-    from projections.webhooks.ticks import Ticks
-    from projections.webhooks.verifying import verify_endpoint
+    from projections.webhooks.addresses import AddressRules as AddressRules
+    from projections.webhooks.ciphers import Cipher as Cipher
+    from projections.webhooks.ciphers import FernetCipher as FernetCipher
+    from projections.webhooks.ciphers import PlainCipher as PlainCipher
+    from projections.webhooks.ciphers import cipher_from_environment as cipher_from_environment
+    from projections.webhooks.claims import Claimed as Claimed
+    from projections.webhooks.deliverer import deliver as deliver
+    from projections.webhooks.deliveries import Deliveries as Deliveries
+    from projections.webhooks.deliveries import Delivery as Delivery
+    from projections.webhooks.deliveries import DeliveryFilter as DeliveryFilter
+    from projections.webhooks.deliveries import DeliveryWithPayload as DeliveryWithPayload
+    from projections.webhooks.delivery_observer import DeliveryObserver as DeliveryObserver
+    from projections.webhooks.duties import Duties as Duties
+    from projections.webhooks.endpoints import Endpoint as Endpoint
+    from projections.webhooks.endpoints import Endpoints as Endpoints
+    from projections.webhooks.endpoints import EndpointSettings as EndpointSettings
+    from projections.webhooks.endpoints import NewEndpoint as NewEndpoint
+    from projections.webhooks.errors import CursorVersionError as CursorVersionError
+    from projections.webhooks.errors import DeliveryInFlight as DeliveryInFlight
+    from projections.webhooks.errors import FilterTooCostly as FilterTooCostly
+    from projections.webhooks.errors import InvalidCursor as InvalidCursor
+    from projections.webhooks.errors import InvalidEndpoint as InvalidEndpoint
+    from projections.webhooks.errors import InvalidMessage as InvalidMessage
+    from projections.webhooks.errors import InvalidQuery as InvalidQuery
+    from projections.webhooks.errors import InvalidSchedule as InvalidSchedule
+    from projections.webhooks.errors import InvalidSecret as InvalidSecret
+    from projections.webhooks.errors import NotListening as NotListening
+    from projections.webhooks.errors import NotRetriable as NotRetriable
+    from projections.webhooks.errors import OutdatedVersion as OutdatedVersion
+    from projections.webhooks.errors import TooMany as TooMany
+    from projections.webhooks.errors import UnknownDelivery as UnknownDelivery
+    from projections.webhooks.errors import UnknownEndpoint as UnknownEndpoint
+    from projections.webhooks.errors import UnknownSchedule as UnknownSchedule
+    from projections.webhooks.errors import VerificationFailed as VerificationFailed
+    from projections.webhooks.errors import WrongState as WrongState
+    from projections.webhooks.fan_out import FanOut as FanOut
+    from projections.webhooks.keys import Secret as Secret
+    from projections.webhooks.keys import generate_secret as generate_secret
+    from projections.webhooks.keys import parse_secret as parse_secret
+    from projections.webhooks.log import DeliveryLog as DeliveryLog
+    from projections.webhooks.log import MemoryLog as MemoryLog
+    from projections.webhooks.log import PostgresLog as PostgresLog
+    from projections.webhooks.messages import MESSAGE as MESSAGE
+    from projections.webhooks.messages import Message as Message
+    from projections.webhooks.messages import message_of as message_of
+    from projections.webhooks.messages import send as send
+    from projections.webhooks.messages import send_sync as send_sync
+    from projections.webhooks.receiver import Received as Received
+    from projections.webhooks.receiver import Receiver as Receiver
+    from projections.webhooks.retrying import RetryPolicy as RetryPolicy
+    from projections.webhooks.running import run_webhooks as run_webhooks
+    from projections.webhooks.schedules import Schedule as Schedule
+    from projections.webhooks.schedules import Schedules as Schedules
+    from projections.webhooks.sender import HttpSender as HttpSender
+    from projections.webhooks.sender import NotSentError as NotSentError
+    from projections.webhooks.sender import Outgoing as Outgoing
+    from projections.webhooks.sender import Reply as Reply
+    from projections.webhooks.sender import Sender as Sender
+    from projections.webhooks.settings import DeliverySettings as DeliverySettings
+    from projections.webhooks.signing import VerifiedWebhook as VerifiedWebhook
+    from projections.webhooks.signing import sign as sign
+    from projections.webhooks.signing import verify as verify
+    from projections.webhooks.ticks import Ticks as Ticks
+    from projections.webhooks.verifying import verify_endpoint as verify_endpoint
 
-_HOMES = {
-    "AddressRules": "addresses",
-    "Cipher": "ciphers",
-    "Claimed": "claims",
-    "CursorVersionError": "errors",
-    "Deliveries": "deliveries",
-    "Delivery": "deliveries",
-    "DeliveryFilter": "deliveries",
-    "DeliveryInFlight": "errors",
-    "FilterTooCostly": "errors",
-    "DeliveryLog": "log",
-    "DeliveryObserver": "delivery_observer",
-    "DeliverySettings": "settings",
-    "DeliveryWithPayload": "deliveries",
-    "Duties": "duties",
-    "Endpoint": "endpoints",
-    "EndpointSettings": "endpoints",
-    "Endpoints": "endpoints",
-    "FanOut": "fan_out",
-    "FernetCipher": "ciphers",
-    "HttpSender": "sender",
-    "InvalidCursor": "errors",
-    "InvalidEndpoint": "errors",
-    "InvalidMessage": "errors",
-    "InvalidQuery": "errors",
-    "InvalidSchedule": "errors",
-    "InvalidSecret": "errors",
-    "MESSAGE": "messages",
-    "MemoryLog": "log",
-    "Message": "messages",
-    "NewEndpoint": "endpoints",
-    "NotListening": "errors",
-    "NotRetriable": "errors",
-    "NotSentError": "sender",
-    "Outgoing": "sender",
-    "PlainCipher": "ciphers",
-    "PostgresLog": "log",
-    "Received": "receiver",
-    "Receiver": "receiver",
-    "Reply": "sender",
-    "RetryPolicy": "retrying",
-    "Schedule": "schedules",
-    "Schedules": "schedules",
-    "Secret": "keys",
-    "Sender": "sender",
-    "Ticks": "ticks",
-    "OutdatedVersion": "errors",
-    "TooMany": "errors",
-    "UnknownDelivery": "errors",
-    "UnknownEndpoint": "errors",
-    "UnknownSchedule": "errors",
-    "VerificationFailed": "errors",
-    "VerifiedWebhook": "signing",
-    "WrongState": "errors",
-    "cipher_from_environment": "ciphers",
-    "deliver": "deliverer",
-    "generate_secret": "keys",
-    "message_of": "messages",
-    "parse_secret": "keys",
-    "run_webhooks": "running",
-    "send": "messages",
-    "send_sync": "messages",
-    "sign": "signing",
-    "verify": "signing",
-    "verify_endpoint": "verifying",
-}
-"""Where each name is. They are imported when they are asked for: most need packages of the extra ``webhooks``."""
-
-__all__ = [
-    "MESSAGE",
-    "AddressRules",
-    "Cipher",
-    "Claimed",
-    "CursorVersionError",
-    "Deliveries",
-    "Delivery",
-    "DeliveryFilter",
-    "DeliveryInFlight",
-    "DeliveryLog",
-    "DeliveryObserver",
-    "DeliverySettings",
-    "DeliveryWithPayload",
-    "Duties",
-    "Endpoint",
-    "EndpointSettings",
-    "Endpoints",
-    "FanOut",
-    "FernetCipher",
-    "FilterTooCostly",
-    "HttpSender",
-    "InvalidCursor",
-    "InvalidEndpoint",
-    "InvalidMessage",
-    "InvalidQuery",
-    "InvalidSchedule",
-    "InvalidSecret",
-    "MemoryLog",
-    "Message",
-    "NewEndpoint",
-    "NotListening",
-    "NotRetriable",
-    "NotSentError",
-    "OutdatedVersion",
-    "Outgoing",
-    "PlainCipher",
-    "PostgresLog",
-    "Received",
-    "Receiver",
-    "Reply",
-    "RetryPolicy",
-    "Schedule",
-    "Schedules",
-    "Secret",
-    "Sender",
-    "Ticks",
-    "TooMany",
-    "UnknownDelivery",
-    "UnknownEndpoint",
-    "UnknownSchedule",
-    "VerificationFailed",
-    "VerifiedWebhook",
-    "WrongState",
-    "cipher_from_environment",
-    "deliver",
-    "generate_secret",
-    "message_of",
-    "parse_secret",
-    "run_webhooks",
-    "send",
-    "send_sync",
-    "sign",
-    "verify",
-    "verify_endpoint",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "addresses": "AddressRules",
+        "ciphers": "Cipher FernetCipher PlainCipher cipher_from_environment",
+        "claims": "Claimed",
+        "deliverer": "deliver",
+        "deliveries": "Deliveries Delivery DeliveryFilter DeliveryWithPayload",
+        "delivery_observer": "DeliveryObserver",
+        "duties": "Duties",
+        "endpoints": "Endpoint EndpointSettings Endpoints NewEndpoint",
+        "errors": (
+            "CursorVersionError DeliveryInFlight FilterTooCostly InvalidCursor InvalidEndpoint "
+            "InvalidMessage InvalidQuery InvalidSchedule InvalidSecret NotListening "
+            "NotRetriable OutdatedVersion TooMany UnknownDelivery UnknownEndpoint "
+            "UnknownSchedule VerificationFailed WrongState"
+        ),
+        "fan_out": "FanOut",
+        "keys": "Secret generate_secret parse_secret",
+        "log": "DeliveryLog MemoryLog PostgresLog",
+        "messages": "MESSAGE Message message_of send send_sync",
+        "receiver": "Received Receiver",
+        "retrying": "RetryPolicy",
+        "running": "run_webhooks",
+        "schedules": "Schedule Schedules",
+        "sender": "HttpSender NotSentError Outgoing Reply Sender",
+        "settings": "DeliverySettings",
+        "signing": "VerifiedWebhook sign verify",
+        "ticks": "Ticks",
+        "verifying": "verify_endpoint",
+    },
+)
