@@ -1,9 +1,11 @@
-"""Tasks that share an event loop: ending one for good, and letting the others have their turn."""
+"""Tasks that share an event loop: running them for a while, ending them for good, and giving others a turn."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 _AGAIN = 1.0
@@ -23,6 +25,46 @@ class Turn:
         if time.monotonic() - self._began > _TURN:
             await asyncio.sleep(0)
             self._began = time.monotonic()
+
+
+@asynccontextmanager
+async def running(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[list[asyncio.Task[Any]]]:
+    """
+    Run coroutines as tasks for the length of the block, and end them with it; an error of one ends no other.
+
+    Args:
+        works: What to run.
+
+    Returns:
+        Their tasks, in the same order.
+    """
+    tasks = [asyncio.create_task(work, name=getattr(work, "__name__", None)) for work in works]
+    try:
+        yield tasks
+    finally:
+        await end(*tasks)
+
+
+async def first_of(*works: Coroutine[Any, Any, Any]) -> None:
+    """
+    Run coroutines until one of them has ended; the others are cancelled.
+
+    Args:
+        works: What to run.
+
+    Raises:
+        Exception: What ended it was an error of one of them.
+    """
+    async with running(*works) as tasks:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        raise_errors(tasks)
+
+
+def raise_errors(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Raise the error of the first task that has ended with one."""
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.result()
 
 
 async def end(*tasks: asyncio.Task[Any]) -> None:

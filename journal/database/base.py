@@ -16,7 +16,7 @@ from journal.database.faults import IN_FAILED_TRANSACTION
 from journal.database.session import OwnedSession, Session
 from journal.database.settings import ConnectionSettings
 from journal.errors import DatabaseError, NoAnswer, ProjectionsError
-from journal.tasks import end
+from journal.tasks import running
 
 log = logging.getLogger("projections")
 
@@ -239,11 +239,8 @@ class BaseDatabase(ABC):
             self._say_that_it_polls()
             yield
             return
-        task = asyncio.create_task(self._keep_listening(channel, heard))
-        try:
+        async with running(self._keep_listening(channel, heard)):
             yield
-        finally:
-            await end(task)
 
     def _say_that_it_polls(self) -> None:
         """Once: all that listen are in the same place."""

@@ -16,7 +16,7 @@ from datetime import timedelta
 from journal.database import Database, Row
 from journal.errors import MissingPrivilege, ProjectionsError, SchemaError
 from journal.schema import check_version
-from journal.tasks import end
+from journal.tasks import running
 
 __all__ = ["maintaining", "take_turn"]
 
@@ -46,11 +46,8 @@ async def maintaining(database: Database, every: timedelta | None) -> AsyncItera
     if every is None:
         yield
         return
-    chore = asyncio.create_task(_keep_maintaining(database, every), name="maintenance")
-    try:
+    async with running(_keep_maintaining(database, every)):
         yield
-    finally:
-        await end(chore)
 
 
 async def take_turn(database: Database, every: timedelta) -> int | None:

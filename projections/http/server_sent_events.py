@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any
 
-from journal.tasks import end
+from journal.tasks import first_of
 from projections.http.asgi import Receive, Send
 
 __all__ = ["EventWriter", "frame", "while_connected"]
@@ -117,13 +117,7 @@ async def while_connected(receive: Receive, answering: Coroutine[Any, Any, None]
         receive: From the client.
         answering: Makes the answer; cancelled when the client goes.
     """
-    answer, gone = asyncio.create_task(answering), asyncio.create_task(_until_gone(receive))
-    try:
-        await asyncio.wait([answer, gone], return_when=asyncio.FIRST_COMPLETED)
-        if answer.done():
-            answer.result()
-    finally:
-        await end(answer, gone)
+    await first_of(answering, _until_gone(receive))
 
 
 async def _until_gone(receive: Receive) -> None:

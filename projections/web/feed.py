@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import offsets
 from journal import Database, Session
+from journal.tasks import running
 from projections.monitoring import (
     DeadDelivery,
     Snapshot,
@@ -80,14 +81,11 @@ class Feed:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Look for the length of the block."""
-        async with closing(self._look):
-            task = asyncio.create_task(self._run())
+        async with closing(self._look), running(self._run()):
             try:
                 yield
             finally:
                 self.close()
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
 
     def close(self) -> None:
         """End all streams."""

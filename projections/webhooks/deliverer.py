@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 
 from journal import Database, KeptSession, ProjectionsError
-from journal.tasks import end
+from journal.tasks import end, raise_errors, running
 from projections.running.page_limit import PageLimit
 from projections.webhooks.ciphers import Cipher, PlainCipher
 from projections.webhooks.claims import Claimed, Outcome, Room, claim, reap
@@ -97,22 +97,18 @@ class _Deliverer:
             if self._settings.listen:
                 await stack.enter_async_context(self._database.listen(_CHANNEL, self._woken.set))
             stack.push_async_callback(self._give_session_back)
-            storing = asyncio.create_task(self._outcomes.keep_storing(), name="webhook outcomes")
-            stack.push_async_callback(end, storing)
-            reaping = asyncio.create_task(self._keep_reaping(), name="webhook leases")
-            stack.push_async_callback(end, reaping)
-            stopping = asyncio.create_task(stop.wait())
-            stack.push_async_callback(end, stopping)
-            claiming = asyncio.create_task(self._keep_claiming(), name="webhook claims")
-            working = (claiming, storing, reaping)
+            tasks = await stack.enter_async_context(
+                running(
+                    self._keep_claiming(), self._outcomes.keep_storing(), self._keep_reaping(), stop.wait()
+                )
+            )
+            claiming, storing, *_ = tasks
             try:
-                await asyncio.wait({stopping, *working}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 await self._end_claiming(claiming)
                 await self._drain(storing)
-            for task in working:  # an error of this program ends all
-                if task.done() and not task.cancelled():
-                    task.result()
+            raise_errors(tasks)  # an error of this program ends all
 
     async def _give_session_back(self) -> None:
         with suppress(TimeoutError):  # it may be cut from the server, and nobody says so

@@ -8,11 +8,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
 
 import click
 
-from journal.tasks import end
+from journal.tasks import first_of
 from projections.cli.durations import Duration
 from projections.cli.options import json_option
 from projections.cli.output import printable
@@ -118,11 +117,7 @@ async def _listen(receiver: Receiver, count: int | None, *, checked: bool, as_js
             else:
                 how = "signatures are verified" if checked else "no --secret: signatures are not checked"
                 click.echo(f"listening at {receiver.url}, {how}; Ctrl-C ends")
-            waits: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
-            if count is not None:
-                waits.append(asyncio.create_task(receiver.wait_for(count)))
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            await end(*waits)
+            await first_of(stop.wait(), *([] if count is None else [receiver.wait_for(count)]))
 
 
 def _echo(one: Received) -> None:

@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from journal import DatabaseUnavailable, OwnedSession, ProjectionsError, hide_password
-from journal.tasks import end
+from journal.tasks import running
 from offsets import DatabaseWentBack
 from projections.http.asgi import Send
 from projections.http.server_sent_events import EventWriter, frame
@@ -130,10 +130,8 @@ class StreamClient:
 
     async def run(self) -> None:
         """Send what it has missed and what comes, until it is too slow or the stream is ended."""
-        hurrying: asyncio.Task[None] | None = None
         try:
-            async with asyncio.timeout(None) as deadline:
-                hurrying = asyncio.create_task(self._hurry(deadline))
+            async with asyncio.timeout(None) as deadline, running(self._hurry(deadline)):
                 await self._writer.begin()
                 await self._writer.write(frame(retry=self._settings.retry, id=self._id()))
                 await self._follow()
@@ -142,9 +140,6 @@ class StreamClient:
             self._log("it takes nothing any more")
         except OSError:
             pass  # it has gone; some servers say so
-        finally:
-            if hurrying is not None:
-                await end(hurrying)
 
     async def _hurry(self, deadline: asyncio.Timeout) -> None:
         """A client that takes nothing must not keep alive what has ended."""
