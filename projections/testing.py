@@ -17,8 +17,8 @@ from uuid import UUID, uuid4
 
 from journal import Database, Event, EventEnvelope, SliceRange, UnknownEventType, decode, slice_of
 from journal.writer import event_row
+from projections.defining.folding import Batch
 from projections.defining.handlers import Kind, projection_of
-from projections.defining.tables import Batch
 from projections.errors import InvalidHandler
 from projections.running.observer import StatusObserver
 from projections.running.runner import run

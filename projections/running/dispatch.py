@@ -22,8 +22,9 @@ from journal import (
 from journal.database import translate
 from journal.database.faults import Fault, fault_of, sqlstate_of
 from offsets import TransactionEnded
+from projections.defining.folding import Batch
 from projections.defining.handlers import ExactlyOnce, Kind, Projection
-from projections.defining.tables import Batch, TableError
+from projections.defining.tables import TableError
 from projections.errors import HandlerFailed, ProjectionFailed, describe
 from projections.running.loop_monitor import LoopMonitor
 from projections.running.table_writer import BatchWriter

@@ -8,7 +8,8 @@ from typing import Any, Protocol, TypeAlias
 from journal.database import PLAN_ANEW, Session
 from journal.database.identifiers import quote
 from journal.errors import DatabaseError
-from projections.defining.tables import Batch, Folded, Operation, Table, TableError
+from projections.defining.folding import Batch, Folded
+from projections.defining.tables import Operation, Table, TableError
 from projections.running.table_catalogue import Shape, read_shape
 from projections.running.table_values import Column, Kind, encode
 

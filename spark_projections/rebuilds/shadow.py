@@ -13,7 +13,8 @@ from typing import Any
 
 from journal import Session
 from journal.database.identifiers import quote
-from projections.defining.tables import Batch, Folded, Operation, Table, TableError
+from projections.defining.folding import Batch, Folded
+from projections.defining.tables import Operation, Table, TableError
 from projections.running.table_catalogue import Shape, read_shape
 from projections.running.table_values import Column, Kind
 from projections.running.table_writer import TableWriter, encode_column

@@ -13,8 +13,9 @@ from typing import Any
 
 from journal import EventEnvelope, OwnedSession, Session, decoder, read_source
 from journal.database.identifiers import quote
+from projections.defining.folding import Batch
 from projections.defining.handlers import Kind, Projection, projection_of
-from projections.defining.tables import Batch, Operation, Table
+from projections.defining.tables import Operation, Table
 from projections.running.table_writer import TableWriter
 from spark_projections.errors import RebuildFailed
 from spark_projections.rebuilds.bookkeeping import Rebuild, RebuiltTable

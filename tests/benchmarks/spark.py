@@ -20,7 +20,7 @@ import psycopg
 
 from journal import ConnectionSettings, SliceRange, connect, decoder, slice_ranges
 from projections import Changes, EventEnvelope, Table, handles, projection, run
-from projections.defining.tables import Batch
+from projections.defining.folding import Batch
 from projections.running.table_writer import TableWriter
 from spark_projections import RebuildOptions, rebuild
 from spark_projections.engine.session import spark_running

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.defining.tables import Batch, Change, Folded, Operation, Table, TableConflict, fold
+from projections.defining.folding import Batch, Folded, fold
+from projections.defining.tables import Change, Operation, Table, TableConflict
 
 OWNED = Table(
     "owned", key="k", set=("s1", "s2"), increment=("n", "d"), minimum="lo", maximum="hi", per_source=True

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from projections.defining.tables import Batch, Change, Operation, Table, TableConflict, fold
+from projections.defining.folding import Batch, fold
+from projections.defining.tables import Change, Operation, Table, TableConflict
 
 DELAYS = Table(
     "carrier_delays",

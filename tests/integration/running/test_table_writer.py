@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from journal.database import Database, connect
 from journal.database.settings import ConnectionSettings
 from journal.errors import DatabaseError
-from projections.defining.tables import Change, Table, TableError, fold
+from projections.defining.folding import fold
+from projections.defining.tables import Change, Table, TableError
 from projections.running.table_writer import TableWriter
 
 DAY = date(2013, 1, 1)

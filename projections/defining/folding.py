@@ -1,0 +1,192 @@
+"""The changes that handlers return for many events, folded into one per row: the framework writes those set-wise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow
+from operator import index
+from typing import Any, NamedTuple
+
+from journal.errors import ProjectionsError
+from projections.defining.tables import Change, Changes, Operation, Table, TableConflict
+
+__all__ = ["Batch", "Folded", "fold"]
+
+# Sums must not round, or they would depend on where batches end. PostgreSQL's numeric has fewer digits.
+_EXACT = Context(prec=150_000, traps=[Inexact, InvalidOperation, Overflow, DivisionByZero])
+# Names of this module are looked up faster than members of the class, and this is the hot path.
+_SET, _INCREMENT, _MINIMUM = Operation.SET, Operation.INCREMENT, Operation.MINIMUM
+
+
+# This is the hot path: without the call of a Python function.
+_new_row = tuple.__new__
+
+
+class Folded(NamedTuple):
+    """What a batch does to one row: first delete it if asked, then upsert the values if there are any."""
+
+    delete: bool
+    values: dict[str, Any] | None
+    source_id: str
+
+
+class Batch:
+    """
+    The changes of many events, folded into one per row.
+
+    An event's changes enter all or not at all, so that a batch stays good when one event fails.
+    """
+
+    __slots__ = ("_tables",)
+
+    def __init__(self) -> None:
+        self._tables: dict[Table, dict[tuple[Any, ...], Folded]] = {}
+
+    def __len__(self) -> int:
+        """How many rows change."""
+        return sum(map(len, self._tables.values()))
+
+    @property
+    def tables(self) -> Mapping[Table, Mapping[tuple[Any, ...], Folded]]:
+        """The folded rows by their key, for each table."""
+        return self._tables
+
+    def within(self, places: Mapping[Table, Table]) -> Batch:
+        """The same rows of some tables, to be written to others."""
+        other = Batch()
+        other._tables = {places[table]: rows for table, rows in self._tables.items() if table in places}
+        return other
+
+    def add(self, source_id: str, change: Change) -> None:
+        """
+        Fold one change in, after those that came before.
+
+        Raises:
+            TableConflict: Another source touched this key of a ``per_source`` table.
+            ValueError: A value can not be added, compared or used as a key; the batch stays as it was.
+        """
+        self._replace(source_id, change)
+
+    def collect(self, source_id: str, returned: Changes) -> None:
+        """
+        Fold in what a handler returned for one event: a change, several, or None.
+
+        Args:
+            source_id: The source of the event.
+            returned: The handler's result; a generator is run to its end.
+
+        Raises:
+            TableConflict, ValueError: As :meth:`add`.
+            TypeError: Something else than changes was returned.
+        """
+        if type(returned) is Change:
+            self._replace(source_id, returned)
+        elif returned is not None:
+            self._collect_all(source_id, list(_only_changes(returned)))
+
+    def _replace(self, source_id: str, change: Change) -> Folded | None:
+        """Fold one change in; returns what was there before."""
+        table, key, _ = change
+        rows = self._tables.get(table)
+        if rows is None:
+            rows = self._tables[table] = {}
+        try:
+            before = rows.get(key)
+        except TypeError as error:
+            raise ValueError(f"table {table}: {key!r} can not be a key: {error}") from error
+        rows[key] = _fold_row(before, source_id, change)
+        return before
+
+    def _collect_all(self, source_id: str, changes: list[Change]) -> None:
+        done: list[tuple[Change, Folded | None]] = []
+        try:
+            for change in changes:
+                done.append((change, self._replace(source_id, change)))  # noqa: PERF401 - undone when one fails
+        except (ProjectionsError, ValueError):
+            for change, before in reversed(done):
+                rows = self._tables[change.table]
+                del rows[change.key]
+                if before is not None:
+                    rows[change.key] = before
+            raise
+
+
+def fold(changes: Iterable[tuple[str, Change]]) -> Batch:
+    """Fold changes, each with the source of its event, in their order; raises as :meth:`Batch.add`."""
+    batch = Batch()
+    for source_id, change in changes:
+        batch.add(source_id, change)
+    return batch
+
+
+def _fold_row(before: Folded | None, source_id: str, change: Change) -> Folded:
+    table, key, values = change
+    if before is None:
+        if table.source is not None and key[table.key.index(table.source)] != source_id:
+            raise TableConflict(
+                f"table {table} is declared source={table.source!r}, but source {source_id!r} touched key {key!r}: "
+                f"put envelope.source_id into {table.source!r}, or declare per_source=True"
+            )
+        deleted, old = False, None
+    else:
+        deleted, old, owner = before
+        if table.per_source and owner != source_id:
+            raise TableConflict(
+                f"table {table} is declared per_source, but key {key!r} is touched by source {owner!r} and "
+                f"by source {source_id!r}; put the source into the key, or do without per_source"
+            )
+    if values is None:
+        return _new_row(Folded, (True, None, source_id))
+    merged = {} if old is None else old.copy()
+    _merge(merged, table, values)
+    return _new_row(Folded, (deleted, merged, source_id))
+
+
+def _merge(merged: dict[str, Any], table: Table, values: Mapping[str, Any]) -> None:
+    operations = table.operations
+    column = ""
+    try:
+        for column, value in values.items():
+            operation = operations[column]
+            if operation is _SET:
+                merged[column] = value
+            elif value is None:
+                continue
+            elif operation is _INCREMENT:
+                old = merged.get(column, 0)
+                merged[column] = old + value if type(value) is type(old) is int else _sum(old, value)
+            else:
+                if value != value:  # noqa: PLR0124 - only NaN differs from itself
+                    raise ArithmeticError("NaN has no place in an order")  # noqa: TRY301
+                old = merged.get(column)
+                if old is None or (value < old if operation is _MINIMUM else old < value):
+                    merged[column] = value
+    except (TypeError, ArithmeticError) as error:
+        raise ValueError(f"table {table}: {operations[column].value} of {column!r}: {error}") from error
+
+
+def _sum(old: int | Decimal, value: Any) -> int | Decimal:
+    if isinstance(value, float):
+        value = Decimal(float.__repr__(value))
+    if not isinstance(value, Decimal):
+        value = index(value)
+        return old + value if type(old) is int else _EXACT.add(old, value)
+    if not value.is_finite():
+        raise ArithmeticError(f"{value} can not be added, only finite numbers can")
+    return _EXACT.add(old, value)
+
+
+def _only_changes(returned: Any) -> Iterator[Change]:
+    if not isinstance(returned, Iterable) or isinstance(returned, str | bytes | Mapping):
+        raise _not_a_change(returned)
+    for change in returned:
+        if type(change) is not Change:
+            raise _not_a_change(change)
+        yield change
+
+
+def _not_a_change(value: object) -> TypeError:
+    return TypeError(
+        f"a table handler returned {value!r} of type {type(value).__name__}; "
+        "return TABLE.upsert(...), TABLE.delete(...), a list of these, or None"
+    )
