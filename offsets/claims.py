@@ -3,18 +3,17 @@ Which worker holds which range, in the database: heartbeats, assignment, and cut
 
 A range has an owner, who holds it while its lease runs, and a worker that it is assigned to, who is to hold it. The
 owner gives up what is assigned to another; whoever a free range is assigned to claims it with its next heartbeat.
+Heartbeats assign, in SQL: a worker needs nothing but these functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from journal import OwnedSession, Session, SliceRange
+from journal import Session, SliceRange
 from journal.schema import compare_version
-from offsets.assignment import assign
 from offsets.store import Beats, Claim
 
 _HEARTBEAT = """
@@ -24,6 +23,7 @@ FROM projections.heartbeat_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS h
 _LEAVE = "SELECT projections.leave_v1($1)"
 _TAKE_OVER = "SELECT projections.take_over_v1($1, $2, $3)"
 _SET_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
+_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
 _ASSIGN = "SELECT projections.assign_ranges_v1($1, $2, $3)"
 # Statements after the lock must see what was committed while it was waited for.
 _READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
@@ -98,7 +98,7 @@ class Heartbeat(NamedTuple):
     decided: bool
     """Whether somebody has decided about a parked source."""
     uneven: bool
-    """Whether the ranges are to be assigned anew."""
+    """Whether the ranges are still to be assigned: somebody has the projection locked."""
     awaited: int
     """How many ranges are assigned to it, and still another's."""
     others_horizon: datetime | None
@@ -155,7 +155,7 @@ async def heartbeat(
     leaving: bool = False,
 ) -> list[Heartbeat]:
     """
-    Say that a worker is alive, and claim what is assigned to it and free.
+    Say that a worker is alive, assign ranges where that is due, and claim what is assigned to it and free.
 
     Args:
         session: Outside a transaction.
@@ -215,48 +215,9 @@ async def take_over(session: Session, owner: str, projections: Mapping[int, int]
     await session.execute(_TAKE_OVER, owner, list(projections), list(projections.values()))
 
 
-async def assign_ranges(session: OwnedSession, projection_id: int) -> None:
-    """
-    Assign the ranges of a projection to the workers that are alive: evenly, and moving as few as can be.
-
-    Does nothing while another does it, or has the projection locked.
-    """
-    async with _transaction(session):
-        if await session.fetchval(f"{_LOCK} SKIP LOCKED", projection_id) is not None:
-            await _assign(session, projection_id)
-
-
-async def set_ranges(session: OwnedSession, projection_id: int, ranges: Sequence[SliceRange]) -> None:
-    """Cut the slices anew, keeping progress; every present owner loses its claim if anything changes."""
-    async with _transaction(session):
-        await session.execute(_LOCK, projection_id)
-        await session.execute(_SET_RANGES, projection_id, [r.min_slice for r in ranges])
-        await _assign(session, projection_id)
-
-
-@asynccontextmanager
-async def _transaction(session: OwnedSession) -> AsyncIterator[None]:
-    await session.begin()
-    try:
-        await session.execute(_READ_COMMITTED)
-        yield
-        await session.commit()
-    finally:
-        await session.rollback()
-
-
-async def _assign(session: Session, projection_id: int) -> None:
-    ranges = (await read_ranges(session, [projection_id]))[projection_id]
-    workers = [row["owner"] for row in await session.fetch(_MEMBERS, projection_id)]
-    if workers:  # so that of many projections with one range each, not all go to one worker
-        first = projection_id % len(workers)
-        workers = workers[first:] + workers[:first]
-    before = [r.assigned_to for r in ranges]
-    sizes = [r.slices.max_slice - r.slices.min_slice + 1 for r in ranges]
-    after = assign(before, workers, sizes)
-    changed = [(r.slices.min_slice, to) for r, to in zip(ranges, after, strict=True) if r.assigned_to != to]
-    if changed:
-        await session.execute(_ASSIGN, projection_id, *map(list, zip(*changed, strict=True)))
+async def set_ranges(session: Session, projection_id: int, ranges: Sequence[SliceRange]) -> None:
+    """Cut the slices again, keeping progress; every present owner loses its claim if anything changes."""
+    await session.execute(_SET_RANGES, projection_id, [r.min_slice for r in ranges])
 
 
 async def read_ranges(session: Session, projection_ids: Sequence[int]) -> dict[int, list[RangeStatus]]:

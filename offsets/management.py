@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from journal import BEGINNING, DatabaseError, OwnedSession, ProjectionsError, Row, Session, slice_ranges
+from journal import BEGINNING, DatabaseError, ProjectionsError, Row, Session, slice_ranges
 from journal.suggestions import did_you_mean
 from offsets.claims import RangeStatus, read_ranges, set_ranges
 from offsets.errors import from_database
@@ -96,7 +96,7 @@ async def set_paused(session: Session, name: str, *, paused: bool) -> None:
     await session.execute(_SET_PAUSED, name, paused)
 
 
-async def rescale(session: OwnedSession, name: str, ranges: int) -> None:
+async def rescale(session: Session, name: str, ranges: int) -> None:
     """
     Cut the slices of a projection into another number of ranges, while it runs.
 

@@ -83,11 +83,12 @@
 \ir functions/maintenance/lock_partition_v1.sql
 \ir functions/maintenance/replace_partition_v1.sql
 \ir functions/maintenance/swap_partition_v1.sql
+\ir functions/holding/share_ranges_v1.sql
 \ir functions/offsets/check_cut_v1.sql
 \ir functions/offsets/register_projection_v1.sql
 \ir functions/offsets/remove_projection_v1.sql
-\ir functions/offsets/set_ranges_v1.sql
 \ir functions/offsets/assign_ranges_v1.sql
+\ir functions/offsets/set_ranges_v1.sql
 \ir functions/offsets/uneven_v1.sql
 \ir functions/offsets/same_life_v1.sql
 \ir functions/offsets/heartbeat_v1.sql

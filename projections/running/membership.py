@@ -1,8 +1,8 @@
 """
 A process among the others that run the same projections: it says that it is alive, and learns what is its own.
 
-The database is what all agree on: each heartbeat returns the ranges that this process owns, and whoever finds them
-unevenly assigned assigns them anew. Nothing is negotiated between processes, and nothing depends on their clocks.
+The database is what all agree on: each heartbeat assigns ranges where that is due, and returns those that this process
+owns. Nothing is negotiated between processes, and nothing depends on their clocks.
 """
 
 from __future__ import annotations
@@ -175,9 +175,6 @@ class Membership:
             if self._ranges[gone].deleted(went_back=self._process.beats.went_back):
                 await self._register_again(session, gone)
                 soon = True
-        for heartbeat in told:
-            if heartbeat.uneven:
-                await offsets.assign_ranges(session, heartbeat.projection_id)
         self._tell_whether_idle(idle=bool(told) and not (leaving or soon or any(one.held for one in told)))
         return soon
 

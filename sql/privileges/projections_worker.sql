@@ -136,6 +136,7 @@ BEGIN
         projections.set_ranges_v1,
         projections.remove_projection_v1,
         projections.claim_range_v1,
+        projections.share_ranges_v1,
         projections.assign_ranges_v1,
         projections.check_cut_v1,
         projections.uneven_v1,

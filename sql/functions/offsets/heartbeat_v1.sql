@@ -1,4 +1,5 @@
--- Says that a worker is alive, claims the ranges that are assigned to it and free, and returns what is its own: for each
+-- Says that a worker is alive, assigns the ranges of its projections where they are unevenly assigned or to nobody alive,
+-- unless another does it now, claims the ranges that are assigned to it and free, and returns what is its own: for each
 -- of its projections one row. Nothing but this row is needed to know what to run, so a lost answer does no harm. A projection
 -- goes by its number and its name: in a database that went back in time, the number may be another's. One that is not there
 -- has a row without a version.
@@ -20,7 +21,7 @@ RETURNS TABLE (
     paused boolean,
     -- Whether somebody has decided about a parked source.
     decided boolean,
-    -- Whether the ranges are to be assigned anew: some to nobody alive, or not evenly.
+    -- Whether the ranges are still to be assigned: another has locked the projection.
     uneven boolean,
     -- How many ranges are assigned to this worker and still another's.
     awaited bigint,
@@ -47,6 +48,8 @@ DECLARE
     _now CONSTANT timestamptz := clock_timestamp();
     _claimed jsonb;
     _beats bigint;
+    _id integer;
+    _uneven integer[];
     -- Those of which this worker has the code.
     _ids CONSTANT integer[] := ARRAY(
         SELECT p.projection_id FROM projections.projections AS p
@@ -61,6 +64,14 @@ BEGIN
     SET lease_until = excluded.lease_until, leaving = excluded.leaving, projection_ids = excluded.projection_ids,
         -- One that was given up may arrive after the one that followed it.
         beats = CASE WHEN w.beats < p_answered THEN w.beats ELSE greatest(w.beats, p_beat) END;
+
+    _uneven := ARRAY(SELECT e.projection_id FROM projections.uneven_v1(_ids) AS e WHERE e.uneven);
+    FOR _id IN
+        SELECT p.projection_id FROM projections.projections AS p WHERE p.projection_id = ANY(_uneven) FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        PERFORM projections.assign_ranges_v1(_id);
+        _uneven := array_remove(_uneven, _id);
+    END LOOP;
 
     WITH free AS (
         SELECT r.projection_id, r.min_slice, r.owner
@@ -87,7 +98,7 @@ BEGIN
             SELECT FROM projections.parked_sources AS k
             WHERE k.projection_id = p.projection_id AND k.decision <> 'waiting'
         ),
-        coalesce(e.uneven, FALSE), r.awaited, r.others_horizon,
+        p.projection_id IS NOT NULL AND p.projection_id = ANY(_uneven), r.awaited, r.others_horizon,
         r.min_slices, r.max_slices, r.epochs, r.horizons, r.import_ids, r.kept, r.taken_from, r.commits,
         coalesce(_beats, 0) < p_answered
     FROM unnest(p_projection_ids, p_names) AS a (id, name)
@@ -108,7 +119,6 @@ BEGIN
             AS taken_from,
             array_agg(r.commits) FILTER (WHERE r.owner = p_owner) AS commits
         FROM projections.projection_ranges AS r WHERE r.projection_id = p.projection_id
-    ) AS r
-    LEFT JOIN projections.uneven_v1(_ids) AS e ON p.projection_id = e.projection_id;
+    ) AS r;
 END;
 $$;

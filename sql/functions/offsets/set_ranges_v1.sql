@@ -1,5 +1,5 @@
 -- Cuts the slices of a projection anew, keeping its progress: a range made of parts starts at the oldest horizon among
--- them, and the offsets by source drop what the others had done. Every owner loses its claim.
+-- them, and the offsets by source drop what the others had done. Every owner loses its claim, and the new ranges are assigned.
 CREATE OR REPLACE FUNCTION projections.set_ranges_v1(p_projection_id integer, p_min_slices integer[])
 RETURNS void
 LANGUAGE plpgsql
@@ -35,5 +35,6 @@ BEGIN
         p_projection_id, c.min_slice, c.max_slice, min(c.epoch), (array_agg(c.assigned_to ORDER BY c.part))[1],
         min(c.horizon), min(c.import_id), max(c.handled_until), max(c.handled_at), sum(c.handled)
     FROM cut AS c GROUP BY c.min_slice, c.max_slice;
+    PERFORM projections.assign_ranges_v1(p_projection_id);
 END;
 $$;

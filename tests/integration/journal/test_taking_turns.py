@@ -59,13 +59,8 @@ async def smallest(dsn: str) -> AsyncIterator[Database]:
 async def claims(process: Process, ranges: int) -> list[Claim]:
     async with process.database.session() as session:
         number = await offsets.register(session, "p", "plane", slice_ranges(ranges))
-        lease = timedelta(hours=1)
-        beats = offsets.Beats()
-        await offsets.heartbeat(session, process.worker, lease, {number: offsets.Registered("p", 1)}, beats)
-        await offsets.assign_ranges(session, number)
-        (told,) = await offsets.heartbeat(
-            session, process.worker, lease, {number: offsets.Registered("p", 1)}, beats
-        )
+        known = {number: offsets.Registered("p", 1)}
+        (told,) = await offsets.heartbeat(session, process.worker, timedelta(hours=1), known, offsets.Beats())
     return [held.claim for held in told.held]
 
 

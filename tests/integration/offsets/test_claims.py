@@ -280,19 +280,20 @@ async def test_a_range_that_a_zombie_keeps_locked_does_not_keep_others_waiting(j
             await until(journal, f"SELECT ({claimed}) = '{{t,t,t}}'")
 
 
-async def test_a_process_that_hangs_while_it_assigns_does_not_keep_others_from_it(journal: Database) -> None:
-    await caught_up(journal, recording(), ranges=3)
+async def test_who_keeps_a_projection_locked_keeps_no_heartbeat_waiting(journal: Database) -> None:
+    """Its ranges are assigned by the first heartbeat after the lock is gone."""
+    beats = offsets.Beats()
+    async with journal.session() as session, journal.session() as other:
+        known = {await offsets.register(session, "p", "plane"): offsets.Registered("p", 1)}
+        await other.begin()
+        await other.execute("SELECT FROM projections.projections FOR NO KEY UPDATE")
+        beating = (session, offsets.Worker("me", "here", 1), timedelta(hours=1), known, beats)
+        (locked,) = await offsets.heartbeat(*beating)
+        await other.rollback()
+        (free,) = await offsets.heartbeat(*beating)
 
-    async with journal.session() as session:
-        projection_id = (await offsets.status(session, "p")).projection_id
-        hanging = offsets.claims._transaction(session)
-        await hanging.__aenter__()
-        await session.execute(offsets.claims._LOCK, projection_id)
-        await happen(journal, "a")
-        await caught_up(journal, recording())
-        await hanging.__aexit__(GeneratorExit, None, None)
-
-    assert await effects(journal) == [("a", 1)]
+    assert (locked.uneven, locked.held) == (True, [])
+    assert (free.uneven, len(free.held)) == (False, 1)
 
 
 # A network that is cut

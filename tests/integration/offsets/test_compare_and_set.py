@@ -39,7 +39,6 @@ async def store(database: Database, beats: Beats) -> OffsetStore:
     async with database.session() as session:
         number = await offsets.register(session, "p", "plane")
         await offsets.heartbeat(session, worker, LEASE, {number: P}, beats)
-        await offsets.assign_ranges(session, number)
         (told,) = await offsets.heartbeat(session, worker, LEASE, {number: P}, beats)
         assert told.held[0].claim.slices == ALL_SLICES
         made = OffsetStore(told.held[0].claim, beats)

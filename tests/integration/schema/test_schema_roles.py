@@ -154,12 +154,11 @@ class TestRoles:
         worker = login("projections_worker")
         ((projection,),) = run(worker, "SELECT projections.register_projection_v1('delays', 'plane')")
         run(worker, "SELECT projections.set_ranges_v1(%s, '{0,512}')", projection)
-        run(worker, "SELECT projections.assign_ranges_v1(%s, '{0}', '{me}')", projection)
         beat = (
             "SELECT epochs FROM projections.heartbeat_v1("
             "'me', 'host', 1, '10 s', ARRAY[%s], '{delays}', '{1}', false, 0, 1)"
         )
-        (([_],),) = run(worker, beat, projection)
+        (([_, _],),) = run(worker, beat, projection)
         run(worker, "SELECT projections.fail_range_v1(%s, 0, 2, 1, 'why', '1 s')", projection)
         ((epoch,),) = run(worker, "SELECT epoch FROM projections.claim_range_v1(%s, 0, 'me')", projection)
         with connect_sync(worker) as connection:
