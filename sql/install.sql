@@ -160,6 +160,7 @@
 \ir functions/subscriptions/give_up_handler_v1.sql
 \ir functions/subscriptions/set_handlers_apart_v1.sql
 \ir functions/subscriptions/join_handler_v1.sql
+\ir functions/subscriptions/assign_group_v1.sql
 \ir functions/subscriptions/poll_group_v1.sql
 \ir functions/subscriptions/release_group_range_v1.sql
 \ir functions/subscriptions/leave_group_v1.sql

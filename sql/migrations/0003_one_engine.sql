@@ -1,5 +1,4 @@
--- Functions whose arguments or result changed: they are made again as they are now.
-DROP FUNCTION IF EXISTS projections.assign_ranges_v1(integer, integer[], text[]);
+
 -- Topics have one grammar: * stands for characters of one segment, ** for segments.
 ALTER TABLE projections.subscriptions ADD COLUMN likes text[], ADD COLUMN regexes text[];
 -- What a pattern matched it still matches, found by the LIKE of before. Where * stood for dots too, it is written in the new grammar.

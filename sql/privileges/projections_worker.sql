@@ -223,6 +223,7 @@ BEGIN
         projections.retry_unanswered_v1,
         projections.drop_unanswered_v1,
         projections.release_condition_v1,
+        projections.assign_group_v1,
         projections.poll_group_v1,
         projections.release_group_range_v1,
         projections.leave_group_v1,

@@ -12,6 +12,8 @@ CREATE TABLE IF NOT EXISTS projections.group_ranges (
     owner text,
     -- NULL: for all handlers that have none of their own.
     handler_id integer REFERENCES projections.group_handlers ON DELETE CASCADE,
+    -- Who is to hold it: the owner gives it up to that reader.
+    assigned_to text,
     CONSTRAINT slices_in_order CHECK (0 <= min_slice AND min_slice <= max_slice AND max_slice <= 1023)
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 DO $$

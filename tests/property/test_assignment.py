@@ -24,26 +24,26 @@ on_the_database = settings(deadline=None, suppress_health_check=[HealthCheck.fun
 
 
 class Assign(Protocol):
-    """Who is to hold each range: ranges are of one size unless sizes are given."""
+    """Who is to hold each range, as the database says."""
 
-    def __call__(
-        self, assigned: Assigned, workers: Sequence[str], sizes: Sequence[int] | None = None
-    ) -> list[str | None]: ...
+    def __call__(self, assigned: Assigned, workers: Sequence[str]) -> list[str | None]: ...
 
 
 @pytest.fixture
 def assign(dsn: str) -> Iterator[Assign]:
     with psycopg.connect(dsn, autocommit=True) as connection:
 
-        def share(
-            assigned: Assigned, workers: Sequence[str], sizes: Sequence[int] | None = None
-        ) -> list[str | None]:
-            row = connection.execute(
-                "SELECT projections.share_ranges_v1(%s::text[], %s::text[], %s::integer[])",
-                [list(assigned), list(workers), sizes or [1] * len(assigned)],
-            ).fetchone()
-            assert row is not None
-            return list(row[0])
+        def share(assigned: Assigned, workers: Sequence[str]) -> list[str | None]:
+            begin = [low for low, _ in slice_ranges(len(assigned))] if assigned else []
+            moved = connection.execute(
+                "SELECT * FROM projections.share_ranges_v1(%s::smallint[], %s::text[], %s::text[])",
+                [begin, list(assigned), list(workers)],
+            )
+            changes = dict(moved.fetchall())
+            assert all(
+                changes[low] != old for low, old in zip(begin, assigned, strict=True) if low in changes
+            )
+            return [changes.get(low, old) for low, old in zip(begin, assigned, strict=True)]
 
         yield share
 
@@ -56,7 +56,7 @@ def shared(assign: Assign, ranges: int, workers: Sequence[str]) -> list[str | No
     """Assigned to workers that came one after another."""
     assigned: list[str | None] = [None] * ranges
     for number in range(1, len(workers) + 1):
-        assigned = assign(assigned, workers[:number], sizes_of(ranges))
+        assigned = assign(assigned, workers[:number])
     return assigned
 
 
@@ -106,7 +106,7 @@ def test_a_range_moves_only_from_who_has_gone_or_has_more_than_its_share(
 def test_from_nothing_each_worker_gets_ranges_side_by_side(
     assign: Assign, ranges: int, workers: list[str]
 ) -> None:
-    assigned = assign([None] * ranges, workers, sizes_of(ranges))
+    assigned = assign([None] * ranges, workers)
 
     runs = [worker for worker, _ in groupby(assigned)]
     assert len(runs) == len(set(runs)) == min(ranges, len(workers))
@@ -121,7 +121,7 @@ def test_when_a_worker_leaves_only_its_ranges_move(
     leaving = data.draw(st.sampled_from(workers))
     left = [worker for worker in workers if worker != leaving]
 
-    after = assign(before, left, sizes_of(ranges))
+    after = assign(before, left)
 
     if left:
         assert {before[index] for index in moved(before, after)} <= {leaving}
@@ -138,7 +138,7 @@ def test_when_a_worker_joins_no_more_than_its_share_of_the_slices_moves(
 ) -> None:
     before, sizes = shared(assign, ranges, workers), sizes_of(ranges)
 
-    after = assign(before, [*workers, "new"], sizes)
+    after = assign(before, [*workers, "new"])
 
     n, going = len(workers), moved(before, after)
     assert {after[index] for index in going} <= {"new"}
@@ -165,7 +165,7 @@ def test_whatever_comes_and_goes_the_ranges_stay_even(
         workers = [worker for worker in workers if worker != value]
         if what == "join":
             workers.append(str(value))
-        assigned = assign(assigned, workers, sizes_of(len(assigned)))
+        assigned = assign(assigned, workers)
 
         assert is_even(assigned, workers) if workers else assigned == [None] * len(assigned)
 
@@ -181,11 +181,10 @@ def cut(assigned: Assigned, ranges: int) -> list[str | None]:
 def test_a_thousand_ranges_and_a_hundred_workers_are_shared_at_once(assign: Assign) -> None:
     workers = [f"w{number}" for number in range(100)]
     worst = [workers[index * 7 % 50] for index in range(1024)]
-    sizes = sizes_of(1024)
-    assign(worst[:2], workers, sizes[:2])
+    assign(worst[:2], workers)
 
     begun = time.perf_counter()
-    assigned = assign(worst, workers, sizes)
+    assigned = assign(worst, workers)
 
     assert is_even(assigned, workers)
     assert time.perf_counter() - begun < 0.5  # a step for each pair of ranges takes seconds

@@ -1,11 +1,11 @@
--- Says which member is to hold each range: a pure function of who was to hold it before, in the order of slices, of the
--- members that are there, and of how many slices each range has. Returns NULLs where there is no member.
+-- Says which ranges another member is to hold: a pure function of where the ranges begin, of who was to hold each before,
+-- and of the members that are there. Without any, nobody.
 --
 -- Even: no member has two ranges more than another. Minimal: a range moves only when its member is gone or has more than
 -- its share; what does not go into equal shares stays with those that have most, then goes to the first. Contiguous where
 -- that leaves a choice, so that a member keeps its slices together when ranges are cut again.
-CREATE OR REPLACE FUNCTION projections.share_ranges_v1(p_assigned text[], p_members text[], p_sizes integer[])
-RETURNS text[]
+CREATE OR REPLACE FUNCTION projections.share_ranges_v1(p_min_slices smallint[], p_assigned text[], p_members text[])
+RETURNS TABLE (min_slice smallint, assigned_to text)
 LANGUAGE plpgsql
 IMMUTABLE
 SET search_path = pg_catalog, pg_temp
@@ -14,7 +14,6 @@ DECLARE
     _ranges CONSTANT integer := cardinality(p_assigned);
     -- Without any, all ranges go to the first, who is nobody.
     _members CONSTANT integer := greatest(cardinality(p_members), 1);
-    _all_slices CONSTANT bigint := (SELECT sum(s.size) FROM unnest(p_sizes) AS s (size));
     -- The place among the members of who is to hold each range.
     _holders integer[] := ARRAY(
         SELECT m.place FROM unnest(p_assigned) WITH ORDINALITY AS a (member, place)
@@ -35,11 +34,11 @@ DECLARE
     _run record;
     _count integer;
     _from integer;
-    _head bigint;
-    _slices bigint;
-    _wanted bigint;
+    _head integer;
+    _slices integer;
+    _wanted integer;
     _given integer := 0;
-    _given_slices bigint := 0;
+    _given_slices integer := 0;
     _end integer := 0;
     _taker integer;
 BEGIN
@@ -56,9 +55,9 @@ BEGIN
         CONTINUE WHEN _count = 0;
         -- Of its two ends the one that keeps the slices that move at their share: ranges differ by a slice.
         _from := _run.place + _run.length - _count;
-        _head := (SELECT sum(s.size) FROM unnest(p_sizes[_run.place:_run.place + _count - 1]) AS s (size));
-        _slices := (SELECT sum(s.size) FROM unnest(p_sizes[_from:_from + _count - 1]) AS s (size));
-        _wanted := _all_slices * (_given + _count) - _ranges * _given_slices;
+        _head := coalesce(p_min_slices[_run.place + _count], 1024) - p_min_slices[_run.place];
+        _slices := coalesce(p_min_slices[_from + _count], 1024) - p_min_slices[_from];
+        _wanted := 1024 * (_given + _count) - _ranges * _given_slices;
         IF abs(_ranges * _head - _wanted) < abs(_ranges * _slices - _wanted) THEN
             _from := _run.place;
             _slices := _head;
@@ -88,6 +87,8 @@ BEGIN
         _holders[_place] := _taker;
         _missing[_taker] := _missing[_taker] - 1;
     END LOOP;
-    RETURN ARRAY(SELECT p_members[h.holder] FROM unnest(_holders) WITH ORDINALITY AS h (holder, place) ORDER BY h.place);
+    RETURN QUERY
+    SELECT p_min_slices[h.place], p_members[h.holder] FROM unnest(_holders) WITH ORDINALITY AS h (holder, place)
+    WHERE p_members[h.holder] IS DISTINCT FROM p_assigned[h.place];
 END;
 $$;

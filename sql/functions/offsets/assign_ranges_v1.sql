@@ -22,21 +22,21 @@ BEGIN
         WHERE g.lease_until < clock_timestamp() - INTERVAL '1 hour' FOR UPDATE SKIP LOCKED
     ) AS gone
     WHERE w.owner = gone.owner;
-    WITH shared AS (
-        SELECT
-            array_agg(r.min_slice ORDER BY r.min_slice) AS min_slices,
-            projections.share_ranges_v1(
-                array_agg(r.assigned_to ORDER BY r.min_slice), _workers[_first + 1:] || _workers[:_first],
-                array_agg(r.max_slice - r.min_slice + 1 ORDER BY r.min_slice)
-            ) AS assigned_to
-        FROM projections.projection_ranges AS r WHERE r.projection_id = p_projection_id
-    ), moved AS (
-        SELECT r.min_slice, n.assigned_to
-        FROM shared AS s
-        CROSS JOIN LATERAL unnest(s.min_slices, s.assigned_to) AS n (min_slice, assigned_to)
-        INNER JOIN projections.projection_ranges AS r ON n.min_slice = r.min_slice
-        WHERE r.projection_id = p_projection_id AND r.assigned_to IS DISTINCT FROM n.assigned_to
-        FOR UPDATE OF r SKIP LOCKED
+    WITH moved AS (
+        SELECT s.min_slice, s.assigned_to
+        FROM (
+            SELECT
+                array_agg(r.min_slice ORDER BY r.min_slice) AS min_slices,
+                array_agg(r.assigned_to ORDER BY r.min_slice) AS assigned_to
+            FROM projections.projection_ranges AS r WHERE r.projection_id = p_projection_id
+        ) AS a
+        CROSS JOIN LATERAL projections.share_ranges_v1(
+            a.min_slices, a.assigned_to, _workers[_first + 1:] || _workers[:_first]
+        ) AS s
+        CROSS JOIN LATERAL (
+            SELECT FROM projections.projection_ranges AS r
+            WHERE r.projection_id = p_projection_id AND r.min_slice = s.min_slice FOR UPDATE SKIP LOCKED
+        ) AS locked
     )
     UPDATE projections.projection_ranges AS r SET assigned_to = m.assigned_to
     FROM moved AS m WHERE r.projection_id = p_projection_id AND r.min_slice = m.min_slice;

@@ -1,6 +1,6 @@
 -- Cuts the slices of a group anew, keeping its cursors: a range that is made of parts begins at the lowest of theirs, so
 -- that what the others had read beyond it comes again. So do those that a handler has of its own. Every reader loses its
--- ranges, and takes its share of the new ones.
+-- ranges, and takes those that it is assigned with its next poll.
 CREATE OR REPLACE FUNCTION projections.cut_group_v1(p_group text, p_min_slices integer[])
 RETURNS void
 LANGUAGE plpgsql
@@ -27,9 +27,10 @@ BEGIN
         SELECT w.min_slice, coalesce(lead(w.min_slice) OVER (ORDER BY w.min_slice), 1024) - 1 AS max_slice
         FROM unnest(p_min_slices) AS w (min_slice)
     )
-    INSERT INTO projections.group_ranges (group_id, min_slice, max_slice, cursor, moved_at, epoch, handler_id)
+    INSERT INTO projections.group_ranges (group_id, min_slice, max_slice, cursor, moved_at, epoch, handler_id, assigned_to)
     SELECT
-        _group, w.min_slice, w.max_slice, min(o.cursor), max(o.moved_at), (SELECT max(m.epoch) FROM old AS m) + 1, h.handler_id
+        _group, w.min_slice, w.max_slice, min(o.cursor), max(o.moved_at), (SELECT max(m.epoch) FROM old AS m) + 1, h.handler_id,
+        (array_agg(o.assigned_to ORDER BY o.min_slice))[1]
     FROM wanted AS w
     CROSS JOIN (SELECT DISTINCT o.handler_id FROM old AS o) AS h
     INNER JOIN old AS o ON w.min_slice <= o.max_slice AND o.min_slice <= w.max_slice

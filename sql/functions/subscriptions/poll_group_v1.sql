@@ -1,9 +1,9 @@
--- Joins those who read for a group, or says that one of them is still there, and takes the ranges that are to be its own:
--- an even share of them, each with one reader at a time. Returns the ranges that it has; one that is not kept is to be
--- released, for somebody who has too few. Call it a few times in each lease; a session needs no state for it.
--- p_handlers are the handlers that it has: of those that have ranges of their own it takes all that nobody reads, and leaves those
--- whose slices somebody reads who has the handler, too, and can join both. Such a range names its handler; others name those that
--- have one of their own, and that are not to be called for them.
+-- Joins those who read for a group, or says that one of them is still there; assigns the ranges to the readers that are there, each
+-- its even share of neighbours; and takes those that are assigned to this one and free. Returns the ranges that it has; one that is
+-- not kept is assigned to another, and to be released. Call it a few times in each lease; a session needs no state for it.
+-- p_handlers are the handlers that it has. A range of a handler's own is assigned to whoever is to read its slices, if that one has
+-- the handler, and can join both; else to one that has it. Such a range names its handler; others name those that have one of their
+-- own, and that are not to be called for them. A row that a transaction holds locked is left for the next time.
 -- Raises PJ081 for a reader without a name or a lease, PJ082 when there is no such group; and, for one that says that it has
 -- joined, PJ013 when the database does not know it: its lease is over, or the database went back to before it had joined, and
 -- before it had subscribed.
@@ -22,16 +22,13 @@ AS $$
 DECLARE
     _group integer;
     _now CONSTANT timestamptz := clock_timestamp();
-    _share bigint;
-    _held bigint;
-    _others text[];
 BEGIN
     IF coalesce(p_owner, '') = '' THEN
         RAISE EXCEPTION 'a reader has a name' USING ERRCODE = 'PJ081', HINT = 'One that no other reader of the group has.';
     ELSIF coalesce(p_lease, interval '0') <= interval '0' THEN
         RAISE EXCEPTION 'a lease is longer than 0, not %', coalesce(p_lease::text, 'NULL') USING ERRCODE = 'PJ081';
     END IF;
-    -- One poll of a group at a time: shares are counted.
+    -- One poll of a group at a time: it assigns.
     SELECT g.group_id INTO _group FROM projections.subscription_groups AS g WHERE g.name = p_group FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no group %', quote_literal(p_group) USING ERRCODE = 'PJ082', HINT = 'Subscribe first.';
@@ -48,54 +45,20 @@ BEGIN
     ON CONFLICT (group_id, owner) DO UPDATE SET lease_until = excluded.lease_until, handlers = excluded.handlers;
     DELETE FROM projections.group_readers AS r WHERE r.group_id = _group AND r.lease_until <= _now;
 
-    SELECT count(*) INTO _held FROM projections.group_ranges AS r WHERE r.group_id = _group AND r.handler_id IS NULL AND r.owner = p_owner;
-    -- What does not go into equal shares stays with those who have it: one who joins moves no range without need.
-    SELECT ranges.count / readers.count + CASE WHEN readers.before < ranges.count % readers.count THEN 1 ELSE 0 END INTO _share
-    FROM (
-        SELECT count(*) AS count, count(*) FILTER (WHERE r.held > _held OR (r.held = _held AND r.owner < p_owner)) AS before
-        FROM (
-            SELECT r.owner, (
-                SELECT count(*) FROM projections.group_ranges AS g
-                WHERE g.group_id = _group AND g.handler_id IS NULL AND g.owner = r.owner
-            ) AS held
-            FROM projections.group_readers AS r WHERE r.group_id = _group
-        ) AS r
-    ) AS readers
-    CROSS JOIN (
-        SELECT count(*) AS count FROM projections.group_ranges AS r WHERE r.group_id = _group AND r.handler_id IS NULL
-    ) AS ranges;
-
+    PERFORM projections.assign_group_v1(_group);
     UPDATE projections.group_ranges AS r SET owner = p_owner, epoch = r.epoch + 1
     FROM (
-        SELECT f.min_slice FROM projections.group_ranges AS f
-        WHERE f.group_id = _group AND f.handler_id IS NULL AND f.owner IS DISTINCT FROM p_owner AND NOT EXISTS (
+        SELECT f.min_slice, f.handler_id FROM projections.group_ranges AS f
+        WHERE f.group_id = _group AND f.assigned_to = p_owner AND f.owner IS DISTINCT FROM p_owner AND NOT EXISTS (
             SELECT FROM projections.group_readers AS o WHERE o.group_id = _group AND o.owner = f.owner
         )
-        ORDER BY f.min_slice LIMIT greatest(_share - _held, 0)
+        FOR UPDATE SKIP LOCKED
     ) AS f
-    WHERE r.group_id = _group AND r.handler_id IS NULL AND r.min_slice = f.min_slice;
-    -- Own ranges whose slices another reads who has the handler.
-    _others := ARRAY(
-        SELECT (r.min_slice, r.handler_id)::text FROM projections.group_ranges AS r
-        WHERE r.group_id = _group AND r.handler_id = ANY ((
-            SELECT o.handlers FROM projections.group_readers AS o
-            WHERE o.group_id = _group AND o.owner <> p_owner AND o.owner = (
-                SELECT t.owner FROM projections.group_ranges AS t
-                WHERE t.group_id = _group AND t.min_slice = r.min_slice AND coalesce(t.handler_id, 0) = 0
-            )
-        )::integer[])
-    );
-    UPDATE projections.group_ranges AS r SET owner = p_owner, epoch = r.epoch + 1
-    WHERE r.group_id = _group AND r.handler_id = ANY (p_handlers) AND r.owner IS DISTINCT FROM p_owner
-    AND (r.min_slice, r.handler_id)::text <> ALL (_others) AND NOT EXISTS (
-        SELECT FROM projections.group_readers AS o WHERE o.group_id = _group AND o.owner = r.owner
-    );
+    WHERE r.group_id = _group AND r.min_slice = f.min_slice AND coalesce(r.handler_id, 0) = coalesce(f.handler_id, 0);
 
     RETURN QUERY
     SELECT
-        r.min_slice, r.max_slice, r.epoch, r.cursor,
-        CASE WHEN r.handler_id IS NULL THEN row_number() OVER (PARTITION BY r.handler_id IS NULL ORDER BY r.min_slice) <= _share
-        ELSE (r.min_slice, r.handler_id)::text <> ALL (_others) END,
+        r.min_slice, r.max_slice, r.epoch, r.cursor, r.assigned_to IS NOT DISTINCT FROM p_owner,
         r.handler_id, CASE WHEN r.handler_id IS NULL THEN ARRAY(
             SELECT o.handler_id FROM projections.group_ranges AS o
             WHERE o.group_id = _group AND o.min_slice = r.min_slice AND o.handler_id IS NOT NULL ORDER BY o.handler_id

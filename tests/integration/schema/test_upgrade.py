@@ -20,7 +20,7 @@ from projections.subscriptions import Consumer, Matching
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from tests.fixtures.locks import WAITING
 from tests.fixtures.postgres import Databases
-from tests.fixtures.projections import caught_up, each_once, effects, happen, recording
+from tests.fixtures.projections import caught_up, each_once, effects, fetchval, happen, recording
 from tests.fixtures.raw_server import RawServer, respond
 from tests.fixtures.schema import run
 from tests.fixtures.subscriptions import Seen, consuming, quick, until_handled
@@ -142,6 +142,8 @@ async def test_a_consumer_goes_on_after_what_was_handled(upgraded: Database) -> 
     seen = Seen()
     reader = Consumer(upgraded, "g", settings=quick())
     reader.handle(seen, name="h", topics=["Landed"], condition="e.seq_nr > 0")
+    assigned = "SELECT array_agg(DISTINCT assigned_to) FROM projections.group_ranges WHERE owner IS NOT NULL"
+    assert await fetchval(upgraded, assigned) == ["gone/1"]
 
     async with consuming(upgraded, reader):
         await seen.until_events(2)

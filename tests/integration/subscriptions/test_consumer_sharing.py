@@ -16,8 +16,10 @@ from projections.subscriptions import (
     Consumer,
     MatchedEvent,
     cursors,
+    leave_group,
     list_waiting,
     poll_group,
+    release_range,
     rescale_group,
     subscribe,
 )
@@ -313,3 +315,41 @@ async def test_a_range_stays_where_it_is_when_one_joins_whom_none_is_left_for(da
 
     assert [(one.epoch, one.kept) for one in again] == [(one.epoch, True) for one in first]
     assert len(first) == 1
+
+
+async def test_readers_have_neighbours_and_only_what_one_has_too_many_moves(database: Database) -> None:
+    await group(database, 8)
+    async with database.session() as session:
+
+        async def keeps(owner: str) -> list[int]:
+            held = await poll_group(session, "g", owner, LEASE)
+            for one in held:
+                if not one.kept:
+                    await release_range(session, "g", one)
+            return [one.slices.min_slice // 128 for one in held if one.kept]
+
+        alone = await keeps("a")
+        joining = await keeps("b")
+        halves = [await keeps("a"), await keeps("b")]
+        await leave_group(session, "g", "a")
+        left = await keeps("b")
+
+    assert (alone, joining, left) == ([*range(8)], [], [*range(8)])
+    assert halves == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+async def test_a_range_whose_row_somebody_keeps_locked_keeps_no_reader_waiting_for_another(
+    database: Database,
+) -> None:
+    """A dead reader that moves its cursor in a transaction of its own may leave one open."""
+    await group(database, 2)
+    async with database.session() as session, database.session() as dead:
+        await poll_group(session, "g", "dead", timedelta(microseconds=1))
+        await dead.begin()
+        await dead.execute("SELECT FROM projections.group_ranges WHERE min_slice = 0 FOR UPDATE")
+        others = await poll_group(session, "g", "me", LEASE)
+        await dead.rollback()
+        both = await poll_group(session, "g", "me", LEASE)
+
+    assert [one.slices.min_slice for one in others] == [512]
+    assert [one.slices.min_slice for one in both] == [0, 512]
