@@ -1,8 +1,17 @@
 """Offsets: where a projection stands, and what that says of an event."""
 
-from offsets.claims import (
+from offsets.errors import (
+    DatabaseWentBack,
+    OffsetOvertaken,
+    ProjectionRuns,
+    RangeLost,
+    TransactionEnded,
+    WrongEntityType,
+)
+from offsets.holding import (
     Heartbeat,
     Held,
+    LeaseSettings,
     RangeStatus,
     Registered,
     Worker,
@@ -13,14 +22,6 @@ from offsets.claims import (
     set_ranges,
     take_over,
     workers,
-)
-from offsets.errors import (
-    DatabaseWentBack,
-    OffsetOvertaken,
-    ProjectionRuns,
-    RangeLost,
-    TransactionEnded,
-    WrongEntityType,
 )
 from offsets.live import live_events
 from offsets.management import (
@@ -58,6 +59,7 @@ __all__ = [
     "DatabaseWentBack",
     "Heartbeat",
     "Held",
+    "LeaseSettings",
     "Misfit",
     "NotParked",
     "OffsetOvertaken",

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from journal import BEGINNING, DatabaseError, ProjectionsError, Row, Session, slice_ranges
 from journal.suggestions import did_you_mean
-from offsets.claims import RangeStatus, read_ranges, set_ranges
 from offsets.errors import from_database
+from offsets.holding import RangeStatus, read_ranges, set_ranges
 
 _FIND = """
 SELECT projection_id, name, entity_type, paused, evicted_before FROM projections.projections

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 
 from journal import PAGE_BYTES, PollPacing
+from offsets.holding import LeaseSettings
 from projections.recovery import Backoff
 
 
-class RunSettings(BaseModel):
+class RunSettings(LeaseSettings):
     """How projections run in a process."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     backtracking: Literal["writer-lock", "interval"] = "writer-lock"
     """writer-lock loses no late commit; interval may miss very late ones: for servers that do not show who writes.
@@ -44,10 +43,7 @@ class RunSettings(BaseModel):
     """How long a statement of a range may take outside of handlers, such as the reading of a page: then its connection
     is dropped, and the range starts again."""
 
-    lease: timedelta = timedelta(seconds=10)
-    """How long a crashed process keeps others from its ranges. Safety does not depend on it."""
-
-    heartbeat: timedelta = timedelta(milliseconds=500)
+    heartbeat: timedelta = Field(default=timedelta(milliseconds=500), gt=timedelta(0))
     """How often the lease is prolonged, and workers that came or went, pause, resume and decisions are noticed."""
 
     retention: timedelta = Field(default=timedelta(days=1), ge=timedelta(minutes=1))
@@ -76,12 +72,3 @@ class RunSettings(BaseModel):
     abort_after: timedelta | None = None
     """End the process when a handler has held the event loop for so long, or goes on after it was cancelled: others
     take over, and a supervisor starts it again. By default it is only reported, for what is more than a worker."""
-
-    @model_validator(mode="after")
-    def _lease_outlasts_heartbeats(self) -> Self:
-        if self.heartbeat * 2 > self.lease:
-            raise ValueError(
-                f"a lease of {self.lease.total_seconds():g} s does not outlast two heartbeats, one every "
-                f"{self.heartbeat.total_seconds():g} s: ranges would move all the time"
-            )
-        return self

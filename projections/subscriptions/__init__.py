@@ -1,8 +1,8 @@
 """Subscriptions of groups of consumers to events: matching, reading, publishing."""
 
+from offsets import RangeLost
 from projections.subscriptions.consumer import Consumer
 from projections.subscriptions.errors import (
-    GroupRangeLost,
     HandlerTimedOut,
     InvalidCondition,
     InvalidCursor,
@@ -20,7 +20,6 @@ from projections.subscriptions.groups import (
     cursors,
     give_up_handler,
     group_names,
-    leave_group,
     move_cursor,
     poll_group,
     release_range,
@@ -71,7 +70,6 @@ __all__ = [
     "EventStream",
     "FailedBatch",
     "GroupRange",
-    "GroupRangeLost",
     "HandlerTimedOut",
     "Interest",
     "InvalidCondition",
@@ -90,6 +88,7 @@ __all__ = [
     "PublishFailed",
     "Publisher",
     "PublisherSettings",
+    "RangeLost",
     "Refused",
     "ServerSentEvent",
     "StreamRequest",
@@ -104,7 +103,6 @@ __all__ = [
     "give_up_handler",
     "group_names",
     "keep_subscriptions",
-    "leave_group",
     "list_dead",
     "list_waiting",
     "move_cursor",

@@ -21,12 +21,12 @@ from journal import (
 )
 from journal.database.faults import Fault, fault_of
 from journal.schema import check_version
-from offsets import DatabaseWentBack
+from offsets import DatabaseWentBack, RangeLost
 from projections.errors import said
 from projections.running.page_limit import PageLimit
 from projections.subscriptions import groups, reading
 from projections.subscriptions.asking import Asking
-from projections.subscriptions.errors import GroupRangeLost, InvalidCursor, UnknownGroup
+from projections.subscriptions.errors import InvalidCursor, UnknownGroup
 from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.held_ranges import HeldRanges
 from projections.subscriptions.joining import Joining
@@ -281,7 +281,7 @@ class Consuming:
             elif reader.failure is not None:
                 name, error = reader.failure
                 reader.start_again(f"handler {name!r}", error)
-        except (GroupRangeLost, DatabaseWentBack) as error:
+        except (RangeLost, DatabaseWentBack) as error:
             self._lose(reader, str(error))
         except InvalidCursor as error:
             # The match was dropped by force since it was read, or somebody has moved the cursor.
@@ -353,7 +353,7 @@ class Consuming:
         except MemoryError as error:
             self._pages.failed(error)
             raise
-        except (GroupRangeLost, DatabaseWentBack) as error:
+        except (RangeLost, DatabaseWentBack) as error:
             self._lose(reader, str(error))
             return False
         except DatabaseError as error:

@@ -8,7 +8,7 @@ Errors of subscriptions and of those who read for them.
     ├── NotDead                 a batch is no dead letter of the group, or not any more
     ├── InvalidCursor           a cursor is not one of the group's, or lies before the stored one
     ├── DatabaseWentBack        what is remembered of a group is not in the database any more (offsets)
-    ├── GroupRangeLost          another reader holds the range, or the group was cut anew
+    ├── RangeLost               another reader holds the range, or the group was cut again (offsets)
     ├── HandlerTimedOut         a handler took longer than it may
     ├── PublishFailed           something that a publisher had accepted could not be stored
     ├── ListenerTooSlow         one who listens took events slower than they came
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from journal import DatabaseError, ProjectionsError
-from offsets import DatabaseWentBack
+from offsets import DatabaseWentBack, RangeLost
 
 
 class InvalidCondition(ProjectionsError, ValueError):
@@ -43,10 +43,6 @@ class NotDead(ProjectionsError):
 
 class InvalidCursor(ProjectionsError, ValueError):
     """A cursor is not the number of one of the group's matches, or lies before the one that is stored."""
-
-
-class GroupRangeLost(ProjectionsError):
-    """The range of a group is held by another reader, or was cut anew: nothing was stored."""
 
 
 class HandlerTimedOut(ProjectionsError, TimeoutError):
@@ -70,11 +66,11 @@ class SubscriptionLost(ProjectionsError):
 
 
 _BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {
+    "PJ010": RangeLost,
     "PJ013": DatabaseWentBack,
     "PJ080": InvalidCondition,
     "PJ081": InvalidSubscription,
     "PJ082": UnknownGroup,
-    "PJ083": GroupRangeLost,
     "PJ084": InvalidCursor,
 }
 

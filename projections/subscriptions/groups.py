@@ -22,7 +22,6 @@ _MOVE = "SELECT projections.move_cursor_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _JOIN = "SELECT projections.join_handler_v1($1, $2, $3, $4)"
 _GIVE_UP = "SELECT projections.give_up_handler_v1($1, $2)"
 _RELEASE = "SELECT projections.release_group_range_v1($1, $2, $3, $4, $5)"
-_LEAVE = "SELECT projections.leave_group_v1($1, $2)"
 _RELIABLE = "SELECT g.reliable FROM projections.subscription_groups AS g WHERE g.name = $1"
 _NAMES = "SELECT name FROM projections.subscription_groups ORDER BY name"
 _CURSORS = """
@@ -198,7 +197,7 @@ async def move_cursor(
         Names of handlers for which something is kept from now on.
 
     Raises:
-        GroupRangeLost: Somebody else holds the range, or it was cut anew; nothing has moved.
+        RangeLost: Somebody else holds the range, or it was cut anew; nothing has moved.
         InvalidCursor: It is no match of the group, or lies before the stored cursor.
         DatabaseWentBack: The stored cursor, or the match, is not the one that is known; nothing has moved.
     """
@@ -233,11 +232,6 @@ async def give_up_handler(session: Session, name: str, handler: str) -> int:
 async def release_range(session: Session, name: str, held: GroupRange) -> None:
     """Give a range back, so that the next reader need not wait for the lease; nothing if it is another's by now."""
     await session.execute(_RELEASE, name, held.slices.min_slice, held.epoch, held.owner, held.handler_id)
-
-
-async def leave_group(session: Session, name: str, owner: str) -> None:
-    """Stop reading for a group: all ranges of the reader are free at once."""
-    await session.execute(_LEAVE, name, owner)
 
 
 async def is_reliable(session: Session, name: str) -> bool:

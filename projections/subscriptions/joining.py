@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from projections.subscriptions.groups import GroupRange, leave_group, poll_group
+import offsets
+from projections.subscriptions.groups import GroupRange, poll_group
 
 Ask: TypeAlias = Callable[..., Awaitable[Any]]
 """Calls a function with a session and the arguments."""
@@ -55,6 +56,6 @@ class Joining:
 
     async def leave(self, ask: Ask) -> None:
         """Give all ranges back; the next :meth:`stay` joins again."""
-        await ask(leave_group, self._group, self.owner)
+        await ask(offsets.leave, self.owner)
         self._times += 1
         self._joined = False

@@ -195,7 +195,7 @@ async def read_held(
         page_bytes: As for :func:`read_next`.
 
     Raises:
-        GroupRangeLost: Somebody else holds the range.
+        RangeLost: Somebody else holds the range.
         DatabaseWentBack: What the place names is not in the database any more, or the cursor is another.
     """
     with own_errors():

@@ -212,7 +212,7 @@ async def fail_batch(
         page: Up to where that range was read then: nothing is kept when the database has other matches by now.
 
     Raises:
-        GroupRangeLost: The range is another's, who gets the batch from the log.
+        RangeLost: The range is another's, who gets the batch from the log.
         UnknownGroup: The group was removed.
         DatabaseWentBack: What was read is not in the database any more.
     """

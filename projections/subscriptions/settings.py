@@ -8,15 +8,14 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from journal import PAGE_BYTES, PollPacing
+from offsets.holding import LeaseSettings
 from projections.recovery import Backoff
 
 _NONE = timedelta(0)
 
 
-class ConsumerSettings(BaseModel):
+class ConsumerSettings(LeaseSettings):
     """How a process reads for a group."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     page_size: int = Field(default=1000, ge=1, le=100_000)
     """Matches that are read at a time; a handler gets at most so many in a call. Memory holds up to ``read_ahead``
@@ -38,12 +37,6 @@ class ConsumerSettings(BaseModel):
     pacing: PollPacing = PollPacing(timedelta(milliseconds=10), timedelta(milliseconds=250))
     """How often the database is asked for news: latency against queries."""
 
-    lease: timedelta = Field(default=timedelta(seconds=10), gt=_NONE)
-    """How long a crashed process keeps others from its ranges. Safety does not depend on it."""
-
-    heartbeat: timedelta = Field(default=timedelta(seconds=3), gt=_NONE)
-    """How often the lease is prolonged, and consumers that came or went, and ranges cut anew, are noticed."""
-
     restart: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
     """Pauses before a range whose handler failed starts again, and before a lost database is asked again."""
 
@@ -52,15 +45,6 @@ class ConsumerSettings(BaseModel):
 
     keep_every: timedelta = Field(default=timedelta(minutes=1), gt=_NONE)
     """How often subscriptions are said to be in use: more often than they expire."""
-
-    @model_validator(mode="after")
-    def _lease_outlasts_heartbeats(self) -> Self:
-        if self.heartbeat * 2 > self.lease:
-            raise ValueError(
-                f"a lease of {self.lease.total_seconds():g} s does not outlast two heartbeats, one every "
-                f"{self.heartbeat.total_seconds():g} s: ranges would move all the time"
-            )
-        return self
 
 
 class PublisherSettings(BaseModel):

@@ -1,4 +1,27 @@
-
+-- Ranges of groups are assigned as those of projections are: whoever reads one keeps it.
+ALTER TABLE projections.group_ranges ADD COLUMN assigned_to text;
+UPDATE projections.group_ranges SET assigned_to = owner;
+-- Whoever holds slices is a worker, with one lease for all of them.
+ALTER TABLE projections.workers
+ADD COLUMN group_id integer REFERENCES projections.subscription_groups ON DELETE CASCADE,
+ADD COLUMN handlers integer[] NOT NULL DEFAULT '{}';
+INSERT INTO projections.workers (owner, host, pid, projection_ids, joined_at, lease_until, group_id, handlers)
+SELECT
+    r.owner,
+    '' AS host,
+    0 AS pid,
+    '{}' AS projection_ids,
+    r.joined_at,
+    r.lease_until,
+    r.group_id,
+    r.handlers
+FROM projections.group_readers AS r
+ON CONFLICT (owner) DO NOTHING;
+DROP TABLE projections.group_readers;
+DROP FUNCTION IF EXISTS projections.leave_group_v1(text, text);
+DROP FUNCTION IF EXISTS projections.check_cut_v1(integer[]);
+-- Functions whose arguments or result changed: they are made again as they are now.
+DROP FUNCTION IF EXISTS projections.assign_ranges_v1(integer, integer[], text[]);
 -- Topics have one grammar: * stands for characters of one segment, ** for segments.
 ALTER TABLE projections.subscriptions ADD COLUMN likes text[], ADD COLUMN regexes text[];
 -- What a pattern matched it still matches, found by the LIKE of before. Where * stood for dots too, it is written in the new grammar.

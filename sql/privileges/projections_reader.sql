@@ -11,7 +11,7 @@ BEGIN
         projections.imports, projections.projections, projections.workers, projections.projection_ranges,
         projections.source_offsets, projections.parked_sources, projections.rebuilds, projections.rebuild_parts,
         projections.rebuild_tables, projections.partitions, projections.partition_settings, projections.subscription_groups,
-        projections.group_handlers, projections.group_ranges, projections.group_readers, projections.group_retries,
+        projections.group_handlers, projections.group_ranges, projections.group_retries,
         projections.conditions, projections.subscriptions, projections.subscription_topics,
         projections.matches, projections.matches_default,
         projections.match_ids, projections.directed_events, projections.unanswered, projections.unasked,

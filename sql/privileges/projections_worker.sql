@@ -11,7 +11,7 @@ BEGIN
         projections.imports, projections.projections, projections.workers, projections.projection_ranges,
         projections.source_offsets, projections.parked_sources, projections.rebuilds, projections.rebuild_parts,
         projections.rebuild_tables, projections.partitions, projections.partition_settings, projections.subscription_groups,
-        projections.group_handlers, projections.group_ranges, projections.group_readers, projections.group_retries,
+        projections.group_handlers, projections.group_ranges, projections.group_retries,
         projections.conditions, projections.subscriptions, projections.subscription_topics,
         projections.matches, projections.matches_default,
         projections.match_ids, projections.directed_events, projections.unanswered, projections.unasked,
@@ -27,7 +27,7 @@ BEGIN
         projections.rebuilds, projections.rebuild_parts, projections.rebuild_tables
     TO projections_worker;
     GRANT INSERT, UPDATE, DELETE ON
-        projections.subscription_groups, projections.group_handlers, projections.group_ranges, projections.group_readers,
+        projections.subscription_groups, projections.group_handlers, projections.group_ranges,
         projections.group_retries, projections.conditions, projections.subscriptions, projections.directed_events,
         projections.unanswered, projections.unasked
     TO projections_worker;
@@ -138,7 +138,7 @@ BEGIN
         projections.claim_range_v1,
         projections.share_ranges_v1,
         projections.assign_ranges_v1,
-        projections.check_cut_v1,
+        projections.cut_v1,
         projections.uneven_v1,
         projections.same_life_v1,
         projections.heartbeat_v1,
@@ -226,7 +226,6 @@ BEGIN
         projections.assign_group_v1,
         projections.poll_group_v1,
         projections.release_group_range_v1,
-        projections.leave_group_v1,
         projections.cut_group_v1,
         projections.move_cursor_v1,
         projections.fail_batch_v1,

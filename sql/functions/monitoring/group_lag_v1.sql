@@ -97,7 +97,7 @@ BEGIN
             SELECT
                 r.*, u.backlog, u.first,
                 EXISTS (
-                    SELECT FROM projections.group_readers AS o
+                    SELECT FROM projections.workers AS o
                     WHERE o.group_id = r.group_id AND o.owner = r.owner AND o.lease_until > clock_timestamp()
                 ) AS alive,
                 (
@@ -148,7 +148,7 @@ BEGIN
         ) AS u
         CROSS JOIN LATERAL (
             SELECT EXISTS (
-                SELECT FROM projections.group_readers AS o
+                SELECT FROM projections.workers AS o
                 WHERE o.group_id = r.group_id AND o.owner = r.owner AND o.lease_until > clock_timestamp()
             ) AS alive
         ) AS a

@@ -10,7 +10,7 @@ AS $$
 DECLARE
     _known record;
 BEGIN
-    PERFORM projections.check_cut_v1(p_min_slices);
+    PERFORM projections.cut_v1(p_min_slices);
     IF strpos(p_entity_type, '*') > 0 THEN
         RAISE EXCEPTION 'entity type %: * stands for nothing in it', quote_literal(p_entity_type)
         USING ERRCODE = 'PJ021', HINT = 'Write the name of one kind of sources, and make a projection for each.';
@@ -25,8 +25,7 @@ BEGIN
         USING ERRCODE = 'PJ020', HINT = 'Give it another name: its offsets belong to the other type.';
     END IF;
     INSERT INTO projections.projection_ranges (projection_id, min_slice, max_slice)
-    SELECT _known.projection_id, w.min_slice, coalesce(lead(w.min_slice) OVER (ORDER BY w.min_slice), 1024) - 1
-    FROM unnest(p_min_slices) AS w (min_slice)
+    SELECT _known.projection_id, w.min_slice, w.max_slice FROM projections.cut_v1(p_min_slices) AS w
     WHERE NOT EXISTS (SELECT FROM projections.projection_ranges AS r WHERE r.projection_id = _known.projection_id);
     RETURN _known.projection_id;
 END;

@@ -10,7 +10,7 @@ AS $$
 DECLARE
     _id integer;
 BEGIN
-    PERFORM projections.check_cut_v1(p_min_slices);
+    PERFORM projections.cut_v1(p_min_slices);
     SELECT g.group_id INTO _id FROM projections.subscription_groups AS g WHERE g.name = p_name;
     IF FOUND THEN
         RETURN _id;
@@ -26,8 +26,7 @@ BEGIN
         RETURN _id;
     END IF;
     INSERT INTO projections.group_ranges (group_id, min_slice, max_slice)
-    SELECT _id, w.min_slice, coalesce(lead(w.min_slice) OVER (ORDER BY w.min_slice), 1024) - 1
-    FROM unnest(p_min_slices) AS w (min_slice);
+    SELECT _id, w.min_slice, w.max_slice FROM projections.cut_v1(p_min_slices) AS w;
     RETURN _id;
 END;
 $$;

@@ -5,7 +5,7 @@
 -- With p_owner, p_stored, p_place and p_matched_at it is kept only where the database has the matches
 -- that were read, as for move_cursor_v1.
 --
--- Raises PJ081 for an empty batch, PJ082 when there is no such group, PJ083 when the range is not held, PJ013 when the database
+-- Raises PJ081 for an empty batch, PJ082 when there is no such group, PJ010 when the range is not held, PJ013 when the database
 -- went back in time.
 CREATE OR REPLACE FUNCTION projections.fail_batch_v1(
     p_group text,
@@ -41,7 +41,7 @@ BEGIN
         AND r.handler_id IS NOT DISTINCT FROM p_own_range FOR SHARE;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'the slices of group % from % on are no longer held with epoch %',
-                quote_literal(p_group), p_min_slice, p_epoch USING ERRCODE = 'PJ083';
+                quote_literal(p_group), p_min_slice, p_epoch USING ERRCODE = 'PJ010';
         END IF;
         IF p_owner IS NOT NULL THEN
             PERFORM projections.check_group_range_v1(

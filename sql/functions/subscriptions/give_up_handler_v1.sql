@@ -12,7 +12,7 @@ AS $$
         AND EXISTS (SELECT FROM projections.group_ranges AS r WHERE r.group_id = g.group_id AND r.handler_id = h.handler_id)
         AND NOT EXISTS (
             SELECT FROM projections.group_ranges AS r
-            INNER JOIN projections.group_readers AS o ON r.group_id = o.group_id AND r.owner = o.owner
+            INNER JOIN projections.workers AS o ON r.group_id = o.group_id AND r.owner = o.owner
             WHERE r.group_id = g.group_id AND r.handler_id = h.handler_id AND o.lease_until > clock_timestamp()
         )
         RETURNING h.handler_id, h.subscription_id

@@ -1,4 +1,4 @@
--- Says that a range of a group has handled everything up to a match. Raises PJ083 when the range is not held with this epoch
+-- Says that a range of a group has handled everything up to a match. Raises PJ010 when the range is not held with this epoch
 -- any more, and PJ084 for a cursor that is not one of the group's matches, or lies before the stored one.
 --
 -- A reader that stays while the database goes back in time gives what it remembers beside it, or events of the new history that
@@ -33,7 +33,7 @@ BEGIN
     FOR NO KEY UPDATE OF r;
     IF NOT FOUND OR _range.epoch IS DISTINCT FROM p_epoch THEN
         RAISE EXCEPTION 'the slices of group % from % on are no longer held with epoch %', quote_literal(p_group), p_min_slice, p_epoch
-        USING ERRCODE = 'PJ083', HINT = 'Poll the group again, and read from the cursor that it returns.';
+        USING ERRCODE = 'PJ010', HINT = 'Poll the group again, and read from the cursor that it returns.';
     ELSIF p_owner IS NOT NULL AND p_cursor >= _range.cursor THEN
         PERFORM projections.check_group_range_v1(
             p_group, p_min_slice, p_epoch, p_owner, p_stored, p_cursor, p_matched_at, p_handler

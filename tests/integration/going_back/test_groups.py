@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+import offsets
 from journal import Database, Event, append
 from offsets import DatabaseWentBack
 from projections.subscriptions import (
     Consumer,
     ConsumerSettings,
     GroupRange,
-    GroupRangeLost,
     MatchedEvent,
-    leave_group,
+    RangeLost,
     list_waiting,
     move_cursor,
     poll_group,
@@ -199,11 +199,11 @@ async def test_a_range_is_stored_only_by_the_reader_that_holds_it_in_this_histor
         assert lost.epoch == held.epoch
         (match,) = await read_next(session, "g", after=0, until=9, limit=9)
 
-        with pytest.raises(GroupRangeLost):
+        with pytest.raises(RangeLost):
             await move_cursor(session, "g", lost, 1, match.matched_at)
-        with pytest.raises(GroupRangeLost):
+        with pytest.raises(RangeLost):
             await read_held(session, "g", lost, after=Place(0), until=9, limit=9)
-        with pytest.raises(GroupRangeLost):
+        with pytest.raises(RangeLost):
             await fail(session, [MatchedEvent(1, [1], match.envelope)] if match.envelope else [], held=lost)  # type: ignore[list-item]
         await release_range(session, "g", lost)
         with pytest.raises(DatabaseWentBack, match="reader 'me' of group 'g' is not known"):
@@ -343,7 +343,7 @@ async def test_a_reader_that_leaves_a_lost_history_frees_nothing_of_the_new_one(
         await go_back(database)
         held: list[GroupRange] = await poll_group(session, "g", "you", LEASE)
 
-        await leave_group(session, "g", "me")
+        await offsets.leave(session, "me")
 
         assert await poll_group(session, "g", "you", LEASE) == held
     await landed(database, "a")

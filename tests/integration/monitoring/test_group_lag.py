@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
+import offsets
 from journal import Database, SliceRange, slice_of
 from projections.monitoring import GroupLag, GroupState, group_lag, quarantined_conditions, snapshot
 from projections.subscriptions import (
     GroupRange,
     UnknownGroup,
     create_group,
-    leave_group,
     move_cursor,
     poll_group,
     read_next,
@@ -201,7 +201,7 @@ async def test_states_tell_who_reads_and_whether_matches_wait(group: Database) -
     await held(group)
     during = await lag_of(group)
     async with group.session() as session:
-        await leave_group(session, "g", "reader")
+        await offsets.leave(session, "reader")
     after = await lag_of(group)
 
     assert [part.state for part in before.ranges] == [GroupState.UNREAD, GroupState.IDLE]
@@ -213,7 +213,7 @@ async def test_states_tell_who_reads_and_whether_matches_wait(group: Database) -
 
 async def test_a_reader_whose_lease_has_ended_reads_no_more(group: Database) -> None:
     await held(group)
-    await execute(group, "UPDATE projections.group_readers SET lease_until = clock_timestamp()")
+    await execute(group, "UPDATE projections.workers SET lease_until = clock_timestamp()")
 
     (low, _) = (await lag_of(group)).ranges
 

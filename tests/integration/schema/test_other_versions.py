@@ -123,14 +123,14 @@ async def test_a_consumer_ends_when_the_version_changes(journal: Database) -> No
     consumer = Consumer(journal, "g", settings=quick(keep_every=timedelta(milliseconds=50)))
     consumer.handle(Seen(), name="mails")
     task = asyncio.create_task(consumer.run(asyncio.Event()))
-    await until(journal, "SELECT count(*) = 1 FROM projections.group_readers")
+    await until(journal, "SELECT count(*) = 1 FROM projections.workers")
 
     await execute(journal, NEWER, SCHEMA_VERSION + 1)
 
     async with asyncio.timeout(20):
         with pytest.raises(OtherSchemaVersion):
             await task
-    assert await fetchval(journal, "SELECT count(*) FROM projections.group_readers") == 0
+    assert await fetchval(journal, "SELECT count(*) FROM projections.workers") == 0
 
 
 async def test_a_worker_waits_while_the_schema_is_restored(journal: Database) -> None:

@@ -59,14 +59,19 @@ def earlier(released: str, databases: Databases) -> Iterator[str]:
         yield dsn
 
 
+MOVED = {"group_readers": "workers"}
+"""Tables whose rows an upgrade has moved to another, under the same names of columns."""
+
+
 def rows(dsn: str, like: Rows | None = None) -> Rows:
     """All rows, of the columns that other tables have."""
     columns = {table: ", ".join(names) for table, names in run(dsn, TABLES)}
     if like is not None:
         columns |= {table: names for table, (names, _) in like.items()}
     return {
-        table: (names, {row for (row,) in run(dsn, f"SELECT ROW({names})::text FROM projections.{table}")})
+        table: (names, {row for (row,) in run(dsn, f"SELECT ROW({names})::text FROM projections.{found}")})
         for table, names in columns.items()
+        for found in [table if like is None else MOVED.get(table, table)]
     }
 
 

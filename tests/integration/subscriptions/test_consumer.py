@@ -15,11 +15,11 @@ from projections import InvalidHandler
 from projections.subscriptions import (
     Consumer,
     ConsumerSettings,
-    GroupRangeLost,
     InvalidCondition,
     InvalidCursor,
     InvalidSubscription,
     MatchedEvent,
+    RangeLost,
     UnknownGroup,
     create_group,
     cursors,
@@ -157,10 +157,10 @@ async def test_a_quick_handler_is_read_for_only_so_many_pages_ahead_of_a_slow_on
         await landed_and_matched(database, *"abcdefgh")
         await quickly.until_events(3)
         # Several more turns of the reader: it says so with each heartbeat.
-        lease = await fetchval(database, "SELECT max(lease_until) FROM projections.group_readers")
+        lease = await fetchval(database, "SELECT max(lease_until) FROM projections.workers")
         await until(
             database,
-            "SELECT max(lease_until) > $1::timestamptz + interval '200 ms' FROM projections.group_readers",
+            "SELECT max(lease_until) > $1::timestamptz + interval '200 ms' FROM projections.workers",
             lease,
         )
         assert len(quickly.events) == 3
@@ -197,7 +197,7 @@ async def test_a_stop_finishes_what_was_begun_and_leaves_the_rest_to_others(data
     reader = consumer(database, page_size=1)
     reader.handle(first, name="h")
     task = asyncio.create_task(reader.run(stop))
-    await until(database, "SELECT EXISTS (SELECT FROM projections.group_readers)")
+    await until(database, "SELECT EXISTS (SELECT FROM projections.workers)")
     await landed_and_matched(database, "a", "b")
     await begun.wait()
     stop.set()
@@ -208,7 +208,7 @@ async def test_a_stop_finishes_what_was_begun_and_leaves_the_rest_to_others(data
     assert (
         await fetchval(database, "SELECT count(*) FROM projections.group_ranges WHERE owner IS NOT NULL") == 0
     )
-    assert await fetchval(database, "SELECT count(*) FROM projections.group_readers") == 0
+    assert await fetchval(database, "SELECT count(*) FROM projections.workers") == 0
     second = Seen()
     reader = consumer(database)
     reader.handle(second, name="h")
@@ -230,7 +230,7 @@ async def test_a_stop_waits_for_handlers_that_are_behind_so_that_nothing_comes_t
     reader.handle(quickly, name="quick")
     reader.handle(slow, name="slow")
     task = asyncio.create_task(reader.run(stop))
-    await until(database, "SELECT EXISTS (SELECT FROM projections.group_readers)")
+    await until(database, "SELECT EXISTS (SELECT FROM projections.workers)")
     await landed_and_matched(database, "a", "b", "c")
     await quickly.until_events(3)
     stop.set()
@@ -254,7 +254,7 @@ async def test_a_stop_does_not_wait_for_ever(database: Database) -> None:
         await seen.until_calls(1)
 
     assert await cursors_of(database) == [0]
-    assert await fetchval(database, "SELECT count(*) FROM projections.group_readers") == 0
+    assert await fetchval(database, "SELECT count(*) FROM projections.workers") == 0
 
 
 async def test_a_cancelled_consumer_gives_back_its_ranges(database: Database) -> None:
@@ -317,7 +317,7 @@ async def test_a_group_that_somebody_removed_is_made_again(database: Database) -
 
     async with consuming(database, reader):
         await execute(database, "DELETE FROM projections.subscription_groups")
-        await until(database, "SELECT EXISTS (SELECT FROM projections.group_readers)")
+        await until(database, "SELECT EXISTS (SELECT FROM projections.workers)")
         await landed_and_matched(database, "a")
         await seen.until_events(1)
 
@@ -402,7 +402,7 @@ async def test_a_reader_whose_lease_has_ended_moves_no_cursor(database: Database
         (frozen,) = await poll_group(session, "g", "frozen", timedelta(microseconds=1))
         assert len(await poll_group(session, "g", "next", LEASE)) == 1
 
-        with pytest.raises(GroupRangeLost):
+        with pytest.raises(RangeLost):
             await move_cursor(session, "g", frozen, 1)
     assert await cursors_of(database) == [0]
 

@@ -13,10 +13,10 @@ import pytest
 from journal import Database, DatabaseError
 from projections.subscriptions import (
     Consumer,
-    GroupRangeLost,
     InvalidSubscription,
     MatchedEvent,
     NotDead,
+    RangeLost,
     UnknownGroup,
     drop_dead,
     list_dead,
@@ -346,7 +346,7 @@ async def test_what_a_reader_failed_on_after_it_lost_its_range_is_not_kept(datab
         (held,) = await poll_group(session, "g", "late", timedelta(seconds=10))
         await rescale_group(session, "g", 2)
 
-        with pytest.raises(GroupRangeLost):
+        with pytest.raises(RangeLost):
             await fail_batch(
                 session, "g", "h", '[{"match_id": 1}]', attempts=1, error="e", delay=SOON, held=held
             )

@@ -11,12 +11,12 @@ from datetime import timedelta
 
 import pytest
 
+import offsets
 from journal import ConnectionSettings, Database, connect, slice_of
 from projections.subscriptions import (
     Consumer,
     MatchedEvent,
     cursors,
-    leave_group,
     list_waiting,
     poll_group,
     release_range,
@@ -42,7 +42,7 @@ SOURCES = [
 """Spread over all slices: whatever range somebody has, it has some."""
 SHARED = """
 SELECT array_agg(n ORDER BY n) = $1::bigint[] FROM (
-    SELECT count(r.min_slice) AS n FROM projections.group_readers AS o
+    SELECT count(r.min_slice) AS n FROM projections.workers AS o
     LEFT JOIN projections.group_ranges AS r ON o.group_id = r.group_id AND o.owner = r.owner GROUP BY o.owner
 ) AS s
 """
@@ -279,7 +279,7 @@ async def test_a_consumer_that_was_stopped_and_goes_on_moves_no_cursor_of_the_ne
             # another's.
             await until(
                 database,
-                "SELECT EXISTS (SELECT FROM projections.group_readers"
+                "SELECT EXISTS (SELECT FROM projections.workers"
                 " WHERE (owner = $1 OR starts_with(owner, $1 || '.')) AND lease_until > clock_timestamp())",
                 owner,
             )
@@ -331,7 +331,7 @@ async def test_readers_have_neighbours_and_only_what_one_has_too_many_moves(data
         alone = await keeps("a")
         joining = await keeps("b")
         halves = [await keeps("a"), await keeps("b")]
-        await leave_group(session, "g", "a")
+        await offsets.leave(session, "a")
         left = await keeps("b")
 
     assert (alone, joining, left) == ([*range(8)], [], [*range(8)])

@@ -332,7 +332,7 @@ async def test_nothing_deadlocks(database: Database) -> None:
                             "SELECT projections.move_cursor_v1('g', $1, $2, $3)",
                             row["min_slice"], row["epoch"], read[-1]["match_id"],
                         )  # fmt: skip
-                await session.fetchval("SELECT projections.leave_group_v1('g', $1)", f"r{number}")
+                await session.fetchval("SELECT projections.leave_v1($1)", f"r{number}")
 
     async with matching(database):
         await asyncio.gather(

@@ -13,7 +13,7 @@ AS $$
             FROM projections.group_ranges AS r WHERE r.group_id = p_group_id AND r.handler_id IS NULL
         ) AS a
         CROSS JOIN LATERAL projections.share_ranges_v1(a.min_slices, a.assigned_to, ARRAY(
-            SELECT o.owner FROM projections.group_readers AS o WHERE o.group_id = p_group_id ORDER BY o.joined_at, o.owner
+            SELECT o.owner FROM projections.workers AS o WHERE o.group_id = p_group_id ORDER BY o.joined_at, o.owner
         )) AS s
         CROSS JOIN LATERAL (
             SELECT FROM projections.group_ranges AS r
@@ -25,7 +25,7 @@ AS $$
     -- A handler's own: to whoever is to read its slices, or it stays, or to who joined first, of those that have the handler.
     WITH wanted AS (
         SELECT h.min_slice, h.handler_id, (
-            SELECT o.owner FROM projections.group_readers AS o
+            SELECT o.owner FROM projections.workers AS o
             WHERE o.group_id = p_group_id AND h.handler_id = ANY (o.handlers)
             ORDER BY o.owner = (
                 SELECT t.assigned_to FROM projections.group_ranges AS t

@@ -24,7 +24,7 @@ DECLARE
     _now CONSTANT timestamptz := clock_timestamp();
 BEGIN
     IF coalesce(p_owner, '') = '' THEN
-        RAISE EXCEPTION 'a reader has a name' USING ERRCODE = 'PJ081', HINT = 'One that no other reader of the group has.';
+        RAISE EXCEPTION 'a reader has a name' USING ERRCODE = 'PJ081', HINT = 'One that nobody else has.';
     ELSIF coalesce(p_lease, interval '0') <= interval '0' THEN
         RAISE EXCEPTION 'a lease is longer than 0, not %', coalesce(p_lease::text, 'NULL') USING ERRCODE = 'PJ081';
     END IF;
@@ -34,23 +34,29 @@ BEGIN
         RAISE EXCEPTION 'there is no group %', quote_literal(p_group) USING ERRCODE = 'PJ082', HINT = 'Subscribe first.';
     END IF;
     IF p_joined AND NOT EXISTS (
-        SELECT FROM projections.group_readers AS r WHERE r.group_id = _group AND r.owner = p_owner
+        SELECT FROM projections.workers AS r WHERE r.group_id = _group AND r.owner = p_owner
     ) THEN
         RAISE EXCEPTION 'reader % of group % is not known: its lease is over, or the database went back in time',
             quote_literal(p_owner), quote_literal(p_group)
         USING ERRCODE = 'PJ013', HINT = 'Subscribe, and join the group again, by another name.';
     END IF;
-    INSERT INTO projections.group_readers AS r (group_id, owner, lease_until, handlers)
-    VALUES (_group, p_owner, _now + p_lease, coalesce(p_handlers, '{}'))
-    ON CONFLICT (group_id, owner) DO UPDATE SET lease_until = excluded.lease_until, handlers = excluded.handlers;
-    DELETE FROM projections.group_readers AS r WHERE r.group_id = _group AND r.lease_until <= _now;
+    INSERT INTO projections.workers AS r (owner, host, pid, projection_ids, lease_until, group_id, handlers)
+    VALUES (p_owner, '', 0, '{}', _now + p_lease, _group, coalesce(p_handlers, '{}'))
+    ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until, handlers = excluded.handlers
+    WHERE r.group_id = excluded.group_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'reader % of group % has the name of a worker, or of a reader of another group',
+            quote_literal(p_owner), quote_literal(p_group)
+        USING ERRCODE = 'PJ081', HINT = 'Join by a name that nobody else has.';
+    END IF;
+    DELETE FROM projections.workers AS r WHERE r.group_id = _group AND r.lease_until <= _now;
 
     PERFORM projections.assign_group_v1(_group);
     UPDATE projections.group_ranges AS r SET owner = p_owner, epoch = r.epoch + 1
     FROM (
         SELECT f.min_slice, f.handler_id FROM projections.group_ranges AS f
         WHERE f.group_id = _group AND f.assigned_to = p_owner AND f.owner IS DISTINCT FROM p_owner AND NOT EXISTS (
-            SELECT FROM projections.group_readers AS o WHERE o.group_id = _group AND o.owner = f.owner
+            SELECT FROM projections.workers AS o WHERE o.group_id = _group AND o.owner = f.owner
         )
         FOR UPDATE SKIP LOCKED
     ) AS f

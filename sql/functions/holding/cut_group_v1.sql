@@ -9,7 +9,6 @@ AS $$
 DECLARE
     _group integer;
 BEGIN
-    PERFORM projections.check_cut_v1(p_min_slices);
     SELECT g.group_id INTO _group FROM projections.subscription_groups AS g WHERE g.name = p_group FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no group %', quote_literal(p_group) USING ERRCODE = 'PJ082', HINT = 'Subscribe first.';
@@ -23,15 +22,12 @@ BEGIN
     END IF;
     WITH old AS (
         DELETE FROM projections.group_ranges AS r WHERE r.group_id = _group RETURNING r.*
-    ), wanted AS (
-        SELECT w.min_slice, coalesce(lead(w.min_slice) OVER (ORDER BY w.min_slice), 1024) - 1 AS max_slice
-        FROM unnest(p_min_slices) AS w (min_slice)
     )
     INSERT INTO projections.group_ranges (group_id, min_slice, max_slice, cursor, moved_at, epoch, handler_id, assigned_to)
     SELECT
         _group, w.min_slice, w.max_slice, min(o.cursor), max(o.moved_at), (SELECT max(m.epoch) FROM old AS m) + 1, h.handler_id,
         (array_agg(o.assigned_to ORDER BY o.min_slice))[1]
-    FROM wanted AS w
+    FROM projections.cut_v1(p_min_slices) AS w
     CROSS JOIN (SELECT DISTINCT o.handler_id FROM old AS o) AS h
     INNER JOIN old AS o ON w.min_slice <= o.max_slice AND o.min_slice <= w.max_slice
     -- Where a handler has no range of its own, it stands where all others do.

@@ -6,7 +6,6 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM projections.check_cut_v1(p_min_slices);
     PERFORM FROM projections.projections AS p WHERE p.projection_id = p_projection_id FOR NO KEY UPDATE;
     PERFORM FROM projections.projection_ranges AS r WHERE r.projection_id = p_projection_id ORDER BY r.min_slice FOR UPDATE;
     IF p_min_slices = ARRAY(
@@ -17,16 +16,13 @@ BEGIN
     END IF;
     WITH old AS (
         DELETE FROM projections.projection_ranges AS r WHERE r.projection_id = p_projection_id RETURNING r.*
-    ), wanted AS (
-        SELECT w.min_slice, coalesce(lead(w.min_slice) OVER (ORDER BY w.min_slice), 1024) - 1 AS max_slice
-        FROM unnest(p_min_slices) AS w (min_slice)
     ), cut AS (
         SELECT
             w.min_slice, w.max_slice, max(o.epoch) OVER () + 1 AS epoch,
             o.min_slice AS part, o.assigned_to, o.horizon, o.import_id, o.handled_until, o.handled_at,
             -- A part that is split leaves its count to the first piece: the sum stays.
             CASE WHEN o.min_slice BETWEEN w.min_slice AND w.max_slice THEN o.handled ELSE 0 END AS handled
-        FROM wanted AS w INNER JOIN old AS o ON w.min_slice <= o.max_slice AND o.min_slice <= w.max_slice
+        FROM projections.cut_v1(p_min_slices) AS w INNER JOIN old AS o ON w.min_slice <= o.max_slice AND o.min_slice <= w.max_slice
     )
     INSERT INTO projections.projection_ranges (
         projection_id, min_slice, max_slice, epoch, assigned_to, horizon, import_id, handled_until, handled_at, handled

@@ -23,19 +23,6 @@ FROM projections.heartbeat_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS h
 _LEAVE = "SELECT projections.leave_v1($1)"
 _TAKE_OVER = "SELECT projections.take_over_v1($1, $2, $3)"
 _SET_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
-_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
-_ASSIGN = "SELECT projections.assign_ranges_v1($1, $2, $3)"
-# Statements after the lock must see what was committed while it was waited for.
-_READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
-# One assigns at a time. A process that is stopped or cut off meanwhile must not keep others from it.
-_LOCK = """
-SELECT set_config('idle_in_transaction_session_timeout', '2s', TRUE)
-FROM projections.projections WHERE projection_id = $1 FOR NO KEY UPDATE
-"""
-_MEMBERS = """
-SELECT owner FROM projections.workers
-WHERE $1 = ANY(projection_ids) AND lease_until > clock_timestamp() AND NOT leaving ORDER BY joined_at, owner
-"""
 _RANGES = """
 SELECT
     r.projection_id, r.min_slice, r.max_slice, r.epoch, r.owner, r.assigned_to, r.claimed_at, r.horizon,
@@ -51,7 +38,7 @@ SELECT
           WHERE p.projection_id = ANY(w.projection_ids) ORDER BY p.name) AS projections,
     count(r.min_slice) AS ranges, coalesce(sum(r.max_slice - r.min_slice + 1), 0)::integer AS slices
 FROM projections.workers AS w LEFT JOIN projections.projection_ranges AS r ON w.owner = r.owner
-GROUP BY w.owner ORDER BY w.joined_at, w.owner
+WHERE w.group_id IS NULL GROUP BY w.owner ORDER BY w.joined_at, w.owner
 """
 
 
