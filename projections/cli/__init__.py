@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from projections.cli.group import CommandGroup, LazyCommand
+from projections.terminal.group import CommandGroup, LazyCommand
 
 __all__ = ["main"]
 
@@ -47,16 +47,21 @@ _COMMANDS = {
         "projections.cli.parked:parked", "List, show, retry and drop events that could not be handled."
     ),
     "groups": LazyCommand(
-        "projections.cli.groups:groups",
+        "projections.subscriptions.commands.groups:groups",
         "Show how far groups of consumers are; rescale them, and decide about what failed.",
     ),
     "subscriptions": LazyCommand(
-        "projections.cli.subscriptions:subscriptions", "Show, release and remove subscriptions of groups."
+        "projections.subscriptions.commands.subscriptions:subscriptions",
+        "Show, release and remove subscriptions of groups.",
     ),
-    "subscribe": LazyCommand("projections.cli.subscribe:subscribe", "Subscribe a group to events."),
-    "publish": LazyCommand("projections.cli.publish:publish", "Publish a payload under a topic."),
+    "subscribe": LazyCommand(
+        "projections.subscriptions.commands.subscribe:subscribe", "Subscribe a group to events."
+    ),
+    "publish": LazyCommand(
+        "projections.subscriptions.commands.publish:publish", "Publish a payload under a topic."
+    ),
     "webhooks": LazyCommand(
-        "projections.cli.webhooks:webhooks", "Deliver events over HTTP to the endpoints of tenants."
+        "projections.webhooks.commands:webhooks", "Deliver events over HTTP to the endpoints of tenants."
     ),
     "demo": LazyCommand("projections.cli.demo:demo", "Run real flights through it, and prove the result."),
     "capture": LazyCommand("projections.cli.capture:capture", "Have the changes of a table append events."),

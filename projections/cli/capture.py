@@ -9,9 +9,9 @@ from rich.table import Table
 
 from journal import Session
 from journal.capture import CapturedTable, capture_table, captured_tables, release_table
-from projections.cli.connection import visit
-from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import in_table, print_table, printable
+from projections.terminal.connection import visit
+from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.output import in_table, print_table, printable
 
 __all__ = ["capture"]
 

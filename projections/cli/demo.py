@@ -13,10 +13,6 @@ from rich.console import Console
 from rich.table import Table
 
 from journal import NUMBER_OF_SLICES
-from projections.cli.logs import configure_logs
-from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import shown
-from projections.cli.signals import stopped_by_signals
 from projections.demo.database import demo_database
 from projections.demo.demo import DEFAULT_EVENTS, Demo, Options, Result
 from projections.demo.errors import DemoError, DemoInterrupted
@@ -24,6 +20,10 @@ from projections.demo.flights import data_file
 from projections.demo.progress import Reporter, reporting
 from projections.demo.rebuilding import Batch, Rebuild
 from projections.running.event_loop import loop_runner
+from projections.terminal.logs import configure_logs
+from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.output import shown
+from projections.terminal.signals import stopped_by_signals
 
 if TYPE_CHECKING:  # of an extra
     from projections.demo.webhooks import Arrivals

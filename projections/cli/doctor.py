@@ -15,7 +15,7 @@ from journal import ConnectionSettings, ProjectionsError, Session, hide_password
 from journal.database import connect
 from journal.embedded import DSN_VARIABLE, binaries_for_user, database_dsn
 from journal.schema import SCHEMA_VERSION, check_version
-from projections.cli.options import dsn_option, echo_json, json_option
+from projections.terminal.options import dsn_option, echo_json, json_option
 
 __all__ = ["doctor"]
 

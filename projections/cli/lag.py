@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Literal, TypeAlias
@@ -14,18 +14,17 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from journal import OwnedSession
-from projections.cli.connection import visit_session
-from projections.cli.durations import Duration
-from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import in_table, print_table, printable
-from projections.cli.watching import watch
 from projections.monitoring import ProjectionLag, RangeLag, SliceLag, Snapshot, snapshot
+from projections.terminal.ages import age, exit_above
+from projections.terminal.connection import visit_session
+from projections.terminal.durations import Duration
+from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.output import in_table, print_table
+from projections.terminal.watching import watch
 
-__all__ = ["age", "exit_above", "lag", "owner_of", "states_of"]
+__all__ = ["lag", "owner_of", "states_of"]
 
 By: TypeAlias = Literal["projection", "range", "slice", "worker"]
-
-_ABOVE = 3
 
 
 @click.command()
@@ -77,29 +76,6 @@ def lag(  # noqa: PLR0917 - click passes all by name
     _print(found, by, as_json=as_json)
     if fail_above is not None:
         exit_above(context, fail_above, [(p.name, p.lag) for p in found.projections])
-
-
-def exit_above(context: click.Context, limit: timedelta, lags: Iterable[tuple[str, float]]) -> None:
-    """End with an exit code of its own when something is further behind than a limit, and say what; lags in seconds."""
-    above = [f"{printable(name)} ({age(lag)})" for name, lag in lags if lag > limit.total_seconds()]
-    if above:
-        click.echo(f"lag above {age(limit.total_seconds())}: {', '.join(above)}", err=True)
-        context.exit(_ABOVE)
-
-
-def age(seconds: float) -> str:
-    """Seconds as people read them: ``0 s``, ``0.8 s``, ``12 min 3 s``, ``2 d 4 h``."""
-    if seconds < 60:  # noqa: PLR2004 - a minute
-        return f"{seconds:.3g} s" if 0 < seconds < 1 else f"{seconds:.1f} s".replace(".0 s", " s")
-    whole = int(seconds)
-    for unit, size, smaller, part in (
-        ("d", 86_400, "h", 3_600),
-        ("h", 3_600, "min", 60),
-        ("min", 60, "s", 1),
-    ):
-        if whole >= size:
-            return f"{whole // size} {unit} {whole % size // part} {smaller}"
-    raise AssertionError(seconds)
 
 
 def states_of(projection: ProjectionLag) -> str:

@@ -27,14 +27,14 @@ from journal.partitions import (
     schedule,
 )
 from journal.partitions import maintain as maintain_database
-from projections.cli.connection import visit_session
-from projections.cli.durations import Duration
-from projections.cli.hooks import load_callable
-from projections.cli.options import check_no_address, dsn_option, echo_json, json_option
-from projections.cli.output import printable
 from projections.cli.partitions import partition_values, span
-from projections.cli.signals import stopped_by_signals
 from projections.extras import from_extra
+from projections.terminal.connection import visit_session
+from projections.terminal.durations import Duration
+from projections.terminal.hooks import load_callable
+from projections.terminal.options import check_no_address, dsn_option, echo_json, json_option
+from projections.terminal.output import printable
+from projections.terminal.signals import stopped_by_signals
 
 __all__ = ["maintain"]
 

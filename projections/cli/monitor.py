@@ -16,13 +16,13 @@ from journal import ConnectionSettings
 from journal.database import connect
 from journal.embedded import database_dsn
 from journal.schema import check_version
-from projections.cli.durations import Duration
-from projections.cli.logs import LogFormat, configure_logs
-from projections.cli.options import dsn_option
-from projections.cli.running import log_format_option, token_file_option
-from projections.cli.signals import stopped_by_signals
 from projections.http.addresses import Address, parse_address
 from projections.http.tokens import read_token, require_token
+from projections.terminal.durations import Duration
+from projections.terminal.logs import LogFormat, configure_logs
+from projections.terminal.options import dsn_option
+from projections.terminal.running import log_format_option, token_file_option
+from projections.terminal.signals import stopped_by_signals
 
 __all__ = ["monitor"]
 

@@ -9,10 +9,10 @@ from rich.table import Table
 
 import offsets as stored
 from journal import BEGINNING
-from projections.cli.connection import confirm, visit
-from projections.cli.group import ListGroup
-from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import in_table, print_table
+from projections.terminal.connection import confirm, visit
+from projections.terminal.group import ListGroup
+from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.output import in_table, print_table
 
 __all__ = ["offsets"]
 

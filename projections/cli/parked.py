@@ -6,8 +6,8 @@ import click
 from rich.table import Table
 
 from offsets import ParkedSource, drop_parked, list_parked, retry_parked, show_parked
-from projections.cli.connection import confirm, visit
-from projections.cli.failed import (
+from projections.terminal.connection import confirm, visit
+from projections.terminal.failed import (
     all_option,
     echo_decided,
     limit_option,
@@ -15,9 +15,9 @@ from projections.cli.failed import (
     tell_more,
     yes_option,
 )
-from projections.cli.group import ListGroup
-from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import in_table, print_table, printable
+from projections.terminal.group import ListGroup
+from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.output import in_table, print_table, printable
 
 __all__ = ["parked"]
 

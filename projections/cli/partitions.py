@@ -17,11 +17,11 @@ from journal.partitions import (
 )
 from journal.partitions import partitions as read_partitions
 from journal.partitions.settings import TABLES
-from projections.cli.connection import visit
-from projections.cli.durations import Duration
-from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import in_table, print_table, printable
 from projections.durations import duration_text
+from projections.terminal.connection import visit
+from projections.terminal.durations import Duration
+from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.output import in_table, print_table, printable
 
 __all__ = ["partition_values", "partitions", "span"]
 

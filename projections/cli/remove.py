@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 import offsets
-from projections.cli.connection import confirm, visit
-from projections.cli.options import dsn_option, echo_json, json_option
 from projections.monitoring import projection_lag
+from projections.terminal.connection import confirm, visit
+from projections.terminal.options import dsn_option, echo_json, json_option
 
 __all__ = ["remove"]
 

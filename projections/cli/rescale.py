@@ -6,8 +6,8 @@ import click
 
 import offsets
 from journal import NUMBER_OF_SLICES, OwnedSession
-from projections.cli.connection import visit_session
-from projections.cli.options import dsn_option, echo_json, json_option
+from projections.terminal.connection import visit_session
+from projections.terminal.options import dsn_option, echo_json, json_option
 
 __all__ = ["rescale"]
 

@@ -8,7 +8,7 @@ import click
 
 from journal import schema as journal_schema
 from journal.embedded import database_dsn
-from projections.cli.options import dsn_option, echo_json, json_option
+from projections.terminal.options import dsn_option, echo_json, json_option
 
 __all__ = ["schema"]
 

@@ -11,11 +11,12 @@ from rich.table import Column, Table
 
 import offsets
 from journal import Session, entity_types
-from projections.cli.connection import visit
-from projections.cli.lag import age, owner_of, states_of
-from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import in_table, print_table, printable
+from projections.cli.lag import owner_of, states_of
 from projections.monitoring import OpenWriter, ProjectionLag, RangeLag, Snapshot, snapshot
+from projections.terminal.ages import age
+from projections.terminal.connection import visit
+from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.output import in_table, print_table, printable
 
 __all__ = ["pause", "resume", "status"]
 

@@ -23,9 +23,9 @@ from types import FrameType
 from typing import NamedTuple
 
 from journal.embedded import DSN_VARIABLE
-from projections.cli.last_resort import LastResort
-from projections.cli.logs import LogFormat
 from projections.recovery import Backoff
+from projections.terminal.last_resort import LastResort
+from projections.terminal.logs import LogFormat
 
 __all__ = ["Asked", "Outcome", "heard_from_supervisor", "supervise", "tagged_logs"]
 

@@ -20,20 +20,7 @@ from journal.database import connect
 from journal.embedded import database_dsn
 from journal.partitions import maintaining
 from journal.schema import check_version
-from projections.cli.durations import Duration
-from projections.cli.logs import LogFormat, configure_logs
-from projections.cli.options import dsn_option
-from projections.cli.running import (
-    driver_option,
-    ending,
-    log_format_option,
-    pgbouncer_option,
-    served_at,
-    token_file_option,
-)
-from projections.cli.signals import Received, stopped_by_signals
 from projections.cli.supervisor import Asked, heard_from_supervisor, supervise, tagged_logs
-from projections.cli.targets import load_projections
 from projections.durations import duration_text
 from projections.http.addresses import Address
 from projections.running.connections import OTHER_CONNECTIONS
@@ -42,6 +29,19 @@ from projections.running.observer import CombinedObserver, StatusObserver
 from projections.running.runner import run as run_projections
 from projections.running.settings import RunSettings
 from projections.subscriptions.matching import Matching
+from projections.terminal.durations import Duration
+from projections.terminal.logs import LogFormat, configure_logs
+from projections.terminal.options import dsn_option
+from projections.terminal.running import (
+    driver_option,
+    ending,
+    log_format_option,
+    pgbouncer_option,
+    served_at,
+    token_file_option,
+)
+from projections.terminal.signals import Received, stopped_by_signals
+from projections.terminal.targets import load_projections
 
 __all__ = ["worker"]
 

@@ -6,9 +6,9 @@ import click
 from rich.table import Table
 
 import offsets
-from projections.cli.connection import visit
-from projections.cli.options import dsn_option, echo_json, json_option
-from projections.cli.output import in_table, print_table
+from projections.terminal.connection import visit
+from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.output import in_table, print_table
 
 __all__ = ["workers"]
 

@@ -15,10 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from journal import Session
 from journal.embedded import database_dsn
-from projections.cli.connection import visit
-from projections.cli.options import check_no_address, dsn_option, echo_json, iso_time, json_option
-from projections.cli.output import printable
 from projections.extras import from_extra
+from projections.terminal.connection import visit
+from projections.terminal.options import check_no_address, dsn_option, echo_json, iso_time, json_option
+from projections.terminal.output import printable
 from spark_projections.engine.session import spark_running
 
 if TYPE_CHECKING:

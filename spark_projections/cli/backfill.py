@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from projections.cli.options import dsn_option, echo_json, json_option
 from projections.extras import from_extra
+from projections.terminal.options import dsn_option, echo_json, json_option
 from spark_projections.backfill.mapped import CHUNK, FIELDS, Format, Mapped
 from spark_projections.cli.archive import checked_dsn, context_of, counting, engine_options
 

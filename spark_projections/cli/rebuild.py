@@ -20,13 +20,13 @@ from rich.table import Table
 from journal import ALL_SLICES, ConnectionSettings, SliceRange, connect
 from journal.embedded import database_dsn
 from journal.suggestions import did_you_mean
-from projections.cli.connection import visit, visit_session
-from projections.cli.durations import Duration
-from projections.cli.options import dsn_option, echo_json, iso_time, json_option
-from projections.cli.output import print_table, printable, shown
-from projections.cli.targets import load_projections
 from projections.defining.handlers import projection_of
 from projections.extras import from_extra
+from projections.terminal.connection import visit, visit_session
+from projections.terminal.durations import Duration
+from projections.terminal.options import dsn_option, echo_json, iso_time, json_option
+from projections.terminal.output import print_table, printable, shown
+from projections.terminal.targets import load_projections
 from spark_projections.cli.archive import context_of
 from spark_projections.cli.rebuild_plan import plan_of, show_plan
 from spark_projections.engine.jvm import JavaNotFound, UnsupportedJava, find_java

@@ -9,8 +9,8 @@ import click
 from rich.table import Table
 
 from journal import Session
-from projections.cli.options import echo_json
-from projections.cli.output import print_table, shown
+from projections.terminal.options import echo_json
+from projections.terminal.output import print_table, shown
 from spark_projections.rebuilds import bookkeeping
 from spark_projections.rebuilds.definition import rebuildable
 from spark_projections.rebuilds.options import RebuildOptions

@@ -9,8 +9,8 @@ import click
 import pytest
 
 from projections.cli import main
-from projections.cli.durations import Duration
 from projections.durations import InvalidDuration, duration_text, parse_duration
+from projections.terminal.durations import Duration
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from projections.cli.last_resort import GRACE
-from projections.cli.webhooks.delivering import _grace
+from projections.terminal.last_resort import GRACE
 from projections.webhooks import DeliverySettings
+from projections.webhooks.commands.delivering import _grace
 
 
 def test_requests_that_are_waited_for_are_not_cut_off_by_the_grace() -> None:

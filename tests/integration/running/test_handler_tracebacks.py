@@ -11,7 +11,7 @@ import pytest
 import offsets
 from journal import Database
 from projections import AtLeastOnce, EventEnvelope, Recovery, Session
-from projections.cli.logs import _JsonFormatter, _TextFormatter
+from projections.terminal.logs import _JsonFormatter, _TextFormatter
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,

@@ -249,7 +249,7 @@ def test_the_command_listens_within_the_limits_of_all_that_listens(monkeypatch: 
         given.update(facts)
         raise NotListening("not here")
 
-    monkeypatch.setattr("projections.cli.webhooks.listening.Receiver", none)
+    monkeypatch.setattr("projections.webhooks.commands.listening.Receiver", none)
     assert called("webhooks", "listen", "--port", "0").returncode == 1
     assert given["limits"] == ConnectionLimits()
 

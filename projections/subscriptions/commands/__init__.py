@@ -1,0 +1,1 @@
+"""The commands of subscriptions; `projections.cli` imports them when they run."""

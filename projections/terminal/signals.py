@@ -1,0 +1,69 @@
+"""Ending a process by a signal: the first asks, the second insists, and after a while it ends in any case."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from types import FrameType
+
+from projections.terminal.last_resort import GRACE, LastResort
+
+__all__ = ["Received", "stopped_by_signals"]
+
+log = logging.getLogger("projections")
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Received:
+    """
+    Which signal asked to stop, if any.
+
+    Args:
+        resort: Ends the process when it does not end by itself.
+    """
+
+    def __init__(self, resort: LastResort) -> None:
+        self.resort = resort
+        self.number: signal.Signals | None = None
+
+
+@contextmanager
+def stopped_by_signals(stop: asyncio.Event, grace: timedelta = GRACE) -> Iterator[Received]:
+    """
+    Set an event of the running loop at the first SIGINT or SIGTERM; a second one ends the process at once.
+
+    The handlers are Python's, not the loop's: they also run while a handler blocks the loop.
+
+    Args:
+        stop: Set by the first signal.
+        grace: How long it may take to end; then it is ended.
+    """
+    loop, received = asyncio.get_running_loop(), Received(LastResort(grace))
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        if received.number is not None:
+            # Nothing is lost: the database rolls back what was open, and the lease ends by itself.
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        received.number = signal.Signals(number)
+        loop.call_soon_threadsafe(ask)
+
+    def ask() -> None:
+        name = received.number.name if received.number else ""
+        log.info(
+            "%s: stopping after the batch at hand; once more ends at once", name, extra={"action": "stopping"}
+        )
+        stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
+    try:
+        with received.resort.watching():
+            yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,173 @@
+"""``projections webhooks listen``: a receiver on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import timedelta
+
+import click
+
+from journal.tasks import first_of
+from projections.http.connections import ConnectionLimits
+from projections.terminal.durations import Duration
+from projections.terminal.options import json_option
+from projections.terminal.output import printable
+from projections.terminal.signals import stopped_by_signals
+from projections.webhooks.commands.options import secret_of
+from projections.webhooks.commands.printing import shortened
+from projections.webhooks.receiver import Received, Receiver, Totals
+
+__all__ = ["listen"]
+
+_KEPT = 1
+
+
+def _share(_: click.Context, __: click.Parameter, value: float) -> float:
+    if math.isnan(value):  # which is within any range
+        raise click.BadParameter("nan is no share: write 0 to 1, such as 0.3")
+    return value
+
+
+@click.command(short_help="Receive webhooks on this machine, to try them out.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=9000, show_default=True, help="0: any that is free."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option(
+    "--secret",
+    "secrets",
+    multiple=True,
+    metavar="whsec_...",
+    help="Verify with it; may be repeated. Whoever is on this machine can read it: for trying out.",
+)
+@click.option("--secret-file", metavar="FILE|-", help="Verify with the secret that a file has.")
+@click.option(
+    "--fail-rate",
+    type=click.FloatRange(0, 1),
+    callback=_share,
+    default=0,
+    metavar="0.3",
+    help="Fail so many of the requests, at random.",
+)
+@click.option("--seed", type=int, help="Of that: the same requests fail with the same number.")
+@click.option(
+    "--status",
+    type=click.IntRange(200, 599),
+    default=500,
+    show_default=True,
+    help="What a failure is answered with.",
+)
+@click.option("--delay", type=Duration(), default="0s", metavar="200ms", help="Before each answer.")
+@click.option("--count", type=click.IntRange(1), metavar="N", help="End when so many messages were accepted.")
+@json_option
+@click.pass_context
+def listen(  # noqa: PLR0917 - click passes all by name
+    context: click.Context,
+    /,
+    port: int,
+    host: str,
+    secrets: Sequence[str],
+    secret_file: str | None,
+    fail_rate: float,
+    seed: int | None,
+    status: int,
+    delay: timedelta,
+    count: int | None,
+    as_json: bool,
+) -> None:
+    """
+    Receive webhooks on this machine, and print each: whether its signature is right, and whether it has come before.
+
+    \b
+      projections webhooks listen --secret whsec_...
+      projections webhooks listen --secret-file secret.txt --fail-rate 0.3 --seed 1 --delay 50ms
+
+    It answers 204; 401 where the signature is wrong; and --status where it fails by chance, so that you see it come
+    again. A message that comes again after it was accepted is a duplicate: a receiver answers 2xx, and does nothing.
+
+    It prints until Ctrl-C or SIGTERM, and then what it all came to. With --json each line is an object, the last
+    one the totals. A sender reaches it with --allow-address 127.0.0.0/8, and its endpoint is made with --allow-http.
+
+    \b
+    Exit codes
+      0  ended, and every signature was right, or none was checked
+      1  a signature was wrong; or it could not listen
+    """  # noqa: D301 - click reads the escape, and a first sentence may be longer than a line
+    given = [*secrets, *([text] if (text := secret_of(secret_file)) else [])]
+    echo = _echo_json if as_json else _echo
+    receiver = Receiver(
+        given, host=host, port=port, fail_rate=fail_rate, seed=seed, status=status, delay=delay, keep=_KEPT,
+        on_received=echo, limits=ConnectionLimits(),
+    )  # fmt: skip
+    asyncio.run(_listen(receiver, count, checked=bool(given), as_json=as_json))
+    _echo_totals(receiver.totals, as_json=as_json)
+    context.exit(1 if receiver.totals.refused else 0)
+
+
+async def _listen(receiver: Receiver, count: int | None, *, checked: bool, as_json: bool) -> None:
+    stop = asyncio.Event()
+    with stopped_by_signals(stop):
+        async with receiver:
+            if as_json:
+                click.echo(json.dumps({"listening": receiver.url, "verifies": checked}))
+            else:
+                how = "signatures are verified" if checked else "no --secret: signatures are not checked"
+                click.echo(f"listening at {receiver.url}, {how}; Ctrl-C ends")
+            await first_of(stop.wait(), *([] if count is None else [receiver.wait_for(count)]))
+
+
+def _echo(one: Received) -> None:
+    topic = printable(one.topic or "no topic")
+    message_id = printable(one.message_id) or "no webhook-id"
+    # The type and the time before it are told by the line already.
+    data = (
+        one.body.decode(errors="replace")
+        if (found := one.data()) is None
+        else json.dumps(found, ensure_ascii=False)
+    )
+    click.echo(
+        f"{one.at:%H:%M:%S.%f}"[:-3]
+        + f"  {one.status}  {topic}  {message_id}  {_verdict(one)}  {printable(shortened(data))}"
+    )
+
+
+def _verdict(one: Received) -> str:
+    words: list[str] = ["NOT VERIFIED" if one.verification == "refused" else one.verification]
+    if one.reason:
+        words.append(printable(one.reason))
+    if one.duplicate:
+        words.append("duplicate")
+    elif one.sending > 1:
+        words.append(f"sending {one.sending}")
+    if not one.accepted and one.verification != "refused":
+        words.append("failed by chance")
+    return ", ".join(words)
+
+
+def _echo_json(one: Received) -> None:
+    values = {
+        "at": one.at.isoformat(),
+        "message_id": one.message_id,
+        "topic": one.topic,
+        "status": one.status,
+        "verification": one.verification,
+        "reason": one.reason,
+        "sending": one.sending,
+        "duplicate": one.duplicate,
+        "body": one.body.decode(errors="replace"),
+    }
+    click.echo(json.dumps(values, ensure_ascii=False))
+
+
+def _echo_totals(totals: Totals, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"totals": asdict(totals)}))
+        return
+    click.echo(
+        f"{totals.requests:,} requests: {totals.messages:,} messages accepted, {totals.duplicates:,} duplicates, "
+        f"{totals.failed:,} failed by chance, {totals.refused:,} not verified"
+    )
