@@ -41,7 +41,7 @@ READ = [
     ["lag"],
     ["lag", "--slices"],
     ["workers"],
-    ["offsets", "show"],
+    ["offsets", "list"],
     ["offsets", "verify"],
     ["parked", "list", "p"],
     ["groups"],
