@@ -55,7 +55,8 @@ from projections.defining.handlers import (
 )
 from projections.defining.tables import Change, Changes, Table, TableError
 from projections.errors import HandlerFailed, InvalidHandler, PoolTooSmall, ProjectionFailed
-from projections.recovery import Backoff, Recovery
+from projections.failing.recovery import Recovery
+from projections.failing.retries import Backoff, Retries
 from projections.running.observer import StatusObserver
 from projections.running.runner import run
 from projections.running.settings import RunSettings
@@ -91,6 +92,7 @@ __all__ = [
     "ProjectionsError",
     "RawJson",
     "Recovery",
+    "Retries",
     "RunSettings",
     "SchemaError",
     "Session",

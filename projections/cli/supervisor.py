@@ -23,7 +23,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from journal.embedded import DSN_VARIABLE
-from projections.recovery import Backoff
+from projections.failing.retries import Backoff
 from projections.terminal.last_resort import LastResort
 from projections.terminal.logs import LogFormat
 

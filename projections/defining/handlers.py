@@ -19,7 +19,7 @@ from journal import EventEnvelope, Session, event_type_of
 from journal.writer import check_entity_type, check_name
 from projections.defining.tables import Changes, Table
 from projections.errors import InvalidHandler
-from projections.recovery import Recovery
+from projections.failing.recovery import Recovery
 
 S = TypeVar("S")
 M = TypeVar("M", bound=BaseModel)

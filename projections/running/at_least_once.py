@@ -11,7 +11,7 @@ from journal.database.faults import Fault, fault_of
 from journal.tasks import end
 from projections.defining.handlers import AtLeastOnce, Kind
 from projections.errors import HandlerFailed
-from projections.recovery import GiveUp
+from projections.failing.recovery import GiveUp
 from projections.running.pipeline import Pipeline, Stopping, nothing, too_large
 
 
@@ -98,14 +98,14 @@ class AtLeastOncePipeline(Pipeline):
         events = [e for e in events if e.source_id not in self._state.parked]
         if not events:
             return False
-        recovery, first = self._projection.recovery, events[0]
-        for attempt in range(1, recovery.retries + 2):
+        retries, first = self._projection.recovery.retries, events[0]
+        for attempt in range(1, retries.attempts + 1):
             try:
                 await self._call(session, events)
             except HandlerFailed as failure:
                 self._report(first, failure, attempt)
-                if attempt <= recovery.retries:
-                    await self._wait(recovery.backoff.delay(attempt).total_seconds())
+                if (delay := retries.delay(attempt)) is not None:
+                    await self._wait(delay.total_seconds())
                 elif len(events) > 1:
                     return await self._halves(session, events)
                 else:

@@ -26,11 +26,11 @@ from projections.errors import (
     trace_of,
     traceback_of,
 )
-from projections.recovery import GiveUp
+from projections.failing.recovery import GiveUp
+from projections.failing.streak import Streak
 from projections.running.dispatch import Dispatcher
 from projections.running.observer import StatusObserver
 from projections.running.page_limit import PageLimit
-from projections.running.streak import Streak
 
 log = logging.getLogger("projections")
 
@@ -235,12 +235,12 @@ class Pipeline:
             self._store.commits += 1
 
     async def _recover(self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed) -> None:
-        recovery = self._projection.recovery
-        for attempt in range(1, recovery.retries + 2):
+        retries = self._projection.recovery.retries
+        for attempt in range(1, retries.attempts + 1):
             self._report(envelope, failure, attempt)
-            if attempt > recovery.retries:
+            if (delay := retries.delay(attempt)) is None:
                 break
-            await self._wait(recovery.backoff.delay(attempt).total_seconds())
+            await self._wait(delay.total_seconds())
             try:
                 await self._commit(session, [envelope])
             except HandlerFailed as again:
@@ -249,7 +249,7 @@ class Pipeline:
                 failure = too_large(envelope, error)
             else:
                 return
-        await self._give_up(session, envelope, failure, recovery.retries + 1)
+        await self._give_up(session, envelope, failure, retries.attempts)
 
     async def _wait(self, seconds: float) -> None:
         """Wait before another attempt; a range that is to stop must not use up the attempts at once."""

@@ -14,9 +14,9 @@ from offsets import Claim, DatabaseWentBack, OffsetStore, Progress, RangeLost, T
 from projections.defining.handlers import Projection
 from projections.defining.tables import TableError
 from projections.errors import said, storable
+from projections.failing.streak import Streak
 from projections.running.process import Process
 from projections.running.range_runner import RangeRunner
-from projections.running.streak import Streak
 
 log = logging.getLogger("projections")
 

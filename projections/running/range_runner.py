@@ -34,6 +34,7 @@ from journal.database.faults import Fault, fault_of
 from offsets import Claim, DatabaseWentBack, OffsetState, OffsetStore, Parked, Progress
 from projections.defining.handlers import AtLeastOnce, Kind, Projection
 from projections.errors import HandlerFailed, ProjectionFailed
+from projections.failing.streak import Streak
 from projections.running.acceptance import Acceptance
 from projections.running.at_least_once import AtLeastOncePipeline
 from projections.running.dispatch import Dispatcher
@@ -41,7 +42,6 @@ from projections.running.pipeline import Pipeline, Stopping
 from projections.running.process import Process
 from projections.running.read_ahead import ReadAhead
 from projections.running.settings import RunSettings
-from projections.running.streak import Streak
 
 _LATER = timedelta(seconds=5)
 """After a handler that hangs should have been cancelled: then the database takes its process for frozen or cut off."""

@@ -11,9 +11,9 @@ import offsets
 from journal import DatabaseError, DatabaseUnavailable, ProjectionsError, Session, SliceRange
 from offsets import Heartbeat, Held, Progress, Registered
 from projections.defining.handlers import Projection
+from projections.failing.streak import Streak
 from projections.running.process import Process
 from projections.running.range_keeper import RangeKeeper
-from projections.running.streak import Streak
 
 log = logging.getLogger("projections")
 

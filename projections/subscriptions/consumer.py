@@ -95,9 +95,10 @@ class Consumer:
             condition: A boolean SQL expression over ``e`` and ``s``.
             params: Values for the condition.
             expires_after: Remove the subscription when no consumer has run for so long.
-            retries: Delays, in seconds or as timedeltas: a batch that failed is kept, handled again after the first,
-                then after the second, and so on; when they are used up it is a dead letter. Meanwhile everything else
-                goes on. Without them the range starts again where its cursor is, and waits for this handler.
+            retries: Pauses, in seconds or as timedeltas, or a :class:`projections.Retries`: a batch that failed is
+                kept, handled again after the first, then after the second, and so on; when they are used up it is a
+                dead letter. Meanwhile everything else goes on. Without them the range starts again where its cursor
+                is, and waits for this handler.
             timeout: How long a call may take; by default as the settings say.
             split_by: A function from a batch to its parts, which are handled one after another; with ``retries`` only
                 a part that failed is handled again.

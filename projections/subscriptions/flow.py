@@ -128,7 +128,7 @@ class Flow:
     async def _fail(
         self, handler: Registered, events: Sequence[MatchedEvent], error: Exception, page: Place
     ) -> None:
-        if not handler.retries:
+        if handler.retries is None:
             raise error
         failed = FailedPart(handler, events, error, page)
         self.failed_parts.append(failed)

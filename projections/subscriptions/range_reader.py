@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from journal import ProjectionsError
-from projections.recovery import Backoff
+from projections.failing.retries import Backoff
 from projections.subscriptions.flow import FailedPart, Flow
 from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.reading import Match, Place

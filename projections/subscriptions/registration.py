@@ -10,20 +10,18 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from journal.database.faults import Fault, fault_of
 from projections.errors import InvalidHandler
+from projections.failing.retries import Pause, Retries
 from projections.subscriptions.matched import MatchedEvent
 
 MAX_NAME_LENGTH = 255
-_AGAIN = timedelta(minutes=1)
-"""When a batch is tried again whose handler has no delays any more, and that is not at fault."""
+_AGAIN = Retries([60])
+"""When a batch is tried again whose handler has no retries any more, and that is not at fault."""
 
 Handler: TypeAlias = Callable[[Sequence[MatchedEvent]], Awaitable[None]]
 """What handles a batch; it has failed when it raises."""
 
 SplitBy: TypeAlias = Callable[[Sequence[MatchedEvent]], Iterable[Sequence[MatchedEvent]]]
 """What makes parts of a batch, which are handled one after another."""
-
-Delay: TypeAlias = timedelta | float
-"""A time; a number is seconds."""
 
 
 class HandlerOptions(TypedDict, total=False):
@@ -35,8 +33,8 @@ class HandlerOptions(TypedDict, total=False):
     condition: str | None
     params: Mapping[str, Any] | None
     expires_after: timedelta | None
-    retries: Sequence[Delay] | None
-    timeout: Delay | None
+    retries: Retries | Sequence[Pause] | None
+    timeout: Pause | None
     split_by: SplitBy | None
     batch: int | None
 
@@ -65,7 +63,7 @@ def register(name: str, call: Handler, options: HandlerOptions, timeout: timedel
         name,
         call,
         {name: value for name, value in options.items() if name in _FILTERS},
-        delays(options.get("retries"), name),
+        _retries(options.get("retries"), name),
         _timeout(options.get("timeout"), name) or timeout,
         options.get("split_by"),
         options.get("batch"),
@@ -96,7 +94,7 @@ class Registered:
         name: Its name, unique within the group: failed batches are kept under it.
         call: The function.
         filters: Which events it is for: arguments of :func:`projections.subscriptions.subscribe`.
-        retries: Delays before each of the next tries of a batch that failed; none: the range starts again.
+        retries: When a batch that failed is tried again; None: the range starts again.
         timeout: How long a call may take.
         split_by: What makes parts of a batch.
         batch: At most so many events in a call; None: as many as are read at a time.
@@ -105,7 +103,7 @@ class Registered:
     name: str
     call: Handler
     filters: Mapping[str, Any]
-    retries: tuple[timedelta, ...]
+    retries: Retries | None
     timeout: timedelta
     split_by: SplitBy | None = None
     batch: int | None = None
@@ -133,9 +131,9 @@ class Registered:
             Tries that count now, and how long to wait for the next; None: no more are left.
         """
         if fault_of(error) is not Fault.EVENT:
-            delays = self.retries or (_AGAIN,)
-            return attempts, delays[min(attempts, len(delays) - 1)]
-        return attempts + 1, self.retries[attempts] if attempts < len(self.retries) else None
+            retries = self.retries or _AGAIN
+            return attempts, retries.delay(min(attempts + 1, retries.limit))
+        return attempts + 1, None if self.retries is None else self.retries.delay(attempts + 1)
 
     def batches(self, events: Sequence[MatchedEvent]) -> list[Sequence[MatchedEvent]]:
         """What the events of a page are handled in."""
@@ -177,7 +175,7 @@ def _is_async(call: Any) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
 
 
-def _timeout(limit: Delay | None, name: str) -> timedelta | None:
+def _timeout(limit: Pause | None, name: str) -> timedelta | None:
     if limit is None:
         return None
     try:
@@ -191,28 +189,18 @@ def _timeout(limit: Delay | None, name: str) -> timedelta | None:
     return time
 
 
-def delays(retries: Sequence[Delay] | None, name: str) -> tuple[timedelta, ...]:
-    """
-    A list of retries as times.
-
-    Raises:
-        InvalidHandler: It is empty, or has what is no time to wait.
-    """
+def _retries(retries: Retries | Sequence[Pause] | None, name: str) -> Retries | None:
     if retries is None:
-        return ()
+        return None
     try:
-        times = tuple(seconds(delay) for delay in retries)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidHandler(
-            f"handler {name!r}: retries is a list of seconds or timedeltas, not {retries!r:.80}"
-        ) from error
-    if not times:
-        raise InvalidHandler(f"handler {name!r}: retries names no delay: leave it out for none")
-    if negative := [delay for delay in times if delay < timedelta(0)]:
-        raise InvalidHandler(f"handler {name!r}: a delay of retries is 0 or longer, not {negative[0]}")
-    return times
+        found = retries if isinstance(retries, Retries) else Retries(retries)
+    except ValueError as error:
+        raise InvalidHandler(f"handler {name!r}: {error}") from error
+    if not found.limit:
+        raise InvalidHandler(f"handler {name!r}: retries has no pause: leave it out for none")
+    return found
 
 
-def seconds(delay: Delay) -> timedelta:
+def seconds(delay: Pause) -> timedelta:
     """A time that may be given as a number of seconds."""
     return delay if isinstance(delay, timedelta) else timedelta(seconds=delay)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from journal import PAGE_BYTES, PollPacing
 from offsets.holding import LeaseSettings
-from projections.recovery import Backoff
+from projections.failing.retries import Backoff
 
 _NONE = timedelta(0)
 

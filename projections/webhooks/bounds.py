@@ -128,7 +128,7 @@ def _asked(settings: EndpointSettings) -> Iterator[tuple[str, BoundName, float]]
     yield "policy.timeout (s)", "timeout", policy.timeout.total_seconds()
     for pause in policy.schedule:
         yield "a pause of policy.schedule (s)", "pause", pause.total_seconds()
-    yield "the attempts that policy.schedule makes", "attempts", policy.attempts
+    yield "the attempts that policy.schedule makes", "attempts", policy.retries.attempts
     yield "policy.breaker_failures", "breaker_failures", policy.breaker_failures
     yield "policy.breaker_pause.first (s)", "breaker_pause", policy.breaker_pause.first.total_seconds()
     yield "policy.breaker_pause.longest (s)", "breaker_pause", policy.breaker_pause.longest.total_seconds()

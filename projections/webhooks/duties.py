@@ -14,7 +14,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 from journal import Database, ProjectionsError
-from projections.recovery import Backoff
+from projections.failing.retries import Backoff
 from projections.webhooks.steps import RESTART, Step, rest
 
 __all__ = ["Duties"]

@@ -16,8 +16,8 @@ from journal.tasks import Turn
 from journal.writer import check_entity_type
 from projections.defining.handlers import ExactlyOnce, Group, Kind, Projection
 from projections.errors import InvalidHandler
+from projections.failing.recovery import Recovery
 from projections.interests.topics import TopicMatcher, parse_topics
-from projections.recovery import Recovery
 from projections.webhooks.errors import FilterTooCostly, InvalidMessage
 from projections.webhooks.filter_cost import MOST_CHARACTERS, Purse
 from projections.webhooks.filters import Filter, parse_filter

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from projections.recovery import Backoff
+from projections.failing.retries import Backoff, Retries
 from projections.webhooks.errors import fields_of
 
 THROTTLED = frozenset({"429", "502", "503", "504"})
@@ -98,9 +98,9 @@ class RetryPolicy(BaseModel):
         return pause
 
     @property
-    def attempts(self) -> int:
-        """How often a delivery is tried, before it is a dead letter."""
-        return len(self.schedule) + 1
+    def retries(self) -> Retries:
+        """When a delivery is tried again; when no attempt is left it is a dead letter."""
+        return Retries(self.schedule, jitter=self.jitter)
 
 
 def parse_policy(written: Mapping[str, Any]) -> RetryPolicy:
@@ -158,10 +158,10 @@ def judge(
     if code == GONE:
         return Verdict("dead", disable=True)
     pause = _endpoint_pause(code, retry_after, policy, now)
-    if attempt >= policy.attempts or not eligible_for_retry:
+    delay = policy.retries.delay(attempt, random()) if eligible_for_retry else None
+    if delay is None:
         return Verdict("dead", pause=pause)
-    spread = 1 + policy.jitter * (2 * random() - 1)
-    return Verdict("retry", max(policy.schedule[attempt - 1] * spread, pause or timedelta(0)), pause)
+    return Verdict("retry", max(delay, pause or timedelta(0)), pause)
 
 
 def is_success(code: int | str) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from projections.recovery import Backoff
+from projections.failing.retries import Backoff
 from projections.webhooks.sender import NotSentError
 
 __all__ = ["Shortage"]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from journal import ProjectionsError
-from projections.recovery import Backoff
+from projections.failing.retries import Backoff
 
 __all__ = ["RESTART", "Step", "rest"]
 

@@ -30,7 +30,7 @@ from journal import (
     append,
 )
 from journal.database.faults import Fault, fault_of
-from projections.recovery import Backoff
+from projections.failing.retries import Backoff
 from projections.webhooks.cron import CronLine, DueTicks, Standstill
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.messages import message_event

@@ -34,7 +34,7 @@ from journal.database.identifiers import quote
 from offsets import TransactionEnded
 from projections.defining.handlers import Kind, projection_of
 from projections.errors import HandlerFailed, describe
-from projections.recovery import GiveUp
+from projections.failing.recovery import GiveUp
 from projections.running.dispatch import Dispatcher
 from projections.running.loop_monitor import LoopMonitor
 from spark_projections.engine.pickling import cloudpickle

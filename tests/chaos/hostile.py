@@ -20,9 +20,9 @@ from typing import Any
 import httpx
 
 from journal import Database, connect
+from projections.failing.retries import Backoff
 from projections.http.addresses import Address
 from projections.http.serving import serving
-from projections.recovery import Backoff
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.api import TokenAuth, webhooks_app
 from projections.webhooks.endpoints import Endpoints, EndpointSettings

@@ -36,7 +36,7 @@ chances = st.floats(0, 1)
 def test_backoff_schedule_and_jitter_bounds(policy: RetryPolicy, attempt: int, chance: float) -> None:
     verdict = judge("500", None, attempt, policy, random=lambda: chance, now=NOW)
 
-    assert (verdict.state == "retry") == (attempt < policy.attempts)
+    assert (verdict.state == "retry") == (attempt < policy.retries.attempts)
     if verdict.delay is not None:
         planned = policy.schedule[attempt - 1]
         assert verdict.delay >= timedelta(0)
@@ -47,7 +47,7 @@ def test_backoff_schedule_and_jitter_bounds(policy: RetryPolicy, attempt: int, c
 def test_the_middle_of_the_jitter_is_the_schedule(policy: RetryPolicy, attempt: int) -> None:
     verdict = judge("500", None, attempt, policy, random=lambda: 0.5, now=NOW)
 
-    assert verdict.delay == (policy.schedule[attempt - 1] if attempt < policy.attempts else None)
+    assert verdict.delay == (policy.schedule[attempt - 1] if attempt < policy.retries.attempts else None)
 
 
 @given(

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from journal import Database, DatabaseError, EventEnvelope, InvalidEvent
-from projections import InvalidHandler
+from projections import InvalidHandler, Retries
 from projections.subscriptions import (
     Consumer,
     ConsumerSettings,
@@ -48,7 +48,7 @@ def registered(**options: Any) -> Registered:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"retries": []}, "retries names no delay"),
+        ({"retries": []}, "retries has no pause"),
         ({"retries": [1, -1]}, "0 or longer, not -1 day"),
         ({"retries": [timedelta(seconds=-5)]}, "0 or longer"),
         ({"retries": ["soon"]}, "a list of seconds or timedeltas"),
@@ -122,7 +122,7 @@ def test_a_lease_that_does_not_outlast_two_heartbeats_is_refused() -> None:
 
 
 def test_delays_are_used_one_after_another_and_then_none_is_left() -> None:
-    handler = registered(retries=[60, timedelta(minutes=5)])
+    handler = registered(retries=Retries([60, timedelta(minutes=5)], jitter=0))
 
     after = [handler.after(attempts, ValueError()) for attempts in (0, 1, 2, 3)]
 
@@ -130,7 +130,7 @@ def test_delays_are_used_one_after_another_and_then_none_is_left() -> None:
 
 
 def test_what_is_not_the_fault_of_a_batch_uses_up_no_try() -> None:
-    handler = registered(retries=[60, timedelta(minutes=5)])
+    handler = registered(retries=Retries([60, timedelta(minutes=5)], jitter=0))
     cancelled = DatabaseError("canceling statement due to statement timeout", sqlstate="57014")
 
     after = [handler.after(attempts, cancelled) for attempts in (0, 1, 2)]

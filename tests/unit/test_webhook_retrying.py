@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from projections.recovery import Backoff
+from projections.failing.retries import Backoff
 from projections.webhooks.errors import InvalidEndpoint
 from projections.webhooks.retrying import (
     RetryPolicy,
@@ -147,7 +147,7 @@ def test_a_date_counts_from_the_receivers_clock() -> None:
 
 
 def test_the_last_attempt_leaves_a_dead_letter() -> None:
-    assert RetryPolicy().attempts == 10
+    assert RetryPolicy().retries.attempts == 10
     assert _judge("500", attempt=9).state == "retry"
     assert _judge("500", attempt=10) == Verdict("dead")
     assert _judge("500", attempt=11) == Verdict("dead")

@@ -23,7 +23,7 @@ def echo_endpoints(found: Iterable[Endpoint]) -> None:
     rows = (
         (
             short_id(one.endpoint_id), one.tenant, one.state, _url(one), ", ".join(one.topics),
-            None if one.filter is None else shortened(json.dumps(one.filter)), one.policy.attempts - 1,
+            None if one.filter is None else shortened(json.dumps(one.filter)), one.policy.retries.limit,
             one.description or None,
         )
         for one in found
@@ -80,7 +80,7 @@ def retries(policy: RetryPolicy) -> str:
         return "never: one attempt"
     span = sum(policy.schedule, timedelta(0))
     pauses = ", ".join(map(duration_text, policy.schedule))
-    return f"{pauses} ({policy.attempts} attempts over {span})"
+    return f"{pauses} ({policy.retries.attempts} attempts over {span})"
 
 
 def echo_secret(secret: Secret) -> None:

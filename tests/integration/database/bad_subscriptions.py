@@ -104,7 +104,7 @@ def refused_handler(what: str, *names: str, **options: Any) -> None:
 
 
 refused_handler("an empty list of retries", "h", retries=[])
-refused_handler("a negative delay of a retry", "h", retries=[60, -1])
+refused_handler("a negative pause of a retry", "h", retries=[60, -1])
 refused_handler("a timeout that is no time", "h", timeout="soon")
 refused_handler("a handler registered twice", "h", "h")
 

@@ -20,7 +20,7 @@ from projections import (
     handles,
     projection,
 )
-from projections.running.streak import Streak
+from projections.failing.streak import Streak
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,

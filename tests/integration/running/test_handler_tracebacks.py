@@ -15,7 +15,6 @@ from projections.terminal.logs import _JsonFormatter, _TextFormatter
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,
-    QUICK,
     Failure,
     Happened,
     caught_up,
@@ -61,7 +60,7 @@ async def test_what_a_handler_raised_is_logged_and_stored_with_file_and_line(
 ) -> None:
     await happen(journal, "a")
 
-    await caught_up(journal, recording(fail, recovery=Recovery.retry_and_park(1, QUICK), delivery=delivery))
+    await caught_up(journal, recording(fail, recovery=Recovery.retry_and_park([0.01]), delivery=delivery))
 
     found = await the_parked(journal)
     first, second = lines(caplog, "handler_failed")

@@ -12,12 +12,12 @@ import offsets
 from journal import Database
 from projections import (
     AtLeastOnce,
-    Backoff,
     Changes,
     Event,
     EventEnvelope,
     ProjectionFailed,
     Recovery,
+    Retries,
     Session,
     Table,
     append,
@@ -28,7 +28,6 @@ from projections import (
 from tests.fixtures.projections import (
     EFFECTS,
     NO_RETRY,
-    QUICK,
     Failure,
     Happened,
     Told,
@@ -45,6 +44,7 @@ from tests.fixtures.projections import (
     until,
 )
 
+TWO = Retries([0.01, 0.02])
 DELIVERIES = pytest.mark.parametrize("delivery", [None, AtLeastOnce()], ids=["exactly-once", "at-least-once"])
 
 
@@ -107,7 +107,7 @@ async def test_skip_stores_the_offset_and_goes_on_with_the_source(journal: Datab
 @DELIVERIES
 @pytest.mark.parametrize(
     ("recovery", "end"),
-    [(Recovery.retry_and_skip(2, QUICK), "skipped"), (Recovery.retry_and_park(2, QUICK), "parked")],
+    [(Recovery.retry_and_skip(TWO), "skipped"), (Recovery.retry_and_park(TWO), "parked")],
     ids=["skip", "park"],
 )
 async def test_an_event_is_tried_once_more_than_there_are_retries(
@@ -130,7 +130,7 @@ async def test_a_retry_that_succeeds_needs_no_giving_up(journal: Database) -> No
 
     await happen(journal, "a")
 
-    told = await caught_up(journal, recording(fail_twice, recovery=Recovery.retry_and_park(2, QUICK)))
+    told = await caught_up(journal, recording(fail_twice, recovery=Recovery.retry_and_park(TWO)))
 
     assert told.names("parked", "skipped", "failed") == []
     each_once(await effects(journal), a=1)
@@ -148,8 +148,7 @@ async def test_a_poison_event_in_a_batch_gives_no_other_event_a_second_effect(jo
 
 async def test_a_stop_between_two_attempts_neither_skips_nor_parks(journal: Database) -> None:
     stop, told = asyncio.Event(), Told()
-    slow = Backoff(timedelta(hours=1), timedelta(hours=1))
-    definition = recording(failing(("a", 1)), recovery=Recovery.retry_and_skip(3, slow))
+    definition = recording(failing(("a", 1)), recovery=Recovery.retry_and_skip(Retries([3600], limit=3)))
     await happen(journal, "a", "b")
     task = asyncio.create_task(run(journal, definition, settings=settings(), observer=told, stop=stop))
     await told.first("error")

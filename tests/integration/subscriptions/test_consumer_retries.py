@@ -115,7 +115,7 @@ async def test_the_cursor_passes_a_batch_that_is_kept_for_later(database: Databa
         "failed", 1, 2, 1, 2,
     )  # fmt: skip
     assert kept.due_at is not None
-    assert kept.due_at - kept.failed_at > timedelta(minutes=59)
+    assert kept.due_at - kept.failed_at > timedelta(minutes=47)
     assert kept.error == "Failure('no')"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from journal import Database, DatabaseError, connect
-from projections.recovery import Backoff
+from projections.failing.retries import Backoff
 from projections.webhooks.bounds import bounds, change_bound
 from projections.webhooks.claims import reap
 from projections.webhooks.endpoints import Endpoints, EndpointSettings

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from journal import Database, DatabaseError, connect
-from projections.recovery import Backoff
+from projections.failing.retries import Backoff
 from projections.webhooks.claims import Room, claim, reap
 from projections.webhooks.retrying import RetryPolicy
 from tests.fixtures.locks import WAITING

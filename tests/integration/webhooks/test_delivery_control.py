@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from journal import ConnectionSettings, Database, DatabaseError, connect
-from projections.recovery import Backoff
+from projections.failing.retries import Backoff
 from projections.webhooks.claims import Claimed
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.errors import DeliveryInFlight, NotRetriable, UnknownDelivery
