@@ -6,8 +6,9 @@ import logging
 from collections.abc import Sequence
 
 from journal import BEGINNING, EventEnvelope, Key, Session, SliceReader
-from offsets import Batch, OffsetState, OffsetStore, Verdict
+from offsets import Batch, Verdict
 from projections.errors import describe
+from projections.running.transactions import Transactions
 
 log = logging.getLogger("projections")
 
@@ -19,19 +20,18 @@ class Acceptance:
     Args:
         name: The projection, for messages.
         reader: Loads what a gap leaves out.
-        store: Looks up offsets that are not in memory.
-        state: What is in memory.
+        transactions: Those of the range: know its offsets.
         exact: Whether an event is visible only when those before it are (a primary): what a gap then leaves out and
             can not be loaded was deleted. Otherwise it may still come.
     """
 
     def __init__(
-        self, name: str, reader: SliceReader, store: OffsetStore, state: OffsetState, *, exact: bool = True
+        self, name: str, reader: SliceReader, transactions: Transactions, *, exact: bool = True
     ) -> None:
         self._name = name
         self._reader = reader
-        self._store = store
-        self._state = state
+        self._transactions = transactions
+        self._state = transactions.state
         self._exact = exact
 
     async def accept(self, session: Session, page: Sequence[EventEnvelope]) -> list[EventEnvelope]:
@@ -64,20 +64,11 @@ class Acceptance:
         done = {Verdict.DUPLICATE, Verdict.PARKED}
         return [k for k in keys if batch.validate(k.source_id, k.seq_nr, k.db_timestamp) not in done]
 
-    async def look_up(self, session: Session, source_ids: set[str]) -> None:
-        """Have the offsets of sources in memory."""
-        if unknown := self._state.unknown(source_ids):
-            stored = await self._store.read(session, unknown)
-            self._state.loaded(unknown, stored)
-            if len(stored) < len(unknown):
-                # Later than the offsets: a bound from before an eviction would not explain what it took away.
-                self._state.evicted_before = await self._store.evicted_before(session)
-
     async def _batch(self, session: Session, source_ids: set[str]) -> Batch:
         try:
             return self._state.batch(source_ids)
         except KeyError:
-            await self.look_up(session, source_ids)
+            await self._transactions.look_up(session, source_ids)
             return self._state.batch(source_ids)
 
     async def _unknown_gaps(

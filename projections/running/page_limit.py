@@ -29,6 +29,10 @@ class PageLimit:
         """Whether it cannot be halved any more."""
         return self.bytes <= _SMALLEST
 
+    def reads_little(self, events: int) -> bool:
+        """Whether what was read beside one of so many events is not what takes the memory that it lacks."""
+        return events == 1 or self.smallest
+
     def failed(self, error: Exception) -> None:
         """Halve it when a range failed for want of memory, or waited for a page in vain: until the process ends."""
         if not isinstance(error, MemoryError | OutOfMemory | NoAnswer) or self.smallest:

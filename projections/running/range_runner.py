@@ -28,20 +28,22 @@ from journal import (
     ReadKeys,
     SliceReader,
     WriterLockBacktracking,
-    read_source_page,
 )
-from journal.database.faults import Fault, fault_of
-from offsets import Claim, DatabaseWentBack, OffsetState, OffsetStore, Parked, Progress
+from offsets import Claim, DatabaseWentBack, OffsetState, OffsetStore, Progress
 from projections.defining.handlers import AtLeastOnce, Kind, Projection
-from projections.errors import HandlerFailed, ProjectionFailed
+from projections.errors import ProjectionFailed
 from projections.failing.streak import Streak
 from projections.running.acceptance import Acceptance
 from projections.running.at_least_once import AtLeastOncePipeline
 from projections.running.dispatch import Dispatcher
-from projections.running.pipeline import Pipeline, Stopping
+from projections.running.parking import Parking
+from projections.running.pipeline import Parts, Pipeline
 from projections.running.process import Process
 from projections.running.read_ahead import ReadAhead
+from projections.running.recovering import Recovering
 from projections.running.settings import RunSettings
+from projections.running.telling import Telling
+from projections.running.transactions import Stopping, Transactions
 
 _LATER = timedelta(seconds=5)
 """After a handler that hangs should have been cancelled: then the database takes its process for frozen or cut off."""
@@ -165,26 +167,22 @@ class RangeRunner:
         sources = await self._store.parked(session)
         self._decisions |= any(source.decision != "waiting" for source in sources)
         parked = {source.source_id: source.seq_nr for source in sources}
-        self._state = OffsetState(self._cache_size, await self._store.evicted_before(session), parked)
+        state = OffsetState(self._cache_size, await self._store.evicted_before(session), parked)
+        transactions = Transactions(
+            self.projection.name, self._store, state, self._stored_progress, self._pause_for,
+            self._settings.handler_timeout + _LATER,
+        )  # fmt: skip
         exact = self._settings.backtracking == "writer-lock"
-        self._acceptance = Acceptance(
-            self.projection.name, self._reader, self._store, self._state, exact=exact
-        )
-        dispatcher = Dispatcher(
-            self.projection,
-            target,
-            self._process.tables,
-            self._process.monitor,
-            self._settings.handler_timeout,
-        )
-        self._pipeline = self._make_pipeline(dispatcher)
+        self._acceptance = Acceptance(self.projection.name, self._reader, transactions, exact=exact)
+        self._make_pipeline(target, transactions)
 
     async def _run(self) -> None:
         with suppress(Stopping):
             while await self._may_run():
                 step = self._backtracking.next_step()
                 if self._decisions:
-                    await self._follow_decisions(await self._session.get())
+                    self._decisions = False
+                    await self._parking.follow_decisions(await self._session.get())
                 if self._process.connections.scarce:  # others wait for a turn, and a poll may come late
                     await self._session.close()
                 if isinstance(step, Poll):
@@ -203,27 +201,30 @@ class RangeRunner:
             raise self._store.outdated
         return not self._stopping.is_set()
 
-    def _make_pipeline(self, dispatcher: Dispatcher) -> Pipeline:
-        def progress() -> tuple[datetime, int]:
-            return self._backtracking.horizon, self._backtracking.import_id
-
-        parts = (
-            self.projection,
-            dispatcher,
-            self._store,
-            self._state,
-            self._process.observer,
-            progress,
-            self._pause_for,
-            self._settings.handler_timeout + _LATER,
-            self._streak,
-            self._process.pages,
+    def _make_pipeline(self, target: object, transactions: Transactions) -> None:
+        projection, process = self.projection, self._process
+        dispatcher = Dispatcher(
+            projection, target, process.tables, process.monitor, self._settings.handler_timeout
         )
-        if isinstance(self.projection.delivery, AtLeastOnce):
-            return AtLeastOncePipeline(
-                *parts, database=self._process.database, delivery=self.projection.delivery
-            )
-        return Pipeline(*parts)
+        telling = Telling(projection.name, self.claim.slices, process.observer)
+        self._parking = Parking(
+            dispatcher, transactions, telling, projection.batch_size, self._reader.page_bytes
+        )
+        recovering = Recovering(
+            projection.name, projection.recovery, self._streak, self._parking, telling, transactions.wait
+        )
+        parts = Parts(
+            projection=projection, dispatcher=dispatcher, transactions=transactions, parking=self._parking,
+            recovering=recovering, telling=telling, pages=process.pages,
+        )  # fmt: skip
+        self._pipeline = (
+            AtLeastOncePipeline(parts, process.database, projection.delivery)
+            if isinstance(projection.delivery, AtLeastOnce)
+            else Pipeline(parts)
+        )
+
+    def _stored_progress(self) -> tuple[datetime, int]:
+        return self._backtracking.horizon, self._backtracking.import_id
 
     async def _step(self, session: OwnedSession, step: ReadKeys | ReadEvents) -> None:
         match step:
@@ -283,46 +284,6 @@ class RangeRunner:
     async def _handle(self, session: OwnedSession, page: Sequence[EventEnvelope]) -> None:
         if page and (accepted := await self._acceptance.accept(session, page)):
             await self._pipeline.handle(session, accepted)
-
-    async def _follow_decisions(self, session: OwnedSession) -> None:
-        """Let parked sources go on: first the event they waited at, then what has come since."""
-        self._decisions = False
-        for parked in await self._store.parked(session):
-            if parked.decision != "waiting":
-                await self._unpark(session, parked)
-
-    async def _unpark(self, session: OwnedSession, parked: Parked) -> None:
-        """Handle what came while a source was parked, in order; what is not visible yet comes through the log."""
-        await self._acceptance.look_up(session, {parked.source_id})
-        drop, size = parked.decision == "drop", 1
-        next_seq_nr = parked.seq_nr
-        while page := await self._read_parked(session, parked.source_id, next_seq_nr, size):
-            try:
-                if drop:
-                    await self._pipeline.drop_parked(session, page[0])
-                else:
-                    await self._pipeline.retry_parked(session, page)
-            except HandlerFailed as failure:
-                if len(page) == 1:
-                    await self._pipeline.retry_failed(session, page[0], failure)
-                    return
-                size = failure.index or len(page) // 2
-            except Exception as error:
-                if len(page) == 1 or fault_of(error) is not Fault.BATCH:
-                    raise
-                size = len(page) // 2
-            else:
-                next_seq_nr = page[-1].seq_nr + 1
-                drop, size = False, min(2 * size, self.projection.batch_size)
-            if self._stopping.is_set():
-                return
-        await self._pipeline.unpark(session, parked.source_id)
-
-    async def _read_parked(
-        self, session: OwnedSession, source_id: str, first: int, size: int
-    ) -> Page[EventEnvelope]:
-        last = first + size - 1
-        return await read_source_page(session, source_id, first, last, page_bytes=self._reader.page_bytes)
 
     async def _pause_for(self, seconds: float) -> bool:
         """Wait, but no longer than until the range is to stop; whether it is."""

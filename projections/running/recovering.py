@@ -1,0 +1,131 @@
+"""Trying an event again that could not be handled, and giving it up: as the recovery of its projection says."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from journal import EventEnvelope, OwnedSession
+from projections.errors import HandlerFailed, ProjectionFailed, kind_of
+from projections.failing.recovery import GiveUp, Recovery
+from projections.failing.streak import Streak
+from projections.running.parking import Parking
+from projections.running.telling import Telling, failure_of
+
+
+class Recovering:
+    """
+    Follows the recovery of a projection.
+
+    Args:
+        name: The projection.
+        recovery: What it says.
+        streak: Notices that sources fail alike.
+        parking: Sets sources aside.
+        telling: Is told.
+        wait: Waits so many seconds between attempts; raises when the range is to stop.
+    """
+
+    def __init__(  # noqa: PLR0917 - made in one place
+        self,
+        name: str,
+        recovery: Recovery,
+        streak: Streak,
+        parking: Parking,
+        telling: Telling,
+        wait: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._name = name
+        self._recovery = recovery
+        self._streak = streak
+        self._parking = parking
+        self._telling = telling
+        self._wait = wait
+
+    async def attempts(
+        self,
+        envelope: EventEnvelope,
+        handle: Callable[[], Awaitable[None]],
+        failure: HandlerFailed | None = None,
+    ) -> HandlerFailed | None:
+        """
+        Handle an event, or several together, until that succeeds or no attempt is left.
+
+        Args:
+            envelope: The event, or the first of several, for messages.
+            handle: Makes an attempt.
+            failure: What the first attempt failed with, where it was made already.
+
+        Returns:
+            The last failure when no attempt is left; None when they are handled.
+        """
+        attempt = 1
+        while True:
+            if failure is None:
+                try:
+                    await handle()
+                except HandlerFailed as error:
+                    failure = error
+                else:
+                    return None
+            self._telling.attempt_failed(envelope, failure, attempt)
+            if (delay := self._recovery.retries.delay(attempt)) is None:
+                return failure
+            await self._wait(delay.total_seconds())
+            failure, attempt = None, attempt + 1
+
+    async def give_up(
+        self,
+        session: OwnedSession,
+        envelope: EventEnvelope,
+        failure: HandlerFailed,
+        skip: Callable[[], Awaitable[None]],
+    ) -> bool:
+        """
+        Give up an event.
+
+        Args:
+            session: Of the range, outside a transaction.
+            envelope: The event.
+            failure: What its last attempt failed with.
+            skip: Counts it as handled.
+
+        Returns:
+            Whether its source goes on.
+
+        Raises:
+            ProjectionFailed: Recovery says to stop, or more sources fail alike than may.
+        """
+        self._check_streak(envelope, failure)
+        match self._recovery.give_up:
+            case GiveUp.FAIL:
+                raise ProjectionFailed(
+                    f"projection {self._name!r}: {failure_of(envelope, failure)}"
+                ) from failure
+            case GiveUp.SKIP:
+                await skip()
+                self._telling.skipped(envelope, failure)
+                return True
+            case GiveUp.PARK:
+                await self._parking.park(session, envelope, failure, self._recovery.retries.attempts)
+                return False
+
+    def handled(self, envelopes: Sequence[EventEnvelope]) -> None:
+        """Events were handled: their types do not fail alike."""
+        self._streak.handled(envelope.event_type for envelope in envelopes)
+
+    def _check_streak(self, envelope: EventEnvelope, failure: HandlerFailed) -> None:
+        """Stop rather than give up one source after the other for a fault of the handler, or of what it uses."""
+        give_up = self._recovery.give_up
+        if give_up is GiveUp.FAIL:
+            return
+        kind = kind_of(failure.__cause__ or failure)
+        if not self._streak.failed(envelope.event_type, kind, envelope.source_id):
+            return
+        name, done = self._name, "skipped" if give_up is GiveUp.SKIP else "parked"
+        again = f", and `projections parked retry {name} --all` handles those" if done == "parked" else ""
+        raise ProjectionFailed(
+            f"projection {name!r}: more than {self._streak.limit} sources failed alike, one after the other "
+            f"({kind}): the handler is at fault, or what it uses, and no more of them are {done}. Mend it: the range "
+            f"goes on by itself{again}. If the events are at fault, raise alike_failures (--alike-failures). "
+            f"The last: {failure_of(envelope, failure)}"
+        ) from failure

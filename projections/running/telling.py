@@ -1,0 +1,92 @@
+"""What a range tells of its events, to the log and to the observer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from journal import EventEnvelope, SliceRange
+from projections.errors import HandlerFailed, describe, said, trace_of
+from projections.running.observer import StatusObserver
+
+log = logging.getLogger("projections")
+
+
+class Telling:
+    """
+    Tells of batches, and of events that fail.
+
+    Args:
+        name: The projection.
+        slices: The range.
+        observer: Is told.
+    """
+
+    def __init__(self, name: str, slices: SliceRange, observer: StatusObserver) -> None:
+        self._name = name
+        self._slices = slices
+        self._observer = observer
+
+    @contextmanager
+    def batch(self, envelopes: Sequence[EventEnvelope]) -> Iterator[None]:
+        """Tell when a batch begins, and how it ends."""
+        self._observer.batch_started(self._name, self._slices, envelopes)
+        try:
+            yield
+        except BaseException as error:
+            self._observer.batch_ended(self._name, self._slices, error)
+            raise
+        self._observer.batch_ended(self._name, self._slices, None)
+
+    def handled(self, envelopes: Sequence[EventEnvelope]) -> None:
+        """Events have been handled and committed."""
+        self._observer.handled(self._name, self._slices, envelopes)
+
+    def attempt_failed(self, envelope: EventEnvelope, failure: HandlerFailed, attempt: int) -> None:
+        """An attempt at an event has failed; 1 is the first."""
+        log.warning(
+            "%s: attempt %d failed: %s", self._name, attempt, failure_of(envelope, failure),
+            exc_info=trace_of(failure.__cause__ or failure) if attempt == 1 else None,
+            extra={"action": "handler_failed", "projection": self._name, "attempt": attempt},
+        )  # fmt: skip
+        self._observer.error(self._name, envelope, failure.__cause__ or failure, attempt)
+
+    def skipped(self, envelope: EventEnvelope, failure: HandlerFailed) -> None:
+        """An event was given up and passed over."""
+        self._given_up("skipped", envelope, failure)
+        self._observer.skipped(self._name, envelope, failure)
+
+    def parked(self, envelope: EventEnvelope, failure: HandlerFailed) -> None:
+        """A source was set aside at this event."""
+        self._given_up("parked", envelope, failure)
+        self._observer.parked(self._name, envelope, failure)
+
+    def unparked(self, source_id: str) -> None:
+        """A source that was parked goes on."""
+        log.info(
+            "%s: source %r is parked no more: it goes on", self._name, source_id,
+            extra={"action": "unparked", "projection": self._name, "source_id": source_id},
+        )  # fmt: skip
+
+    def _given_up(self, action: str, envelope: EventEnvelope, failure: HandlerFailed) -> None:
+        log.error(
+            "%s: %s %s", self._name, action, failure_of(envelope, failure),
+            exc_info=trace_of(failure.__cause__ or failure),
+            extra={
+                "action": action, "projection": self._name, "source_id": envelope.source_id, "seq_nr": envelope.seq_nr,
+            },
+        )  # fmt: skip
+
+
+def failure_of(envelope: EventEnvelope, failure: Exception) -> str:
+    """A failure with its event, which most failures name."""
+    where, text = describe(envelope), said(failure)
+    return text if where in text else f"{where}: {text}"
+
+
+def too_large(envelope: EventEnvelope, error: MemoryError) -> HandlerFailed:
+    """An event that alone needs more memory than there is is left to recovery."""
+    failure = HandlerFailed(f"{describe(envelope)}: {said(error)}")
+    failure.__cause__ = error
+    return failure

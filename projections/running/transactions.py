@@ -1,0 +1,154 @@
+"""
+The transactions of a range: effects, offsets and the check of its fence commit together, or not at all.
+
+Invariant: what a range remembers of its sources moves only here, and only after COMMIT.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from journal import DatabaseError, EventEnvelope, OwnedSession, Session
+from journal.database.faults import Fault, fault_of, is_conflict
+from offsets import OffsetState, OffsetStore
+from projections.errors import HandlerFailed, said, traceback_of
+
+log = logging.getLogger("projections")
+
+_CONFLICT_RETRIES = 10
+
+
+class Stopping(Exception):
+    """The range is to stop before an event is done with; its next holder begins with that event."""
+
+
+async def no_effects() -> None:
+    """Only progress is stored."""
+
+
+class Transactions:
+    """
+    Stores what a range has handled, and remembers it.
+
+    Args:
+        name: The projection.
+        store: The offsets of the range.
+        state: What the range remembers of them; others only read it.
+        progress: The horizon and the last import, as they are to be stored now.
+        pause: Waits so many seconds; true, and early, when the range is to stop.
+        idle: The database ends a transaction that is without a statement for so long.
+    """
+
+    def __init__(  # noqa: PLR0917 - made in one place
+        self,
+        name: str,
+        store: OffsetStore,
+        state: OffsetState,
+        progress: Callable[[], tuple[datetime, int]],
+        pause: Callable[[float], Awaitable[bool]],
+        idle: timedelta,
+    ) -> None:
+        self.store = store
+        self.state = state
+        self.pause = pause
+        self._name = name
+        self._progress = progress
+        self._idle = idle
+
+    async def wait(self, seconds: float) -> None:
+        """
+        Wait, but not longer than the range is to run.
+
+        Raises:
+            Stopping: The range is to stop: attempts must not be used up at once.
+        """
+        if await self.pause(seconds):
+            raise Stopping
+
+    async def look_up(self, session: Session, source_ids: set[str]) -> None:
+        """Have the offsets of sources in memory."""
+        if unknown := self.state.unknown(source_ids):
+            stored = await self.store.read(session, unknown)
+            self.state.loaded(unknown, stored)
+            if len(stored) < len(unknown):
+                # Later than the offsets: a bound from before an eviction would not explain what it took away.
+                self.state.evicted_before = await self.store.evicted_before(session)
+
+    async def park(
+        self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed, attempts: int
+    ) -> None:
+        """Set a source aside at an event that failed."""
+
+        async def work() -> None:
+            trace = traceback_of(failure.__cause__ or failure)
+            await self.store.park_in_tx(session, envelope, said(failure), trace, attempts)
+
+        await self.commit(session, [], work)
+        self.state.parked[envelope.source_id] = envelope.seq_nr
+
+    async def unpark(self, session: OwnedSession, source_id: str) -> None:
+        """Let a source go on."""
+        await self.commit(session, [], lambda: self.store.unpark_in_tx(session, source_id))
+        self.state.parked.pop(source_id, None)
+
+    async def commit(
+        self,
+        session: OwnedSession,
+        handled: Sequence[EventEnvelope],
+        work: Callable[[], Awaitable[None]] = no_effects,
+    ) -> None:
+        """
+        Run work, and store that events were handled, in one transaction; conflicts with others are tried again.
+
+        Args:
+            session: Outside a transaction.
+            handled: Events of any sources, each source's in order.
+            work: The effects.
+
+        Raises:
+            HandlerFailed: The database refuses the effects.
+            RangeLost, OffsetOvertaken, TransactionEnded, DatabaseError: Not an event's fault.
+        """
+        last = {envelope.source_id: envelope for envelope in handled}
+        for attempt in range(1, _CONFLICT_RETRIES + 1):
+            try:
+                await self._try(session, last, len(handled), work)
+                break
+            except DatabaseError as error:
+                if fault_of(error) is Fault.EVENT:
+                    raise HandlerFailed(f"the batch could not be written: {error}") from error
+                if attempt == _CONFLICT_RETRIES or not is_conflict(error):
+                    raise
+                log.info(
+                    "%s: conflict, trying again: %s", self._name, error,
+                    extra={"action": "conflict", "projection": self._name, "attempt": attempt},
+                )  # fmt: skip
+                await self.wait(0.01 * attempt)
+        self.state.committed({source_id: envelope.seq_nr for source_id, envelope in last.items()})
+
+    async def _try(
+        self,
+        session: OwnedSession,
+        last: dict[str, EventEnvelope],
+        handled: int,
+        work: Callable[[], Awaitable[None]],
+    ) -> None:
+        mark = secrets.token_hex(8)
+        previous = self.state.previous(last)
+        async with self.store.storing:
+            progress = self._progress()
+            try:
+                await session.begin(mark, self._idle)
+                await work()
+                await self.store.save_in_tx(session, mark, progress, last, handled, previous=previous)
+                await session.commit()
+            except BaseException:
+                # After a COMMIT that broke, the outcome is unknown: the range restarts and reads it back.
+                with suppress(Exception):  # a connection that is gone must not hide why
+                    await session.rollback()
+                raise
+            self.store.commits += 1
