@@ -7,12 +7,16 @@ import signal
 import subprocess
 import sys
 from datetime import timedelta
+from typing import Any
+from uuid import uuid4
 
+import asyncpg
 import pytest
 
 from journal import Database, DatabaseError, Session, append, current_events
 from journal.importing import import_events
-from journal.partitions import ClusteredPartition, cluster
+from journal.partitions import ClusteredPartition, cluster, clustering
+from journal.writers import wait_for_writers
 from tests.fixtures.clustering import (
     DAY,
     EVENTS,
@@ -179,6 +183,27 @@ async def test_cluster_waits_for_a_snapshot_that_ends_within_its_patience(journa
 
     assert (await running).problem is None
     assert stages[:3] == ["copy", "freeze", "compare and swap"]
+
+
+async def test_append_that_is_prepared_meanwhile_holds_the_run_back(
+    journal: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, writer = uuid4(), await asyncpg.connect(dsn)
+
+    async def prepared_first(*arguments: Any, **options: Any) -> None:
+        await writer.execute(f"PREPARE TRANSACTION '{name}'")
+        await wait_for_writers(*arguments, **options)
+
+    monkeypatch.setattr(clustering, "wait_for_writers", prepared_first)
+    await writer.execute("BEGIN")
+    await append(writer, [event("open")])
+    partition = await cluster_once(journal)
+    monkeypatch.undo()
+    await writer.execute(f"COMMIT PREPARED '{name}'")
+    await writer.close()
+
+    assert "a prepared transaction" in str(partition.problem)
+    assert (await cluster_once(journal)).problem is None
 
 
 async def test_append_in_flight_holds_the_run_back(journal: Database) -> None:
