@@ -1,17 +1,20 @@
 """The journal: events as they are stored, appended and read."""
 
-from journal.backtracking import (
-    Backtracking,
-    IntervalBacktracking,
-    Poll,
-    ReadEvents,
-    ReadKeys,
-    WriterLockBacktracking,
-    WritersPoll,
-)
+from journal.backtracking import Backtracking as Backtracking
+from journal.backtracking import IntervalBacktracking as IntervalBacktracking
+from journal.backtracking import Poll as Poll
+from journal.backtracking import ReadEvents as ReadEvents
+from journal.backtracking import ReadKeys as ReadKeys
+from journal.backtracking import WriterLockBacktracking as WriterLockBacktracking
+from journal.backtracking import WritersPoll as WritersPoll
 from journal.capture import CapturedTable, capture_table, captured_tables, release_table
-from journal.database import Database, KeptSession, OwnedSession, Row, Session, connect, hide_password
-from journal.database.generation import Generation, generation
+from journal.database import Database, Session, connect
+from journal.database import KeptSession as KeptSession
+from journal.database import OwnedSession as OwnedSession
+from journal.database import Row as Row
+from journal.database import hide_password as hide_password
+from journal.database.generation import Generation as Generation
+from journal.database.generation import generation as generation
 from journal.database.settings import ConnectionSettings
 from journal.errors import (
     AppendConflict,
@@ -20,47 +23,47 @@ from journal.errors import (
     EventIdConflict,
     InvalidEvent,
     InvalidPayload,
-    LostGeneration,
     MissingPrivilege,
-    NeedsPrimary,
-    NoAnswer,
     OtherSchemaVersion,
-    OutOfMemory,
-    OutOfResources,
     ProjectionsError,
-    ReadOnlyDatabase,
     SchemaError,
     UnknownEventType,
 )
-from journal.events import BEGINNING, Appended, Event, EventEnvelope, HistoricEvent, Origin, Position, RawJson
+from journal.errors import LostGeneration as LostGeneration
+from journal.errors import NeedsPrimary as NeedsPrimary
+from journal.errors import NoAnswer as NoAnswer
+from journal.errors import OutOfMemory as OutOfMemory
+from journal.errors import OutOfResources as OutOfResources
+from journal.errors import ReadOnlyDatabase as ReadOnlyDatabase
+from journal.events import BEGINNING as BEGINNING
+from journal.events import Appended, Event, EventEnvelope, HistoricEvent, Origin, RawJson
+from journal.events import Position as Position
 from journal.importing import ImportResult, import_events
-from journal.payload import decode, decoder, event_type, event_type_of
-from journal.polling import Look, Notifier, PollPacing, WritersPoller
-from journal.reader import (
-    PAGE_BYTES,
-    HeadReader,
-    Key,
-    Page,
-    SliceReader,
-    current_events,
-    entity_types,
-    find_event,
-    has_events,
-    latest_seq_nr,
-    read_source,
-    read_source_page,
-)
+from journal.payload import decode as decode
+from journal.payload import decoder as decoder
+from journal.payload import event_type
+from journal.payload import event_type_of as event_type_of
+from journal.polling import Look as Look
+from journal.polling import Notifier
+from journal.polling import PollPacing as PollPacing
+from journal.polling import WritersPoller as WritersPoller
+from journal.reader import PAGE_BYTES as PAGE_BYTES
+from journal.reader import HeadReader as HeadReader
+from journal.reader import Key as Key
+from journal.reader import Page as Page
+from journal.reader import SliceReader as SliceReader
+from journal.reader import current_events, find_event, latest_seq_nr, read_source
+from journal.reader import entity_types as entity_types
+from journal.reader import has_events as has_events
+from journal.reader import read_source_page as read_source_page
 from journal.slices import ALL_SLICES, NUMBER_OF_SLICES, SliceRange, slice_of, slice_ranges
 from journal.writer import append, append_sync
 
 __all__ = [
     "ALL_SLICES",
-    "BEGINNING",
     "NUMBER_OF_SLICES",
-    "PAGE_BYTES",
     "AppendConflict",
     "Appended",
-    "Backtracking",
     "CapturedTable",
     "ConnectionSettings",
     "Database",
@@ -69,63 +72,31 @@ __all__ = [
     "Event",
     "EventEnvelope",
     "EventIdConflict",
-    "Generation",
-    "HeadReader",
     "HistoricEvent",
     "ImportResult",
-    "IntervalBacktracking",
     "InvalidEvent",
     "InvalidPayload",
-    "KeptSession",
-    "Key",
-    "Look",
-    "LostGeneration",
     "MissingPrivilege",
-    "NeedsPrimary",
-    "NoAnswer",
     "Notifier",
     "Origin",
     "OtherSchemaVersion",
-    "OutOfMemory",
-    "OutOfResources",
-    "OwnedSession",
-    "Page",
-    "Poll",
-    "PollPacing",
-    "Position",
     "ProjectionsError",
     "RawJson",
-    "ReadEvents",
-    "ReadKeys",
-    "ReadOnlyDatabase",
-    "Row",
     "SchemaError",
     "Session",
     "SliceRange",
-    "SliceReader",
     "UnknownEventType",
-    "WriterLockBacktracking",
-    "WritersPoll",
-    "WritersPoller",
     "append",
     "append_sync",
     "capture_table",
     "captured_tables",
     "connect",
     "current_events",
-    "decode",
-    "decoder",
-    "entity_types",
     "event_type",
-    "event_type_of",
     "find_event",
-    "generation",
-    "has_events",
-    "hide_password",
     "import_events",
     "latest_seq_nr",
     "read_source",
-    "read_source_page",
     "release_table",
     "slice_of",
     "slice_ranges",

@@ -94,7 +94,7 @@ async def release_table(session: Session, table: str) -> bool:
     End the capture of a table; its events stay.
 
     Args:
-        session: Where.
+        session: A session on the database, in a transaction or not.
         table: A name as SQL writes it.
 
     Returns:

@@ -1,35 +1,22 @@
 """Offsets: where a projection stands, and what that says of an event."""
 
-from offsets.errors import (
-    DatabaseWentBack,
-    OffsetOvertaken,
-    ProjectionRuns,
-    RangeLost,
-    TransactionEnded,
-    WrongEntityType,
-)
-from offsets.holding import (
-    Heartbeat,
-    Held,
-    LeaseSettings,
-    RangeStatus,
-    Registered,
-    Worker,
-    WorkerStatus,
-    heartbeat,
-    leave,
-    read_ranges,
-    set_ranges,
-    take_over,
-    workers,
-)
+from journal import DatabaseError
+from offsets.errors import DatabaseWentBack as DatabaseWentBack
+from offsets.errors import OffsetOvertaken, ProjectionRuns, RangeLost, TransactionEnded, WrongEntityType
+from offsets.holding import Heartbeat as Heartbeat
+from offsets.holding import Held as Held
+from offsets.holding import RangeStatus, WorkerStatus, workers
+from offsets.holding import Registered as Registered
+from offsets.holding import Worker as Worker
+from offsets.holding import heartbeat as heartbeat
+from offsets.holding import leave as leave
+from offsets.holding import set_ranges as set_ranges
+from offsets.holding import take_over as take_over
 from offsets.live import live_events
 from offsets.management import (
     ProjectionStatus,
-    Removed,
     UnknownProjection,
     clear_offset,
-    names,
     remove,
     rescale,
     set_offset,
@@ -37,71 +24,47 @@ from offsets.management import (
     status,
     statuses,
 )
+from offsets.management import Removed as Removed
+from offsets.management import names as names
 from offsets.parking import NotParked, ParkedSource, drop_parked, list_parked, retry_parked, show_parked
-from offsets.state import Batch, OffsetState, Verdict
-from offsets.store import (
-    Beats,
-    Claim,
-    OffsetStore,
-    Parked,
-    Progress,
-    claim_again,
-    evict,
-    register,
-    save_horizons,
-)
-from offsets.verification import Misfit, misfits
+from offsets.state import Batch as Batch
+from offsets.state import OffsetState as OffsetState
+from offsets.state import Verdict as Verdict
+from offsets.store import Beats as Beats
+from offsets.store import Claim as Claim
+from offsets.store import OffsetStore as OffsetStore
+from offsets.store import Parked as Parked
+from offsets.store import Progress as Progress
+from offsets.store import claim_again as claim_again
+from offsets.store import evict as evict
+from offsets.store import register as register
+from offsets.store import save_horizons as save_horizons
+from offsets.verification import misfits as misfits
 
 __all__ = [
-    "Batch",
-    "Beats",
-    "Claim",
-    "DatabaseWentBack",
-    "Heartbeat",
-    "Held",
-    "LeaseSettings",
-    "Misfit",
+    "DatabaseError",
     "NotParked",
     "OffsetOvertaken",
-    "OffsetState",
-    "OffsetStore",
-    "Parked",
     "ParkedSource",
-    "Progress",
     "ProjectionRuns",
     "ProjectionStatus",
     "RangeLost",
     "RangeStatus",
-    "Registered",
-    "Removed",
     "TransactionEnded",
     "UnknownProjection",
-    "Verdict",
-    "Worker",
     "WorkerStatus",
     "WrongEntityType",
-    "claim_again",
     "clear_offset",
     "drop_parked",
-    "evict",
-    "heartbeat",
-    "leave",
     "list_parked",
     "live_events",
-    "misfits",
-    "names",
-    "read_ranges",
-    "register",
     "remove",
     "rescale",
     "retry_parked",
-    "save_horizons",
     "set_offset",
     "set_paused",
-    "set_ranges",
     "show_parked",
     "status",
     "statuses",
-    "take_over",
     "workers",
 ]

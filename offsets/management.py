@@ -67,7 +67,7 @@ async def statuses(session: Session, wanted: Sequence[str] | None = None) -> lis
     Where projections stand; in two statements, however many they are.
 
     Args:
-        session: Where.
+        session: A session on the database, in a transaction or not.
         wanted: Their names; None for all, by name.
 
     Raises:
@@ -121,7 +121,7 @@ async def remove(session: Session, name: str, *, force: bool = False) -> Removed
     Remove a projection with its ranges, offsets and parked sources; its read model is left as it is.
 
     Args:
-        session: Where.
+        session: A session on the database, in a transaction or not.
         name: The projection.
         force: Also while workers run it: they say so, and handle nothing more of it until they are started again.
 

@@ -110,7 +110,7 @@ async def register(
     Make a projection known; returns its id.
 
     Args:
-        session: Where.
+        session: A session on the database, in a transaction or not.
         name: Of the projection.
         entity_type: What it reads.
         ranges: How its slices are cut when it is new.

@@ -18,14 +18,15 @@ def lazy_names(
 
     Args:
         package: Its name.
-        homes: For each module below it, the names that it has, with spaces between them.
+        homes: For each module, the names that it has, with spaces between them; a module below the package begins with
+            a dot.
     """
     modules = {name: module for module, names in homes.items() for name in names.split()}
 
     def find(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{modules[name]}"), name)
+        return getattr(import_module(modules[name], package), name)
 
     def listed() -> list[str]:
         return sorted({*vars(sys.modules[package]), *modules})

@@ -1,12 +1,19 @@
 """Keeping the partitions: made ahead, clustered by slice, dropped when nobody needs them any more."""
 
-from journal.partitions.chore import maintaining, take_turn
-from journal.partitions.clustering import ClusteredPartition, cluster
-from journal.partitions.listing import Holder, Partition, partitions
-from journal.partitions.maintenance import Maintained, maintain
-from journal.partitions.making import MaintainedPartition, make_partitions
-from journal.partitions.pg_cron import CronJob, schedule
-from journal.partitions.retention import Archive, DroppedPartition, UnreadRows
+from journal.errors import DatabaseError, SchemaError
+from journal.partitions.chore import maintaining
+from journal.partitions.chore import take_turn as take_turn
+from journal.partitions.clustering import ClusteredPartition as ClusteredPartition
+from journal.partitions.clustering import cluster as cluster
+from journal.partitions.listing import Partition, partitions
+from journal.partitions.maintenance import Maintained as Maintained
+from journal.partitions.maintenance import maintain
+from journal.partitions.making import MaintainedPartition as MaintainedPartition
+from journal.partitions.making import make_partitions as make_partitions
+from journal.partitions.pg_cron import schedule as schedule
+from journal.partitions.retention import Archive as Archive
+from journal.partitions.retention import DroppedPartition as DroppedPartition
+from journal.partitions.retention import UnreadRows as UnreadRows
 from journal.partitions.settings import (
     InvalidPartitionSetting,
     PartitionSettings,
@@ -15,24 +22,14 @@ from journal.partitions.settings import (
 )
 
 __all__ = [
-    "Archive",
-    "ClusteredPartition",
-    "CronJob",
-    "DroppedPartition",
-    "Holder",
+    "DatabaseError",
     "InvalidPartitionSetting",
-    "Maintained",
-    "MaintainedPartition",
     "Partition",
     "PartitionSettings",
-    "UnreadRows",
+    "SchemaError",
     "change_partition_settings",
-    "cluster",
     "maintain",
     "maintaining",
-    "make_partitions",
     "partition_settings",
     "partitions",
-    "schedule",
-    "take_turn",
 ]

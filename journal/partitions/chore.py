@@ -40,7 +40,7 @@ async def maintaining(database: Database, every: timedelta | None) -> AsyncItera
     Take turns with all other workers in maintaining the database, for the length of the block.
 
     Args:
-        database: Where.
+        database: The database that has the schema, as :func:`journal.connect` opens it.
         every: How often one of them does; None: this one never.
     """
     if every is None:

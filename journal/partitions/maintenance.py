@@ -65,9 +65,9 @@ async def maintain(
     nobody waits behind one for longer than the lock timeout. The connected role must own the schema.
 
     Args:
-        database: Where.
+        database: The database that has the schema, as :func:`journal.connect` opens it.
         interval: Of the journal's partitions, in this run alone; None: as its settings say.
-        ahead: Likewise.
+        ahead: How many intervals to come have a partition; likewise.
         force: Drop partitions whose retention is over also where projections, rebuilds or groups have not read
             them; the result tells what they have lost.
         archive: Called with each partition of the journal before it is dropped, its rows counted; when it raises,

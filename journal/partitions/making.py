@@ -70,7 +70,7 @@ async def make_partitions(
     The connected role must own the schema.
 
     Args:
-        database: Where.
+        database: The database that has the schema, as :func:`journal.connect` opens it.
         table: Whose partitions: ``events``, the journal, or one of the other tables that have partitions in time.
         interval: The time that one partition holds; None: as the table's settings say.
         ahead: How many intervals to come have a partition afterwards; None: as the table's settings say.

@@ -62,7 +62,7 @@ class DroppedPartition:
     A partition that was dropped, or should have been.
 
     Args:
-        partition: Which one.
+        partition: The partition.
         archived: Whether it was archived first.
         unread: What was lost, and for whom, where it was dropped by force.
         problem: Why it is still there; None when it is not.

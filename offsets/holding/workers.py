@@ -146,7 +146,7 @@ async def heartbeat(
 
     Args:
         session: Outside a transaction.
-        worker: Who.
+        worker: The worker, by the name it gave itself.
         lease: How long it counts as alive without another heartbeat.
         projections: The projections that it runs, by number.
         beats: Its heartbeats so far; says afterwards whether the database went back in time.

@@ -37,7 +37,7 @@ class Feed:
     Appends the timeline from where the journal stands.
 
     Args:
-        database: Where.
+        database: The database that has the schema, as :func:`journal.connect` opens it.
         flights: The data.
         entries: Their timeline.
         token: Of the run.

@@ -96,7 +96,7 @@ class Crew:
     Worker processes that run the projections; :func:`crew` starts them.
 
     Args:
-        database: Where.
+        database: The database that has the schema, as :func:`journal.connect` opens it.
         members: The processes.
         ranges: Of each projection.
         report: Is told what happens to them.

@@ -34,7 +34,7 @@ class Lines:
     Writes lines, each when another twentieth is done.
 
     Args:
-        console: Where.
+        console: The terminal to draw on.
     """
 
     def __init__(self, console: Console) -> None:

@@ -48,7 +48,7 @@ class InProcess:
     Runs them here.
 
     Args:
-        database: Where.
+        database: The database that has the schema, as :func:`journal.connect` opens it.
         ranges: Of each projection.
         stopping: Whether to stop.
     """

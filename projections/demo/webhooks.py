@@ -74,7 +74,7 @@ class Webhooks:
     Webhooks that are running; :func:`webhooks` starts them.
 
     Args:
-        database: Where.
+        database: The database that has the schema, as :func:`journal.connect` opens it.
         receivers: One for each airport.
     """
 

@@ -1,51 +1,31 @@
 """How far projections and groups are behind, who runs them, and what holds them back: from the database alone."""
 
-from projections.monitoring.groups import (
-    GroupLag,
-    GroupRangeLag,
-    GroupState,
-    QuarantinedCondition,
-    events_set_apart,
-    group_lag,
-    quarantined_conditions,
-    unmatched_entity_types,
-)
-from projections.monitoring.lag import (
-    ProjectionLag,
-    RangeLag,
-    SliceLag,
-    State,
-    projection_lag,
-    projection_lags,
-)
-from projections.monitoring.snapshot import OpenWriter, Snapshot, snapshot
-from projections.monitoring.webhooks import (
-    DeadDelivery,
-    WebhookTotals,
-    dead_deliveries,
-    webhook_totals,
-)
+from offsets import UnknownProjection
+from projections.monitoring.groups import GroupLag, group_lag
+from projections.monitoring.groups import GroupRangeLag as GroupRangeLag
+from projections.monitoring.groups import GroupState as GroupState
+from projections.monitoring.groups import QuarantinedCondition as QuarantinedCondition
+from projections.monitoring.groups import quarantined_conditions as quarantined_conditions
+from projections.monitoring.groups import unmatched_entity_types as unmatched_entity_types
+from projections.monitoring.lag import ProjectionLag, RangeLag, projection_lag
+from projections.monitoring.lag import SliceLag as SliceLag
+from projections.monitoring.lag import State as State
+from projections.monitoring.lag import projection_lags as projection_lags
+from projections.monitoring.snapshot import OpenWriter as OpenWriter
+from projections.monitoring.snapshot import Snapshot, snapshot
+from projections.monitoring.webhooks import DeadDelivery as DeadDelivery
+from projections.monitoring.webhooks import dead_deliveries as dead_deliveries
+from projections.monitoring.webhooks import webhook_totals as webhook_totals
+from projections.subscriptions.errors import UnknownGroup
 
 __all__ = [
-    "DeadDelivery",
     "GroupLag",
-    "GroupRangeLag",
-    "GroupState",
-    "OpenWriter",
     "ProjectionLag",
-    "QuarantinedCondition",
     "RangeLag",
-    "SliceLag",
     "Snapshot",
-    "State",
-    "WebhookTotals",
-    "dead_deliveries",
-    "events_set_apart",
+    "UnknownGroup",
+    "UnknownProjection",
     "group_lag",
     "projection_lag",
-    "projection_lags",
-    "quarantined_conditions",
     "snapshot",
-    "unmatched_entity_types",
-    "webhook_totals",
 ]

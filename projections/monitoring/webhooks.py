@@ -115,7 +115,7 @@ async def change_endpoint_state(
 
     Args:
         session: In a transaction. Its role needs projections_writer too: the journal is told.
-        endpoint_id: Which.
+        endpoint_id: The endpoint, by its id.
         before: What it was seen as.
         after: What it is to be.
         reason: Why, for those who look at it.

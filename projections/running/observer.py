@@ -73,7 +73,7 @@ class CombinedObserver(StatusObserver):
     Tells several observers, in their order; the mistakes of one are logged, and the others are told all the same.
 
     Args:
-        observers: Whom.
+        observers: Those to notify, in this order.
     """
 
     def __init__(self, observers: Iterable[StatusObserver]) -> None:

@@ -54,7 +54,7 @@ async def run(
         definitions: Classes (or objects of classes) decorated with :func:`projection`.
         ranges: Cut the slices of a projection that has never run into so many ranges; of others,
             :func:`offsets.rescale` changes the number.
-        settings: How.
+        settings: Limits and times; None: the defaults.
         observer: Is told what happens.
         stop: Stops all when set, after the batches at hand.
         until_caught_up: Return when every event that was appended before the start has been handled, here or by

@@ -1,11 +1,12 @@
 """Subscriptions of groups of consumers to events: matching, reading, publishing."""
 
+from journal import EventIdConflict, InvalidEvent
 from offsets import RangeLost
+from projections.errors import InvalidHandler
 from projections.subscriptions.consumer import Consumer
 from projections.subscriptions.errors import (
     HandlerTimedOut,
     InvalidCondition,
-    InvalidCursor,
     InvalidSubscription,
     ListenerClosed,
     ListenerTooSlow,
@@ -14,22 +15,19 @@ from projections.subscriptions.errors import (
     SubscriptionLost,
     UnknownGroup,
 )
-from projections.subscriptions.groups import (
-    GroupRange,
-    create_group,
-    cursors,
-    give_up_handler,
-    group_names,
-    move_cursor,
-    poll_group,
-    release_range,
-    remove_group,
-    rescale_group,
-)
+from projections.subscriptions.errors import InvalidCursor as InvalidCursor
+from projections.subscriptions.groups import GroupRange as GroupRange
+from projections.subscriptions.groups import create_group, give_up_handler, remove_group, rescale_group
+from projections.subscriptions.groups import cursors as cursors
+from projections.subscriptions.groups import group_names as group_names
+from projections.subscriptions.groups import move_cursor as move_cursor
+from projections.subscriptions.groups import poll_group as poll_group
+from projections.subscriptions.groups import release_range as release_range
 from projections.subscriptions.listening import Interest, Listener, Listening
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.matching import Matching
-from projections.subscriptions.publisher import Accepted, Publisher
+from projections.subscriptions.publisher import Accepted as Accepted
+from projections.subscriptions.publisher import Publisher
 from projections.subscriptions.publishing import (
     Publication,
     publish,
@@ -37,50 +35,39 @@ from projections.subscriptions.publishing import (
     publish_all_sync,
     publish_sync,
 )
-from projections.subscriptions.reading import Match, peek, read_next, settled_matches
-from projections.subscriptions.retrying import (
-    FailedBatch,
-    drop_dead,
-    list_dead,
-    list_waiting,
-    retry_dead,
-    show_dead,
-)
+from projections.subscriptions.reading import peek as peek
+from projections.subscriptions.reading import read_next as read_next
+from projections.subscriptions.reading import settled_matches as settled_matches
+from projections.subscriptions.retrying import FailedBatch as FailedBatch
+from projections.subscriptions.retrying import drop_dead, list_dead, retry_dead, show_dead
+from projections.subscriptions.retrying import list_waiting as list_waiting
 from projections.subscriptions.settings import (
     ConsumerSettings,
     ListenerSettings,
     PublisherSettings,
     StreamSettings,
 )
-from projections.subscriptions.sse.rendering import ServerSentEvent, as_json, by_topic
-from projections.subscriptions.sse.request import Refused, StreamRequest
+from projections.subscriptions.sse.request import StreamRequest
 from projections.subscriptions.sse.stream import EventStream
-from projections.subscriptions.subscribing import (
-    keep_subscriptions,
-    subscribe,
-    subscribe_sync,
-    unsubscribe,
-    unsubscribe_sync,
-)
+from projections.subscriptions.subscribing import keep_subscriptions as keep_subscriptions
+from projections.subscriptions.subscribing import subscribe, subscribe_sync, unsubscribe, unsubscribe_sync
 
 __all__ = [
-    "Accepted",
     "Consumer",
     "ConsumerSettings",
+    "EventIdConflict",
     "EventStream",
-    "FailedBatch",
-    "GroupRange",
     "HandlerTimedOut",
     "Interest",
     "InvalidCondition",
-    "InvalidCursor",
+    "InvalidEvent",
+    "InvalidHandler",
     "InvalidSubscription",
     "Listener",
     "ListenerClosed",
     "ListenerSettings",
     "ListenerTooSlow",
     "Listening",
-    "Match",
     "MatchedEvent",
     "Matching",
     "NotDead",
@@ -89,35 +76,21 @@ __all__ = [
     "Publisher",
     "PublisherSettings",
     "RangeLost",
-    "Refused",
-    "ServerSentEvent",
     "StreamRequest",
     "StreamSettings",
     "SubscriptionLost",
     "UnknownGroup",
-    "as_json",
-    "by_topic",
     "create_group",
-    "cursors",
     "drop_dead",
     "give_up_handler",
-    "group_names",
-    "keep_subscriptions",
     "list_dead",
-    "list_waiting",
-    "move_cursor",
-    "peek",
-    "poll_group",
     "publish",
     "publish_all",
     "publish_all_sync",
     "publish_sync",
-    "read_next",
-    "release_range",
     "remove_group",
     "rescale_group",
     "retry_dead",
-    "settled_matches",
     "show_dead",
     "subscribe",
     "subscribe_sync",

@@ -49,9 +49,9 @@ class Consumer:
     that has it, now or later.
 
     Args:
-        database: Where. One connection is used, whatever the number of handlers and ranges.
+        database: The database that has the schema. One connection is used, whatever the number of handlers and ranges.
         group: The group; it is made when it is not known.
-        settings: How.
+        settings: Limits and times; None: the defaults.
         around: Makes a context manager in which a handler is called, of the names of the group and the handler, and the
             batch: :class:`projections.monitoring.tracing.TracedHandling` makes spans.
     """

@@ -55,11 +55,11 @@ class Consuming:
     One consumer of a group, while it runs.
 
     Args:
-        database: Where.
+        database: The database that has the schema, as :func:`journal.connect` opens it.
         group: The group.
         owner: The consumer's name, which nobody else has.
         subscribe: Subscribes the handlers, again when a subscription is gone.
-        settings: How.
+        settings: Limits and times; None: the defaults.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ async def create_group(session: Session, name: str, *, ranges: int = 1, reliable
     Make a group known; one that is known stays as it is.
 
     Args:
-        session: Where.
+        session: A session on the database, in a transaction or not.
         name: Its name, 1 to 255 characters.
         ranges: Into how many ranges its slices are cut: so many consumers can read at a time.
         reliable: Whether consumers read for it, and nothing may be dropped before they have; else it only listens.
@@ -88,7 +88,7 @@ async def remove_group(session: Session, name: str) -> bool:
     What has matched for it leaves with its partitions, which it does not hold any more.
 
     Args:
-        session: Where.
+        session: A session on the database, in a transaction or not.
         name: The group.
 
     Returns:
@@ -104,7 +104,7 @@ async def rescale_group(session: Session, name: str, ranges: int) -> None:
     Progress is kept: what is in flight comes again, and the consumers share the new ranges within a heartbeat.
 
     Args:
-        session: Where.
+        session: A session on the database, in a transaction or not.
         name: The group.
         ranges: 1 to 1024.
 
@@ -130,7 +130,7 @@ async def poll_group(
     Join a group, or say that a reader is still there; takes its share of the ranges and returns all that it has.
 
     Args:
-        session: Where.
+        session: A session on the database, in a transaction or not.
         name: The group.
         owner: The reader, by a name that nobody else has.
         lease: How long its ranges are its own without another poll.
@@ -186,7 +186,7 @@ async def move_cursor(
     Say that a range has handled everything up to a match.
 
     Args:
-        session: Where.
+        session: A session on the database, in a transaction or not.
         name: The group.
         held: The range, as :func:`poll_group` returned it; its cursor is the one that is known to be stored.
         cursor: The match's number.
@@ -219,7 +219,7 @@ async def give_up_handler(session: Session, name: str, handler: str) -> int:
     Give up a handler that no consumer has any more: nothing is kept for it any longer, and its subscription is removed.
 
     Args:
-        session: Where.
+        session: A session on the database, in a transaction or not.
         name: The group.
         handler: Its name.
 

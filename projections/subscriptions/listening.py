@@ -55,9 +55,9 @@ class Listener:
     and expires a while after the last of them has gone.
 
     Args:
-        database: Where.
+        database: The database that has the schema, as :func:`journal.connect` opens it.
         group: A group that only listens; it is made when it is not known. Not one that consumers read for.
-        settings: How.
+        settings: Limits and times; None: the defaults.
     """
 
     def __init__(self, database: Database, group: str, *, settings: ListenerSettings | None = None) -> None:

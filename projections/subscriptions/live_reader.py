@@ -84,7 +84,7 @@ class LiveReader:
     Args:
         database: Lends one connection while there is somebody to read for.
         group: The group.
-        settings: How.
+        settings: Limits and times; None: the defaults.
     """
 
     def __init__(self, database: Database, group: str, settings: ListenerSettings) -> None:

@@ -201,7 +201,7 @@ async def fail_batch(
     Keep a batch that a handler failed on.
 
     Args:
-        session: Where.
+        session: A session on the database, in a transaction or not.
         group: The group.
         handler: Who failed.
         matches: What :func:`encode_batch` made of it.
@@ -247,7 +247,7 @@ async def finish_retry(
     Say what came of a batch that was taken.
 
     Args:
-        session: Where.
+        session: A session on the database, in a transaction or not.
         retry: The batch.
         attempts: How often it has been tried.
         error: Why it failed again; None: it did not, and is removed.
@@ -267,7 +267,7 @@ async def take_retries(
     Take batches that are due.
 
     Args:
-        session: Where.
+        session: A session on the database, in a transaction or not.
         group: The group.
         handlers: For these.
         lease: They are due again after so long, should nobody say what became of them.

@@ -212,7 +212,7 @@ class Actions:
     Follows requests of the page, and of nobody else.
 
     Args:
-        database: Where.
+        database: The database that has the schema, as :func:`journal.connect` opens it.
         cross_site: Tells the page's requests from others.
     """
 

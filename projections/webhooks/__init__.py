@@ -9,27 +9,25 @@ from typing import TYPE_CHECKING
 from projections.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from journal import EventIdConflict as EventIdConflict
+    from journal import InvalidEvent as InvalidEvent
+    from journal import SchemaError as SchemaError
+    from projections.errors import InvalidHandler as InvalidHandler
+    from projections.extras import MissingExtra as MissingExtra
     from projections.webhooks.addresses import AddressRules as AddressRules
     from projections.webhooks.ciphers import Cipher as Cipher
     from projections.webhooks.ciphers import FernetCipher as FernetCipher
     from projections.webhooks.ciphers import PlainCipher as PlainCipher
     from projections.webhooks.ciphers import cipher_from_environment as cipher_from_environment
-    from projections.webhooks.claims import Claimed as Claimed
-    from projections.webhooks.deliverer import deliver as deliver
     from projections.webhooks.deliveries import Deliveries as Deliveries
     from projections.webhooks.deliveries import Delivery as Delivery
     from projections.webhooks.deliveries import DeliveryFilter as DeliveryFilter
-    from projections.webhooks.deliveries import DeliveryWithPayload as DeliveryWithPayload
     from projections.webhooks.delivery_observer import DeliveryObserver as DeliveryObserver
-    from projections.webhooks.duties import Duties as Duties
     from projections.webhooks.endpoints import Endpoint as Endpoint
     from projections.webhooks.endpoints import Endpoints as Endpoints
     from projections.webhooks.endpoints import EndpointSettings as EndpointSettings
     from projections.webhooks.endpoints import NewEndpoint as NewEndpoint
-    from projections.webhooks.errors import CursorVersionError as CursorVersionError
     from projections.webhooks.errors import DeliveryInFlight as DeliveryInFlight
-    from projections.webhooks.errors import FilterTooCostly as FilterTooCostly
-    from projections.webhooks.errors import InvalidCursor as InvalidCursor
     from projections.webhooks.errors import InvalidEndpoint as InvalidEndpoint
     from projections.webhooks.errors import InvalidMessage as InvalidMessage
     from projections.webhooks.errors import InvalidQuery as InvalidQuery
@@ -48,12 +46,7 @@ if TYPE_CHECKING:
     from projections.webhooks.keys import Secret as Secret
     from projections.webhooks.keys import generate_secret as generate_secret
     from projections.webhooks.keys import parse_secret as parse_secret
-    from projections.webhooks.log import DeliveryLog as DeliveryLog
-    from projections.webhooks.log import MemoryLog as MemoryLog
-    from projections.webhooks.log import PostgresLog as PostgresLog
-    from projections.webhooks.messages import MESSAGE as MESSAGE
     from projections.webhooks.messages import Message as Message
-    from projections.webhooks.messages import message_of as message_of
     from projections.webhooks.messages import send as send
     from projections.webhooks.messages import send_sync as send_sync
     from projections.webhooks.receiver import Received as Received
@@ -64,45 +57,37 @@ if TYPE_CHECKING:
     from projections.webhooks.schedules import Schedules as Schedules
     from projections.webhooks.sender import HttpSender as HttpSender
     from projections.webhooks.sender import NotSentError as NotSentError
-    from projections.webhooks.sender import Outgoing as Outgoing
-    from projections.webhooks.sender import Reply as Reply
     from projections.webhooks.sender import Sender as Sender
     from projections.webhooks.settings import DeliverySettings as DeliverySettings
     from projections.webhooks.signing import VerifiedWebhook as VerifiedWebhook
     from projections.webhooks.signing import sign as sign
     from projections.webhooks.signing import verify as verify
-    from projections.webhooks.ticks import Ticks as Ticks
     from projections.webhooks.verifying import verify_endpoint as verify_endpoint
 
 __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "addresses": "AddressRules",
-        "ciphers": "Cipher FernetCipher PlainCipher cipher_from_environment",
-        "claims": "Claimed",
-        "deliverer": "deliver",
-        "deliveries": "Deliveries Delivery DeliveryFilter DeliveryWithPayload",
-        "delivery_observer": "DeliveryObserver",
-        "duties": "Duties",
-        "endpoints": "Endpoint EndpointSettings Endpoints NewEndpoint",
-        "errors": (
-            "CursorVersionError DeliveryInFlight FilterTooCostly InvalidCursor InvalidEndpoint "
-            "InvalidMessage InvalidQuery InvalidSchedule InvalidSecret NotListening "
-            "NotRetriable OutdatedVersion TooMany UnknownDelivery UnknownEndpoint "
-            "UnknownSchedule VerificationFailed WrongState"
-        ),
-        "fan_out": "FanOut",
-        "keys": "Secret generate_secret parse_secret",
-        "log": "DeliveryLog MemoryLog PostgresLog",
-        "messages": "MESSAGE Message message_of send send_sync",
-        "receiver": "Received Receiver",
-        "retrying": "RetryPolicy",
-        "running": "run_webhooks",
-        "schedules": "Schedule Schedules",
-        "sender": "HttpSender NotSentError Outgoing Reply Sender",
-        "settings": "DeliverySettings",
-        "signing": "VerifiedWebhook sign verify",
-        "ticks": "Ticks",
-        "verifying": "verify_endpoint",
+        ".addresses": "AddressRules",
+        ".ciphers": "Cipher FernetCipher PlainCipher cipher_from_environment",
+        ".deliveries": "Deliveries Delivery DeliveryFilter",
+        ".delivery_observer": "DeliveryObserver",
+        ".endpoints": "Endpoint EndpointSettings Endpoints NewEndpoint",
+        ".errors": "DeliveryInFlight InvalidEndpoint InvalidMessage InvalidQuery InvalidSchedule InvalidSecret "
+        "NotListening NotRetriable OutdatedVersion TooMany UnknownDelivery UnknownEndpoint "
+        "UnknownSchedule VerificationFailed WrongState",
+        ".fan_out": "FanOut",
+        ".keys": "Secret generate_secret parse_secret",
+        ".messages": "Message send send_sync",
+        ".receiver": "Received Receiver",
+        ".retrying": "RetryPolicy",
+        ".running": "run_webhooks",
+        ".schedules": "Schedule Schedules",
+        ".sender": "HttpSender NotSentError Sender",
+        ".settings": "DeliverySettings",
+        ".signing": "VerifiedWebhook sign verify",
+        ".verifying": "verify_endpoint",
+        "journal": "EventIdConflict InvalidEvent SchemaError",
+        "projections.errors": "InvalidHandler",
+        "projections.extras": "MissingExtra",
     },
 )

@@ -52,7 +52,7 @@ async def deliver(
         database: Where deliveries are; needs three connections.
         sender: Makes requests, such as :class:`HttpSender`. It stays open.
         cipher: How secrets of endpoints are kept.
-        settings: How.
+        settings: Limits and times; None: the defaults.
         observer: Is told what happens.
         stop: Ends it when set: requests on their way are waited for, and what takes longer is given back.
     """

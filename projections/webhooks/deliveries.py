@@ -127,7 +127,7 @@ class Deliveries:
         Deliveries, the newest first.
 
         Args:
-            which: Which.
+            which: The filter that names the deliveries.
             before: Made before this one: the ``delivery_id`` of the last of a page begins the next.
             limit: At most so many, up to 1,000.
 
@@ -212,7 +212,7 @@ class Deliveries:
         transaction of its own; ending early leaves the rest as it is.
 
         Args:
-            which: Which.
+            which: The filter that names the deliveries.
             step: How many are looked at in a transaction.
 
         Yields:

@@ -21,7 +21,7 @@ class Place:
     A place at a host, for one request.
 
     Args:
-        host: Where.
+        host: The host that requests go to.
         tenant: Whose request it is.
         until: In the time of the event loop: its second ends then.
         kept: Neither its second nor its request has ended: the first that ends leaves it to the other.

@@ -31,7 +31,7 @@ async def left_behind(session: OwnedSession, number: int, definition: Any, optio
     What is there of a rebuild that was begun and has not ended.
 
     Args:
-        session: Where.
+        session: A session on the database, in a transaction or not.
         number: The projection's.
         definition: The projection.
         options: Of the rebuild that is to begin.

@@ -295,7 +295,7 @@ async def beat(session: Session, rebuild: Rebuild, beats: int) -> int:
     Make sure that the database is the one in which a rebuild began.
 
     Args:
-        session: Where.
+        session: A session on the database, in a transaction or not.
         rebuild: The rebuild, led by the caller.
         beats: How often the caller has asked, with what the rebuild had when it was begun or found.
 

@@ -38,7 +38,7 @@ class ShadowWriter:
     Writes folded batches to the tables of a rebuild.
 
     Args:
-        rebuild_id: Which.
+        rebuild_id: The number of the rebuild.
         written: The tables of the projection, in their order.
     """
 

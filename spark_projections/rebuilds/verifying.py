@@ -125,7 +125,7 @@ async def compare_sample(session: OwnedSession, rebuild: Rebuild, definition: An
 
     Args:
         session: With an open transaction; it makes temporary tables there.
-        rebuild: Which.
+        rebuild: The rebuild that is verified.
         definition: Of the projection.
 
     Raises:

@@ -60,7 +60,7 @@ class StreamClient:
         listener: Where events come from.
         listening: What it gets.
         send: To the client.
-        settings: How.
+        settings: Limits and times; None: the defaults.
         render: What an event becomes.
         lookups: Taken for the time of each look at the database.
     """

@@ -102,7 +102,7 @@ def issue_tenant_token(key: bytes, tenant: str, expires_in: timedelta) -> str:
 
     Args:
         key: One of the ``signing_keys`` of TokenAuth: 32 random bytes or more.
-        tenant: Whose.
+        tenant: The tenant that the token is for.
         expires_in: For how long.
 
     Raises:

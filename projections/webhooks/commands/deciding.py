@@ -59,7 +59,7 @@ def show_one(
 
     Args:
         dsn: The database that was named, or None.
-        place: Which.
+        place: Endpoint and event of the delivery.
         states: Only in one of these; empty: in any.
 
     Raises:

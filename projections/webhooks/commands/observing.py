@@ -59,7 +59,7 @@ class Several(DeliveryObserver):
     Tells several observers, in their order.
 
     Args:
-        observers: Whom.
+        observers: Those to notify, in this order.
     """
 
     def __init__(self, observers: Sequence[DeliveryObserver]) -> None:

@@ -1,23 +1,22 @@
 """The delivery log: events that were for endpoints, and how each attempt ended; listed, paged and measured."""
 
+from projections.webhooks.errors import InvalidCursor, InvalidQuery
 from projections.webhooks.log.delivery_log import DeliveryLog
-from projections.webhooks.log.memory import MemoryLog
-from projections.webhooks.log.metrics import DataPoint, Metrics, MetricsRequest
+from projections.webhooks.log.memory import MemoryLog as MemoryLog
+from projections.webhooks.log.metrics import DataPoint as DataPoint
+from projections.webhooks.log.metrics import Metrics as Metrics
+from projections.webhooks.log.metrics import MetricsRequest as MetricsRequest
 from projections.webhooks.log.postgres import PostgresLog
-from projections.webhooks.log.records import AttemptWithEvent, LoggedAttempt, LoggedEvent, Page
-from projections.webhooks.log.requests import AttemptsRequest, EventsRequest
+from projections.webhooks.log.records import AttemptWithEvent as AttemptWithEvent
+from projections.webhooks.log.records import LoggedAttempt as LoggedAttempt
+from projections.webhooks.log.records import LoggedEvent as LoggedEvent
+from projections.webhooks.log.records import Page as Page
+from projections.webhooks.log.requests import AttemptsRequest as AttemptsRequest
+from projections.webhooks.log.requests import EventsRequest as EventsRequest
 
 __all__ = [
-    "AttemptWithEvent",
-    "AttemptsRequest",
-    "DataPoint",
     "DeliveryLog",
-    "EventsRequest",
-    "LoggedAttempt",
-    "LoggedEvent",
-    "MemoryLog",
-    "Metrics",
-    "MetricsRequest",
-    "Page",
+    "InvalidCursor",
+    "InvalidQuery",
     "PostgresLog",
 ]

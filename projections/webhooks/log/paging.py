@@ -113,7 +113,7 @@ def page_of(walk: Walk, steps: Sequence[Step[T]], place: Callable[[T], tuple[dat
     The page that was walked.
 
     Args:
-        walk: How.
+        walk: The filters, the order and the size of pages.
         steps: What was read, in the order of reading.
         place: Time and id of a row.
     """

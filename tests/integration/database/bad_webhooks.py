@@ -17,7 +17,6 @@ from projections.webhooks import (
     Endpoints,
     EndpointSettings,
     FernetCipher,
-    PostgresLog,
     Schedules,
     generate_secret,
     send,
@@ -26,7 +25,7 @@ from projections.webhooks import (
 )
 from projections.webhooks.api import TokenAuth
 from projections.webhooks.claims import claim
-from projections.webhooks.log import EventsRequest
+from projections.webhooks.log import EventsRequest, PostgresLog
 from tests.fixtures.webhooks import MARGIN, deliver_events, endpoint
 from tests.integration.database.bad_input import Bench, case, told
 

@@ -1,0 +1,155 @@
+"""What users import: how much it is, where it is, and that it says what it does."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PUBLIC = {
+    "journal": """
+        ALL_SLICES NUMBER_OF_SLICES AppendConflict Appended CapturedTable ConnectionSettings Database
+        DatabaseError DatabaseUnavailable Event EventEnvelope EventIdConflict HistoricEvent ImportResult
+        InvalidEvent InvalidPayload MissingPrivilege Notifier Origin OtherSchemaVersion ProjectionsError
+        RawJson SchemaError Session SliceRange UnknownEventType append append_sync capture_table
+        captured_tables connect current_events event_type find_event import_events latest_seq_nr
+        read_source release_table slice_of slice_ranges
+    """,
+    "journal.partitions": """
+        DatabaseError InvalidPartitionSetting Partition PartitionSettings SchemaError
+        change_partition_settings maintain maintaining partition_settings partitions
+    """,
+    "offsets": """
+        DatabaseError NotParked OffsetOvertaken ParkedSource ProjectionRuns ProjectionStatus RangeLost
+        RangeStatus TransactionEnded UnknownProjection WorkerStatus WrongEntityType clear_offset
+        drop_parked list_parked live_events remove rescale retry_parked set_offset set_paused
+        show_parked status statuses workers
+    """,
+    "projections": """
+        ALL_SLICES AppendConflict Appended AtLeastOnce Backoff CapturedTable Change Changes
+        ConnectionSettings Database DatabaseError DatabaseUnavailable Event EventEnvelope
+        EventIdConflict ExactlyOnce Group HandlerFailed HistoricEvent ImportResult InvalidEvent
+        InvalidHandler InvalidPayload MissingPrivilege Notifier OffsetOvertaken Origin
+        OtherSchemaVersion PoolTooSmall Projection ProjectionFailed ProjectionsError RangeLost RawJson
+        Recovery Retries RunSettings SchemaError Session SliceRange StatusObserver Table TableError
+        TransactionEnded UnknownEventType UnknownProjection WrongEntityType append append_sync
+        capture_table captured_tables connect current_events event_type find_event handles handles_group
+        import_events latest_seq_nr live_events projection read_source release_table run slice_of
+        slice_ranges
+    """,
+    "projections.subscriptions": """
+        Consumer ConsumerSettings EventIdConflict EventStream HandlerTimedOut Interest InvalidCondition
+        InvalidEvent InvalidHandler InvalidSubscription Listener ListenerClosed ListenerSettings
+        ListenerTooSlow Listening MatchedEvent Matching NotDead Publication PublishFailed Publisher
+        PublisherSettings RangeLost StreamRequest StreamSettings SubscriptionLost UnknownGroup
+        create_group drop_dead give_up_handler list_dead publish publish_all publish_all_sync
+        publish_sync remove_group rescale_group retry_dead show_dead subscribe subscribe_sync
+        unsubscribe unsubscribe_sync
+    """,
+    "projections.webhooks": """
+        AddressRules Cipher Deliveries Delivery DeliveryFilter DeliveryInFlight DeliveryObserver
+        DeliverySettings Endpoint EndpointSettings Endpoints EventIdConflict FanOut FernetCipher
+        HttpSender InvalidEndpoint InvalidEvent InvalidHandler InvalidMessage InvalidQuery
+        InvalidSchedule InvalidSecret Message MissingExtra NewEndpoint NotListening NotRetriable
+        NotSentError OutdatedVersion PlainCipher Received Receiver RetryPolicy Schedule Schedules
+        SchemaError Secret Sender TooMany UnknownDelivery UnknownEndpoint UnknownSchedule
+        VerificationFailed VerifiedWebhook WrongState cipher_from_environment generate_secret
+        parse_secret run_webhooks send send_sync sign verify verify_endpoint
+    """,
+    "projections.webhooks.api": """
+        ApiSettings Authenticate Caller InvalidToken TokenAuth issue_tenant_token webhooks_app
+    """,
+    "projections.webhooks.log": """
+        DeliveryLog InvalidCursor InvalidQuery PostgresLog
+    """,
+    "projections.monitoring": """
+        GroupLag ProjectionLag RangeLag Snapshot UnknownGroup UnknownProjection group_lag projection_lag
+        snapshot
+    """,
+    "projections.web": """
+        Feed monitor_app
+    """,
+    "spark_projections": """
+        ArchiveError DatabaseError InvalidOption JavaNotFound JournalDataSource JvmFailed NotRebuildable
+        Progress ProjectionsError RebuildError RebuildFailed RebuildOptions RebuildResult
+        RebuildUnderWay SparkTooOld SwapRefused TableError UnknownProjection UnsupportedJava
+        cancel_rebuild drop_old_tables journal_frame read_history read_journal rebuild spark_running
+        spark_session
+    """,
+}
+"""By package. All else may change without notice."""
+QUESTION = re.compile(
+    r"^\s+\w+: (?:Where|How|Whom|Whose|Who|Which|Which one|What|When|Likewise)\.$", re.MULTILINE
+)
+
+
+def named(package: str) -> dict[str, Any]:
+    module = importlib.import_module(package)
+    return {name: getattr(module, name) for name in module.__all__}
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_a_package_has_the_names_that_are_public_and_no_others(package: str) -> None:
+    assert sorted(named(package)) == sorted(PUBLIC[package].split())
+
+
+def test_there_is_not_more_to_know_than_there_was() -> None:
+    assert len({name for names in PUBLIC.values() for name in names.split()}) <= 224
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_every_public_name_says_what_it_is(package: str) -> None:
+    silent = [
+        name
+        for name, value in named(package).items()
+        if (inspect.isclass(value) or inspect.isfunction(value)) and not inspect.getdoc(value)
+    ]
+
+    assert silent == []
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_what_a_call_raises_is_imported_from_where_the_call_is(package: str) -> None:
+    names = named(package)
+    elsewhere = {
+        f"{call.__qualname__} raises {error}"
+        for value in names.values()
+        for call in calls_of(value)
+        for error in raised_by(call)
+        if error not in names and not hasattr(builtins, error)
+    }
+
+    assert elsewhere == set()
+
+
+@pytest.mark.parametrize("package", ["journal", "offsets", "projections", "spark_projections"])
+def test_no_argument_is_described_by_a_question_word(package: str) -> None:
+    found = [
+        f"{file.relative_to(ROOT)}: {line.strip()}"
+        for file in sorted((ROOT / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for line in QUESTION.findall(ast.get_docstring(node, clean=False) or "")
+    ]
+
+    assert found == []
+
+
+def calls_of(value: Any) -> Iterator[Any]:
+    if inspect.isfunction(value):
+        yield value
+    elif inspect.isclass(value):
+        yield from (one for name, one in vars(value).items() if inspect.isfunction(one) and name[0] != "_")
+
+
+def raised_by(call: Any) -> list[str]:
+    _, _, raised = (inspect.getdoc(call) or "").partition("Raises:\n")
+    return re.findall(r"^ {4}(\w+):", raised, re.MULTILINE)
