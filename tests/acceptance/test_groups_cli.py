@@ -358,31 +358,31 @@ async def test_a_condition_that_was_set_apart_is_shown_and_released(database: Da
     assert "condition 1 is not stopped" in refused("subscriptions", "release", "1", "--dsn", dsn)
 
 
-async def test_an_event_that_a_condition_failed_on_is_shown_tried_again_and_given_up(
+async def test_an_event_that_a_condition_failed_on_is_shown_tried_again_and_dropped(
     database: Database, dsn: str
 ) -> None:
     done("subscribe", "g", "--condition", "(e.payload::text)::date < now()", "--dsn", dsn)
     assert done("subscriptions", "waiting", "--dsn", dsn) == "no event waits for a condition\n"
     await landed_and_matched(database, LOW, HIGH)
 
-    (row, _) = rows(done("subscriptions", "waiting", "1", "--dsn", dsn))
+    (row, _) = rows(done("subscriptions", "waiting", "list", "1", "--dsn", dsn))
     assert row[:5] == ["1", "1", LOW, "1", "Landed"]
     assert row[6] == "failed"
     assert row[7].startswith("invalid input syntax for type date")
-    shown = values("subscriptions", "waiting", "--show", "2", "--dsn", dsn)
+    shown = values("subscriptions", "waiting", "show", "2", "--dsn", dsn)
     assert (shown["source_id"], shown["due"]) == (HIGH, False)
     assert shown["payload"] == "{}"
     assert "condition 1: (e.payload::text)::date" in done(
-        "subscriptions", "waiting", "--show", "2", "--dsn", dsn
+        "subscriptions", "waiting", "show", "2", "--dsn", dsn
     )
-    assert done("subscriptions", "retry", "1", "--dsn", dsn) == "the condition is asked about event 1 again\n"
+    assert done("subscriptions", "waiting", "retry", "1", "--dsn", dsn) == "events retried: 1\n"
     assert [one["due"] for one in values("subscriptions", "waiting", "--dsn", dsn)["waiting"]] == [
         True,
         False,
     ]
-    assert done("subscriptions", "drop", "2", "--yes", "--dsn", dsn) == "event 2 is given up\n"
-    assert "no event 2 waits" in refused("subscriptions", "drop", "2", "--yes", "--dsn", dsn)
-    assert "no event 2 waits" in refused("subscriptions", "retry", "2", "--dsn", dsn)
+    assert values("subscriptions", "waiting", "drop", "2", "--yes", "--dsn", dsn) == {"dropped": 1}
+    assert "no event 2 waits" in refused("subscriptions", "waiting", "drop", "2", "--yes", "--dsn", dsn)
+    assert "no event 2 waits" in refused("subscriptions", "waiting", "retry", "2", "--dsn", dsn)
 
 
 async def test_a_stopped_condition_is_shown_with_the_time_from_which_on_its_events_wait(
@@ -402,7 +402,7 @@ async def test_a_stopped_condition_is_shown_with_the_time_from_which_on_its_even
     (one,) = values("subscriptions", "waiting", "--dsn", dsn)["behind"]
     assert (one["condition_id"], one["stopped"]) == (1, True)
     done("subscriptions", "release", "1", "--dsn", dsn)
-    assert "is catching up with its events" in done("subscriptions", "waiting", "1", "--dsn", dsn)
+    assert "is catching up with its events" in done("subscriptions", "waiting", "list", "1", "--dsn", dsn)
 
 
 async def test_a_subscription_that_nobody_has_kept_is_shown_as_expired(database: Database, dsn: str) -> None:

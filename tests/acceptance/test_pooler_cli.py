@@ -54,9 +54,10 @@ parked drop delays --all --yes
 subscribe billing --topic Landed
 subscriptions list billing
 subscriptions release 1
-subscriptions waiting
-subscriptions retry 1
-subscriptions drop 1 --yes
+subscriptions waiting list
+subscriptions waiting show 1
+subscriptions waiting retry 1
+subscriptions waiting drop 1 --yes
 subscriptions remove 1 --yes
 publish order.paid {}
 worker --subscriptions --until-caught-up
@@ -126,8 +127,9 @@ REFUSED = {
     "rebuild": "this connection goes through a pooler",
     "parked show": "is not parked",
     "subscriptions release": "is not stopped",
-    "subscriptions retry": "no event 1 waits",
-    "subscriptions drop": "no event 1 waits",
+    "subscriptions waiting show": "no event 1 waits",
+    "subscriptions waiting retry": "no event 1 waits",
+    "subscriptions waiting drop": "no event 1 waits",
     "groups give-up": "old",
     "groups dead show": "no ",
     "groups dead drop": "no ",

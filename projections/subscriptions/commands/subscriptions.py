@@ -12,7 +12,7 @@ from rich.table import Column, Table
 
 from journal import ProjectionsError, Session
 from projections.subscriptions import cursors, unsubscribe
-from projections.subscriptions.commands.unanswered import drop, retry, waiting
+from projections.subscriptions.commands.unanswered import waiting
 from projections.terminal.ages import age
 from projections.terminal.connection import confirm, visit
 from projections.terminal.group import ListGroup
@@ -74,7 +74,7 @@ def subscriptions() -> None:
     \b
       projections subscriptions                 all of them
       projections subscriptions list billing    those of one group
-      projections subscriptions waiting         what waits for conditions: see also retry and drop
+      projections subscriptions waiting list    what waits for conditions: also show, retry and drop
       projections subscriptions release 3       have condition 3 asked again
       projections subscriptions remove 17       remove subscription 17
 
@@ -133,8 +133,7 @@ def remove(subscription_id: int, yes: bool, dsn: str | None) -> None:
     click.echo(f"subscription {subscription_id} of group {printable(group)!r} is removed")
 
 
-for _command in (waiting, retry, drop):
-    subscriptions.add_command(_command)
+subscriptions.add_command(waiting)
 
 
 async def _list(session: Session, group: str | None) -> list[_Subscription]:

@@ -1,4 +1,4 @@
-"""``projections subscriptions waiting``, ``retry`` and ``drop``: events that conditions of subscriptions failed on."""
+"""``projections subscriptions waiting``: events that conditions of subscriptions failed on."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from rich.table import Column, Table
 
 from journal import ProjectionsError, Row, Session
 from projections.terminal.connection import confirm, visit
+from projections.terminal.failed import echo_decided, limit_option, tell_more, yes_option
+from projections.terminal.group import ListGroup
 from projections.terminal.options import dsn_option, echo_json, json_option
 from projections.terminal.output import in_table, print_table, printable, shortened
 
-__all__ = ["drop", "retry", "waiting"]
+__all__ = ["waiting"]
 
-_LISTED = 1000
 _WAITING = """
 SELECT u.unanswered_id, u.condition_id, c.sql AS condition, u.entity_type, u.source_id, u.seq_nr, u.topic,
     u.db_timestamp, u.set_apart_at, u.error, u.due
@@ -68,56 +69,71 @@ class _Behind(NamedTuple):
     """The time of the first event that it has not been asked about; None: there is none yet."""
 
 
-@click.command()
-@click.argument("condition_id", metavar="[CONDITION_ID]", type=int, required=False)
-@click.option(
-    "--show", "number", type=int, metavar="ID", help="One of them, whole: its condition and its payload."
-)
-@dsn_option
-@json_option
-def waiting(condition_id: int | None, number: int | None, dsn: str | None, as_json: bool) -> None:
+_number = click.argument("number", metavar="ID", type=int)
+
+
+@click.group(cls=ListGroup)
+def waiting() -> None:
     """
-    List the events that a condition failed on, and the conditions that are stopped, with what waits for them.
+    List, show, retry and drop events that a condition failed on.
 
     They hold up nothing, keep their place in the journal, and wait until somebody decides:
 
     \b
-      projections subscriptions waiting             list them
-      projections subscriptions waiting --show 17   one with its payload
-      projections subscriptions retry 17            have the condition asked about it again
-      projections subscriptions drop 17             give it up: no subscription of the condition gets it
+      projections subscriptions waiting list        all of them; list 3 has those of condition 3
+      projections subscriptions waiting show 17     one with its payload
+      projections subscriptions waiting retry 17    have the condition asked about it again
+      projections subscriptions waiting drop 17     no subscription of the condition gets it
       projections subscriptions release 3           have condition 3 asked about all that wait for it
 
-    Of more than 1,000 those that have waited longest are listed.
+    Without the name of a command it is `list`.
     """  # noqa: D301 - click reads the escape
-    if number is not None:
-        one, payload = visit(dsn, lambda session: _one(session, number))
-        if as_json:
-            echo_json(**_values(one), payload=payload)
-            return
-        click.echo(f"{one.unanswered_id}: condition {one.condition_id}: {printable(one.condition)}")
-        click.echo(f"  {printable(one.error)}")
-        gone = "its event was dropped with its partition"
-        click.echo(
-            f"  {printable(one.source_id)} {one.seq_nr} {printable(one.topic)}: {printable(payload or gone)}"
-        )
-        return
-    found, behind = visit(dsn, lambda session: _list(session, condition_id))
+
+
+@waiting.command(name="list")
+@click.argument("condition_id", metavar="[CONDITION_ID]", type=int, required=False)
+@limit_option
+@dsn_option
+@json_option
+def list_(condition_id: int | None, limit: int, dsn: str | None, as_json: bool) -> None:
+    """List the events that wait, those that have waited longest first, and the conditions that are stopped."""
+    found, behind = visit(dsn, lambda session: _list(session, condition_id, limit))
     if as_json:
-        echo_json(waiting=[_values(one) for one in found], behind=[_values(one) for one in behind])
+        rows = {"waiting": [_values(one) for one in found], "behind": [_values(one) for one in behind]}
+        echo_json(**rows, more=len(found) == limit)
         return
     if found:
         print_table(_table(found))
+        tell_more(len(found), limit)
     for condition in behind:
         click.echo(_note(condition))
     if not found and not behind:
         click.echo("no event waits for a condition")
 
 
-@click.command()
-@click.argument("number", metavar="ID", type=int)
+@waiting.command()
+@_number
 @dsn_option
-def retry(number: int, dsn: str | None) -> None:
+@json_option
+def show(number: int, dsn: str | None, as_json: bool) -> None:
+    """Show an event that waits: its condition, why that failed, and its payload."""
+    one, payload = visit(dsn, lambda session: _one(session, number))
+    if as_json:
+        echo_json(**_values(one), payload=payload)
+        return
+    click.echo(f"{one.unanswered_id}: condition {one.condition_id}: {printable(one.condition)}")
+    click.echo(f"  {printable(one.error)}")
+    gone = "its event was dropped with its partition"
+    click.echo(
+        f"  {printable(one.source_id)} {one.seq_nr} {printable(one.topic)}: {printable(payload or gone)}"
+    )
+
+
+@waiting.command()
+@_number
+@dsn_option
+@json_option
+def retry(number: int, dsn: str | None, as_json: bool) -> None:
     """
     Have a condition asked again about an event that it failed on.
 
@@ -125,28 +141,31 @@ def retry(number: int, dsn: str | None) -> None:
     wait for it, `projections subscriptions release` the condition.
     """
     visit(dsn, lambda session: _decide(session, _RETRY, number))
-    click.echo(f"the condition is asked about event {number} again")
+    echo_decided("retried", "events", 1, as_json=as_json)
 
 
-@click.command()
-@click.argument("number", metavar="ID", type=int)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@waiting.command()
+@_number
+@yes_option
 @dsn_option
-def drop(number: int, yes: bool, dsn: str | None) -> None:
-    """Give up an event that waits for a condition: its subscriptions never get it. The journal keeps it."""
+@json_option
+def drop(number: int, yes: bool, dsn: str | None, as_json: bool) -> None:
+    """Drop an event that waits for a condition: its subscriptions never get it. The journal keeps it."""
     visit(dsn, lambda session: _one(session, number))
-    confirm(f"Give up event {number}? No subscription of the condition ever gets it.", yes=yes)
+    confirm(f"Drop event {number}? No subscription of the condition ever gets it.", yes=yes)
     visit(dsn, lambda session: _decide(session, _DROP, number))
-    click.echo(f"event {number} is given up")
+    echo_decided("dropped", "events", 1, as_json=as_json)
 
 
-async def _list(session: Session, condition_id: int | None) -> tuple[list[_Waiting], list[_Behind]]:
+async def _list(
+    session: Session, condition_id: int | None, limit: int
+) -> tuple[list[_Waiting], list[_Behind]]:
     behind = [
         _Behind(row["condition_id"], row["sql"], row["quarantined_at"] is not None, row["since"])
         for row in await session.fetch(_BEHIND, condition_id)
         if row["quarantined_at"] is not None or row["since"] is not None
     ]
-    return [_of(row) for row in await session.fetch(_WAITING, condition_id, None, _LISTED)], behind
+    return [_of(row) for row in await session.fetch(_WAITING, condition_id, None, limit)], behind
 
 
 async def _one(session: Session, number: int) -> tuple[_Waiting, str | None]:
@@ -165,7 +184,7 @@ async def _decide(session: Session, sql: str, number: int) -> None:
 
 def _not_waiting(number: int) -> NotWaiting:
     return NotWaiting(
-        f"no event {number} waits for a condition, or not any more: `projections subscriptions waiting` lists them"
+        f"no event {number} waits for a condition, or not any more: `projections subscriptions waiting list` lists them"
     )
 
 
