@@ -23,7 +23,7 @@ from journal import (
     WriterLockBacktracking,
     WritersPoller,
 )
-from offsets.state import Batch, OffsetState, Verdict
+from offsets.state import BatchVerdicts, OffsetState, Verdict
 
 _BEGIN = """
 SELECT coalesce(projections.replayed_until_v1(), clock_timestamp()) AS now, coalesce(max(import_id), 0) AS import_id
@@ -189,7 +189,7 @@ class _LiveReader:
             self._used_poll_at = now
             self._machine.polled(look.poll)
 
-    def _batch(self, source_ids: Iterable[str]) -> Batch:
+    def _batch(self, source_ids: Iterable[str]) -> BatchVerdicts:
         source_ids = set(source_ids)
         self._state.loaded(self._state.unknown(source_ids), {})
         batch = self._state.batch(source_ids)
@@ -200,7 +200,7 @@ class _LiveReader:
         batch = self._batch(key.source_id for key in keys)
         return [key for key in keys if self._validate(batch, key) is not Verdict.DUPLICATE]
 
-    def _validate(self, batch: Batch, event: Key | EventEnvelope) -> Verdict:
+    def _validate(self, batch: BatchVerdicts, event: Key | EventEnvelope) -> Verdict:
         """
         The verdict on an event by what is remembered.
 
@@ -233,12 +233,12 @@ class _LiveReader:
         self._state.committed({e.source_id: e.seq_nr for e in accepted})
         return accepted
 
-    def _take(self, batch: Batch, envelope: EventEnvelope, accepted: list[EventEnvelope]) -> None:
+    def _take(self, batch: BatchVerdicts, envelope: EventEnvelope, accepted: list[EventEnvelope]) -> None:
         batch.accept(envelope.source_id, envelope.seq_nr)
         accepted.append(envelope)
         self._last[envelope.source_id] = envelope.db_timestamp
 
-    async def _verdict(self, session: Session, batch: Batch, envelope: EventEnvelope) -> Verdict:
+    async def _verdict(self, session: Session, batch: BatchVerdicts, envelope: EventEnvelope) -> Verdict:
         key = envelope.source_id, envelope.seq_nr
         verdict = self._validate(batch, envelope)
         if verdict is not Verdict.UNKNOWN_SOURCE:

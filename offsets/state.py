@@ -75,17 +75,17 @@ class OffsetState:
         for source_id in source_ids:
             self._known.pop(source_id, None)
 
-    def batch(self, source_ids: Iterable[str]) -> Batch:
+    def batch(self, source_ids: Iterable[str]) -> BatchVerdicts:
         """
         Begin a batch over sources that have all been looked up.
 
         Raises:
             KeyError: One has not, or has been forgotten.
         """
-        return Batch(self, {source_id: self._known[source_id] for source_id in source_ids})
+        return BatchVerdicts(self, {source_id: self._known[source_id] for source_id in source_ids})
 
 
-class Batch:
+class BatchVerdicts:
     """
     Verdicts for the events of one batch: an accepted event counts as handled for those that follow.
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from spark_projections.errors import SwapRefused as SwapRefused
     from spark_projections.rebuilds.cleaning import cancel_rebuild as cancel_rebuild
     from spark_projections.rebuilds.cleaning import drop_old_tables as drop_old_tables
-    from spark_projections.rebuilds.options import Progress as Progress
     from spark_projections.rebuilds.options import RebuildOptions as RebuildOptions
+    from spark_projections.rebuilds.options import RebuildProgress as RebuildProgress
     from spark_projections.rebuilds.options import RebuildResult as RebuildResult
     from spark_projections.rebuilds.rebuilding import rebuild as rebuild
     from spark_projections.source.options import InvalidOption as InvalidOption
@@ -46,7 +46,7 @@ __all__, __getattr__, __dir__ = lazy_names(
         ".engine.session": "SparkTooOld spark_running spark_session",
         ".errors": "NotRebuildable RebuildError RebuildFailed RebuildUnderWay SwapRefused",
         ".rebuilds.cleaning": "cancel_rebuild drop_old_tables",
-        ".rebuilds.options": "Progress RebuildOptions RebuildResult",
+        ".rebuilds.options": "RebuildOptions RebuildProgress RebuildResult",
         ".rebuilds.rebuilding": "rebuild",
         ".source.options": "InvalidOption",
         ".source.source": "JournalDataSource journal_frame read_journal",

@@ -19,11 +19,11 @@ from pyspark import SparkContext
 from journal import ConnectionSettings, connect
 from journal.database.sync import connect_sync
 from projections.demo.checking import ReadModel
-from projections.demo.rebuilding import Batch, Built
+from projections.demo.rebuilding import Built, Rebuilder
 from spark_projections.engine.jvm import find_java
 from spark_projections.engine.session import spark_running
-from spark_projections.rebuilds.bookkeeping import Folded
-from spark_projections.rebuilds.options import Progress, RebuildOptions
+from spark_projections.rebuilds.bookkeeping import FoldedParts
+from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress
 from spark_projections.rebuilds.rebuilding import rebuild
 from spark_projections.rebuilds.shadow import schema_of
 
@@ -38,7 +38,7 @@ _PAUSE = 5.0
 T = TypeVar("T")
 
 
-def spark_batch() -> AbstractContextManager[Batch]:
+def spark_batch() -> AbstractContextManager[Rebuilder]:
     """
     Spark for the length of a block, which does not wait for its start, but for its end.
 
@@ -51,7 +51,7 @@ def spark_batch() -> AbstractContextManager[Batch]:
 
 
 @contextmanager
-def _running() -> Iterator[Batch]:
+def _running() -> Iterator[Rebuilder]:
     with ThreadPoolExecutor(1, "spark") as thread, ExitStack() as stack:
         spark = ExitStack()
         starting = thread.submit(_start, spark)
@@ -71,7 +71,7 @@ def _nothing(_: int) -> None: ...
 
 
 class _SparkBatch:
-    """See :class:`Batch`."""
+    """See :class:`Rebuilder`."""
 
     def __init__(self, thread: ThreadPoolExecutor, starting: Future[SparkContext]) -> None:
         self._thread = thread
@@ -97,7 +97,7 @@ async def _rebuild(spark: SparkContext, dsn: str, definition: type, keeping: _Ke
     return Built(result.fence, result.events, time.monotonic() - began_at, keeping.rows)
 
 
-class _Keeping(Progress):
+class _Keeping(RebuildProgress):
     """
     Tells how far a rebuild is, and copies what it has built before the swap.
 
@@ -129,7 +129,7 @@ class _Keeping(Progress):
             self._waiting_at = time.monotonic()
             self._say(reason)
 
-    def folded(self, now: Folded, total: int) -> None:
+    def folded(self, now: FoldedParts, total: int) -> None:
         if (part := now.events * _SHOWN // max(total, 1)) > self._shown:
             self._shown = part
             rate = now.events / (time.monotonic() - self._fold_began_at)

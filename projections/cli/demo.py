@@ -18,7 +18,7 @@ from projections.demo.demo import DEFAULT_EVENTS, Demo, Options, Result
 from projections.demo.errors import DemoError, DemoInterrupted
 from projections.demo.flights import data_file
 from projections.demo.progress import Reporter, reporting
-from projections.demo.rebuilding import Batch, Rebuild
+from projections.demo.rebuilding import Rebuilder, RebuildResult
 from projections.running.event_loop import loop_runner
 from projections.terminal.logs import configure_logs
 from projections.terminal.options import dsn_option, echo_json, json_option
@@ -178,7 +178,7 @@ def _run(dsn: str | None, options: Options, *, spark: bool) -> Result | int:
             return runner.run(_until_stopped(database, options, report, batch))
 
 
-def _batching() -> AbstractContextManager[Batch]:
+def _batching() -> AbstractContextManager[Rebuilder]:
     """What rebuilds on Spark, for the length of a block."""
     try:
         module = import_module(_SPARK)
@@ -186,11 +186,13 @@ def _batching() -> AbstractContextManager[Batch]:
         raise DemoError(
             f"--spark needs packages that are not installed ({error}): pip install 'slice-projections[demo,spark]'"
         ) from error
-    batching: AbstractContextManager[Batch] = module.spark_batch()
+    batching: AbstractContextManager[Rebuilder] = module.spark_batch()
     return batching
 
 
-async def _until_stopped(dsn: str, options: Options, report: Reporter, batch: Batch | None) -> Result | int:
+async def _until_stopped(
+    dsn: str, options: Options, report: Reporter, batch: Rebuilder | None
+) -> Result | int:
     stop = asyncio.Event()
     with stopped_by_signals(stop) as received:
         try:
@@ -234,7 +236,7 @@ def _values(result: Result, seconds: float) -> dict[str, Any]:
     }
 
 
-def _rebuilt(rebuild: Rebuild | None) -> dict[str, Any]:
+def _rebuilt(rebuild: RebuildResult | None) -> dict[str, Any]:
     return (
         {}
         if rebuild is None

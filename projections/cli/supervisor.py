@@ -27,7 +27,7 @@ from projections.failing.retries import Backoff
 from projections.terminal.last_resort import LastResort
 from projections.terminal.logs import LogFormat
 
-__all__ = ["Asked", "Outcome", "heard_from_supervisor", "supervise", "tagged_logs"]
+__all__ = ["StopAsked", "WorkerEnd", "heard_from_supervisor", "supervise", "tagged_logs"]
 
 log = logging.getLogger("projections")
 
@@ -43,7 +43,7 @@ _STOP = b"stop\n"
 _ORPHANED = 1
 
 
-class Outcome(NamedTuple):
+class WorkerEnd(NamedTuple):
     """How it ended."""
 
     signal: signal.Signals | None
@@ -60,7 +60,7 @@ async def supervise(
     forever: bool,
     grace: timedelta,
     once: Sequence[str] = (),
-) -> Outcome:
+) -> WorkerEnd:
     """
     Run a command in several processes until a signal stops them, or until each has ended with 0.
 
@@ -76,7 +76,7 @@ async def supervise(
     supervisor = _Supervisor(command, once, environment, grace, forever=forever)
     with supervisor.stopped_by_signals():
         await supervisor.run(processes)
-    return Outcome(supervisor.received, supervisor.code)
+    return WorkerEnd(supervisor.received, supervisor.code)
 
 
 class _Supervisor:
@@ -226,14 +226,14 @@ def _how(code: int) -> str:
         return f"signal {-code}"
 
 
-class Asked:
+class StopAsked:
     """Whether the supervisor has asked to stop."""
 
     yes = False
 
 
 @contextmanager
-def heard_from_supervisor(stop: asyncio.Event, resort: LastResort, grace: timedelta) -> Iterator[Asked]:
+def heard_from_supervisor(stop: asyncio.Event, resort: LastResort, grace: timedelta) -> Iterator[StopAsked]:
     """
     In a supervised process: set an event of the running loop when the supervisor asks to stop, or is gone.
 
@@ -242,7 +242,7 @@ def heard_from_supervisor(stop: asyncio.Event, resort: LastResort, grace: timede
         resort: Ends the process when it does not end by itself.
         grace: Without a supervisor, the process ends after so long whatever it is doing: nobody would end it.
     """
-    loop, asked, ended = asyncio.get_running_loop(), Asked(), threading.Event()
+    loop, asked, ended = asyncio.get_running_loop(), StopAsked(), threading.Event()
 
     def ask() -> None:
         asked.yes = True

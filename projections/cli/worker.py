@@ -20,7 +20,7 @@ from journal.database import connect
 from journal.embedded import database_dsn
 from journal.partitions import maintaining
 from journal.schema import check_version
-from projections.cli.supervisor import Asked, heard_from_supervisor, supervise, tagged_logs
+from projections.cli.supervisor import StopAsked, heard_from_supervisor, supervise, tagged_logs
 from projections.durations import duration_text
 from projections.http.addresses import Address
 from projections.running.connections import OTHER_CONNECTIONS
@@ -40,7 +40,7 @@ from projections.terminal.running import (
     served_at,
     token_file_option,
 )
-from projections.terminal.signals import Received, stopped_by_signals
+from projections.terminal.signals import ReceivedSignal, stopped_by_signals
 from projections.terminal.targets import load_projections
 
 __all__ = ["worker"]
@@ -322,9 +322,11 @@ async def _observed(database: Database, options: _Options) -> AsyncIterator[Stat
         yield CombinedObserver([metrics, *observers])
 
 
-def _supervisor(stop: asyncio.Event, received: Received, options: _Options) -> AbstractContextManager[Asked]:
+def _supervisor(
+    stop: asyncio.Event, received: ReceivedSignal, options: _Options
+) -> AbstractContextManager[StopAsked]:
     if not options.supervised:
-        return nullcontext(Asked())
+        return nullcontext(StopAsked())
     return heard_from_supervisor(stop, received.resort, min(_ORPHANED, options.grace))
 
 

@@ -8,14 +8,14 @@ from operator import index
 from typing import Any, NamedTuple
 
 from journal.errors import ProjectionsError
-from projections.defining.tables import Change, Changes, Operation, Table, TableConflict
+from projections.defining.tables import Change, Changes, ColumnOperation, Table, TableConflict
 
 __all__ = ["Batch", "Folded", "fold"]
 
 # Sums must not round, or they would depend on where batches end. PostgreSQL's numeric has fewer digits.
 _EXACT = Context(prec=150_000, traps=[Inexact, InvalidOperation, Overflow, DivisionByZero])
 # Names of this module are looked up faster than members of the class, and this is the hot path.
-_SET, _INCREMENT, _MINIMUM = Operation.SET, Operation.INCREMENT, Operation.MINIMUM
+_SET, _INCREMENT, _MINIMUM = ColumnOperation.SET, ColumnOperation.INCREMENT, ColumnOperation.MINIMUM
 
 
 # This is the hot path: without the call of a Python function.

@@ -19,7 +19,7 @@ from journal.errors import ProjectionsError
 __all__ = [
     "Change",
     "Changes",
-    "Operation",
+    "ColumnOperation",
     "Table",
     "TableConflict",
     "TableError",
@@ -37,7 +37,7 @@ class TableConflict(TableError):
     """Two sources touched one key of a table that was declared ``per_source=True``."""
 
 
-class Operation(Enum):
+class ColumnOperation(Enum):
     """What happens to a column when a row exists already."""
 
     SET = "set"
@@ -89,7 +89,7 @@ class Table:
 
     key: tuple[str, ...]
     """The columns that identify a row."""
-    operations: dict[str, Operation]
+    operations: dict[str, ColumnOperation]
     """The columns outside the key, in the order of their declaration."""
     per_source: bool
     """Whether all events which touch a key come from one source."""
@@ -116,17 +116,17 @@ class Table:
         self.per_source = per_source or source is not None
         if source is not None and source not in self.key:
             raise ValueError(f"table {self}: source={source!r} is no column of the key {self.key!r}")
-        declared = zip(Operation, (set, increment, minimum, maximum), strict=True)
+        declared = zip(ColumnOperation, (set, increment, minimum, maximum), strict=True)
         self.operations = self._declare({operation: _names(columns) for operation, columns in declared})
         self._columns = frozenset((*self.key, *self.operations))
         self._key_of = itemgetter(*self.key)
 
-    def _declare(self, declared: Mapping[Operation, tuple[str, ...]]) -> dict[str, Operation]:
+    def _declare(self, declared: Mapping[ColumnOperation, tuple[str, ...]]) -> dict[str, ColumnOperation]:
         if not self.key:
             raise ValueError(f"table {self}: key is empty; name the columns that identify a row")
-        if declared[Operation.SET] and not self.per_source:
+        if declared[ColumnOperation.SET] and not self.per_source:
             raise ValueError(
-                f"table {self}: set={declared[Operation.SET]!r} keeps what is written last, which for a key that "
+                f"table {self}: set={declared[ColumnOperation.SET]!r} keeps what is written last, which for a key that "
                 "several sources write depends on how they interleave; declare per_source=True if all events "
                 "that touch a key come from one source, else use increment, minimum or maximum"
             )
@@ -141,7 +141,7 @@ class Table:
                     "name it in one place, once"
                 )
             seen[column] = place
-        return {column: Operation(place) for column, place in seen.items() if place != "key"}
+        return {column: ColumnOperation(place) for column, place in seen.items() if place != "key"}
 
     def within(self, schema: str) -> Table:
         """The same declaration for a table of the same name in another schema."""

@@ -32,7 +32,7 @@ PACE = 0.01
 _PLACES = "SELECT source_id, seq_nr FROM projections.sources"
 
 
-class Feed:
+class TimelineFeed:
     """
     Appends the timeline from where the journal stands.
 
@@ -93,7 +93,7 @@ async def main(lines: SimpleQueue[str]) -> None:
     tell(available=len(entries))
     asked = json.loads(lines.get())
     async with connect(asked["dsn"], ConnectionSettings(max_connections=2)) as database:
-        feed = Feed(database, flights, entries, asked["token"])
+        feed = TimelineFeed(database, flights, entries, asked["token"])
         await feed.find_place()
         for stop in asked["stops"]:
             started = time.monotonic()

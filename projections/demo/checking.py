@@ -47,7 +47,7 @@ READ_MODELS = {
 """By the projection that writes it."""
 
 
-class Counts(NamedTuple):
+class EventCounts(NamedTuple):
     """Events, counted one by one."""
 
     appended: int
@@ -60,11 +60,11 @@ class Counts(NamedTuple):
     """Effects beyond the first of an event."""
 
 
-async def count(session: Session) -> Counts:
+async def count(session: Session) -> EventCounts:
     """Compare the marks that were written with each effect with the journal, event by event."""
     row = await session.fetchrow(_COUNT)
     assert row is not None  # noqa: S101 - an aggregate is one row
-    return Counts(*row.values())
+    return EventCounts(*row.values())
 
 
 async def differing_rows(session: Session, flights: Sequence[Flight], entries: Sequence[int]) -> list[str]:

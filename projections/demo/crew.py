@@ -21,7 +21,7 @@ from projections.demo.errors import DemoError
 from projections.demo.progress import Reporter
 from projections.demo.read_models import PROJECTIONS
 from projections.demo.running import Moves
-from projections.demo.stopping import Stopping
+from projections.demo.stopping import StopRequest
 from projections.demo.watch import Watch
 from projections.monitoring import projection_lags
 
@@ -33,7 +33,7 @@ _MEASURE = 0.5
 T = TypeVar("T")
 
 
-class Member:
+class CrewMember:
     """
     A worker process.
 
@@ -58,7 +58,7 @@ class Member:
             self._process.stdin.write(json.dumps(values).encode() + b"\n")
             await self._process.stdin.drain()
 
-    async def follow(self, hear: Callable[[Member, dict[str, Any]], None]) -> None:
+    async def follow(self, hear: Callable[[CrewMember, dict[str, Any]], None]) -> None:
         """
         Hand on what it says until its end.
 
@@ -106,10 +106,10 @@ class Crew:
     def __init__(
         self,
         database: Database,
-        members: Sequence[Member],
+        members: Sequence[CrewMember],
         ranges: int,
         report: Reporter,
-        stopping: Stopping,
+        stopping: StopRequest,
     ) -> None:
         self._database = database
         self._cut = ranges
@@ -200,7 +200,7 @@ class Crew:
         names = {str(member) for member in self._members}
         return [task for task in self._listening if task.get_name() in names]
 
-    def _hear(self, member: Member, said: dict[str, Any]) -> None:
+    def _hear(self, member: CrewMember, said: dict[str, Any]) -> None:
         if "failed" in said:
             self._report.step(f"{member}: {said['failed']}")
         elif "taken_over" in said:
@@ -230,12 +230,12 @@ class Crew:
             return all(one.alive and one.owner == one.assigned_to for one in ranges)
         return False
 
-    async def _held_by(self, member: Member) -> list[RangeStatus]:
+    async def _held_by(self, member: CrewMember) -> list[RangeStatus]:
         async with self._database.session() as session:
             owners = {w.owner for w in await offsets.workers(session) if w.pid == member.pid}
         return [one for held in (await self._ranges()).values() for one in held if one.owner in owners]
 
-    async def _taken_over(self, victim: Member) -> bool:
+    async def _taken_over(self, victim: CrewMember) -> bool:
         return not await self._held_by(victim) and await self._all_held()
 
     async def _caught_up(self, watch: Watch) -> bool:
@@ -258,14 +258,14 @@ class Crew:
 
 @asynccontextmanager
 async def crew(
-    database: Database, dsn: str, report: Reporter, stopping: Stopping, *, workers: int, ranges: int
+    database: Database, dsn: str, report: Reporter, stopping: StopRequest, *, workers: int, ranges: int
 ) -> AsyncIterator[Crew]:
     """Run workers for the length of the block; they end with it, and with this process."""
     report.step(f"starting {workers} workers")
     async with AsyncExitStack() as stack:
         members = []
         for number in range(1, workers + 1):
-            member = Member(number, await _start())
+            member = CrewMember(number, await _start())
             stack.push_async_callback(member.end)
             await member.tell(dsn=dsn, ranges=ranges)
             members.append(member)

@@ -15,16 +15,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from journal import ConnectionSettings, Database, connect
-from projections.demo.checking import Counts, count, differing_rows
+from projections.demo.checking import EventCounts, count, differing_rows
 from projections.demo.crew import crew
 from projections.demo.database import Start, alone, complete, handled_events, prepare
 from projections.demo.feeding import Feeding, feeding
 from projections.demo.flights import data_file, fingerprint, read_flights, timeline
 from projections.demo.progress import Reporter
 from projections.demo.read_models import PROJECTIONS
-from projections.demo.rebuilding import Batch, Rebuild, Rebuilding
+from projections.demo.rebuilding import Rebuilder, Rebuilding, RebuildResult
 from projections.demo.running import InProcess, Moves, Projecting, settle
-from projections.demo.stopping import Stopping, together
+from projections.demo.stopping import StopRequest, together
 from projections.demo.watch import Watch
 
 if TYPE_CHECKING:  # of an extra
@@ -72,7 +72,7 @@ class Latency:
 class Result:
     """What came of it. Rates and latency are of this run, and None when it had nothing left of the kind to do."""
 
-    counts: Counts
+    counts: EventCounts
     differences: Sequence[str]
     append_per_s: float | None
     handle_per_s: float | None
@@ -80,7 +80,7 @@ class Result:
     wanted: int
     workers: int = 0
     moves: Moves = field(default_factory=Moves)
-    rebuild: Rebuild | None = None
+    rebuild: RebuildResult | None = None
     """None when nothing was rebuilt."""
     arrivals: Arrivals | None = None
     """None without webhooks."""
@@ -117,13 +117,18 @@ class Demo:
     """
 
     def __init__(
-        self, dsn: str, options: Options, report: Reporter, stop: asyncio.Event, batch: Batch | None = None
+        self,
+        dsn: str,
+        options: Options,
+        report: Reporter,
+        stop: asyncio.Event,
+        batch: Rebuilder | None = None,
     ) -> None:
         self._dsn = dsn
         self._options = options
         self._ranges = options.ranges or options.workers or _RANGES
         self._report = report
-        self._stopping = Stopping(stop)
+        self._stopping = StopRequest(stop)
         self._path = data_file()
         self._rebuilding = None if batch is None else Rebuilding(batch, dsn, report)
 

@@ -1,7 +1,7 @@
 """
 The rebuild in the middle of a run: while events are appended and handled, a batch builds the read models anew.
 
-What runs the batch is on the other side of :class:`Batch`, for this package knows nothing of Spark.
+What runs the batch is on the other side of :class:`Rebuilder`, for this package knows nothing of Spark.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from projections.demo.flights import Flight, moment
 from projections.demo.progress import Reporter
 from projections.demo.read_models import PROJECTIONS
 
-__all__ = ["Batch", "Built", "Rebuild", "Rebuilding"]
+__all__ = ["Built", "RebuildResult", "Rebuilder", "Rebuilding"]
 
 _UP_TO = """
 SELECT e.source_id, count(*) AS events FROM projections.events AS e
@@ -41,7 +41,7 @@ class Built(NamedTuple):
     """The whole table, in the columns of the :class:`ReadModel`."""
 
 
-class Batch(Protocol):
+class Rebuilder(Protocol):
     """Rebuilds read models."""
 
     async def ready(self) -> None:
@@ -69,7 +69,7 @@ class Batch(Protocol):
         """
 
 
-class Rebuild(NamedTuple):
+class RebuildResult(NamedTuple):
     """What came of it."""
 
     differences: Sequence[str]
@@ -90,7 +90,7 @@ class Rebuilding:
         report: Is told how far it is.
     """
 
-    def __init__(self, batch: Batch, dsn: str, report: Reporter) -> None:
+    def __init__(self, batch: Rebuilder, dsn: str, report: Reporter) -> None:
         self._batch = batch
         self._dsn = dsn
         self._report = report
@@ -130,7 +130,9 @@ class Rebuilding:
                 f"rebuilt {name} from {built.events:,} events in {built.seconds:.1f} s, and swapped it in"
             )
 
-    async def compare(self, session: Session, flights: Sequence[Flight], entries: Sequence[int]) -> Rebuild:
+    async def compare(
+        self, session: Session, flights: Sequence[Flight], entries: Sequence[int]
+    ) -> RebuildResult:
         """
         Compare what was built with what plain Python makes of the same rows of the CSV file.
 
@@ -149,7 +151,7 @@ class Rebuilding:
             differences += differing(f"{READ_MODELS[name].table} as rebuilt", set(built.rows), expected)
         seconds = sum(built.seconds for built in self._built.values())
         events = sum(built.events for built in self._built.values())
-        return Rebuild(differences, seconds, events / seconds)
+        return RebuildResult(differences, seconds, events / seconds)
 
 
 def first_of_each(flights: Sequence[Flight], entries: Sequence[int], counts: Mapping[str, int]) -> list[int]:

@@ -11,7 +11,7 @@ import offsets
 from journal import Database
 from offsets import UnknownProjection
 from projections.demo.read_models import PROJECTIONS
-from projections.demo.stopping import Stopping
+from projections.demo.stopping import StopRequest
 from projections.demo.watch import Watch
 from projections.running.runner import run as run_projections
 
@@ -53,7 +53,7 @@ class InProcess:
         stopping: Whether to stop.
     """
 
-    def __init__(self, database: Database, ranges: int, stopping: Stopping) -> None:
+    def __init__(self, database: Database, ranges: int, stopping: StopRequest) -> None:
         self._database = database
         self._ranges = ranges
         self._stopping = stopping

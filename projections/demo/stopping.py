@@ -12,7 +12,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Stopping:
+class StopRequest:
     """
     Whether the run is to stop.
 

@@ -19,7 +19,7 @@ from journal.tasks import end
 from projections.demo.events import ENTITY_TYPE
 from projections.demo.flights import Flight, moment
 from projections.demo.progress import Reporter
-from projections.demo.stopping import Stopping
+from projections.demo.stopping import StopRequest
 from projections.monitoring import projection_lag
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
@@ -118,7 +118,9 @@ class Webhooks:
 
 
 @asynccontextmanager
-async def webhooks(dsn: str, stopping: Stopping, report: Reporter, *, again: bool) -> AsyncIterator[Webhooks]:
+async def webhooks(
+    dsn: str, stopping: StopRequest, report: Reporter, *, again: bool
+) -> AsyncIterator[Webhooks]:
     """
     Run webhooks for the length of the block.
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from projections.extras import from_extra
-from projections.http.connections import FULL, ConnectionLimits, Connections, peer_of
+from projections.http.connections import FULL, ConnectionLimits, OpenConnections, peer_of
 
 with from_extra("webhooks"):
     from aiohttp import web
@@ -35,7 +35,7 @@ class LimitedServer(web.Server):
         super().__init__(self._answered, access_log=None, **facts)
         self._answer = answer
         self._limits = limits
-        self._all = Connections(limits)
+        self._all = OpenConnections(limits)
 
     def __call__(self) -> web.RequestHandler:
         """Make what handles a connection."""
@@ -56,7 +56,7 @@ class LimitedServer(web.Server):
 class _Limited(web.RequestHandler):
     """A connection that ends when its client leaves something undone for too long."""
 
-    def __init__(self, open_connections: Connections, *arguments: Any, **facts: Any) -> None:
+    def __init__(self, open_connections: OpenConnections, *arguments: Any, **facts: Any) -> None:
         super().__init__(*arguments, **facts)
         self.peer = ""
         self.waited_for_since = 0.0

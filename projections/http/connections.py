@@ -17,7 +17,7 @@ from datetime import timedelta
 from ipaddress import ip_address, ip_network
 from typing import Any, Protocol
 
-__all__ = ["FULL", "Connection", "ConnectionLimits", "Connections", "peer_of"]
+__all__ = ["FULL", "Connection", "ConnectionLimits", "OpenConnections", "peer_of"]
 
 log = logging.getLogger("projections")
 
@@ -69,7 +69,7 @@ class ConnectionLimits:
     taking: timedelta = timedelta(seconds=30)
 
 
-class Connections:
+class OpenConnections:
     """
     Those of a server that are open.
 

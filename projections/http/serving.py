@@ -14,7 +14,7 @@ from projections.extras import from_extra
 from projections.http.addresses import Address
 from projections.http.asgi import ASGIApp
 from projections.http.authentication import Authentication
-from projections.http.connections import ConnectionLimits, Connections
+from projections.http.connections import ConnectionLimits, OpenConnections
 from projections.http.uvicorn_connections import LimitedProtocol
 
 with from_extra("monitor"):
@@ -61,7 +61,7 @@ async def serving(
     """
     protected = Authentication(app, address, token, open_paths)
     listener = await _listen(address)
-    protocol = cast("type[asyncio.Protocol]", partial(LimitedProtocol, Connections(limits)))
+    protocol = cast("type[asyncio.Protocol]", partial(LimitedProtocol, OpenConnections(limits)))
     server = _Server(
         uvicorn.Config(
             protected, interface="asgi3", loop="none", http=protocol, ws="none", lifespan="on", log_config=None,

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from projections.extras import from_extra
-from projections.http.connections import FULL, Connections, peer_of
+from projections.http.connections import FULL, OpenConnections, peer_of
 
 with from_extra("monitor"):
     import h11
@@ -25,7 +25,7 @@ class LimitedProtocol(H11Protocol):
         facts: Of uvicorn.
     """
 
-    def __init__(self, open_connections: Connections, **facts: Any) -> None:
+    def __init__(self, open_connections: OpenConnections, **facts: Any) -> None:
         super().__init__(**facts)
         self.peer = ""
         self.waited_for_since = self.loop.time()

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from journal import BEGINNING, EventEnvelope, Key, Session, SliceReader
-from offsets import Batch, Verdict
+from offsets import BatchVerdicts, Verdict
 from projections.errors import describe
 from projections.running.transactions import Transactions
 
@@ -64,7 +64,7 @@ class Acceptance:
         done = {Verdict.DUPLICATE, Verdict.PARKED}
         return [k for k in keys if batch.validate(k.source_id, k.seq_nr, k.db_timestamp) not in done]
 
-    async def _batch(self, session: Session, source_ids: set[str]) -> Batch:
+    async def _batch(self, session: Session, source_ids: set[str]) -> BatchVerdicts:
         try:
             return self._state.batch(source_ids)
         except KeyError:
@@ -72,7 +72,7 @@ class Acceptance:
             return self._state.batch(source_ids)
 
     async def _unknown_gaps(
-        self, session: Session, batch: Batch, page: Sequence[EventEnvelope]
+        self, session: Session, batch: BatchVerdicts, page: Sequence[EventEnvelope]
     ) -> set[tuple[str, int]]:
         """Of sources without an offset, those whose event before the page's first was never handled."""
         if not (without_offset := batch.without_offset()):

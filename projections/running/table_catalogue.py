@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from journal.database import Row, Session
 from journal.database.identifiers import quote
-from projections.defining.tables import Operation, Table, TableError
-from projections.running.table_values import Column, Kind, kind_of
+from projections.defining.tables import ColumnOperation, Table, TableError
+from projections.running.table_values import Column, ValueKind, kind_of
 
 __all__ = ["Shape", "read_shape"]
 
@@ -173,7 +173,7 @@ def _unusable(row: Row) -> str | None:
 
 def _unfit_key(row: Row) -> str | None:
     kind = _column(row).kind
-    lossy = row["typmod"] != _NO_TYPMOD and kind is not Kind.TEXT
+    lossy = row["typmod"] != _NO_TYPMOD and kind is not ValueKind.TEXT
     if not kind.is_key or lossy or not row["is_deterministic"]:
         return (
             f"({row['shown']}) can not be in the key: two values that differ in Python could be one there; "
@@ -193,7 +193,7 @@ def _unfilled(row: Row) -> str | None:
 
 
 def _unfit_increment(row: Row) -> str | None:
-    if _column(row).kind not in {Kind.INTEGER, Kind.NUMERIC}:
+    if _column(row).kind not in {ValueKind.INTEGER, ValueKind.NUMERIC}:
         return f"({row['shown']}) can not be incremented exactly: use integer, bigint or numeric"
     default = _default(row)
     if default is not None and not _ZERO.fullmatch(default):
@@ -228,8 +228,8 @@ def _check_unique(table: Table, found: Iterable[list[str] | None]) -> None:
 
 
 _CHECKS = {
-    Operation.SET: lambda _: None,
-    Operation.INCREMENT: _unfit_increment,
-    Operation.MINIMUM: _unfit_extreme,
-    Operation.MAXIMUM: _unfit_extreme,
+    ColumnOperation.SET: lambda _: None,
+    ColumnOperation.INCREMENT: _unfit_increment,
+    ColumnOperation.MINIMUM: _unfit_extreme,
+    ColumnOperation.MAXIMUM: _unfit_extreme,
 }

@@ -12,10 +12,10 @@ from operator import index
 from typing import Any
 from uuid import UUID
 
-__all__ = ["Column", "Kind", "encode", "kind_of"]
+__all__ = ["Column", "ValueKind", "encode", "kind_of"]
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """How the values of a column are checked and sent."""
 
     INTEGER = "integer"
@@ -37,37 +37,37 @@ class Kind(Enum):
     @property
     def is_key(self) -> bool:
         """Whether values that differ in Python also differ in the database."""
-        return self not in {Kind.FLOAT, Kind.JSON, Kind.OTHER}
+        return self not in {ValueKind.FLOAT, ValueKind.JSON, ValueKind.OTHER}
 
     @property
     def is_ordered(self) -> bool:
         """Whether Python and the database agree on which value is smaller."""
-        return self not in {Kind.ENUM, Kind.JSON, Kind.OTHER}
+        return self not in {ValueKind.ENUM, ValueKind.JSON, ValueKind.OTHER}
 
 
 _BUILT_IN = {
-    "int2": Kind.INTEGER,
-    "int4": Kind.INTEGER,
-    "int8": Kind.INTEGER,
-    "numeric": Kind.NUMERIC,
-    "float4": Kind.FLOAT,
-    "float8": Kind.FLOAT,
-    "text": Kind.TEXT,
-    "varchar": Kind.TEXT,
-    "json": Kind.JSON,
-    "jsonb": Kind.JSON,
-    "bool": Kind.BOOLEAN,
-    "uuid": Kind.UUID,
-    "bytea": Kind.BYTES,
-    "date": Kind.DATE,
-    "time": Kind.TIME,
-    "timestamp": Kind.TIMESTAMP,
-    "timestamptz": Kind.TIMESTAMPTZ,
-    "interval": Kind.INTERVAL,
+    "int2": ValueKind.INTEGER,
+    "int4": ValueKind.INTEGER,
+    "int8": ValueKind.INTEGER,
+    "numeric": ValueKind.NUMERIC,
+    "float4": ValueKind.FLOAT,
+    "float8": ValueKind.FLOAT,
+    "text": ValueKind.TEXT,
+    "varchar": ValueKind.TEXT,
+    "json": ValueKind.JSON,
+    "jsonb": ValueKind.JSON,
+    "bool": ValueKind.BOOLEAN,
+    "uuid": ValueKind.UUID,
+    "bytea": ValueKind.BYTES,
+    "date": ValueKind.DATE,
+    "time": ValueKind.TIME,
+    "timestamp": ValueKind.TIMESTAMP,
+    "timestamptz": ValueKind.TIMESTAMPTZ,
+    "interval": ValueKind.INTERVAL,
 }
 
 
-def kind_of(built_in: str | None, *, is_enum: bool) -> Kind:
+def kind_of(built_in: str | None, *, is_enum: bool) -> ValueKind:
     """
     The kind of a type.
 
@@ -75,7 +75,7 @@ def kind_of(built_in: str | None, *, is_enum: bool) -> Kind:
         built_in: Its name, when it is one of PostgreSQL's own.
         is_enum: Whether it was made by ``CREATE TYPE ... AS ENUM``.
     """
-    return Kind.ENUM if is_enum else _BUILT_IN.get(built_in or "", Kind.OTHER)
+    return ValueKind.ENUM if is_enum else _BUILT_IN.get(built_in or "", ValueKind.OTHER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Column:
     """A column of a table as the database has it."""
 
     name: str
-    kind: Kind
+    kind: ValueKind
     type: str
     """The type of its values, quoted, without length or precision: a cast would silently cut to those."""
     shown: str
@@ -95,7 +95,7 @@ class Column:
     @property
     def sent_as(self) -> str:
         """The type in which values are sent; those of enums and JSON are sent as text."""
-        return "pg_catalog.text" if self.kind in {Kind.ENUM, Kind.JSON} else self.type
+        return "pg_catalog.text" if self.kind in {ValueKind.ENUM, ValueKind.JSON} else self.type
 
 
 def encode(column: Column, values: list[Any], *, exact: bool) -> list[Any]:
@@ -115,9 +115,9 @@ def encode(column: Column, values: list[Any], *, exact: bool) -> list[Any]:
     types = set(map(type, values)) - {type(None)}
     if convert is not None and not types <= plain:
         values = [None if value is None else convert(value) for value in values]
-    if exact and column.kind is Kind.NUMERIC and column.scale is not None:
+    if exact and column.kind is ValueKind.NUMERIC and column.scale is not None:
         _check_scale(column, values)
-    if column.kind in {Kind.TEXT, Kind.ENUM}:
+    if column.kind in {ValueKind.TEXT, ValueKind.ENUM}:
         _check_text(values)
     return values
 
@@ -209,19 +209,19 @@ def _mismatch(value: object, expected: str) -> TypeError:
 _NEVER_PLAIN: frozenset[type] = frozenset()
 
 # For each kind: the conversion of a value, and the types whose values (all of a column's) need none.
-_CONVERSIONS: dict[Kind, tuple[Callable[[Any], Any], frozenset[type]]] = {
-    Kind.INTEGER: (_integer, frozenset({int})),
-    Kind.NUMERIC: (_numeric, frozenset({Decimal})),
-    Kind.FLOAT: (_float, frozenset({float})),
-    Kind.TEXT: (_text, frozenset({str})),
-    Kind.ENUM: (_text, frozenset({str})),
-    Kind.JSON: (_json, _NEVER_PLAIN),
-    Kind.BOOLEAN: (_only(bool), frozenset({bool})),
-    Kind.UUID: (_only(UUID), frozenset({UUID})),
-    Kind.BYTES: (_only(bytes), frozenset({bytes})),
-    Kind.DATE: (_date, frozenset({date})),
-    Kind.TIME: (_only(time), frozenset({time})),
-    Kind.TIMESTAMP: (_timestamp, _NEVER_PLAIN),
-    Kind.TIMESTAMPTZ: (_timestamptz, _NEVER_PLAIN),
-    Kind.INTERVAL: (_only(timedelta), frozenset({timedelta})),
+_CONVERSIONS: dict[ValueKind, tuple[Callable[[Any], Any], frozenset[type]]] = {
+    ValueKind.INTEGER: (_integer, frozenset({int})),
+    ValueKind.NUMERIC: (_numeric, frozenset({Decimal})),
+    ValueKind.FLOAT: (_float, frozenset({float})),
+    ValueKind.TEXT: (_text, frozenset({str})),
+    ValueKind.ENUM: (_text, frozenset({str})),
+    ValueKind.JSON: (_json, _NEVER_PLAIN),
+    ValueKind.BOOLEAN: (_only(bool), frozenset({bool})),
+    ValueKind.UUID: (_only(UUID), frozenset({UUID})),
+    ValueKind.BYTES: (_only(bytes), frozenset({bytes})),
+    ValueKind.DATE: (_date, frozenset({date})),
+    ValueKind.TIME: (_only(time), frozenset({time})),
+    ValueKind.TIMESTAMP: (_timestamp, _NEVER_PLAIN),
+    ValueKind.TIMESTAMPTZ: (_timestamptz, _NEVER_PLAIN),
+    ValueKind.INTERVAL: (_only(timedelta), frozenset({timedelta})),
 }

@@ -9,9 +9,9 @@ from journal.database import PLAN_ANEW, Session
 from journal.database.identifiers import quote
 from journal.errors import DatabaseError
 from projections.defining.folding import Batch, Folded
-from projections.defining.tables import Operation, Table, TableError
+from projections.defining.tables import ColumnOperation, Table, TableError
 from projections.running.table_catalogue import Shape, read_shape
-from projections.running.table_values import Column, Kind, encode
+from projections.running.table_values import Column, ValueKind, encode
 
 __all__ = ["BatchWriter", "TableWriter", "encode_column"]
 
@@ -159,7 +159,7 @@ def encode_column(table: Table, column: Column, values: list[Any]) -> list[Any]:
     Raises:
         TableError: A value does not fit.
     """
-    exact = table.operations.get(column.name) is Operation.INCREMENT
+    exact = table.operations.get(column.name) is ColumnOperation.INCREMENT
     try:
         return encode(column, values, exact=exact)
     except (TypeError, ValueError, ArithmeticError) as error:
@@ -200,7 +200,7 @@ def _sent(column: Column, place: int) -> str:
 
 def _started(table: Table, column: Column, value: str) -> str:
     """The value in a new row: an increment that is not mentioned takes the default, which is zero."""
-    is_increment = table.operations.get(column.name) is Operation.INCREMENT
+    is_increment = table.operations.get(column.name) is ColumnOperation.INCREMENT
     return f"coalesce({value}, 0)" if is_increment and column.has_default else value
 
 
@@ -208,16 +208,16 @@ def _update(table: Table, column: Column) -> str:
     name = quote(column.name)
     old, new = f"t.{name}", f"excluded.{name}"
     match table.operations[column.name]:
-        case Operation.SET:
+        case ColumnOperation.SET:
             return new
-        case Operation.INCREMENT:
+        case ColumnOperation.INCREMENT:
             return f"coalesce({old} + {new}, {old}, {new})"
-        case Operation.MINIMUM:
+        case ColumnOperation.MINIMUM:
             return f"least({_ordered(column, old)}, {_ordered(column, new)})"
-        case Operation.MAXIMUM:
+        case ColumnOperation.MAXIMUM:
             return f"greatest({_ordered(column, old)}, {_ordered(column, new)})"
 
 
 def _ordered(column: Column, value: str) -> str:
     """Texts compare by code point, as in Python: the fold and the database must agree."""
-    return f'{value} COLLATE "C"' if column.kind is Kind.TEXT else value
+    return f'{value} COLLATE "C"' if column.kind is ValueKind.TEXT else value

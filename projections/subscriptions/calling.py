@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from projections.errors import HandlerFailed
 from projections.subscriptions.errors import HandlerTimedOut
 from projections.subscriptions.matched import MatchedEvent
-from projections.subscriptions.registration import Registered
+from projections.subscriptions.registration import RegisteredHandler
 
 
-async def call(handler: Registered, batch: Sequence[MatchedEvent]) -> None:
+async def call(handler: RegisteredHandler, batch: Sequence[MatchedEvent]) -> None:
     """
     Have a handler handle a batch.
 

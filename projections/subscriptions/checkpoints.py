@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from projections.subscriptions.reading import Place
+from projections.subscriptions.reading import MatchPlace
 
 
 @dataclass(slots=True, eq=False)
@@ -18,7 +18,7 @@ class Checkpoint:
         open: How many handlers have not done their part.
     """
 
-    cursor: Place
+    cursor: MatchPlace
     open: int
 
 
@@ -32,7 +32,7 @@ class Checkpoints:
         cursor: Where the range stands.
     """
 
-    def __init__(self, cursor: Place) -> None:
+    def __init__(self, cursor: MatchPlace) -> None:
         self.cursor = cursor
         self.begun_until = cursor
         """The end of the last page that anybody has begun with."""
@@ -41,7 +41,7 @@ class Checkpoints:
     def __len__(self) -> int:
         return len(self._active)
 
-    def add(self, cursor: Place, parts: int) -> Checkpoint:
+    def add(self, cursor: MatchPlace, parts: int) -> Checkpoint:
         """
         Take in the next page.
 
@@ -69,7 +69,7 @@ class Checkpoints:
         checkpoint.open -= 1
         self._advance()
 
-    def pass_over(self, cursor: Place) -> None:
+    def pass_over(self, cursor: MatchPlace) -> None:
         """Nothing up to here is for this range; does nothing while a page is not done."""
         if not self._active:
             self.cursor = max(self.cursor, cursor)

@@ -21,8 +21,8 @@ from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.registration import (
     Handler,
     HandlerOptions,
-    Registered,
-    Subscribed,
+    HandlerSubscription,
+    RegisteredHandler,
     register,
 )
 from projections.subscriptions.settings import ConsumerSettings
@@ -70,7 +70,7 @@ class Consumer:
         self._group = group
         self._settings = settings or ConsumerSettings()
         self._around = around
-        self._handlers: dict[str, Registered] = {}
+        self._handlers: dict[str, RegisteredHandler] = {}
         self._running = False
 
     @overload
@@ -120,7 +120,7 @@ class Consumer:
         self._handlers[registered.name] = self._surrounded(registered)
         return handler
 
-    def _surrounded(self, handler: Registered) -> Registered:
+    def _surrounded(self, handler: RegisteredHandler) -> RegisteredHandler:
         around = self._around
         if around is None:
             return handler
@@ -160,14 +160,14 @@ class Consumer:
         finally:
             self._running = False
 
-    async def _subscribe(self) -> dict[str, Subscribed]:
+    async def _subscribe(self) -> dict[str, HandlerSubscription]:
         """All of them or none."""
         async with self._database.transaction() as session:
             subscribed = {}
             for name, registered in self._handlers.items():
                 wanted = await subscribe(session, self._group, **registered.filters)
                 number = await register_handler(session, self._group, name, wanted)
-                subscribed[name] = Subscribed(registered, wanted, number)
+                subscribed[name] = HandlerSubscription(registered, wanted, number)
             if not await is_reliable(session, self._group):
                 raise InvalidSubscription(
                     f"group {self._group!r} only listens, and nothing is kept for it: consume for another"

@@ -31,16 +31,16 @@ from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.held_ranges import HeldRanges
 from projections.subscriptions.joining import Joining
 from projections.subscriptions.range_reader import RangeReader
-from projections.subscriptions.reading import Place
+from projections.subscriptions.reading import MatchPlace
 from projections.subscriptions.redelivery import Redelivery
-from projections.subscriptions.registration import Subscribed
+from projections.subscriptions.registration import HandlerSubscription
 from projections.subscriptions.retrying import encode_batch, fail_batch
 from projections.subscriptions.settings import ConsumerSettings
 from projections.subscriptions.subscribing import keep_subscriptions
 
 log = logging.getLogger("projections")
 
-Subscribe = Callable[[], Awaitable[Mapping[str, Subscribed]]]
+Subscribe = Callable[[], Awaitable[Mapping[str, HandlerSubscription]]]
 
 _FAR = 50_000
 """Matches that were not for a range, after which its cursor passes over them."""
@@ -70,7 +70,7 @@ class Consuming:
         self._subscribe = subscribe
         self._settings = settings
         self._ask = Asking(database, settings.lease / 2)
-        self._handlers: Mapping[str, Subscribed] = {}
+        self._handlers: Mapping[str, HandlerSubscription] = {}
         self._subscribed = False
         self._changed = asyncio.Event()
         self._ranges = HeldRanges(group, settings, self._changed.set)
@@ -291,7 +291,7 @@ class Consuming:
             self._refused(reader, "storing what was done", error)
         reader.resume()
 
-    async def _move(self, reader: RangeReader, cursor: Place) -> None:
+    async def _move(self, reader: RangeReader, cursor: MatchPlace) -> None:
         apart: Sequence[str] = await self._ask(
             groups.move_cursor, self._group, reader.held, cursor.match_id, cursor.matched_at,
             handlers=self._numbers,
@@ -344,7 +344,7 @@ class Consuming:
         more = [await self._read_page(reader, last, look.settled) for reader in unread]
         return any(more)
 
-    async def _read_page(self, reader: RangeReader, last: Place, settled: int) -> bool:
+    async def _read_page(self, reader: RangeReader, last: MatchPlace, settled: int) -> bool:
         try:
             page = await self._ask(
                 reading.read_held, self._group, reader.held, after=reader.position, until=last.match_id,

@@ -17,8 +17,8 @@ from journal.tasks import end
 from projections.subscriptions.calling import call
 from projections.subscriptions.checkpoints import Checkpoint, Checkpoints
 from projections.subscriptions.matched import MatchedEvent
-from projections.subscriptions.reading import Match, Place
-from projections.subscriptions.registration import Registered, Subscribed
+from projections.subscriptions.reading import Match, MatchPlace
+from projections.subscriptions.registration import HandlerSubscription, RegisteredHandler
 
 log = logging.getLogger("projections")
 
@@ -29,10 +29,10 @@ _Queue: TypeAlias = "asyncio.Queue[tuple[Checkpoint, list[MatchedEvent]]]"
 class FailedPart:
     """A part of a batch that a handler failed on; its handler goes on once it is kept."""
 
-    handler: Registered
+    handler: RegisteredHandler
     events: Sequence[MatchedEvent]
     error: Exception
-    page: Place
+    page: MatchPlace
     """The end of the page that it is of."""
     kept: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -48,12 +48,12 @@ class Flow:
     """
 
     def __init__(
-        self, cursor: Place, handlers: Mapping[str, Subscribed], changed: Callable[[], None]
+        self, cursor: MatchPlace, handlers: Mapping[str, HandlerSubscription], changed: Callable[[], None]
     ) -> None:
         self.checkpoints = Checkpoints(cursor)
         self.failed_parts: deque[FailedPart] = deque()
         """To be kept for a later try."""
-        self.failure: tuple[Registered, Exception] | None = None
+        self.failure: tuple[RegisteredHandler, Exception] | None = None
         """Why the range is to start again."""
         self._handlers = handlers
         self._changed = changed
@@ -97,7 +97,7 @@ class Flow:
         """Cancel what is running."""
         await end(*self._tasks)
 
-    async def _work(self, handler: Registered, queue: _Queue) -> None:
+    async def _work(self, handler: RegisteredHandler, queue: _Queue) -> None:
         try:
             while True:
                 checkpoint, events = await queue.get()
@@ -112,7 +112,9 @@ class Flow:
             self.failure = self.failure or (handler, error)
             self._changed()
 
-    async def _handle(self, handler: Registered, batch: Sequence[MatchedEvent], page: Place) -> None:
+    async def _handle(
+        self, handler: RegisteredHandler, batch: Sequence[MatchedEvent], page: MatchPlace
+    ) -> None:
         """Handle a batch; what fails is kept for later, where the handler says so."""
         try:
             parts = handler.parts(batch)
@@ -126,7 +128,7 @@ class Flow:
                 await self._fail(handler, part, error, page)
 
     async def _fail(
-        self, handler: Registered, events: Sequence[MatchedEvent], error: Exception, page: Place
+        self, handler: RegisteredHandler, events: Sequence[MatchedEvent], error: Exception, page: MatchPlace
     ) -> None:
         if handler.retries is None:
             raise error

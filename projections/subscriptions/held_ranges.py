@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from journal import SliceRange
 from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.range_reader import RangeReader
-from projections.subscriptions.registration import Subscribed
+from projections.subscriptions.registration import HandlerSubscription
 from projections.subscriptions.settings import ConsumerSettings
 
 log = logging.getLogger("projections")
@@ -51,7 +51,7 @@ class HeldRanges:
         for reader in self:
             reader.looked_until = -1
 
-    def start(self, held: GroupRange, handlers: Mapping[str, Subscribed]) -> None:
+    def start(self, held: GroupRange, handlers: Mapping[str, HandlerSubscription]) -> None:
         """Read a range from its stored cursor on."""
         reader = RangeReader(
             self._group, held, handlers, read_ahead=self._settings.read_ahead,

@@ -20,7 +20,7 @@ from projections.subscriptions.errors import InvalidSubscription, ListenerClosed
 from projections.subscriptions.groups import is_reliable
 from projections.subscriptions.live_reader import LiveReader
 from projections.subscriptions.matched import MatchedEvent
-from projections.subscriptions.reading import Place
+from projections.subscriptions.reading import MatchPlace
 from projections.subscriptions.settings import ListenerSettings
 from projections.subscriptions.subscribing import made_at, subscribe
 
@@ -40,7 +40,7 @@ class Interest(NamedTuple):
     params: Mapping[str, Any] | None = None
 
 
-class Subscribed(NamedTuple):
+class LiveSubscription(NamedTuple):
     """A subscription: its number, and when it was made."""
 
     subscription_id: int
@@ -79,7 +79,7 @@ class Listener:
         return self._reader.position
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> MatchPlace | None:
         """Likewise, as a place; None while nobody listens."""
         return self._reader.place
 
@@ -123,7 +123,7 @@ class Listener:
         self._reader.end_all()
         await self._reader.close()
 
-    async def subscribe(self, interest: Interest) -> Subscribed:
+    async def subscribe(self, interest: Interest) -> LiveSubscription:
         """
         The subscription for an interest, which is made when there is none.
 
@@ -142,7 +142,7 @@ class Listener:
                     raise
         raise AssertionError  # the last try returns or raises
 
-    async def _subscribe(self, session: Session, interest: Interest) -> Subscribed:
+    async def _subscribe(self, session: Session, interest: Interest) -> LiveSubscription:
         number = await subscribe(
             session,
             self.group,
@@ -155,7 +155,7 @@ class Listener:
             raise InvalidSubscription(
                 f"group {self.group!r} is one that consumers read for: listen with a group of another name"
             )
-        return Subscribed(number, await made_at(session, number))
+        return LiveSubscription(number, await made_at(session, number))
 
 
 class Listening:
@@ -168,8 +168,8 @@ class Listening:
     def __init__(self, listener: Listener, reader: LiveReader, interest: Interest, limit: int) -> None:
         self.interest = interest
         self.limit = limit
-        self.subscribed: Subscribed | None = None
-        self.place: Place | None = None
+        self.subscribed: LiveSubscription | None = None
+        self.place: MatchPlace | None = None
         """It is given all matches after it; None before it has joined."""
         self.ended = asyncio.Event()
         """Nothing comes any more: it was closed, or has failed."""
@@ -230,7 +230,7 @@ class Listening:
                 await self._filled()
         return [self._buffer.popleft() for _ in range(min(limit, len(self._buffer)))]
 
-    async def subscribe(self) -> Subscribed:
+    async def subscribe(self) -> LiveSubscription:
         """Subscribe, which :meth:`join` does too; from here on the subscription is kept."""
         if self.subscribed is None:
             self.subscribed = await self._listener.subscribe(self.interest)
@@ -257,7 +257,7 @@ class Listening:
         self._buffer.clear()
         self.end()
 
-    def joined(self, place: Place) -> None:
+    def joined(self, place: MatchPlace) -> None:
         """See :class:`projections.subscriptions.live_reader.Sink`."""
         self.place = place
         self._changed.set()

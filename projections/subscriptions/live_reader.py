@@ -32,7 +32,7 @@ from journal.tasks import end
 from offsets import DatabaseWentBack
 from projections.subscriptions.errors import SubscriptionLost
 from projections.subscriptions.matched import MatchedEvent
-from projections.subscriptions.reading import Match, Place, last_place, look, read_on
+from projections.subscriptions.reading import Match, MatchPlace, last_place, look, read_on
 from projections.subscriptions.settings import ListenerSettings
 from projections.subscriptions.subscribing import keep_known
 
@@ -60,7 +60,7 @@ class Sink(Protocol):
     def subscribed(self) -> tuple[int, datetime] | None:
         """Its subscription: the number, and when it was made."""
 
-    def joined(self, place: Place) -> None:
+    def joined(self, place: MatchPlace) -> None:
         """From here on it is given all matches after a place."""
         ...
 
@@ -96,7 +96,7 @@ class LiveReader:
         self._waiting: WeakSet[Sink] = WeakSet()
         self._live: dict[int, WeakSet[Sink]] = {}
         self._smallest = sys.maxsize
-        self._place: Place | None = None
+        self._place: MatchPlace | None = None
         self._read_until = -1
         self._generation: Generation | None = None
         self._woken = asyncio.Event()
@@ -111,7 +111,7 @@ class LiveReader:
         return -1 if self._place is None else self._place.match_id
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> MatchPlace | None:
         """Likewise, as a place; None while nobody reads."""
         return self._place
 
@@ -187,7 +187,7 @@ class LiveReader:
                 if not matches.more:
                     await self._rest(busy=bool(matches))
 
-    async def _read(self, session: OwnedSession) -> tuple[Page[Match], Place]:
+    async def _read(self, session: OwnedSession) -> tuple[Page[Match], MatchPlace]:
         """A page, and the place after it."""
         # In two statements: what the first calls settled, the second sees.
         until, generation = await look(session)
@@ -243,7 +243,7 @@ class LiveReader:
     def _subscribed(self) -> set[tuple[int, datetime]]:
         return {sink.subscribed for sink in self._known if sink.subscribed is not None}
 
-    def _admit(self, place: Place) -> None:
+    def _admit(self, place: MatchPlace) -> None:
         for sink in list(self._waiting):
             assert sink.subscribed is not None  # noqa: S101 - it has subscribed before
             self._live.setdefault(sink.subscribed[0], WeakSet()).add(sink)

@@ -10,8 +10,8 @@ from journal import ProjectionsError
 from projections.failing.retries import Backoff
 from projections.subscriptions.flow import FailedPart, Flow
 from projections.subscriptions.groups import GroupRange
-from projections.subscriptions.reading import Match, Place
-from projections.subscriptions.registration import Subscribed
+from projections.subscriptions.reading import Match, MatchPlace
+from projections.subscriptions.registration import HandlerSubscription
 
 log = logging.getLogger("projections")
 
@@ -36,7 +36,7 @@ class RangeReader:
         self,
         group: str,
         held: GroupRange,
-        handlers: Mapping[str, Subscribed],
+        handlers: Mapping[str, HandlerSubscription],
         *,
         read_ahead: int,
         restart: Backoff,
@@ -44,7 +44,7 @@ class RangeReader:
     ) -> None:
         self.held = held
         """As the database has it, with the cursor that is known to be stored."""
-        self.position = Place(held.cursor)
+        self.position = MatchPlace(held.cursor)
         """Up to here everything was read."""
         self.looked_until = -1
         """What was settled when the range was last read to its end; -1: it is to be read whatever is settled."""
@@ -69,11 +69,11 @@ class RangeReader:
         return self.held.cursor
 
     @property
-    def cursor(self) -> Place:
+    def cursor(self) -> MatchPlace:
         """Everything up to here is done."""
-        return self._flow.checkpoints.cursor if self._flow else Place(self.stored)
+        return self._flow.checkpoints.cursor if self._flow else MatchPlace(self.stored)
 
-    def is_stored(self, cursor: Place) -> None:
+    def is_stored(self, cursor: MatchPlace) -> None:
         """The database has the cursor."""
         self.held = self.held._replace(cursor=cursor.match_id)
 
@@ -131,7 +131,7 @@ class RangeReader:
             and len(self._flow.checkpoints) < self._read_ahead
         )
 
-    def take(self, page: Sequence[Match], read_until: Place) -> None:
+    def take(self, page: Sequence[Match], read_until: MatchPlace) -> None:
         """
         Hand out what was read.
 
@@ -177,7 +177,7 @@ class RangeReader:
         if self._ending is not None and not self._ending.done():
             self._tell_stuck(now)
         elif now >= self._resume_at:
-            self.position, self.looked_until = Place(self.stored), -1
+            self.position, self.looked_until = MatchPlace(self.stored), -1
             self._flow = Flow(self.position, self._handlers, self._changed)
 
     def _tell_stuck(self, now: float) -> None:
@@ -229,7 +229,9 @@ class RangeReader:
         return {"action": action, "group": self._group, "slices": str(self.held.slices)}
 
 
-def _handlers_of(held: GroupRange, handlers: Mapping[str, Subscribed]) -> dict[str, Subscribed]:
+def _handlers_of(
+    held: GroupRange, handlers: Mapping[str, HandlerSubscription]
+) -> dict[str, HandlerSubscription]:
     """Those that a range is for."""
     return {
         name: one

@@ -48,7 +48,7 @@ _EVENT_ID = 4
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class MatchPlace:
     """
     A place in what matched for a group: after a match.
 
@@ -73,9 +73,9 @@ class Match(NamedTuple):
     matched_at: datetime
 
     @property
-    def place(self) -> Place:
+    def place(self) -> MatchPlace:
         """The place after it."""
-        return Place(self.match_id, self.matched_at)
+        return MatchPlace(self.match_id, self.matched_at)
 
 
 async def settled_matches(session: Session) -> int:
@@ -84,19 +84,19 @@ async def settled_matches(session: Session) -> int:
         return int(await session.fetchval(_SETTLED))
 
 
-class Look(NamedTuple):
+class SettledMatches(NamedTuple):
     """What :func:`settled_matches` says, and which generation of the database says it."""
 
     settled: int
     generation: Generation
 
 
-async def look(session: Session) -> Look:
+async def look(session: Session) -> SettledMatches:
     """What one who stays asks before it reads on from what it remembers; as for :func:`settled_matches`."""
     with own_errors():
         row = await session.fetchrow(_LOOK)
     assert row is not None  # noqa: S101 - generation_v1 returns one row
-    return Look(row["settled"], Generation.of(row))
+    return SettledMatches(row["settled"], Generation.of(row))
 
 
 async def read_next(
@@ -150,7 +150,7 @@ async def read_on(
     session: Session,
     name: str,
     *,
-    after: Place,
+    after: MatchPlace,
     until: int,
     limit: int,
     subscription_ids: Sequence[int] | None = None,
@@ -175,7 +175,7 @@ async def read_held(
     name: str,
     held: GroupRange,
     *,
-    after: Place,
+    after: MatchPlace,
     until: int,
     limit: int,
     subscription_ids: Sequence[int] | None = None,
@@ -208,7 +208,7 @@ async def read_held(
 
 
 async def replay_length(
-    session: Session, group: str, subscription_id: int, *, after: Place, until: int, limit: int
+    session: Session, group: str, subscription_id: int, *, after: MatchPlace, until: int, limit: int
 ) -> int | None:
     """
     How many matches a subscription has between a place and a number, counted up to a limit.
@@ -227,7 +227,7 @@ async def replay_length(
     return found
 
 
-async def check_place(session: Session, group: str, place: Place) -> None:
+async def check_place(session: Session, group: str, place: MatchPlace) -> None:
     """
     Make sure that a place that is remembered is still there.
 
@@ -257,7 +257,7 @@ async def peek(session: Session, name: str, *, limit: int = 10) -> list[Match]:
     return sorted(found, key=lambda match: match.match_id)[:limit]
 
 
-async def last_place(session: Session, name: str, until: int) -> Place:
+async def last_place(session: Session, name: str, until: int) -> MatchPlace:
     """The place after the last match of a group up to a number, whatever its slice: one that no crash takes back."""
     row = await session.fetchrow(_LAST, name, until)
-    return Place(0) if row is None else Place(row["match_id"], row["matched_at"])
+    return MatchPlace(0) if row is None else MatchPlace(row["match_id"], row["matched_at"])

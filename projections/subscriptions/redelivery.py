@@ -13,7 +13,7 @@ from journal.tasks import end
 from projections.subscriptions.calling import call, describe
 from projections.subscriptions.joining import Ask
 from projections.subscriptions.matched import MatchedEvent
-from projections.subscriptions.registration import Registered
+from projections.subscriptions.registration import RegisteredHandler
 from projections.subscriptions.retrying import (
     Retry,
     decode_batch,
@@ -44,7 +44,7 @@ class Redelivery:
     """
 
     def __init__(self, group: str, every: timedelta, changed: Callable[[], None]) -> None:
-        self.handlers: Mapping[str, Registered] = {}
+        self.handlers: Mapping[str, RegisteredHandler] = {}
         self.running: dict[str, asyncio.Task[None]] = {}
         self._group = group
         self._every = every.total_seconds()
@@ -117,7 +117,11 @@ class Redelivery:
             self.tell_failed(handler, events, error, delay)
 
     def tell_failed(
-        self, handler: Registered, events: Sequence[MatchedEvent], error: Exception, delay: timedelta | None
+        self,
+        handler: RegisteredHandler,
+        events: Sequence[MatchedEvent],
+        error: Exception,
+        delay: timedelta | None,
     ) -> None:
         """Log that a batch has failed, and what becomes of it."""
         what = describe(events) if events else "a batch"

@@ -42,7 +42,7 @@ class HandlerOptions(TypedDict, total=False):
 _FILTERS = ("topics", "entity_types", "contains", "condition", "params", "expires_after")
 
 
-def register(name: str, call: Handler, options: HandlerOptions, timeout: timedelta) -> Registered:
+def register(name: str, call: Handler, options: HandlerOptions, timeout: timedelta) -> RegisteredHandler:
     """
     Check a handler.
 
@@ -59,7 +59,7 @@ def register(name: str, call: Handler, options: HandlerOptions, timeout: timedel
         raise InvalidHandler(
             f"handler {name!r}: {unknown[0]!r} is none of {', '.join(HandlerOptions.__annotations__)}"
         )
-    return Registered(
+    return RegisteredHandler(
         name,
         call,
         {name: value for name, value in options.items() if name in _FILTERS},
@@ -70,7 +70,7 @@ def register(name: str, call: Handler, options: HandlerOptions, timeout: timedel
     )
 
 
-class Subscribed(NamedTuple):
+class HandlerSubscription(NamedTuple):
     """
     A handler as its group knows it.
 
@@ -80,13 +80,13 @@ class Subscribed(NamedTuple):
         handler_id: Its number: what is kept for it while nobody has it names that.
     """
 
-    handler: Registered
+    handler: RegisteredHandler
     subscription_id: int
     handler_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredHandler:
     """
     A handler.
 

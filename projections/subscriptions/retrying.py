@@ -13,7 +13,7 @@ from projections.errors import storable
 from projections.subscriptions.errors import NotDead, own_errors
 from projections.subscriptions.groups import GroupRange, cursors
 from projections.subscriptions.matched import MatchedEvent
-from projections.subscriptions.reading import Place
+from projections.subscriptions.reading import MatchPlace
 
 _FAIL = "SELECT projections.fail_batch_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
 _TAKE = "SELECT * FROM projections.take_retries_v1($1, $2, $3, $4)"
@@ -195,7 +195,7 @@ async def fail_batch(
     error: str,
     delay: timedelta | None,
     held: GroupRange | None = None,
-    page: Place | None = None,
+    page: MatchPlace | None = None,
 ) -> None:
     """
     Keep a batch that a handler failed on.

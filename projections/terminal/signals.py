@@ -12,14 +12,14 @@ from types import FrameType
 
 from projections.terminal.last_resort import GRACE, LastResort
 
-__all__ = ["Received", "stopped_by_signals"]
+__all__ = ["ReceivedSignal", "stopped_by_signals"]
 
 log = logging.getLogger("projections")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Received:
+class ReceivedSignal:
     """
     Which signal asked to stop, if any.
 
@@ -33,7 +33,7 @@ class Received:
 
 
 @contextmanager
-def stopped_by_signals(stop: asyncio.Event, grace: timedelta = GRACE) -> Iterator[Received]:
+def stopped_by_signals(stop: asyncio.Event, grace: timedelta = GRACE) -> Iterator[ReceivedSignal]:
     """
     Set an event of the running loop at the first SIGINT or SIGTERM; a second one ends the process at once.
 
@@ -43,7 +43,7 @@ def stopped_by_signals(stop: asyncio.Event, grace: timedelta = GRACE) -> Iterato
         stop: Set by the first signal.
         grace: How long it may take to end; then it is ended.
     """
-    loop, received = asyncio.get_running_loop(), Received(LastResort(grace))
+    loop, received = asyncio.get_running_loop(), ReceivedSignal(LastResort(grace))
 
     def on_signal(number: int, _: FrameType | None) -> None:
         if received.number is not None:

@@ -20,7 +20,7 @@ from projections.monitoring import (
     Snapshot,
 )
 from projections.subscriptions.retrying import FailedBatch
-from projections.web.history import History, Point
+from projections.web.history import LagHistory, Point
 from projections.webhooks.stats import EndpointStats
 
 __all__ = ["DEAD_LISTED", "LISTED", "failure", "history", "live"]
@@ -38,7 +38,7 @@ _TRACE = 1000
 
 def live(
     snapshot: Snapshot,
-    points: History,
+    points: LagHistory,
     parked: Mapping[str, Sequence[offsets.ParkedSource]],
     dead: Mapping[str, Sequence[FailedBatch]],
     every: float,
@@ -82,7 +82,7 @@ def failure(reason: str) -> bytes:
     return _encoded(error=reason)
 
 
-def history(points: History) -> bytes:
+def history(points: LagHistory) -> bytes:
     """What a client is sent first: the lines until now, by the projection's id."""
     return _encoded(history={number: [_point(one) for one in kept] for number, kept in points.items()})
 

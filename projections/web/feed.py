@@ -21,7 +21,7 @@ from projections.monitoring import (
 from projections.monitoring.cache import PATIENCE, Cache, LookFailed, closing
 from projections.subscriptions.retrying import FailedBatch, list_dead
 from projections.web import document
-from projections.web.history import History
+from projections.web.history import LagHistory
 from projections.webhooks.stats import EndpointStats, endpoint_stats
 
 __all__ = ["Feed"]
@@ -73,7 +73,7 @@ class Feed:
         self._every = every.total_seconds()
         self._idle = max(idle, every).total_seconds()
         self._look = Cache(self._read, keep=timedelta(0), patience=patience)
-        self._history = History()
+        self._history = LagHistory()
         self._next = asyncio.Event()
         self._wanted = asyncio.Event()
         self._watching = 0

@@ -25,7 +25,7 @@ class Point(NamedTuple):
     """Events handled a second since the point before."""
 
 
-class History:
+class LagHistory:
     """
     The points of each projection, bounded in time and in number.
 

@@ -16,7 +16,7 @@ Errors of webhooks.
     ├── TooMany               a tenant has as many endpoints or schedules as it may make
     ├── FilterTooCostly       a filter and an event take too long together
     ├── VerificationFailed    a received webhook is not what the sender signed
-    ├── InvalidCursor         a page's cursor is malformed, or of other filters, order or tenant
+    ├── InvalidPageCursor         a page's cursor is malformed, or of other filters, order or tenant
     │   └── CursorVersionError  … or of another version of this library
     ├── InvalidQuery          a list or a metric was asked for with values that can not be
     ├── InvalidToken          a token or a key of the API is too weak
@@ -89,11 +89,11 @@ class VerificationFailed(ProjectionsError, ValueError):
     """A received webhook is not what the sender signed, or too old: answer it with an error, and do nothing."""
 
 
-class InvalidCursor(ProjectionsError, ValueError):
+class InvalidPageCursor(ProjectionsError, ValueError):
     """A page's cursor is malformed, of another version, or of other filters, another order or another tenant."""
 
 
-class CursorVersionError(InvalidCursor):
+class CursorVersionError(InvalidPageCursor):
     """A cursor of another version of this library: begin with the first page."""
 
 

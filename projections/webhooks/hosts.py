@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from projections.webhooks.shares import Shares
 
-__all__ = ["Hosts", "Place"]
+__all__ = ["HostPlace", "Hosts"]
 
 _SECOND = 1.0
 _PAUSE = 0.01
@@ -16,7 +16,7 @@ _PAUSE = 0.01
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class HostPlace:
     """
     A place at a host, for one request.
 
@@ -47,9 +47,9 @@ class Hosts:
         self._most = most
         self._shares: dict[str, Shares] = {}
         # In the order in which their seconds end: one timer is enough for all.
-        self._begun: deque[Place] = deque()
+        self._begun: deque[HostPlace] = deque()
 
-    async def take(self, host: str, tenant: str, share: float, patience: float) -> Place | None:
+    async def take(self, host: str, tenant: str, share: float, patience: float) -> HostPlace | None:
         """
         Wait for a place, which is to be given back when the request has ended; None where there is no bound.
 
@@ -64,13 +64,13 @@ class Hosts:
             async with asyncio.timeout(patience):
                 await shares.take(tenant, share)
         loop = asyncio.get_running_loop()
-        place = Place(host, tenant, loop.time() + _SECOND)
+        place = HostPlace(host, tenant, loop.time() + _SECOND)
         if not self._begun:
             loop.call_at(place.until, self._end_seconds)
         self._begun.append(place)
         return place
 
-    def give_back(self, place: Place | None) -> None:
+    def give_back(self, place: HostPlace | None) -> None:
         """Its request has ended."""
         if place is not None:
             self._end_half(place)
@@ -82,7 +82,7 @@ class Hosts:
         if self._begun:
             loop.call_at(max(self._begun[0].until, loop.time() + _PAUSE), self._end_seconds)
 
-    def _end_half(self, place: Place) -> None:
+    def _end_half(self, place: HostPlace) -> None:
         """The second of a place, or its request, has ended: when both have, the next one may have it."""
         if place.kept:
             place.kept = False

@@ -22,8 +22,8 @@ from spark_projections.archive.files import ArchivedFile, ArchiveError, Bounds
 from spark_projections.archive.locking import locked, sync_directory
 from spark_projections.archive.lookup import autocommit, types_in
 from spark_projections.archive.manifest import NAME, Manifest
-from spark_projections.archive.part import ATTEMPTS, Part, Partition, Written, export_part
-from spark_projections.archive.planning import Group, Plan, plan_export
+from spark_projections.archive.part import ATTEMPTS, ArchivedPartition, Part, WrittenPart, export_part
+from spark_projections.archive.planning import ExportGroup, ExportPlan, plan_export
 from spark_projections.archive.repair import take_in
 from spark_projections.archive.still_there import check_exported, check_grown
 from spark_projections.archive.waiting import wait_for_appends
@@ -85,7 +85,7 @@ class Exported:
     stuck: Mapping[str, str]
 
 
-_Run = Callable[[Sequence[Part]], Iterator[Written]]
+_Run = Callable[[Sequence[Part]], Iterator[WrittenPart]]
 
 
 def export_archive(
@@ -169,10 +169,12 @@ def _written(directory: Path) -> Iterator[None]:
 
 def _closed(
     connection: SyncConnection, after: datetime | None, before: datetime | None, say: Callable[[str], None]
-) -> list[Partition]:
+) -> list[ArchivedPartition]:
     """Partitions whose time is past, once no append is in flight that could still write there."""
     now = look(connection).at - CLOCK_MARGIN
-    found = [Partition(name, Bounds(low, high)) for name, low, high in connection.execute(_PARTITIONS)]
+    found = [
+        ArchivedPartition(name, Bounds(low, high)) for name, low, high in connection.execute(_PARTITIONS)
+    ]
     closed = [
         each
         for each in found
@@ -186,7 +188,7 @@ def _closed(
 
 def _write(  # noqa: PLR0917 - all of one export
     connection: SyncConnection,
-    plan: Plan,
+    plan: ExportPlan,
     directory: Path,
     run: _Run,
     width: int,
@@ -221,7 +223,10 @@ def _write(  # noqa: PLR0917 - all of one export
 
 
 def _check(
-    connection: SyncConnection, plan: Plan, key: tuple[Partition, str], files: Sequence[ArchivedFile]
+    connection: SyncConnection,
+    plan: ExportPlan,
+    key: tuple[ArchivedPartition, str],
+    files: Sequence[ArchivedFile],
 ) -> None:
     group = plan.groups[key]
     check_exported(connection, *key, files)
@@ -230,9 +235,11 @@ def _check(
         check_grown(connection, *key, [*looked_at, *files])
 
 
-def _waves(groups: Mapping[tuple[Partition, str], Group], size: int) -> Iterator[list[tuple[Partition, str]]]:
+def _waves(
+    groups: Mapping[tuple[ArchivedPartition, str], ExportGroup], size: int
+) -> Iterator[list[tuple[ArchivedPartition, str]]]:
     """Whole partitions, together at least so many parts: after each the manifest is written."""
-    wave: list[tuple[Partition, str]] = []
+    wave: list[tuple[ArchivedPartition, str]] = []
     for key in groups:
         wave.append(key)
         if sum(len(groups[each].parts) for each in wave) >= size:
@@ -242,7 +249,7 @@ def _waves(groups: Mapping[tuple[Partition, str], Group], size: int) -> Iterator
         yield wave
 
 
-def _named(directory: Path, written: Written) -> ArchivedFile:
+def _named(directory: Path, written: WrittenPart) -> ArchivedFile:
     assert written.file is not None  # noqa: S101 - asked by the caller
     path = directory / written.file.path
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -252,7 +259,10 @@ def _named(directory: Path, written: Written) -> ArchivedFile:
 
 
 def _outcome(
-    connection: SyncConnection, plan: Plan, closed: Sequence[Partition], files: Sequence[ArchivedFile]
+    connection: SyncConnection,
+    plan: ExportPlan,
+    closed: Sequence[ArchivedPartition],
+    files: Sequence[ArchivedFile],
 ) -> Exported:
     archived = {(each.bounds, each.entity_type) for each in plan.manifest.files}
     detachable, behind = [], {}

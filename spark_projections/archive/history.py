@@ -33,7 +33,7 @@ from spark_projections.reading.splits import slice_counts
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["History", "plan_history", "read_archive", "read_history", "read_with_archive"]
+__all__ = ["ArchivedHistory", "plan_history", "read_archive", "read_history", "read_with_archive"]
 
 BAND_ROWS = 250_000
 """Events that are sorted at a time: a range of slices, and at least one slice."""
@@ -48,7 +48,7 @@ _PARQUET = ds.ParquetFileFormat(
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class ArchivedHistory:
     """
     Where the events of a reading are.
 
@@ -61,7 +61,7 @@ class History:
     journal: tuple[Reading, ...]
 
 
-def plan_history(dsn: str, directory: Path, reading: Reading) -> History:
+def plan_history(dsn: str, directory: Path, reading: Reading) -> ArchivedHistory:
     """
     Decide what is read from where.
 
@@ -85,7 +85,7 @@ def plan_history(dsn: str, directory: Path, reading: Reading) -> History:
             else:
                 covered.append(bounds)
                 files += group
-    return History(tuple(files), tuple(_rest(reading, covered)))
+    return ArchivedHistory(tuple(files), tuple(_rest(reading, covered)))
 
 
 def _groups(files: Iterable[ArchivedFile], reading: Reading) -> dict[Bounds, list[ArchivedFile]]:
@@ -129,7 +129,7 @@ def read_archive(directory: Path, reading: Reading) -> Iterator[pa.RecordBatch]:
         ValueError: ``after`` was given.
     """
     files = [each for group in _groups(Manifest.load(directory).files, reading).values() for each in group]
-    yield from _read(directory, History(tuple(files), ()), reading, None)
+    yield from _read(directory, ArchivedHistory(tuple(files), ()), reading, None)
 
 
 def read_with_archive(
@@ -156,7 +156,7 @@ def read_with_archive(
 
 
 def _read(
-    directory: Path, history: History, reading: Reading, dsn: str | None, band_rows: int = BAND_ROWS
+    directory: Path, history: ArchivedHistory, reading: Reading, dsn: str | None, band_rows: int = BAND_ROWS
 ) -> Iterator[pa.RecordBatch]:
     if reading.after is not None:
         raise ValueError("an archive is read slice by slice: it can not begin after a source")
@@ -200,7 +200,7 @@ def _schema(reading: Reading) -> pa.Schema:
     return pa.schema([SCHEMA.field(name) for name in reading.columns])
 
 
-def _bands(history: History, reading: Reading, dsn: str | None, rows: int) -> Iterator[SliceRange]:
+def _bands(history: ArchivedHistory, reading: Reading, dsn: str | None, rows: int) -> Iterator[SliceRange]:
     """Ranges that tile the reading's slices, each with up to so many events, as far as whole slices allow."""
     counts = {} if dsn is None else dict(slice_counts(dsn, reading.entity_type))
     for each in history.files:

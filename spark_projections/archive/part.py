@@ -31,7 +31,16 @@ from spark_projections.archive.files import (
 )
 from spark_projections.reading.batches import SCHEMA, Reading, read_batches
 
-__all__ = ["ATTEMPTS", "KEYS", "Part", "Partition", "Written", "export_part", "keys_of", "sorted_batches"]
+__all__ = [
+    "ATTEMPTS",
+    "KEYS",
+    "ArchivedPartition",
+    "Part",
+    "WrittenPart",
+    "export_part",
+    "keys_of",
+    "sorted_batches",
+]
 
 KEYS = ("source_id", "seq_nr")
 """What names an event."""
@@ -44,7 +53,7 @@ _ROW_GROUP = 32_768
 _ROW_GROUP_BYTES = 32 << 20
 
 
-class Partition(NamedTuple):
+class ArchivedPartition(NamedTuple):
     """A time partition of the journal."""
 
     name: str
@@ -66,7 +75,7 @@ class Part:
         known: Files of the archive that have events of that time already: only others are written.
     """
 
-    partition: Partition
+    partition: ArchivedPartition
     entity_type: str
     day: Bounds
     slices: SliceRange
@@ -80,7 +89,7 @@ class Part:
         return self.day.from_timestamp.astimezone(UTC).date()
 
 
-class Written(NamedTuple):
+class WrittenPart(NamedTuple):
     """What a task has written, and under which name."""
 
     part: Part
@@ -89,7 +98,7 @@ class Written(NamedTuple):
     """None when there was nothing to write."""
 
 
-def export_part(dsn: str, directory: Path, part: Part) -> Written:
+def export_part(dsn: str, directory: Path, part: Part) -> WrittenPart:
     """
     Write one file of an archive, under a name that no other attempt has; the rows in (slice, source, number) order.
 
@@ -120,9 +129,9 @@ def export_part(dsn: str, directory: Path, part: Part) -> Written:
             os.fsync(file.fileno())
         if described is None:
             attempt.unlink()
-            return Written(part, attempt, None)
+            return WrittenPart(part, attempt, None)
         found = replace(described, bytes=attempt.stat().st_size, sha256=sha256_of(attempt))
-        return Written(part, attempt, found)
+        return WrittenPart(part, attempt, found)
     except OSError as error:
         attempt.unlink(missing_ok=True)
         raise ArchiveError(f"{attempt} can not be written: {error.strerror or error}") from error

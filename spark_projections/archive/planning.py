@@ -13,10 +13,10 @@ from spark_projections.archive.check import check_archived_file
 from spark_projections.archive.files import ArchivedFile, ArchiveError
 from spark_projections.archive.lookup import archived_by_day, content_by_day, newer_imports, types_in
 from spark_projections.archive.manifest import Manifest
-from spark_projections.archive.part import Part, Partition
+from spark_projections.archive.part import ArchivedPartition, Part
 from spark_projections.archive.still_there import still_there
 
-__all__ = ["Group", "Plan", "cut", "plan_export"]
+__all__ = ["ExportGroup", "ExportPlan", "cut", "plan_export"]
 
 BYTES_PER_FILE = 256 << 20
 """A file with several slices is sorted in memory; one slice alone comes sorted from the database."""
@@ -36,7 +36,7 @@ _OTHER_COLUMNS = 200  # bytes of a row beside payload and metadata, roughly
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ExportGroup:
     """
     What is to be written of a type in a partition.
 
@@ -57,7 +57,7 @@ class Group:
 
 
 @dataclass(slots=True)
-class Plan:
+class ExportPlan:
     """
     What an export does.
 
@@ -72,7 +72,7 @@ class Plan:
 
     manifest: Manifest
     import_id: int
-    groups: dict[tuple[Partition, str], Group] = field(default_factory=dict)
+    groups: dict[tuple[ArchivedPartition, str], ExportGroup] = field(default_factory=dict)
     again: set[str] = field(default_factory=set)
     unchanged: set[str] = field(default_factory=set)
     stuck: dict[str, str] = field(default_factory=dict)
@@ -87,10 +87,10 @@ def plan_export(  # noqa: PLR0917 - all of one export
     connection: SyncConnection,
     directory: Path,
     manifest: Manifest,
-    closed: Sequence[Partition],
+    closed: Sequence[ArchivedPartition],
     entity_types: Sequence[str],
     rows_per_file: int,
-) -> Plan:
+) -> ExportPlan:
     """
     Compare closed partitions with an archive; one that is stuck holds up no other.
 
@@ -106,7 +106,7 @@ def plan_export(  # noqa: PLR0917 - all of one export
         DatabaseError: The database refused, or can not be reached.
     """
     # Before anything is read: what is imported from here on has a higher number.
-    plan = Plan(manifest, int(connection.execute(_IMPORT_ID).fetchall()[0][0]))
+    plan = ExportPlan(manifest, int(connection.execute(_IMPORT_ID).fetchall()[0][0]))
     for partition in closed:
         for entity_type in types_in(connection, partition.bounds):
             if entity_types and entity_type not in entity_types:
@@ -121,8 +121,8 @@ def plan_export(  # noqa: PLR0917 - all of one export
 def _add(  # noqa: PLR0917 - all of one group
     connection: SyncConnection,
     directory: Path,
-    plan: Plan,
-    partition: Partition,
+    plan: ExportPlan,
+    partition: ArchivedPartition,
     entity_type: str,
     rows_per_file: int,
 ) -> None:
@@ -130,7 +130,7 @@ def _add(  # noqa: PLR0917 - all of one group
     if not files:
         _check_free(plan.manifest, partition, entity_type)
         whole = _parts(connection, partition, entity_type, plan.import_id, rows_per_file)
-        plan.groups[partition, entity_type] = Group(tuple(whole))
+        plan.groups[partition, entity_type] = ExportGroup(tuple(whole))
         return
     here = still_there(connection, directory, partition, files)
     changed = _changed_days(connection, partition, entity_type, files, here)
@@ -146,12 +146,12 @@ def _add(  # noqa: PLR0917 - all of one group
         for part in _parts(connection, partition, entity_type, plan.import_id, rows_per_file)
         if str(part.date) in changed
     ]
-    plan.groups[partition, entity_type] = Group(tuple(parts), tuple(here), tuple(gone))
+    plan.groups[partition, entity_type] = ExportGroup(tuple(parts), tuple(here), tuple(gone))
 
 
 def _changed_days(
     connection: SyncConnection,
-    partition: Partition,
+    partition: ArchivedPartition,
     entity_type: str,
     files: Sequence[ArchivedFile],
     here: Sequence[ArchivedFile],
@@ -173,7 +173,7 @@ def _known(directory: Path, part: Part, files: Sequence[ArchivedFile]) -> tuple[
     return tuple(each.path for each in found)
 
 
-def _check_free(manifest: Manifest, partition: Partition, entity_type: str) -> None:
+def _check_free(manifest: Manifest, partition: ArchivedPartition, entity_type: str) -> None:
     for each in manifest.files:
         if each.entity_type == entity_type and each.bounds.overlaps(partition.bounds):
             end = partition.bounds.to_timestamp.astimezone(UTC)
@@ -186,7 +186,11 @@ def _check_free(manifest: Manifest, partition: Partition, entity_type: str) -> N
 
 
 def _parts(
-    connection: SyncConnection, partition: Partition, entity_type: str, import_id: int, rows_per_file: int
+    connection: SyncConnection,
+    partition: ArchivedPartition,
+    entity_type: str,
+    import_id: int,
+    rows_per_file: int,
 ) -> Iterator[Part]:
     span = partition.bounds.from_timestamp, partition.bounds.to_timestamp
     width = connection.execute(_WIDTH, (entity_type, *span)).fetchall()[0][0] + _OTHER_COLUMNS

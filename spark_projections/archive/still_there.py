@@ -19,13 +19,13 @@ from spark_projections.archive.lookup import (
     stored_at,
     stored_rows,
 )
-from spark_projections.archive.part import KEYS, Partition
+from spark_projections.archive.part import KEYS, ArchivedPartition
 
 __all__ = ["check_exported", "check_grown", "still_there"]
 
 
 def still_there(
-    connection: SyncConnection, directory: Path, partition: Partition, files: Sequence[ArchivedFile]
+    connection: SyncConnection, directory: Path, partition: ArchivedPartition, files: Sequence[ArchivedFile]
 ) -> list[ArchivedFile]:
     """
     Those files whose events are in a partition; the others have left the journal with an earlier one of that time.
@@ -67,7 +67,7 @@ def _has_newest(connection: SyncConnection, directory: Path, file: ArchivedFile)
 
 
 def check_exported(
-    connection: SyncConnection, partition: Partition, entity_type: str, files: Sequence[ArchivedFile]
+    connection: SyncConnection, partition: ArchivedPartition, entity_type: str, files: Sequence[ArchivedFile]
 ) -> None:
     """
     Make sure that a partition still has what was just read from it, before it is marked as exported.
@@ -92,7 +92,7 @@ def check_exported(
 
 
 def check_grown(
-    connection: SyncConnection, partition: Partition, entity_type: str, files: Sequence[ArchivedFile]
+    connection: SyncConnection, partition: ArchivedPartition, entity_type: str, files: Sequence[ArchivedFile]
 ) -> None:
     """
     Make sure that the files of a partition that has grown hold what it holds, event by event.

@@ -22,7 +22,7 @@ from journal import NUMBER_OF_SLICES, ConnectionSettings, Database, import_event
 from journal.database import connect
 from journal.errors import EventIdConflict, InvalidEvent
 from spark_projections.backfill.mapped import CHUNK
-from spark_projections.backfill.place import Place
+from spark_projections.backfill.place import Numbering
 from spark_projections.backfill.rows import (
     BadRow,
     FilePart,
@@ -209,7 +209,7 @@ async def _load(
 ) -> Backfilled:
     done = Backfilled(0, 0, 0)
     async with connect(dsn, ConnectionSettings(max_connections=1)) as database:
-        place = Place(mapped.entity_type)
+        place = Numbering(mapped.entity_type)
         while page := list(islice(rows, chunk)):
             await place.look(database, page)
             before = place.sources
@@ -220,7 +220,9 @@ async def _load(
     return done
 
 
-async def _import_page(database: Database, mapped: Mapped, place: Place, rows: Sequence[HistoricRow]) -> None:
+async def _import_page(
+    database: Database, mapped: Mapped, place: Numbering, rows: Sequence[HistoricRow]
+) -> None:
     events = [
         event_of(row, mapped.entity_type, place.numbers[row.source_id, row.db_timestamp]) for row in rows
     ]

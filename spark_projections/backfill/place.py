@@ -9,7 +9,7 @@ from journal import Database, Row
 from journal.database import PLAN_ANEW
 from spark_projections.backfill.rows import BadRow, HistoricRow
 
-__all__ = ["Place"]
+__all__ = ["Numbering"]
 
 _STANDS = """
 SELECT s.source_id, s.entity_type, s.seq_nr, s.db_timestamp FROM projections.sources AS s
@@ -25,7 +25,7 @@ WHERE e.db_timestamp BETWEEN $3 AND $4
 _NOW = "SELECT clock_timestamp()"
 
 
-class Place:
+class Numbering:
     """
     Where each source stands while its rows go by, in their order: which are new, and which number they get.
 

@@ -31,10 +31,10 @@ from spark_projections.cli.archive import context_of
 from spark_projections.cli.rebuild_plan import plan_of, show_plan
 from spark_projections.engine.jvm import JavaNotFound, UnsupportedJava, find_java
 from spark_projections.rebuilds.beginning import refuse_a_second
-from spark_projections.rebuilds.bookkeeping import Folded, Rebuild
+from spark_projections.rebuilds.bookkeeping import FoldedParts, Rebuild
 from spark_projections.rebuilds.cleaning import cancel_rebuild, drop_old_tables
 from spark_projections.rebuilds.definition import rebuildable
-from spark_projections.rebuilds.options import Progress, RebuildOptions, RebuildResult
+from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -254,7 +254,7 @@ async def _run(
                 asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
 
 
-class _Shown(Progress):
+class _Shown(RebuildProgress):
     """Lines on stderr; on a terminal, a bar for the events."""
 
     def __init__(self, bar: Bar | None, console: Console) -> None:
@@ -283,7 +283,7 @@ class _Shown(Progress):
             self._said = reason
             self._say(reason)
 
-    def folded(self, now: Folded, total: int) -> None:
+    def folded(self, now: FoldedParts, total: int) -> None:
         if self._first is None:
             self._first = now.events
         rate = (now.events - self._first) / max(time.monotonic() - self._began_at, 0.001)
@@ -300,7 +300,7 @@ class _Shown(Progress):
 
 
 @contextmanager
-def _showing() -> Iterator[Progress]:
+def _showing() -> Iterator[RebuildProgress]:
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _Shown(None, console)

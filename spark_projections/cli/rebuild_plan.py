@@ -15,7 +15,7 @@ from spark_projections.rebuilds import bookkeeping
 from spark_projections.rebuilds.definition import rebuildable
 from spark_projections.rebuilds.options import RebuildOptions
 
-__all__ = ["Plan", "plan_of", "show_plan"]
+__all__ = ["RebuildPlan", "plan_of", "show_plan"]
 
 _COUNTS = """
 SELECT coalesce(sum(s.seq_nr), 0)::bigint AS events, count(*) AS sources FROM projections.sources AS s
@@ -24,7 +24,7 @@ WHERE s.entity_type = $1 AND s.slice BETWEEN $2 AND $3
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RebuildPlan:
     """What a rebuild would do."""
 
     projection: str
@@ -38,7 +38,7 @@ class Plan:
     unfinished: str | None
 
 
-async def plan_of(session: Session, definition: Any, options: RebuildOptions) -> Plan:
+async def plan_of(session: Session, definition: Any, options: RebuildOptions) -> RebuildPlan:
     """What a rebuild with these options would do; changes nothing."""
     projection, written = rebuildable(definition, options.slices)
     row = await session.fetchrow(_COUNTS, projection.entity_type, *options.slices)
@@ -48,7 +48,7 @@ async def plan_of(session: Session, definition: Any, options: RebuildOptions) ->
     )
     begun = await bookkeeping.unfinished(session, known["projection_id"]) if known else None
     in_the_way = await bookkeeping.unfit_for_rename(session, written)
-    return Plan(
+    return RebuildPlan(
         projection=projection.name,
         version=f"{known['version'] if known else 'none'} -> {projection.version}",
         slices=str(options.slices),
@@ -64,7 +64,7 @@ async def plan_of(session: Session, definition: Any, options: RebuildOptions) ->
     )
 
 
-def show_plan(plan: Plan, *, as_json: bool) -> None:
+def show_plan(plan: RebuildPlan, *, as_json: bool) -> None:
     """Print it."""
     values = {name: getattr(plan, name) for name in plan.__dataclass_fields__}
     if as_json:

@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 from journal import OwnedSession, Session, SliceRange
 from journal.database.identifiers import quote
-from projections.defining.tables import Operation, Table
+from projections.defining.tables import ColumnOperation, Table
 from projections.running.table_catalogue import read_shape
-from projections.running.table_values import Column, Kind
+from projections.running.table_values import Column, ValueKind
 from spark_projections.errors import NotRebuildable, RebuildUnderWay
-from spark_projections.rebuilds.definition import Written
+from spark_projections.rebuilds.definition import WrittenTable
 from spark_projections.rebuilds.fence import Fence
 from spark_projections.rebuilds.shadow import schema_of, staged_columns
 
 __all__ = [
-    "Folded",
+    "FoldedParts",
     "Rebuild",
     "RebuiltTable",
     "Wanted",
@@ -95,7 +95,7 @@ SELECT bool_and(to_regclass(quote_ident($2) || '.' || quote_ident(t.table_name))
     UNION ALL SELECT r.table_name FROM projections.rebuild_tables AS r WHERE r.rebuild_id = $1
 ) AS t
 """
-_WIDE = {Kind.INTEGER: "bigint", Kind.NUMERIC: "numeric"}
+_WIDE = {ValueKind.INTEGER: "bigint", ValueKind.NUMERIC: "numeric"}
 _DROPPED = "UPDATE projections.rebuilds SET state = 'dropped' WHERE rebuild_id = $1"
 
 
@@ -148,7 +148,7 @@ class Rebuild(NamedTuple):
     """How often the process that leads it has looked."""
 
 
-class Folded(NamedTuple):
+class FoldedParts(NamedTuple):
     """How far the parts are."""
 
     events: int
@@ -224,7 +224,7 @@ async def begin(
     projection_id: int,
     wanted: Wanted,
     parts: Sequence[SliceRange],
-    written: Sequence[Written],
+    written: Sequence[WrittenTable],
 ) -> Rebuild:
     """
     Make the tables that a rebuild fills.
@@ -254,7 +254,7 @@ async def begin(
     return found
 
 
-async def _find(session: Session, one: Written) -> int:
+async def _find(session: Session, one: WrittenTable) -> int:
     if one.table is not None:
         return (await read_shape(session, one.table)).oid
     oid = await session.fetchval("SELECT to_regclass($1)::oid", quote(*one.name))
@@ -265,7 +265,7 @@ async def _find(session: Session, one: Written) -> int:
     return int(oid)
 
 
-async def _staged(session: Session, one: Written) -> str | None:
+async def _staged(session: Session, one: WrittenTable) -> str | None:
     if one.table is None:
         return None
     columns = (await read_shape(session, one.table)).columns
@@ -275,12 +275,12 @@ async def _staged(session: Session, one: Written) -> str | None:
 def _wide(table: Table, column: Column) -> str:
     """A column, of a type that also holds the sum of a part where only that of all fits the table."""
     name = quote(column.name)
-    if table.operations.get(column.name) is Operation.INCREMENT and column.kind in _WIDE:
+    if table.operations.get(column.name) is ColumnOperation.INCREMENT and column.kind in _WIDE:
         return f"{name}::{_WIDE[column.kind]} AS {name}"
     return name
 
 
-async def unfit_for_rename(session: Session, written: Sequence[Written]) -> list[str]:
+async def unfit_for_rename(session: Session, written: Sequence[WrittenTable]) -> list[str]:
     """Why new tables can not simply take the place of these."""
     reasons: list[str] = []
     for one in written:
@@ -314,11 +314,11 @@ async def unfinished_parts(session: Session, rebuild_id: int) -> list[SliceRange
     return [SliceRange(*row.values()) for row in await session.fetch(_PARTS, rebuild_id)]
 
 
-async def folded(session: Session, rebuild_id: int) -> Folded:
+async def folded(session: Session, rebuild_id: int) -> FoldedParts:
     """How far the parts are."""
     row = await session.fetchrow(_FOLDED, rebuild_id)
     assert row is not None  # noqa: S101 - an aggregate has one row
-    return Folded(*row.values())
+    return FoldedParts(*row.values())
 
 
 async def rebuilt_tables(session: Session, rebuild_id: int) -> list[RebuiltTable]:

@@ -20,10 +20,10 @@ from spark_projections.errors import NotRebuildable
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _OURS = {"journal", "offsets", "projections", "spark_projections"}
 
-__all__ = ["Written", "fingerprint", "rebuildable", "tables_of"]
+__all__ = ["WrittenTable", "fingerprint", "rebuildable", "tables_of"]
 
 
-class Written(NamedTuple):
+class WrittenTable(NamedTuple):
     """A table that a projection writes."""
 
     name: tuple[str, ...]
@@ -40,7 +40,7 @@ class Written(NamedTuple):
         return ".".join(self.name)
 
 
-def rebuildable(definition: Any, slices: SliceRange = ALL_SLICES) -> tuple[Projection, list[Written]]:
+def rebuildable(definition: Any, slices: SliceRange = ALL_SLICES) -> tuple[Projection, list[WrittenTable]]:
     """
     Check that a projection can be run as a batch over a range of slices.
 
@@ -74,7 +74,7 @@ def rebuildable(definition: Any, slices: SliceRange = ALL_SLICES) -> tuple[Proje
     return projection, written
 
 
-def _check_names(projection: Projection, written: list[Written]) -> None:
+def _check_names(projection: Projection, written: list[WrittenTable]) -> None:
     names = [one.name[-1] for one in written]
     for name in names:
         if names.count(name) > 1:
@@ -86,7 +86,7 @@ def _check_names(projection: Projection, written: list[Written]) -> None:
             raise NotRebuildable(f"table {name!r} has a name that rebuilds use themselves: give it another")
 
 
-def _check_sources(projection: Projection, written: list[Written], slices: SliceRange) -> None:
+def _check_sources(projection: Projection, written: list[WrittenTable], slices: SliceRange) -> None:
     for one in written:
         if one.table is None or one.table.source is None:
             raise NotRebuildable(
@@ -96,7 +96,7 @@ def _check_sources(projection: Projection, written: list[Written], slices: Slice
             )
 
 
-def tables_of(definition: Any) -> list[Written]:
+def tables_of(definition: Any) -> list[WrittenTable]:
     """
     The tables that a projection writes, in one order everywhere.
 
@@ -110,10 +110,10 @@ def tables_of(definition: Any) -> list[Written]:
     return [found[name] for name in sorted(found)]
 
 
-def _written(declared: Table | str) -> Written:
+def _written(declared: Table | str) -> WrittenTable:
     if isinstance(declared, Table):
-        return Written(declared.qualified_name, declared)
-    return Written(tuple(declared.split(".", 1)), None)
+        return WrittenTable(declared.qualified_name, declared)
+    return WrittenTable(tuple(declared.split(".", 1)), None)
 
 
 def _named_by(definition: Any) -> Iterator[Table]:

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from journal import ALL_SLICES, SliceRange
-from spark_projections.rebuilds.bookkeeping import Folded, Rebuild
+from spark_projections.rebuilds.bookkeeping import FoldedParts, Rebuild
 
-__all__ = ["Progress", "RebuildOptions", "RebuildResult"]
+__all__ = ["RebuildOptions", "RebuildProgress", "RebuildResult"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class RebuildOptions:
         return "replace" if self.in_place or self.slices != ALL_SLICES else "rename"
 
 
-class Progress:
+class RebuildProgress:
     """Is told how far a rebuild is; does nothing. Methods are called on the event loop and must not block."""
 
     def stage(self, name: str) -> None:
@@ -73,7 +73,7 @@ class Progress:
     def waiting(self, reason: str) -> None:
         """Somebody else is in the way."""
 
-    def folded(self, now: Folded, total: int) -> None:
+    def folded(self, now: FoldedParts, total: int) -> None:
         """So much is folded, of about so many events."""
 
 

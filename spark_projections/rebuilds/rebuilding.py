@@ -40,11 +40,11 @@ from spark_projections.reading.splits import balanced, slice_counts
 from spark_projections.rebuilds import bookkeeping, verifying
 from spark_projections.rebuilds.beginning import left_behind
 from spark_projections.rebuilds.bookkeeping import Rebuild, Wanted
-from spark_projections.rebuilds.definition import Written, fingerprint, rebuildable
+from spark_projections.rebuilds.definition import WrittenTable, fingerprint, rebuildable
 from spark_projections.rebuilds.fence import Fence, take_fence
 from spark_projections.rebuilds.folding import Job, fold_part
 from spark_projections.rebuilds.foreign_keys import copy_foreign_keys
-from spark_projections.rebuilds.options import Progress, RebuildOptions, RebuildResult
+from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
 from spark_projections.rebuilds.shadow import combine, schema_of
 from spark_projections.rebuilds.swapping import swap
 
@@ -76,7 +76,7 @@ async def rebuild(
     options: RebuildOptions | None = None,
     *,
     spark: Any = None,
-    progress: Progress | None = None,
+    progress: RebuildProgress | None = None,
 ) -> RebuildResult:
     """
     Build the read model of a projection anew, and put it in the place of the one that serves.
@@ -100,7 +100,7 @@ async def rebuild(
         asyncio.CancelledError: It was cancelled, and has removed what it had made.
     """
     return await _Run(
-        database, dsn, definition, options or RebuildOptions(), spark, progress or Progress()
+        database, dsn, definition, options or RebuildOptions(), spark, progress or RebuildProgress()
     ).run()
 
 
@@ -111,7 +111,7 @@ class _Run:
     definition: Any
     options: RebuildOptions
     spark: Any
-    progress: Progress
+    progress: RebuildProgress
     seconds: dict[str, float] = field(default_factory=dict)
     resumed: bool = False
     counts: Mapping[int, int] | None = None
@@ -128,7 +128,7 @@ class _Run:
                 return await self._rebuild(session, projection, written, number)
 
     async def _rebuild(
-        self, session: OwnedSession, projection: Projection, written: Sequence[Written], number: int
+        self, session: OwnedSession, projection: Projection, written: Sequence[WrittenTable], number: int
     ) -> RebuildResult:
         rebuild = await self._begin_or_resume(session, projection, written, number)
         self.beats = rebuild.beats
@@ -173,7 +173,7 @@ class _Run:
             raise RebuildFailed(f"{error}. {BEGIN_AGAIN}") from error
 
     async def _begin_or_resume(
-        self, session: OwnedSession, projection: Projection, written: Sequence[Written], number: int
+        self, session: OwnedSession, projection: Projection, written: Sequence[WrittenTable], number: int
     ) -> Rebuild:
         found, outdated = await left_behind(session, number, self.definition, self.options)
         if found is None:
@@ -189,7 +189,7 @@ class _Run:
         self,
         session: OwnedSession,
         projection: Projection,
-        written: Sequence[Written],
+        written: Sequence[WrittenTable],
         number: int,
     ) -> Rebuild:
         if self.options.method == "rename" and (
@@ -305,7 +305,9 @@ class _Run:
             return error
         return None
 
-    async def _combine(self, session: OwnedSession, rebuild: Rebuild, written: Sequence[Written]) -> None:
+    async def _combine(
+        self, session: OwnedSession, rebuild: Rebuild, written: Sequence[WrittenTable]
+    ) -> None:
         """In one transaction: where it has been done, by a run that broke later, the last offsets are there."""
         schema = quote(schema_of(rebuild.rebuild_id))
         async with bookkeeping.transaction(session):

@@ -14,11 +14,11 @@ from typing import Any
 from journal import Session
 from journal.database.identifiers import quote
 from projections.defining.folding import Batch, Folded
-from projections.defining.tables import Operation, Table, TableError
+from projections.defining.tables import ColumnOperation, Table, TableError
 from projections.running.table_catalogue import Shape, read_shape
-from projections.running.table_values import Column, Kind
+from projections.running.table_values import Column, ValueKind
 from projections.running.table_writer import TableWriter, encode_column
-from spark_projections.rebuilds.definition import Written
+from spark_projections.rebuilds.definition import WrittenTable
 
 __all__ = ["ShadowWriter", "combine", "schema_of", "staged_columns"]
 
@@ -42,7 +42,7 @@ class ShadowWriter:
         written: The tables of the projection, in their order.
     """
 
-    def __init__(self, rebuild_id: int, written: Sequence[Written]) -> None:
+    def __init__(self, rebuild_id: int, written: Sequence[WrittenTable]) -> None:
         self._writer = TableWriter()
         self._schema = schema_of(rebuild_id)
         tables = [(place, one.table) for place, one in enumerate(written, 1) if one.table is not None]
@@ -117,11 +117,11 @@ async def combine(session: Session, rebuild_id: int, place: int, table: Table) -
 def _combined(table: Table, column: Column) -> str:
     name = quote(column.name)
     match table.operations[column.name]:
-        case Operation.INCREMENT:
+        case ColumnOperation.INCREMENT:
             # As in a live row: what nobody mentions takes the default, which is zero.
             return f"coalesce(sum({name}), 0)" if column.has_default else f"sum({name})"
         case operation:
             # Not min() and max(): these do not take every type that has an order. Texts compare by code point.
-            order = f'{name} COLLATE "C"' if column.kind is Kind.TEXT else name
-            direction = "ASC" if operation is Operation.MINIMUM else "DESC"
+            order = f'{name} COLLATE "C"' if column.kind is ValueKind.TEXT else name
+            direction = "ASC" if operation is ColumnOperation.MINIMUM else "DESC"
             return f"(array_agg({name} ORDER BY {order} {direction} NULLS LAST))[1]"

@@ -15,7 +15,7 @@ from journal import EventEnvelope, OwnedSession, Session, decoder, read_source
 from journal.database.identifiers import quote
 from projections.defining.folding import Batch
 from projections.defining.handlers import Kind, Projection, projection_of
-from projections.defining.tables import Operation, Table
+from projections.defining.tables import ColumnOperation, Table
 from projections.running.table_writer import TableWriter
 from spark_projections.errors import RebuildFailed
 from spark_projections.rebuilds.bookkeeping import Rebuild, RebuiltTable
@@ -105,7 +105,9 @@ async def compare_sums(session: Session, rebuild_id: int, table: RebuiltTable, d
     schema = schema_of(rebuild_id)
     built, parts = quote(schema, table.name), quote(schema, f"_staged_{table.place}")
     added = [
-        quote(name) for name, operation in declared.operations.items() if operation is Operation.INCREMENT
+        quote(name)
+        for name, operation in declared.operations.items()
+        if operation is ColumnOperation.INCREMENT
     ]
     sums = "".join(f", coalesce(sum({name}), 0)" for name in added)
     keys = f"SELECT DISTINCT {', '.join(map(quote, declared.key))} FROM {parts}"

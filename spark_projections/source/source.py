@@ -75,7 +75,7 @@ class JournalDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Give the reader of a DataFrame."""
         options = parse_options(self.options)
-        return JournalReader(options, Table(schema, options.mode))
+        return JournalReader(options, SparkTable(schema, options.mode))
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
         """Give the reader of a stream."""
@@ -84,10 +84,10 @@ class JournalDataSource(DataSource):
         options = parse_options(self.options)
         if not options.horizon:
             raise InvalidOption("option snapshot: a stream reads up to the settled horizon, always")
-        return JournalStreamReader(options, Table(schema, options.mode))
+        return JournalStreamReader(options, SparkTable(schema, options.mode))
 
 
-class Table:
+class SparkTable:
     """
     The columns that Spark wants, and how a partition is read into them.
 
@@ -165,7 +165,7 @@ class JournalPartition(InputPartition):
 class JournalReader(DataSourceReader):
     """Reads ranges of slices into Arrow batches; what it reads depends on the frame's options alone."""
 
-    def __init__(self, options: JournalOptions, table: Table) -> None:
+    def __init__(self, options: JournalOptions, table: SparkTable) -> None:
         self._options = options
         self._table = table
 

@@ -29,7 +29,7 @@ from journal.writers import Pause, WritersLook, writers_in_flight_sync
 from spark_projections.reading.horizon import Settled, look, settled_now
 from spark_projections.reading.splits import balanced, slice_counts
 from spark_projections.source.options import InvalidOption, JournalOptions
-from spark_projections.source.source import JournalPartition, Table
+from spark_projections.source.source import JournalPartition, SparkTable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INSTANT = timedelta(microseconds=1)
@@ -58,7 +58,7 @@ class ClockWentBack(ProjectionsError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StreamPlace:
     """
     Where a stream stands.
 
@@ -71,7 +71,7 @@ class Place:
     import_id: int = 0
 
     @classmethod
-    def of(cls, offset: Mapping[str, int]) -> Place:
+    def of(cls, offset: Mapping[str, int]) -> StreamPlace:
         """
         Read an offset of a checkpoint.
 
@@ -91,7 +91,7 @@ class Place:
         times = {str(slices): (at - _EPOCH) // _INSTANT for slices, at in self.times.items()}
         return {**times, _IMPORT: self.import_id}
 
-    def going_back_to(self, at: datetime) -> Place:
+    def going_back_to(self, at: datetime) -> StreamPlace:
         """The same ranges, none later than a time."""
         return replace(self, times={slices: min(at, time) for slices, time in self.times.items()})
 
@@ -106,7 +106,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pause: Waits so many seconds.
     """
 
-    def __init__(self, options: JournalOptions, table: Table, pause: Pause = time.sleep) -> None:
+    def __init__(self, options: JournalOptions, table: SparkTable, pause: Pause = time.sleep) -> None:
         self._options = options
         self._table = table
         self._pause = pause
@@ -118,7 +118,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reading = self._options.reading
         counts = slice_counts(self._options.address(), reading.entity_type)
         ranges = balanced(counts, self._options.splits, reading.slices)
-        return Place(dict.fromkeys(ranges, self._start())).offset()
+        return StreamPlace(dict.fromkeys(ranges, self._start())).offset()
 
     def _start(self) -> datetime:
         since = self._options.reading.since
@@ -141,7 +141,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             HistoryBehindStream: History was imported behind the offset, and the option says to fail.
             ClockWentBack: The database's clock is behind the offset.
         """
-        place = self._checked(Place.of(start))
+        place = self._checked(StreamPlace.of(start))
         with connect_sync(self._options.address()) as connection:
             connection.autocommit = True
             seen = look(connection, place.import_id)
@@ -151,7 +151,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # The same offset again: Spark runs no micro-batch for it.
         return start if further is None else further.offset()
 
-    def _checked(self, place: Place) -> Place:
+    def _checked(self, place: StreamPlace) -> StreamPlace:
         slices, at = self._options.reading.slices, self._options.reading.slices.min_slice
         for found in sorted(place.times):
             if found.min_slice != at:
@@ -164,7 +164,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return place
 
-    def _settle(self, connection: SyncConnection, place: Place, seen: WritersLook) -> datetime:
+    def _settle(self, connection: SyncConnection, place: StreamPlace, seen: WritersLook) -> datetime:
         latest = max(place.times.values())
         if seen.at < latest != self._start():
             raise ClockWentBack(
@@ -182,7 +182,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return self._settled.after(seen)
 
-    def _with_imports(self, place: Place, seen: WritersLook) -> tuple[bool, Place]:
+    def _with_imports(self, place: StreamPlace, seen: WritersLook) -> tuple[bool, StreamPlace]:
         """Whether the stream goes back, and its place with the imports in it that matter."""
         ours = [
             (number, at) for number, kind, at in seen.imports if kind == self._options.reading.entity_type
@@ -203,8 +203,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return True, place.going_back_to(max(oldest - _INSTANT, self._start()))
 
     def _forward(
-        self, connection: SyncConnection, start: Place, settled: datetime, limit: ReadLimit
-    ) -> Place | None:
+        self, connection: SyncConnection, start: StreamPlace, settled: datetime, limit: ReadLimit
+    ) -> StreamPlace | None:
         until = self._options.reading.until
         end = settled if until is None else min(settled, until)
         rows = max(1, limit.max_rows // len(start.times)) if isinstance(limit, ReadMaxRows) else None
@@ -234,7 +234,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """One for each range that has gone forward."""
-        before, after = Place.of(start), Place.of(end)
+        before, after = StreamPlace.of(start), StreamPlace.of(end)
         return [
             JournalPartition(
                 replace(self._options.reading, slices=slices, since=before.times[slices] + _INSTANT, until=at)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from journal import Database, DatabaseError, Event, append, schema
 from journal.database.sync import connect_sync
-from projections.demo.checking import Counts, ReadModel, count, differing_rows
+from projections.demo.checking import EventCounts, ReadModel, count, differing_rows
 from projections.demo.database import Start, alone, complete, fence, own_database, prepare
 from projections.demo.demo import Result
 from projections.demo.errors import DemoError
@@ -19,7 +19,7 @@ from projections.demo.events import event_of
 from projections.demo.flights import Flight, data_file, moment, read_flights, timeline
 from projections.demo.oracle import airport_departures
 from projections.demo.progress import Lines
-from projections.demo.rebuilding import Built, Rebuild, Rebuilding
+from projections.demo.rebuilding import Built, Rebuilding, RebuildResult
 
 
 def test_own_database_of_another_schema_is_made_anew(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ async def test_lost_and_duplicated_effects_are_counted_for_each_event(database: 
         await session.execute("INSERT INTO projections_demo.airport_effects VALUES ('a', 2, 1)")
         counts = await count(session)
 
-    assert counts == Counts(appended=4, handled=4, lost=2, duplicated=2)
+    assert counts == EventCounts(appended=4, handled=4, lost=2, duplicated=2)
 
 
 class Year(NamedTuple):
@@ -172,7 +172,7 @@ async def test_missing_row_of_a_read_model_is_a_difference(database: Database, y
 FENCE = datetime(2100, 1, 1, tzinfo=UTC)  # after everything that a test appends
 
 
-async def compared(database: Database, year: Year, built: Built) -> Rebuild:
+async def compared(database: Database, year: Year, built: Built) -> RebuildResult:
     """What comes of a batch that built the departures of the first three events, or something else."""
 
     class Fixed:
@@ -198,7 +198,7 @@ def departures(year: Year, count: int) -> list[tuple[Any, ...]]:
 async def test_rebuild_is_compared_with_the_events_up_to_its_fence(database: Database, year: Year) -> None:
     rebuild = await compared(database, year, Built(FENCE, 3, 2.0, departures(year, 3)))
 
-    assert rebuild == Rebuild([], 4.0, 1.5)
+    assert rebuild == RebuildResult([], 4.0, 1.5)
 
 
 async def test_row_that_a_rebuild_lacks_is_a_difference(database: Database, year: Year) -> None:
@@ -218,19 +218,19 @@ async def test_number_of_events_that_a_rebuild_read_is_compared(database: Databa
     ]
 
 
-def result(counts: Counts, *differences: str, rebuild: Rebuild | None = None) -> Result:
+def result(counts: EventCounts, *differences: str, rebuild: RebuildResult | None = None) -> Result:
     return Result(counts, differences, None, None, None, 4, rebuild=rebuild)
 
 
 @pytest.mark.parametrize(
     ("outcome", "expected"),
     [
-        (result(Counts(4, 4, 0, 0)), True),
-        (result(Counts(4, 4, 1, 1)), False),
-        (result(Counts(3, 3, 0, 0)), False),
-        (result(Counts(4, 4, 0, 0), "a row"), False),
-        (result(Counts(4, 4, 0, 0), rebuild=Rebuild([], 1, 4)), True),
-        (result(Counts(4, 4, 0, 0), rebuild=Rebuild(["a row"], 1, 4)), False),
+        (result(EventCounts(4, 4, 0, 0)), True),
+        (result(EventCounts(4, 4, 1, 1)), False),
+        (result(EventCounts(3, 3, 0, 0)), False),
+        (result(EventCounts(4, 4, 0, 0), "a row"), False),
+        (result(EventCounts(4, 4, 0, 0), rebuild=RebuildResult([], 1, 4)), True),
+        (result(EventCounts(4, 4, 0, 0), rebuild=RebuildResult(["a row"], 1, 4)), False),
     ],
 )
 def test_result_is_good_only_if_nothing_differs(outcome: Result, expected: bool) -> None:

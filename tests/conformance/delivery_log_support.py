@@ -14,7 +14,7 @@ from projections.webhooks.log import (
     EventsRequest,
     LoggedAttempt,
     LoggedEvent,
-    Page,
+    LogPage,
 )
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ def entry(name: str, *, outcome: dict[str, Any] | None = None, **given: Any) -> 
     return AttemptWithEvent(attempt(made, **outcome or {}), made)
 
 
-def names(page: Page[Any]) -> list[str]:
+def names(page: LogPage[Any]) -> list[str]:
     """The ids of the events on a page."""
     rows = [row.attempt if isinstance(row, AttemptWithEvent) else row for row in page.data]
     return [row.event_id for row in rows]
@@ -85,7 +85,7 @@ class Lister:
         await log.insert_many(entries)
         return [f"e{number:03}" for number in range(count)]
 
-    async def page(self, log: DeliveryLog, **asked: Any) -> Page[Any]:
+    async def page(self, log: DeliveryLog, **asked: Any) -> LogPage[Any]:
         """A page of it."""
         if self.endpoint is not None:
             asked["endpoint_ids"] = [self.endpoint]
@@ -93,12 +93,12 @@ class Lister:
             return await log.list_events(EventsRequest(**asked))
         return await log.list_attempts(AttemptsRequest(**asked))
 
-    async def pages(self, log: DeliveryLog, **asked: Any) -> list[Page[Any]]:
+    async def pages(self, log: DeliveryLog, **asked: Any) -> list[LogPage[Any]]:
         """All pages, forward."""
         return await forward(lambda **more: self.page(log, **asked | more))
 
 
-async def forward(page: Callable[..., Awaitable[Page[T]]]) -> list[Page[T]]:
+async def forward(page: Callable[..., Awaitable[LogPage[T]]]) -> list[LogPage[T]]:
     """All pages of a list, from the first to the one that has no next."""
     found = [await page()]
     while found[-1].next is not None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from journal import Generation
-from projections.webhooks.errors import CursorVersionError, InvalidCursor
+from projections.webhooks.errors import CursorVersionError, InvalidPageCursor
 from projections.webhooks.log import AttemptsRequest, DeliveryLog, EventsRequest
-from projections.webhooks.log.cursors import VERSION, Cursors, Place, _base62
+from projections.webhooks.log.cursors import VERSION, Cursors, PagePlace, _base62
 from projections.webhooks.log.paging import _filters
 from tests.conformance.delivery_log_support import (
     BASE,
@@ -28,7 +28,7 @@ class TestCursors:
     async def test_next_and_prev_together_are_refused(self, log: DeliveryLog) -> None:
         cursor = (await log.list_events(EventsRequest(limit=3))).next
 
-        with pytest.raises(InvalidCursor, match="next or prev, not both"):
+        with pytest.raises(InvalidPageCursor, match="next or prev, not both"):
             await log.list_events(EventsRequest(limit=3, next=cursor, prev=cursor))
 
     @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ class TestCursors:
         cursor = (await log.list_attempts(AttemptsRequest(**asked))).next
         assert cursor is not None
 
-        with pytest.raises(InvalidCursor, match="another order, or of other filters"):
+        with pytest.raises(InvalidPageCursor, match="another order, or of other filters"):
             await log.list_attempts(AttemptsRequest(**asked | other, next=cursor))
 
     async def test_the_same_filters_in_other_words_are_the_same(self, log: DeliveryLog) -> None:
@@ -61,7 +61,7 @@ class TestCursors:
     async def test_a_cursor_of_the_other_list_is_refused(self, log: DeliveryLog) -> None:
         cursor = (await log.list_events(EventsRequest(limit=3))).next
 
-        with pytest.raises(InvalidCursor, match="no cursor of this list"):
+        with pytest.raises(InvalidPageCursor, match="no cursor of this list"):
             await log.list_attempts(AttemptsRequest(limit=3, next=cursor))
 
     async def test_cursor_v1_is_refused_with_a_version_error(self, log: DeliveryLog) -> None:
@@ -80,7 +80,7 @@ class TestCursors:
         assert cursor is not None
         begin = f"evtv{VERSION:02}:{Cursors('evt', ascending=False, filters=_filters(EventsRequest()))._binding}::"
 
-        with pytest.raises(InvalidCursor):
+        with pytest.raises(InvalidPageCursor):
             await log.list_events(EventsRequest(next=_base62(f"{begin}{place}".encode())))
 
     @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ class TestCursors:
                    _base62(b"evtv02:\0"), "'; SELECT 1; --"]
     )  # fmt: skip
     async def test_garbage_is_refused(self, log: DeliveryLog, cursor: str) -> None:
-        with pytest.raises(InvalidCursor):
+        with pytest.raises(InvalidPageCursor):
             await log.list_events(EventsRequest(next=cursor))
 
     async def test_cursor_huge_100kb_is_refused_by_its_length(self, log: DeliveryLog) -> None:
-        with pytest.raises(InvalidCursor, match="at most 512 characters, not 100000"):
+        with pytest.raises(InvalidPageCursor, match="at most 512 characters, not 100000"):
             await log.list_events(EventsRequest(next="a" * 100_000))
 
     async def test_an_empty_cursor_is_none(self, log: DeliveryLog) -> None:
@@ -105,7 +105,7 @@ class TestCursors:
 def test_a_cursor_is_short_and_brings_back_its_place(id_: str) -> None:
     cursors = Cursors("evt", ascending=True, filters="")
     for inclusive in (False, True):
-        place = Place(BASE + MICRO, id_, inclusive)
+        place = PagePlace(BASE + MICRO, id_, inclusive)
 
         cursor = cursors.encode(place)
 
@@ -117,7 +117,7 @@ def test_a_cursor_is_short_and_brings_back_its_place(id_: str) -> None:
 
 def test_a_cursor_of_a_lost_timeline_or_ahead_of_the_database_is_refused() -> None:
     now = Generation(timeline=2, started_at=BASE, position=1000, system=7)
-    place = Place(BASE, "e")
+    place = PagePlace(BASE, "e")
     cursors = Cursors("evt", ascending=True, filters="", generation=now)
     for other, why in (
         (replace(now, timeline=1), "timeline 1"),
@@ -126,7 +126,7 @@ def test_a_cursor_of_a_lost_timeline_or_ahead_of_the_database_is_refused() -> No
         (None, "is of no database"),
     ):
         cursor = Cursors("evt", ascending=True, filters="", generation=other).encode(place)
-        with pytest.raises(InvalidCursor, match=why):
+        with pytest.raises(InvalidPageCursor, match=why):
             cursors.decode(cursor)
 
     restarted = replace(now, started_at=BASE + SECOND, position=2000)
@@ -135,7 +135,7 @@ def test_a_cursor_of_a_lost_timeline_or_ahead_of_the_database_is_refused() -> No
 
 
 def test_a_cursor_is_the_same_today_and_tomorrow() -> None:
-    place = Place(BASE, "e")
+    place = PagePlace(BASE, "e")
     fixed = "eaQ50TkTAFettxW9D3kHvbACAcFFnrp7PjyvtgqkJx3YUWDLlrWaasBG9ggLRLgGISeDo9"
 
     assert Cursors("evt", ascending=True, filters="[]").encode(place) == fixed

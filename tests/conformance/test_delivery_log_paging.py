@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from projections.webhooks.errors import InvalidCursor
-from projections.webhooks.log import AttemptsRequest, DeliveryLog, EventsRequest, Page
+from projections.webhooks.errors import InvalidPageCursor
+from projections.webhooks.log import AttemptsRequest, DeliveryLog, EventsRequest, LogPage
 from tests.conformance.delivery_log_support import (
     BASE,
     MICRO,
@@ -33,7 +33,7 @@ def rows(request: pytest.FixtureRequest) -> Lister:
     return lister
 
 
-async def _back(log: DeliveryLog, rows: Lister, last: Page[Any], **asked: Any) -> list[Page[Any]]:
+async def _back(log: DeliveryLog, rows: Lister, last: LogPage[Any], **asked: Any) -> list[LogPage[Any]]:
     """All pages before one, from there to the first."""
     found = [last]
     while found[-1].prev is not None:
@@ -85,7 +85,7 @@ class TestPaging:
         assert (last.prev is None, last.next) == (False, None)
 
     async def test_06_an_empty_list_has_no_cursors(self, log: DeliveryLog, rows: Lister) -> None:
-        assert await rows.page(log) == Page(())
+        assert await rows.page(log) == LogPage(())
 
     async def test_07_the_last_page_has_the_rest(self, log: DeliveryLog, rows: Lister) -> None:
         await rows.fill(log, 7)
@@ -135,7 +135,7 @@ class TestTimesWithCursors:
     ) -> None:
         first = await log.list_attempts(AttemptsRequest(limit=3))
 
-        with pytest.raises(InvalidCursor, match="other filters"):
+        with pytest.raises(InvalidPageCursor, match="other filters"):
             await log.list_attempts(AttemptsRequest(limit=3, gte=BASE + 10 * MINUTE, next=first.next))
 
     async def test_03_an_open_interval_over_several_pages(self, log: DeliveryLog) -> None:

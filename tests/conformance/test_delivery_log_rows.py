@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from projections.webhooks.errors import InvalidCursor, InvalidQuery
+from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
 from projections.webhooks.log import AttemptsRequest, AttemptWithEvent, DeliveryLog, EventsRequest
 from tests.conformance.delivery_log_support import BASE, HOUR, MINUTE, SECOND, attempt, entry, event, names
 
@@ -240,9 +240,9 @@ class TestTheRest:
 
     @pytest.mark.parametrize("cursor", ["!!!invalid!!!", "abcdef123456"], ids=["14", "15"])
     async def test_14_and_15_a_malformed_cursor_is_refused(self, log: DeliveryLog, cursor: str) -> None:
-        with pytest.raises(InvalidCursor):
+        with pytest.raises(InvalidPageCursor):
             await log.list_events(EventsRequest(next=cursor))
-        with pytest.raises(InvalidCursor):
+        with pytest.raises(InvalidPageCursor):
             await log.list_attempts(AttemptsRequest(prev=cursor))
 
     @pytest.mark.parametrize("order", ["desc", "asc"], ids=["16 desc", "17 asc"])

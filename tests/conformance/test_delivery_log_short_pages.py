@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from journal import Database
-from projections.webhooks.log import AttemptsRequest, DeliveryLog, EventsRequest, MemoryLog, Page, PostgresLog
+from projections.webhooks.log import (
+    AttemptsRequest,
+    DeliveryLog,
+    EventsRequest,
+    LogPage,
+    MemoryLog,
+    PostgresLog,
+)
 from tests.conformance.delivery_log_support import BASE, SECOND, entry, forward
 
 ROWS = 60
@@ -71,7 +78,7 @@ async def _assert_same(full: DeliveryLog, short: DeliveryLog, kind: type[Any], *
     pages = await forward(lambda **more: page(short, **more))
     assert [row for each in pages for row in each.data] == expected
 
-    back: list[Page[Any]] = [pages[-1]]
+    back: list[LogPage[Any]] = [pages[-1]]
     while back[-1].prev is not None:
         assert len(back) < 10 * ROWS
         back.append(await page(short, prev=back[-1].prev))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.defining.folding import Batch, Folded, fold
-from projections.defining.tables import Change, Operation, Table, TableConflict
+from projections.defining.tables import Change, ColumnOperation, Table, TableConflict
 
 OWNED = Table(
     "owned", key="k", set=("s1", "s2"), increment=("n", "d"), minimum="lo", maximum="hi", per_source=True
@@ -60,8 +60,8 @@ def apply_one(model: Model, change: Change) -> None:
         row[column] = _combined(change.table.operations[column], row[column], value)
 
 
-def _combined(operation: Operation, old: Any, new: Any) -> Any:
-    if operation is Operation.SET:
+def _combined(operation: ColumnOperation, old: Any, new: Any) -> Any:
+    if operation is ColumnOperation.SET:
         return new
     if new is None:
         return old
@@ -69,9 +69,9 @@ def _combined(operation: Operation, old: Any, new: Any) -> Any:
         new = Decimal(repr(new))
     if old is None:
         return new
-    if operation is Operation.INCREMENT:
+    if operation is ColumnOperation.INCREMENT:
         return EXACT.add(old, new)
-    return min(old, new) if operation is Operation.MINIMUM else max(old, new)
+    return min(old, new) if operation is ColumnOperation.MINIMUM else max(old, new)
 
 
 def apply_folded(model: Model, table: Table, key: tuple[Any, ...], row: Folded) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from journal import BEGINNING, SliceRange
 from projections.monitoring import ProjectionLag, RangeLag, Snapshot, State
-from projections.web.history import History
+from projections.web.history import LagHistory
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -20,7 +20,7 @@ def seen(seconds: float, handled: int = 0, projection_id: int = 1) -> Snapshot:
 
 
 def test_throughput_is_what_was_handled_since_the_point_before() -> None:
-    history = History()
+    history = LagHistory()
     for seconds, handled in [(0, 1000), (1, 1200), (3, 1300)]:
         history.add(seen(seconds, handled))
 
@@ -28,7 +28,7 @@ def test_throughput_is_what_was_handled_since_the_point_before() -> None:
 
 
 def test_a_projection_that_is_made_anew_has_no_throughput_below_zero() -> None:
-    history = History()
+    history = LagHistory()
     history.add(seen(0, 1000))
     history.add(seen(1, 5))
 
@@ -36,7 +36,7 @@ def test_a_projection_that_is_made_anew_has_no_throughput_below_zero() -> None:
 
 
 def test_points_are_kept_for_ten_minutes() -> None:
-    history = History()
+    history = LagHistory()
     for seconds in range(0, 1000, 10):
         history.add(seen(seconds))
 
@@ -47,7 +47,7 @@ def test_points_are_kept_for_ten_minutes() -> None:
 
 
 def test_no_more_than_so_many_points_are_kept() -> None:
-    history = History(points=100)
+    history = LagHistory(points=100)
     for number in range(1000):
         history.add(seen(number / 10))
 
@@ -55,7 +55,7 @@ def test_no_more_than_so_many_points_are_kept() -> None:
 
 
 def test_a_clock_that_was_set_back_begins_anew() -> None:
-    history = History()
+    history = LagHistory()
     history.add(seen(100, 50))
     history.add(seen(10, 60))
 
@@ -63,7 +63,7 @@ def test_a_clock_that_was_set_back_begins_anew() -> None:
 
 
 def test_a_projection_that_is_gone_is_forgotten() -> None:
-    history = History()
+    history = LagHistory()
     history.add(seen(0, projection_id=1))
     history.add(seen(1, projection_id=2))
 

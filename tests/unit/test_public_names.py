@@ -68,7 +68,7 @@ PUBLIC = {
         ApiSettings Authenticate Caller InvalidToken TokenAuth issue_tenant_token webhooks_app
     """,
     "projections.webhooks.log": """
-        DeliveryLog InvalidCursor InvalidQuery PostgresLog
+        DeliveryLog InvalidPageCursor InvalidQuery PostgresLog
     """,
     "projections.monitoring": """
         GroupLag ProjectionLag RangeLag Snapshot UnknownGroup UnknownProjection group_lag projection_lag
@@ -79,7 +79,7 @@ PUBLIC = {
     """,
     "spark_projections": """
         ArchiveError DatabaseError InvalidOption JavaNotFound JournalDataSource JvmFailed NotRebuildable
-        Progress ProjectionsError RebuildError RebuildFailed RebuildOptions RebuildResult
+        ProjectionsError RebuildError RebuildFailed RebuildOptions RebuildProgress RebuildResult
         RebuildUnderWay SparkTooOld SwapRefused TableError UnknownProjection UnsupportedJava
         cancel_rebuild drop_old_tables journal_frame read_history read_journal rebuild spark_running
         spark_session

@@ -15,7 +15,7 @@ from journal import ALL_SLICES, SliceRange
 from projections import AtLeastOnce, EventEnvelope, Session, Table, handles, projection
 from projections.errors import InvalidHandler
 from spark_projections.errors import NotRebuildable
-from spark_projections.rebuilds.definition import Written, fingerprint, rebuildable, tables_of
+from spark_projections.rebuilds.definition import WrittenTable, fingerprint, rebuildable, tables_of
 from tests.fixtures import rebuilds
 from tests.fixtures.projections import Happened
 
@@ -97,16 +97,19 @@ def test_declared_tables_replace_those_that_are_found() -> None:
 
 
 def test_a_table_that_is_declared_twice_is_one() -> None:
-    assert tables_of(event_handler(tables=("b", "a", "b"))) == [Written(("a",), None), Written(("b",), None)]
+    assert tables_of(event_handler(tables=("b", "a", "b"))) == [
+        WrittenTable(("a",), None),
+        WrittenTable(("b",), None),
+    ]
 
 
 def test_a_name_with_a_dot_has_a_schema() -> None:
-    assert tables_of(event_handler(tables=("s.t",))) == [Written(("s", "t"), None)]
+    assert tables_of(event_handler(tables=("s.t",))) == [WrittenTable(("s", "t"), None)]
 
 
 @pytest.mark.parametrize(("table", "shared"), [(ONE, True), (TWO, False), (FAR, False), (None, False)])
 def test_rows_of_tables_that_are_not_per_source_are_shared(table: Table | None, shared: bool) -> None:
-    assert Written(("t",), table).shared is shared
+    assert WrittenTable(("t",), table).shared is shared
 
 
 def test_what_is_no_projection_is_refused() -> None:
@@ -139,7 +142,7 @@ def test_names_that_rebuilds_use_are_refused(name: str) -> None:
 def test_a_range_of_slices_needs_rows_that_tell_their_source() -> None:
     some = SliceRange(0, 9)
 
-    assert rebuildable(event_handler(tables=(FAR,)), some)[1] == [Written(("elsewhere", "far"), FAR)]
+    assert rebuildable(event_handler(tables=(FAR,)), some)[1] == [WrittenTable(("elsewhere", "far"), FAR)]
     for declared in ("t", TWO):
         with pytest.raises(NotRebuildable, match=r"slices 0-9 .* table (t|two) .*source='column'"):
             rebuildable(event_handler(tables=(declared,)), some)

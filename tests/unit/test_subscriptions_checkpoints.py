@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.subscriptions.checkpoints import Checkpoints
-from projections.subscriptions.reading import Place as P
+from projections.subscriptions.reading import MatchPlace as P
 
 PAGES = st.lists(st.integers(0, 3), min_size=1, max_size=12)
 """How many handlers have something to do for each page."""

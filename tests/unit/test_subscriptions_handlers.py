@@ -21,7 +21,7 @@ from projections.subscriptions import (
     Publication,
     Publisher,
 )
-from projections.subscriptions.registration import HandlerOptions, Registered, register
+from projections.subscriptions.registration import HandlerOptions, RegisteredHandler, register
 from projections.subscriptions.retrying import decode_batch, encode_batch
 
 NOWHERE = cast("Database", None)
@@ -41,7 +41,7 @@ def matched(match_id: int, source_id: str = "a", **values: Any) -> MatchedEvent:
     return MatchedEvent(match_id, [1, 2], EventEnvelope(source_id, **fields | values))
 
 
-def registered(**options: Any) -> Registered:
+def registered(**options: Any) -> RegisteredHandler:
     return register("h", nothing, HandlerOptions(**options), MINUTE)
 
 

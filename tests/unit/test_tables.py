@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from projections.defining.folding import Batch, fold
-from projections.defining.tables import Change, Operation, Table, TableConflict
+from projections.defining.tables import Change, ColumnOperation, Table, TableConflict
 
 DELAYS = Table(
     "carrier_delays",
@@ -32,10 +32,10 @@ def folded(*changes: Change, source_id: str = "s") -> dict[Any, tuple[bool, Any]
 
 def test_every_column_has_the_operation_it_was_declared_with() -> None:
     assert DELAYS.operations == {
-        "flights": Operation.INCREMENT,
-        "delay_minutes": Operation.INCREMENT,
-        "best": Operation.MINIMUM,
-        "worst": Operation.MAXIMUM,
+        "flights": ColumnOperation.INCREMENT,
+        "delay_minutes": ColumnOperation.INCREMENT,
+        "best": ColumnOperation.MINIMUM,
+        "worst": ColumnOperation.MAXIMUM,
     }
 
 

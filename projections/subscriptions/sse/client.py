@@ -21,11 +21,11 @@ from offsets import DatabaseWentBack
 from projections.http.asgi import Send
 from projections.http.server_sent_events import EventWriter, frame
 from projections.subscriptions.errors import ListenerClosed
-from projections.subscriptions.listening import Listener, Listening, Subscribed
+from projections.subscriptions.listening import Listener, Listening, LiveSubscription
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.reading import (
     Match,
-    Place,
+    MatchPlace,
     check_place,
     read_on,
     replay_length,
@@ -81,9 +81,9 @@ class StreamClient:
         self._render = render
         self._lookups = lookups
         self._writer = EventWriter(send, settings.patience)
-        self._seen = Place(0)
+        self._seen = MatchPlace(0)
         self._told = -1
-        self._subscribed: Subscribed | None = None
+        self._subscribed: LiveSubscription | None = None
         self._resumes = False
 
     async def begin(self, last_event_id: str | None) -> None:
@@ -111,7 +111,7 @@ class StreamClient:
             raise Refused(204)
         self._resumes, self._seen = True, last.place
 
-    async def _missed(self, last: EventId, subscribed: Subscribed, limit: int) -> int | None:
+    async def _missed(self, last: EventId, subscribed: LiveSubscription, limit: int) -> int | None:
         if last.subscribed != subscribed:  # it has expired, or was that of another stream
             return None
         try:
@@ -163,7 +163,7 @@ class StreamClient:
         except TimeoutError as error:
             raise DatabaseUnavailable("the database did not answer in time") from error
 
-    async def _replay(self, until: Place | None = None) -> None:
+    async def _replay(self, until: MatchPlace | None = None) -> None:
         """Send what the database has, up to a match or to the last one; a client that is slow slows this down alone."""
         more = True
         while more and not self._listening.ended.is_set():
@@ -205,7 +205,7 @@ class StreamClient:
     async def _tell(self, matches: Sequence[Match | MatchedEvent]) -> None:
         rendered = [found for match in matches if (found := self._rendered(match)) is not None]
         if matches:
-            self._seen = Place(matches[-1].match_id, matches[-1].matched_at)
+            self._seen = MatchPlace(matches[-1].match_id, matches[-1].matched_at)
         if rendered:
             await self._writer.write(b"".join(one.block for one in rendered))
             self._told = rendered[-1].match_id
@@ -224,7 +224,7 @@ class StreamClient:
         if found is None:
             return None
         data, event = found if isinstance(found, ServerSentEvent) else (found, None)
-        event_id = EventId(self._own, Place(match.match_id, match.matched_at))
+        event_id = EventId(self._own, MatchPlace(match.match_id, match.matched_at))
         return _Rendered(match.match_id, frame(data, event=event, id=str(event_id)))
 
     def _id(self) -> str:
@@ -232,7 +232,7 @@ class StreamClient:
         return str(EventId(self._own, self._seen))
 
     @property
-    def _own(self) -> Subscribed:
+    def _own(self) -> LiveSubscription:
         assert self._subscribed is not None  # noqa: S101 - it has begun
         return self._subscribed
 

@@ -10,8 +10,8 @@ from typing import NamedTuple, Self
 from urllib.parse import parse_qs
 
 from projections.http.asgi import Scope, Send, answer
-from projections.subscriptions.listening import Subscribed
-from projections.subscriptions.reading import Place
+from projections.subscriptions.listening import LiveSubscription
+from projections.subscriptions.reading import MatchPlace
 
 __all__ = ["EventId", "Refused", "StreamRequest", "client_address"]
 
@@ -90,8 +90,8 @@ class EventId(NamedTuple):
     Numbers come again when the database goes back in time, so both are named with their times, in microseconds.
     """
 
-    subscribed: Subscribed
-    place: Place
+    subscribed: LiveSubscription
+    place: MatchPlace
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
@@ -100,7 +100,9 @@ class EventId(NamedTuple):
         if found is None or max(int(found[3]), int(found[4])) > _LATEST:
             return None
         number, match_id, matched, made = map(int, found.groups())
-        return cls(Subscribed(number, _time(made)), Place(match_id, _time(matched) if matched else None))
+        return cls(
+            LiveSubscription(number, _time(made)), MatchPlace(match_id, _time(matched) if matched else None)
+        )
 
     def __str__(self) -> str:
         matched_at = self.place.matched_at

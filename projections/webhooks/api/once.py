@@ -19,7 +19,7 @@ from projections.webhooks.api.problems import Problem
 from projections.webhooks.ciphers import Cipher
 from projections.webhooks.errors import own_errors
 
-__all__ = ["Answer", "Once"]
+__all__ = ["Once", "StoredAnswer"]
 
 KEPT_FOR = timedelta(hours=24)
 _AGAIN_AFTER = {"retry-after": "1"}
@@ -27,7 +27,7 @@ _RECALL = "SELECT free, answer FROM projections.recall_answer_v1($1, $2)"
 _KEEP = "SELECT projections.keep_answer_v1($1, $2, $3, $4, $5)"
 
 
-class Answer(NamedTuple):
+class StoredAnswer(NamedTuple):
     """What a request that was followed is answered; its status is the operation's."""
 
     text: str | None
@@ -55,7 +55,7 @@ class Once:
         self._services = services
         self._cipher = cipher
 
-    async def follow(self, operation: Operation, call: Call[Any, Any]) -> Answer:
+    async def follow(self, operation: Operation, call: Call[Any, Any]) -> StoredAnswer:
         """
         Follow a request, unless it was followed before.
 
@@ -75,7 +75,7 @@ class Once:
             await self._keep(session, call, digest, answer)
         return answer
 
-    async def _recalled(self, session: Session, call: Call[Any, Any], digest: str) -> Answer | None:
+    async def _recalled(self, session: Session, call: Call[Any, Any], digest: str) -> StoredAnswer | None:
         row = await session.fetchrow(_RECALL, call.caller.tenant or "", call.key)
         assert row is not None  # noqa: S101 - the function returns one row
         if not row["free"]:
@@ -88,18 +88,22 @@ class Once:
         stored = json.loads(self._cipher.decrypt(row["answer"]))
         if stored["digest"] != digest:
             raise Problem(409, "key_conflict", "the idempotency-key was used before, for another request")
-        return Answer(stored["text"], stored["headers"])
+        return StoredAnswer(stored["text"], stored["headers"])
 
-    async def _keep(self, session: Session, call: Call[Any, Any], digest: str, answer: Answer) -> None:
+    async def _keep(self, session: Session, call: Call[Any, Any], digest: str, answer: StoredAnswer) -> None:
         stored = self._cipher.encrypt(json.dumps({"digest": digest, **answer._asdict()}))
         at_most = call.at_most(call.services.settings.keys_per_tenant)
         with own_errors():
             await session.fetchval(_KEEP, call.caller.tenant or "", call.key, stored, KEPT_FOR, at_most)
 
 
-async def _followed(operation: Operation, call: Call[Any, Any]) -> Answer:
+async def _followed(operation: Operation, call: Call[Any, Any]) -> StoredAnswer:
     answer = await operation.handler(call)
-    return Answer(None, {}) if answer is None else Answer(write_json(answer), operation.headers(answer))
+    return (
+        StoredAnswer(None, {})
+        if answer is None
+        else StoredAnswer(write_json(answer), operation.headers(answer))
+    )
 
 
 def _digest(operation: Operation, call: Call[Any, Any]) -> str:

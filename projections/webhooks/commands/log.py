@@ -20,7 +20,7 @@ from projections.webhooks.log import (
     AttemptWithEvent,
     EventsRequest,
     LoggedEvent,
-    Page,
+    LogPage,
     PostgresLog,
 )
 
@@ -68,7 +68,7 @@ def attempts() -> None:
 def list_attempts(dsn: str | None, as_json: bool, **options: Any) -> None:
     """List attempts, the newest first."""
 
-    async def work(database: Database) -> Page[AttemptWithEvent]:
+    async def work(database: Database) -> LogPage[AttemptWithEvent]:
         request = AttemptsRequest(**await _chosen(database, options))
         return await PostgresLog(database).list_attempts(request)
 
@@ -135,7 +135,7 @@ def events() -> None:
 def list_events(dsn: str | None, as_json: bool, **options: Any) -> None:
     """List events, the newest first."""
 
-    async def work(database: Database) -> Page[LoggedEvent]:
+    async def work(database: Database) -> LogPage[LoggedEvent]:
         request = EventsRequest(**await _chosen(database, options))
         return await PostgresLog(database).list_events(request)
 
@@ -187,7 +187,7 @@ def _same(options: dict[str, Any]) -> list[str]:
     return [name for name, given in filters if len(options[given]) == 1]
 
 
-def _echo_cursors(page: Page[Any], options: dict[str, Any]) -> None:
+def _echo_cursors(page: LogPage[Any], options: dict[str, Any]) -> None:
     """With the times as they were: those of a cursor may not move, as how long ago does."""
     bounds = (("--since", options["gte"]), ("--until", options["lt"]))
     times = "".join(f" {name} {time.isoformat()}" for name, time in bounds if time is not None)

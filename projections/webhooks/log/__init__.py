@@ -1,6 +1,6 @@
 """The delivery log: events that were for endpoints, and how each attempt ended; listed, paged and measured."""
 
-from projections.webhooks.errors import InvalidCursor, InvalidQuery
+from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
 from projections.webhooks.log.delivery_log import DeliveryLog
 from projections.webhooks.log.memory import MemoryLog as MemoryLog
 from projections.webhooks.log.metrics import DataPoint as DataPoint
@@ -10,13 +10,13 @@ from projections.webhooks.log.postgres import PostgresLog
 from projections.webhooks.log.records import AttemptWithEvent as AttemptWithEvent
 from projections.webhooks.log.records import LoggedAttempt as LoggedAttempt
 from projections.webhooks.log.records import LoggedEvent as LoggedEvent
-from projections.webhooks.log.records import Page as Page
+from projections.webhooks.log.records import LogPage as LogPage
 from projections.webhooks.log.requests import AttemptsRequest as AttemptsRequest
 from projections.webhooks.log.requests import EventsRequest as EventsRequest
 
 __all__ = [
     "DeliveryLog",
-    "InvalidCursor",
+    "InvalidPageCursor",
     "InvalidQuery",
     "PostgresLog",
 ]

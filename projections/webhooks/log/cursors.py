@@ -16,9 +16,9 @@ from hashlib import blake2b
 from typing import Final
 
 from journal import Generation, LostGeneration
-from projections.webhooks.errors import CursorVersionError, InvalidCursor
+from projections.webhooks.errors import CursorVersionError, InvalidPageCursor
 
-__all__ = ["LONGEST", "VERSION", "Cursors", "Place"]
+__all__ = ["LONGEST", "VERSION", "Cursors", "PagePlace"]
 
 VERSION: Final = 3
 LONGEST: Final = 512
@@ -37,7 +37,7 @@ _REST = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PagePlace:
     """
     Between two rows of a list.
 
@@ -69,7 +69,7 @@ class Cursors:
     filters: str
     generation: Generation | None = None
 
-    def encode(self, place: Place) -> str:
+    def encode(self, place: PagePlace) -> str:
         """The cursor of a place."""
         time = (place.time - _EPOCH) // _MICRO
         side = "at" if place.inclusive else "past"
@@ -77,17 +77,19 @@ class Cursors:
         text = f"{self.resource}v{VERSION:02}:{self._binding}:{generation}:{time}:{side}::{place.id}"
         return _base62(text.encode())
 
-    def decode(self, cursor: str) -> Place:
+    def decode(self, cursor: str) -> PagePlace:
         """
         The place of a cursor.
 
         Raises:
             CursorVersionError: It is of another version.
-            InvalidCursor: It is malformed, of another list, order, filter or tenant, or of a lost state.
+            InvalidPageCursor: It is malformed, of another list, order, filter or tenant, or of a lost state.
         """
         head = _HEAD.fullmatch(_text(cursor))
         if head is None or head["resource"] != self.resource:
-            raise InvalidCursor(f"{_shown(cursor)} is no cursor of this list: pass what a page of it said")
+            raise InvalidPageCursor(
+                f"{_shown(cursor)} is no cursor of this list: pass what a page of it said"
+            )
         if int(head["version"]) != VERSION:
             raise CursorVersionError(
                 f"the cursor is of version {int(head['version'])}, expected version {VERSION}: "
@@ -95,11 +97,13 @@ class Cursors:
             )
         rest = _REST.fullmatch(head["rest"])
         if rest is None:
-            raise InvalidCursor(f"{_shown(cursor)} has no place in a list: pass what a page of it said")
+            raise InvalidPageCursor(f"{_shown(cursor)} has no place in a list: pass what a page of it said")
         if f"{rest['order']}:{rest['digest']}" != self._binding:
-            raise InvalidCursor("the cursor is of a list in another order, or of other filters or tenants")
+            raise InvalidPageCursor(
+                "the cursor is of a list in another order, or of other filters or tenants"
+            )
         self._check(cursor, rest["generation"])
-        return Place(_time(cursor, int(rest["time"])), rest["id"], rest["side"] == "at")
+        return PagePlace(_time(cursor, int(rest["time"])), rest["id"], rest["side"] == "at")
 
     def _check(self, cursor: str, token: str) -> None:
         if self.generation is None:
@@ -107,11 +111,13 @@ class Cursors:
         try:
             self.generation.check(token)
         except LostGeneration as error:
-            raise InvalidCursor(
+            raise InvalidPageCursor(
                 f"the cursor is of a state of the database that may be gone: {error}"
             ) from error
         except ValueError:
-            raise InvalidCursor(f"{_shown(cursor)} is of no database: pass what a page of it said") from None
+            raise InvalidPageCursor(
+                f"{_shown(cursor)} is of no database: pass what a page of it said"
+            ) from None
 
     @property
     def _binding(self) -> str:
@@ -123,7 +129,7 @@ def _time(cursor: str, micros: int) -> datetime:
     try:
         return _EPOCH + micros * _MICRO
     except OverflowError:
-        raise InvalidCursor(f"{_shown(cursor)} is at a time that can not be") from None
+        raise InvalidPageCursor(f"{_shown(cursor)} is at a time that can not be") from None
 
 
 def _base62(data: bytes) -> str:
@@ -138,18 +144,18 @@ def _base62(data: bytes) -> str:
 def _text(cursor: str) -> str:
     # The work grows with the square of the length: what is too long is refused before it is looked at.
     if len(cursor) > LONGEST:
-        raise InvalidCursor(f"a cursor has at most {LONGEST} characters, not {len(cursor)}")
+        raise InvalidPageCursor(f"a cursor has at most {LONGEST} characters, not {len(cursor)}")
     number = 0
     for digit in cursor:
         if digit not in _VALUES:
-            raise InvalidCursor(f"{_shown(cursor)} is no cursor: it has {digit!r}")
+            raise InvalidPageCursor(f"{_shown(cursor)} is no cursor: it has {digit!r}")
         number = number * 62 + _VALUES[digit]
     try:
         text = number.to_bytes((number.bit_length() + 7) // 8).decode()
     except UnicodeDecodeError:
-        raise InvalidCursor(f"{_shown(cursor)} is no cursor: pass what a page said") from None
+        raise InvalidPageCursor(f"{_shown(cursor)} is no cursor: pass what a page said") from None
     if "\0" in text:
-        raise InvalidCursor(f"{_shown(cursor)} is no cursor: it has a NUL")
+        raise InvalidPageCursor(f"{_shown(cursor)} is no cursor: it has a NUL")
     return text
 
 

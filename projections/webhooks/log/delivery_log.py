@@ -7,7 +7,7 @@ from typing import Protocol
 
 from projections.webhooks.errors import InvalidQuery
 from projections.webhooks.log.metrics import Metrics, MetricsRequest
-from projections.webhooks.log.records import AttemptWithEvent, LoggedAttempt, LoggedEvent, Page
+from projections.webhooks.log.records import AttemptWithEvent, LoggedAttempt, LoggedEvent, LogPage
 from projections.webhooks.log.requests import AttemptsRequest, EventsRequest, checked_text
 from projections.webhooks.times import check_time
 
@@ -29,7 +29,7 @@ class DeliveryLog(Protocol):
     if it were not there.
     """
 
-    async def list_events(self, request: EventsRequest) -> Page[LoggedEvent]:
+    async def list_events(self, request: EventsRequest) -> LogPage[LoggedEvent]:
         """
         A page of events, by time and id.
 
@@ -37,19 +37,19 @@ class DeliveryLog(Protocol):
         so many rows for a page and no more, however few of them the filters let pass.
 
         Raises:
-            InvalidCursor: The cursor is malformed, of another version, order, filter or tenant, or there are two.
+            InvalidPageCursor: The cursor is malformed, of another version, order, filter or tenant, or there are two.
             InvalidQuery: A filter can not be.
         """
         ...
 
-    async def list_attempts(self, request: AttemptsRequest) -> Page[AttemptWithEvent]:
+    async def list_attempts(self, request: AttemptsRequest) -> LogPage[AttemptWithEvent]:
         """
         A page of attempts, by time and id; short as one of events may be.
 
         An event and an endpoint have one tenant.
 
         Raises:
-            InvalidCursor: As for events.
+            InvalidPageCursor: As for events.
             InvalidQuery: A filter can not be.
         """
         ...

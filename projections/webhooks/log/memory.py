@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from projections.webhooks.log.delivery_log import ATTEMPTS, EVENTS, check_entries
 from projections.webhooks.log.metrics import (
-    Counts,
+    BucketCounts,
     Metrics,
     MetricsQuery,
     MetricsRequest,
@@ -18,8 +18,8 @@ from projections.webhooks.log.metrics import (
     event_query,
     metrics_of,
 )
-from projections.webhooks.log.paging import Step, Walk, page_of, walk_of
-from projections.webhooks.log.records import AttemptWithEvent, LoggedAttempt, LoggedEvent, Page
+from projections.webhooks.log.paging import RowStep, Walk, page_of, walk_of
+from projections.webhooks.log.records import AttemptWithEvent, LoggedAttempt, LoggedEvent, LogPage
 from projections.webhooks.log.requests import AttemptsRequest, EventsRequest, ListRequest
 
 __all__ = ["MemoryLog"]
@@ -34,19 +34,19 @@ class MemoryLog:
         self._events: dict[str, LoggedEvent] = {}
         self._attempts: dict[str, LoggedAttempt] = {}
 
-    async def list_events(self, request: EventsRequest) -> Page[LoggedEvent]:
+    async def list_events(self, request: EventsRequest) -> LogPage[LoggedEvent]:
         """As :meth:`DeliveryLog.list_events` says."""
         walk = walk_of(request, EVENTS)
         chosen = _walked(walk, request, self._events.values(), _place_of_event, _event_filters(request))
-        return page_of(walk, [Step(_copy(event)) for event in chosen], _place_of_event)
+        return page_of(walk, [RowStep(_copy(event)) for event in chosen], _place_of_event)
 
-    async def list_attempts(self, request: AttemptsRequest) -> Page[AttemptWithEvent]:
+    async def list_attempts(self, request: AttemptsRequest) -> LogPage[AttemptWithEvent]:
         """As :meth:`DeliveryLog.list_attempts` says."""
         walk = walk_of(request, ATTEMPTS)
         chosen = _walked(walk, request, self._attempts.values(), _place_of_attempt, _attempt_filters(request))
         return page_of(
             walk,
-            [Step(self._with_event(attempt)) for attempt in chosen],
+            [RowStep(self._with_event(attempt)) for attempt in chosen],
             lambda row: _place_of_attempt(row.attempt),
         )
 
@@ -77,7 +77,7 @@ class MemoryLog:
                 found.update(
                     {(_bucket(query, event.time), values) for values in _event_dimensions(query, event)}
                 )
-        return metrics_of(query, {key: Counts(total) for key, total in found.items()})
+        return metrics_of(query, {key: BucketCounts(total) for key, total in found.items()})
 
     async def attempt_metrics(self, request: MetricsRequest) -> Metrics:
         """As :meth:`DeliveryLog.attempt_metrics` says."""
@@ -214,8 +214,8 @@ def _value(row: LoggedEvent | LoggedAttempt, name: str) -> str:
     return "" if value is None else str(value)
 
 
-def _counts(attempts: Sequence[LoggedAttempt]) -> Counts:
-    return Counts(
+def _counts(attempts: Sequence[LoggedAttempt]) -> BucketCounts:
+    return BucketCounts(
         total=len(attempts),
         successful=sum(each.status == "success" for each in attempts),
         first=sum(each.attempt_number == 1 and not each.manual for each in attempts),

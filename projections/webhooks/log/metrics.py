@@ -23,7 +23,7 @@ __all__ = [
     "EVENT_DIMENSIONS",
     "EVENT_MEASURES",
     "ROW_LIMIT",
-    "Counts",
+    "BucketCounts",
     "DataPoint",
     "Metrics",
     "MetricsQuery",
@@ -65,7 +65,7 @@ class MetricsRequest:
     filters: Mapping[str, Iterable[str | int | bool]] = field(default_factory=dict)
 
 
-class Counts(NamedTuple):
+class BucketCounts(NamedTuple):
     """What a store counts of the rows of a bucket; of events only how many there are."""
 
     total: int = 0
@@ -130,10 +130,10 @@ class MetricsQuery:
     written: str | None
 
 
-Found = Mapping[tuple[datetime | None, tuple[str, ...]], Counts]
+Found = Mapping[tuple[datetime | None, tuple[str, ...]], BucketCounts]
 """By bucket and values of the dimensions."""
 
-_MEASURES: Final[Mapping[str, Callable[[Counts, float], int | float]]] = {
+_MEASURES: Final[Mapping[str, Callable[[BucketCounts, float], int | float]]] = {
     "count": lambda n, _: n.total,
     "rate": lambda n, seconds: n.total / seconds,
     "successful_count": lambda n, _: n.successful,
@@ -188,7 +188,7 @@ def metrics_of(query: MetricsQuery, found: Found) -> Metrics:
     """
     truncated = len(found) > ROW_LIMIT
     keys = sorted(found, key=_order)[:ROW_LIMIT] if query.granularity is None else _filled(query, found)
-    points = tuple(_point(query, key, found.get(key, Counts())) for key in keys)
+    points = tuple(_point(query, key, found.get(key, BucketCounts())) for key in keys)
     return Metrics(points, query.written, ROW_LIMIT, truncated)
 
 
@@ -266,7 +266,9 @@ def _filled(query: MetricsQuery, found: Found) -> list[tuple[datetime | None, tu
     return [(start, values) for start in starts for values in seen]
 
 
-def _point(query: MetricsQuery, key: tuple[datetime | None, tuple[str, ...]], counts: Counts) -> DataPoint:
+def _point(
+    query: MetricsQuery, key: tuple[datetime | None, tuple[str, ...]], counts: BucketCounts
+) -> DataPoint:
     start, values = key
     seconds = _seconds(query, start)
     return DataPoint(

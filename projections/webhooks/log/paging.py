@@ -15,12 +15,12 @@ from datetime import UTC, datetime
 from typing import Final, Generic, TypeVar
 
 from journal import Generation
-from projections.webhooks.errors import InvalidCursor, InvalidQuery
-from projections.webhooks.log.cursors import Cursors, Place
-from projections.webhooks.log.records import Page
+from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
+from projections.webhooks.log.cursors import Cursors, PagePlace
+from projections.webhooks.log.records import LogPage
 from projections.webhooks.log.requests import AttemptsRequest, ListRequest
 
-__all__ = ["LOOKED", "Step", "Walk", "page_of", "walk_of"]
+__all__ = ["LOOKED", "RowStep", "Walk", "page_of", "walk_of"]
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Walk:
     cursors: Cursors
     ascending: bool
     backward: bool
-    start: Place | None
+    start: PagePlace | None
     rows: int
     cursor: str
 
@@ -57,7 +57,7 @@ class Walk:
         The same in a database that has been asked for its generation.
 
         Raises:
-            InvalidCursor: The cursor is of a state that the database has lost.
+            InvalidPageCursor: The cursor is of a state that the database has lost.
         """
         cursors = replace(self.cursors, generation=generation)
         if self.cursor:
@@ -66,7 +66,7 @@ class Walk:
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Generic[T]):
+class RowStep(Generic[T]):
     """
     A row that a store has come to.
 
@@ -90,12 +90,12 @@ def walk_of(request: ListRequest, resource: str) -> Walk:
         resource: Three letters that name the list.
 
     Raises:
-        InvalidCursor: A cursor is malformed or of another list, or there are two.
+        InvalidPageCursor: A cursor is malformed or of another list, or there are two.
         InvalidQuery: A filter can not be.
     """
     cursors = Cursors(resource, request.ascending, _filters(request))
     if request.next and request.prev:
-        raise InvalidCursor("pass next or prev, not both")
+        raise InvalidPageCursor("pass next or prev, not both")
     backward = bool(request.prev)
     cursor = request.prev or request.next or ""
     return Walk(
@@ -108,7 +108,9 @@ def walk_of(request: ListRequest, resource: str) -> Walk:
     )
 
 
-def page_of(walk: Walk, steps: Sequence[Step[T]], place: Callable[[T], tuple[datetime, str]]) -> Page[T]:
+def page_of(
+    walk: Walk, steps: Sequence[RowStep[T]], place: Callable[[T], tuple[datetime, str]]
+) -> LogPage[T]:
     """
     The page that was walked.
 
@@ -128,11 +130,11 @@ def page_of(walk: Walk, steps: Sequence[Step[T]], place: Callable[[T], tuple[dat
         if step.is_last:
             end = step.row
             break
-    onward = None if end is None else walk.cursors.encode(Place(*place(end)))
+    onward = None if end is None else walk.cursors.encode(PagePlace(*place(end)))
     back = _back(walk, rows, place)
     if walk.backward:
-        return Page(tuple(rows[::-1]), next=back, prev=onward)
-    return Page(tuple(rows), next=onward, prev=back)
+        return LogPage(tuple(rows[::-1]), next=back, prev=onward)
+    return LogPage(tuple(rows), next=onward, prev=back)
 
 
 def _back(walk: Walk, rows: Sequence[T], place: Callable[[T], tuple[datetime, str]]) -> str | None:
@@ -140,8 +142,8 @@ def _back(walk: Walk, rows: Sequence[T], place: Callable[[T], tuple[datetime, st
     if walk.start is None:
         return None
     if rows:
-        return walk.cursors.encode(Place(*place(rows[0])))
-    return walk.cursors.encode(Place(walk.start.time, walk.start.id, inclusive=not walk.start.inclusive))
+        return walk.cursors.encode(PagePlace(*place(rows[0])))
+    return walk.cursors.encode(PagePlace(walk.start.time, walk.start.id, inclusive=not walk.start.inclusive))
 
 
 def _filters(request: ListRequest) -> str:

@@ -12,7 +12,7 @@ from projections.webhooks.errors import InvalidQuery, own_errors
 from projections.webhooks.log.delivery_log import ATTEMPTS, EVENTS, check_entries
 from projections.webhooks.log.metrics import (
     ROW_LIMIT,
-    Counts,
+    BucketCounts,
     Metrics,
     MetricsQuery,
     MetricsRequest,
@@ -20,8 +20,8 @@ from projections.webhooks.log.metrics import (
     event_query,
     metrics_of,
 )
-from projections.webhooks.log.paging import LOOKED, Step, Walk, page_of, walk_of
-from projections.webhooks.log.records import AttemptWithEvent, LoggedAttempt, LoggedEvent, Page
+from projections.webhooks.log.paging import LOOKED, RowStep, Walk, page_of, walk_of
+from projections.webhooks.log.records import AttemptWithEvent, LoggedAttempt, LoggedEvent, LogPage
 from projections.webhooks.log.requests import AttemptsRequest, EventsRequest, ListRequest, checked_text
 
 __all__ = ["PostgresLog"]
@@ -65,17 +65,17 @@ class PostgresLog:
         self._metrics_timeout = metrics_timeout
         self._looked = looked
 
-    async def list_events(self, request: EventsRequest) -> Page[LoggedEvent]:
+    async def list_events(self, request: EventsRequest) -> LogPage[LoggedEvent]:
         """As :meth:`DeliveryLog.list_events` says."""
         walk = walk_of(request, EVENTS)  # a request that is wrong needs no connection
         async with self._database.session() as session:
             walk = walk.under(await generation(session))
             rows = await session.fetch(_LIST_EVENTS, *_arguments(request, walk), self._looked)
         return page_of(
-            walk, [Step(_event(row), row["wanted"], row["is_last"]) for row in rows], _place_of_event
+            walk, [RowStep(_event(row), row["wanted"], row["is_last"]) for row in rows], _place_of_event
         )
 
-    async def list_attempts(self, request: AttemptsRequest) -> Page[AttemptWithEvent]:
+    async def list_attempts(self, request: AttemptsRequest) -> LogPage[AttemptWithEvent]:
         """As :meth:`DeliveryLog.list_attempts` says."""
         walk = walk_of(request, ATTEMPTS)
         async with self._database.session() as session:
@@ -87,9 +87,9 @@ class PostgresLog:
                 request.values("endpoint_types"),
                 request.status or None,
             )
-            steps = [Step(_attempt(row), row["wanted"], row["is_last"]) for row in rows]
+            steps = [RowStep(_attempt(row), row["wanted"], row["is_last"]) for row in rows]
             page = page_of(walk, steps, _place_of_attempt)
-            return Page(tuple(await _with_events(session, page.data)), page.next, page.prev)
+            return LogPage(tuple(await _with_events(session, page.data)), page.next, page.prev)
 
     async def retrieve_event(self, event_id: str, tenant: str | None = None) -> LoggedEvent | None:
         """As :meth:`DeliveryLog.retrieve_event` says."""
@@ -130,7 +130,7 @@ class PostgresLog:
         for row in rows:
             bucket, dimensions, *counts = row.values()
             start = None if bucket is None else bucket.astimezone(UTC)
-            found[start, tuple(dimensions)] = Counts(*map(int, counts))
+            found[start, tuple(dimensions)] = BucketCounts(*map(int, counts))
         return metrics_of(query, found)
 
     async def _counted(self, sql: str, query: MetricsQuery) -> Sequence[Row]:

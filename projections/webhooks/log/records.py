@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Generic, Literal, TypeAlias, TypeVar
 
-__all__ = ["AttemptWithEvent", "LoggedAttempt", "LoggedEvent", "Page", "Status"]
+__all__ = ["AttemptWithEvent", "LogPage", "LoggedAttempt", "LoggedEvent", "Status"]
 
 Status: TypeAlias = Literal["success", "failed"]
 
@@ -93,7 +93,7 @@ class AttemptWithEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class LogPage(Generic[T]):
     """
     A page of a list.
 

@@ -9,7 +9,7 @@ import pytest
 
 from journal import Database, ProjectionsError, connect
 from projections.subscriptions import Consumer, Publisher
-from projections.webhooks.errors import InvalidCursor
+from projections.webhooks.errors import InvalidPageCursor
 from projections.webhooks.log import EventsRequest, PostgresLog
 from projections.webhooks.sender import HttpSender
 from tests.fixtures.failover import Pair, Server, pair
@@ -107,7 +107,7 @@ async def test_publishers_and_webhooks(base_cluster: Server, pooled: bool) -> No
                 places = [(await accepted).seq_nr for accepted in waiting]
                 await answered(database)
                 with pytest.raises(
-                    InvalidCursor, match="on timeline 1 of the database, which is now on timeline 2"
+                    InvalidPageCursor, match="on timeline 1 of the database, which is now on timeline 2"
                 ):
                     await PostgresLog(database).list_events(EventsRequest(limit=1, next=page.next))
                 new = await sent(database, number=NEW)

@@ -25,7 +25,7 @@ from projections.subscriptions import (
     release_range,
     subscribe,
 )
-from projections.subscriptions.reading import Place, read_held
+from projections.subscriptions.reading import MatchPlace, read_held
 from projections.subscriptions.retrying import encode_batch, fail_batch, finish_retry, take_retries
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.projections import fetchval, until
@@ -202,7 +202,7 @@ async def test_a_range_is_stored_only_by_the_reader_that_holds_it_in_this_histor
         with pytest.raises(RangeLost):
             await move_cursor(session, "g", lost, 1, match.matched_at)
         with pytest.raises(RangeLost):
-            await read_held(session, "g", lost, after=Place(0), until=9, limit=9)
+            await read_held(session, "g", lost, after=MatchPlace(0), until=9, limit=9)
         with pytest.raises(RangeLost):
             await fail(session, [MatchedEvent(1, [1], match.envelope)] if match.envelope else [], held=lost)  # type: ignore[list-item]
         await release_range(session, "g", lost)

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from projections.http.connections import ConnectionLimits, Connections
+from projections.http.connections import ConnectionLimits, OpenConnections
 from projections.http.serving import serving
 from tests.fixtures.http import ANY_PORT
 
@@ -230,7 +230,7 @@ async def test_health_answers_while_thousands_are_held_open() -> None:
 
 def test_connections_leave_files_for_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
-    connections = Connections(ConnectionLimits(total=1000, per_peer=1000))
+    connections = OpenConnections(ConnectionLimits(total=1000, per_peer=1000))
 
     assert (connections._total, connections._per_peer) == (64, 32)
 

@@ -18,7 +18,7 @@ from journal.events import HistoricEvent
 from journal.writers import WritersInFlight
 from spark_projections.reading.horizon import settled_now
 from spark_projections.source.options import InvalidOption, parse_options
-from spark_projections.source.source import JournalDataSource, JournalReader, Table
+from spark_projections.source.source import JournalDataSource, JournalReader, SparkTable
 from spark_projections.source.stream import ClockWentBack, HistoryBehindStream, JournalStreamReader
 from tests.fixtures.journal import PAST, event, historic
 
@@ -49,7 +49,7 @@ class Stream:
     def restart(self, **options: str) -> None:
         """Go on from the checkpoint in another process."""
         self._options |= options
-        self.reader = JournalStreamReader(parse_options(self._options), Table(KEYS))
+        self.reader = JournalStreamReader(parse_options(self._options), SparkTable(KEYS))
 
     def batch(self, limit: ReadLimit = EVERYTHING) -> list[Key]:
         """One micro-batch, or nothing when there is none."""
@@ -86,7 +86,7 @@ def open_append(dsn: str, *events: Event) -> Iterator[psycopg.Connection[Any]]:
 
 
 def read_all(**options: str) -> list[Key]:
-    reader = JournalReader(parse_options({"entitytype": "plane", "wait": "0", **options}), Table(KEYS))
+    reader = JournalReader(parse_options({"entitytype": "plane", "wait": "0", **options}), SparkTable(KEYS))
     return keys_of(reader, reader.partitions())
 
 
@@ -102,7 +102,7 @@ def test_a_batch_of_an_empty_journal_is_empty() -> None:
 
 def test_all_partitions_of_a_batch_end_at_one_time(dsn: str) -> None:
     append(dsn, *[event(f"N{number}") for number in range(50)])
-    reader = JournalReader(parse_options({"entitytype": "plane", "splits": "4"}), Table(KEYS))
+    reader = JournalReader(parse_options({"entitytype": "plane", "splits": "4"}), SparkTable(KEYS))
 
     partitions = reader.partitions()
     append(dsn, *[event(f"N{number}") for number in range(50)])
@@ -116,7 +116,7 @@ def test_a_batch_waits_for_an_append_that_is_in_flight(dsn: str) -> None:
         at = settled_now(dsn, timedelta(seconds=60), pause=lambda _: writer.commit())
 
     reader = JournalReader(
-        parse_options({"entitytype": "plane", "snapshot": "none", "until": at.isoformat()}), Table(KEYS)
+        parse_options({"entitytype": "plane", "snapshot": "none", "until": at.isoformat()}), SparkTable(KEYS)
     )
     assert keys_of(reader, reader.partitions()) == [("late", 1)]
 

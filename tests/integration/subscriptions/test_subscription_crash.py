@@ -14,7 +14,7 @@ from journal.database import connect
 from journal.embedded import EmbeddedServer
 from projections.subscriptions import Consumer, live_reader, reading
 from projections.subscriptions.listening import Listener
-from projections.subscriptions.reading import Look
+from projections.subscriptions.reading import SettledMatches
 from tests.chaos.server import server_of_its_own, stop_at_once
 from tests.fixtures.locks import WAITING
 from tests.fixtures.matching import execute, match, matched, publish, subscribe, tend
@@ -195,8 +195,10 @@ class Polls:
         self.twice.clear()
         self._count = 0
 
-    def wrap(self, ask: Callable[[Session], Awaitable[Look]]) -> Callable[[Session], Awaitable[Look]]:
-        async def asked(session: Session) -> Look:
+    def wrap(
+        self, ask: Callable[[Session], Awaitable[SettledMatches]]
+    ) -> Callable[[Session], Awaitable[SettledMatches]]:
+        async def asked(session: Session) -> SettledMatches:
             look = await ask(session)
             self._count += self._bounds[0] <= look.settled <= self._bounds[1]
             if self._count >= 2:
