@@ -85,7 +85,7 @@ PUBLIC = {
         spark_session
     """,
 }
-"""By package. All else may change without notice."""
+"""By package. All else may change without notice: docs/versioning.md."""
 QUESTION = re.compile(
     r"^\s+\w+: (?:Where|How|Whom|Whose|Who|Which|Which one|What|When|Likewise)\.$", re.MULTILINE
 )
