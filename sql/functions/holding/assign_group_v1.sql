@@ -5,7 +5,7 @@ LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH moved AS (
-        SELECT s.min_slice, s.assigned_to
+        SELECT locked.row_id, s.assigned_to
         FROM (
             SELECT
                 array_agg(r.min_slice ORDER BY r.min_slice) AS min_slices,
@@ -16,15 +16,15 @@ AS $$
             SELECT o.owner FROM projections.workers AS o WHERE o.group_id = p_group_id ORDER BY o.joined_at, o.owner
         )) AS s
         CROSS JOIN LATERAL (
-            SELECT FROM projections.group_ranges AS r
+            SELECT r.ctid AS row_id FROM projections.group_ranges AS r
             WHERE r.group_id = p_group_id AND r.min_slice = s.min_slice AND coalesce(r.handler_id, 0) = 0 FOR UPDATE SKIP LOCKED
         ) AS locked
     )
     UPDATE projections.group_ranges AS r SET assigned_to = m.assigned_to
-    FROM moved AS m WHERE r.group_id = p_group_id AND r.min_slice = m.min_slice AND coalesce(r.handler_id, 0) = 0;
+    FROM moved AS m WHERE r.ctid = m.row_id;
     -- A handler's own: to whoever is to read its slices, or it stays, or to who joined first, of those that have the handler.
     WITH wanted AS (
-        SELECT h.min_slice, h.handler_id, (
+        SELECT h.ctid AS row_id, (
             SELECT o.owner FROM projections.workers AS o
             WHERE o.group_id = p_group_id AND h.handler_id = ANY (o.handlers)
             ORDER BY o.owner = (
@@ -38,6 +38,5 @@ AS $$
     )
     UPDATE projections.group_ranges AS r SET assigned_to = w.assigned_to
     FROM wanted AS w
-    WHERE r.group_id = p_group_id AND r.min_slice = w.min_slice AND r.handler_id = w.handler_id
-    AND r.assigned_to IS DISTINCT FROM w.assigned_to
+    WHERE r.ctid = w.row_id AND r.assigned_to IS DISTINCT FROM w.assigned_to
 $$;

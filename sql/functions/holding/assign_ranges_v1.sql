@@ -23,7 +23,7 @@ BEGIN
     ) AS gone
     WHERE w.owner = gone.owner;
     WITH moved AS (
-        SELECT s.min_slice, s.assigned_to
+        SELECT locked.row_id, s.assigned_to
         FROM (
             SELECT
                 array_agg(r.min_slice ORDER BY r.min_slice) AS min_slices,
@@ -34,11 +34,11 @@ BEGIN
             a.min_slices, a.assigned_to, _workers[_first + 1:] || _workers[:_first]
         ) AS s
         CROSS JOIN LATERAL (
-            SELECT FROM projections.projection_ranges AS r
+            SELECT r.ctid AS row_id FROM projections.projection_ranges AS r
             WHERE r.projection_id = p_projection_id AND r.min_slice = s.min_slice FOR UPDATE SKIP LOCKED
         ) AS locked
     )
     UPDATE projections.projection_ranges AS r SET assigned_to = m.assigned_to
-    FROM moved AS m WHERE r.projection_id = p_projection_id AND r.min_slice = m.min_slice;
+    FROM moved AS m WHERE r.ctid = m.row_id;
 END;
 $$;

@@ -74,7 +74,7 @@ BEGIN
     END LOOP;
 
     WITH free AS (
-        SELECT r.projection_id, r.min_slice, r.owner
+        SELECT r.ctid AS row_id, r.owner
         FROM projections.projection_ranges AS r
         WHERE NOT p_leaving
         AND r.projection_id = ANY(_ids)
@@ -86,7 +86,7 @@ BEGIN
         UPDATE projections.projection_ranges AS r
         SET epoch = r.epoch + 1, owner = p_owner, claimed_at = _now
         FROM free AS f
-        WHERE r.projection_id = f.projection_id AND r.min_slice = f.min_slice
+        WHERE r.ctid = f.row_id
         RETURNING r.projection_id, r.min_slice, f.owner AS taken_from
     )
     SELECT jsonb_object_agg(format('%s/%s', c.projection_id, c.min_slice), c.taken_from) INTO _claimed FROM claimed AS c;

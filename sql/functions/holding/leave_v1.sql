@@ -7,16 +7,11 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     DELETE FROM projections.workers AS w WHERE w.owner = p_owner;
     UPDATE projections.projection_ranges AS r SET owner = NULL
-    FROM (
-        SELECT o.projection_id, o.min_slice FROM projections.projection_ranges AS o WHERE o.owner = p_owner
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS free
-    WHERE r.projection_id = free.projection_id AND r.min_slice = free.min_slice;
+    WHERE r.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM projections.projection_ranges AS o WHERE o.owner = p_owner FOR NO KEY UPDATE SKIP LOCKED
+    ));
     UPDATE projections.group_ranges AS r SET owner = NULL
-    FROM (
-        SELECT o.group_id, o.min_slice, o.handler_id FROM projections.group_ranges AS o WHERE o.owner = p_owner
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS free
-    WHERE r.group_id = free.group_id AND r.min_slice = free.min_slice
-    AND coalesce(r.handler_id, 0) = coalesce(free.handler_id, 0)
+    WHERE r.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM projections.group_ranges AS o WHERE o.owner = p_owner FOR NO KEY UPDATE SKIP LOCKED
+    ))
 $$;

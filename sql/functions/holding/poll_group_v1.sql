@@ -53,14 +53,13 @@ BEGIN
 
     PERFORM projections.assign_group_v1(_group);
     UPDATE projections.group_ranges AS r SET owner = p_owner, epoch = r.epoch + 1
-    FROM (
-        SELECT f.min_slice, f.handler_id FROM projections.group_ranges AS f
+    WHERE r.ctid = ANY (ARRAY(
+        SELECT f.ctid FROM projections.group_ranges AS f
         WHERE f.group_id = _group AND f.assigned_to = p_owner AND f.owner IS DISTINCT FROM p_owner AND NOT EXISTS (
             SELECT FROM projections.workers AS o WHERE o.group_id = _group AND o.owner = f.owner
         )
         FOR UPDATE SKIP LOCKED
-    ) AS f
-    WHERE r.group_id = _group AND r.min_slice = f.min_slice AND coalesce(r.handler_id, 0) = coalesce(f.handler_id, 0);
+    ));
 
     RETURN QUERY
     SELECT

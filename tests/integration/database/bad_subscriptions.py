@@ -74,6 +74,15 @@ refused("a topic that is a pattern", lambda session: publish(session, "order.*",
 refused("an empty topic", lambda session: publish(session, "", 1))
 
 
+@case("a reader by the name of one of another group")
+async def _(bench: Bench) -> str:
+    async with bench.connect() as database, database.session() as session:
+        for group in ("g", "h"):
+            await subscribe(session, group)
+        await poll_group(session, "g", "me", timedelta(seconds=9))
+        return await told(poll_group(session, "h", "me", timedelta(seconds=9)))
+
+
 @case("a cursor of another group")
 async def _(bench: Bench) -> str:
     async with bench.connect() as database, database.session() as session:

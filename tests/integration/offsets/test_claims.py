@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 import offsets
-from journal import ConnectionSettings, Database, connect
+from journal import ConnectionSettings, Database, connect, slice_ranges
 from offsets import OffsetOvertaken
 from projections import EventEnvelope, Session, SliceRange, run, slice_of
 from tests.fixtures.locks import WAITING
@@ -366,6 +366,25 @@ async def test_a_heartbeat_looks_at_no_source_that_waits_for_a_decision(database
         await session.rollback()
 
     assert read < 100
+
+
+async def test_a_heartbeat_reads_each_range_a_few_times_whatever_is_known_of_the_table(
+    database: Database,
+) -> None:
+    """The first worker takes all: nothing has been analyzed yet."""
+    read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'projection_ranges'"
+    async with database.session() as session:
+        known = {
+            await offsets.register(session, "p", "plane", slice_ranges(1024)): offsets.Registered("p", 1)
+        }
+        await session.begin()
+        worker = offsets.Worker("me", "here", 1)
+        (told,) = await offsets.heartbeat(session, worker, timedelta(hours=1), known, offsets.Beats())
+        rows = await session.fetchval(read)
+        await session.rollback()
+
+    assert len(told.held) == 1024
+    assert rows < 20 * 1024
 
 
 async def test_a_range_whose_row_somebody_has_locked_keeps_no_other_from_storing(either: Database) -> None:

@@ -353,3 +353,18 @@ async def test_a_range_whose_row_somebody_keeps_locked_keeps_no_reader_waiting_f
 
     assert [one.slices.min_slice for one in others] == [512]
     assert [one.slices.min_slice for one in both] == [0, 512]
+
+
+async def test_joining_reads_each_range_a_few_times_whatever_is_known_of_the_table(
+    database: Database,
+) -> None:
+    """The first reader takes all: nothing has been analyzed yet."""
+    await group(database, 1024)
+    read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'group_ranges'"
+    async with database.session() as session:
+        await session.begin()
+        assert len(await poll_group(session, "g", "me", LEASE)) == 1024
+        rows = await session.fetchval(read)
+        await session.rollback()
+
+    assert rows < 20 * 1024
