@@ -148,7 +148,7 @@ async def test_a_consumer_goes_on_after_what_was_handled(upgraded: Database) -> 
     reader = Consumer(upgraded, "g", settings=quick())
     reader.handle(seen, name="h", topics=["Landed"], condition="e.seq_nr > 0")
     assigned = "SELECT array_agg(DISTINCT assigned_to) FROM projections.group_ranges WHERE owner IS NOT NULL"
-    assert await fetchval(upgraded, assigned) == ["gone/1"]
+    assert await fetchval(upgraded, assigned) == ["gone/2"]
 
     async with consuming(upgraded, reader):
         await seen.until_events(2)
