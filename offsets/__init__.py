@@ -26,7 +26,7 @@ from offsets.management import (
 )
 from offsets.management import Removed as Removed
 from offsets.management import names as names
-from offsets.parking import NotParked, ParkedSource, drop_parked, list_parked, retry_parked, show_parked
+from offsets.parked import NotParked, ParkedSource, drop_parked, list_parked, retry_parked, show_parked
 from offsets.state import BatchVerdicts as BatchVerdicts
 from offsets.state import OffsetState as OffsetState
 from offsets.state import Verdict as Verdict

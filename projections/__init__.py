@@ -57,15 +57,8 @@ from offsets import (
     WrongEntityType,
     live_events,
 )
-from projections.defining.handlers import (
-    AtLeastOnce,
-    ExactlyOnce,
-    Group,
-    Projection,
-    handles,
-    handles_group,
-    projection,
-)
+from projections.defining.handlers import Projection, handles, handles_group, projection
+from projections.defining.settings import AtLeastOnce, ExactlyOnce, Group
 from projections.defining.tables import Change, Changes, Table, TableError
 from projections.errors import HandlerFailed, InvalidHandler, PoolTooSmall, ProjectionFailed
 from projections.failing.recovery import Recovery

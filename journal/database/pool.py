@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from journal.database.asyncpg import AsyncpgDatabase
 from journal.database.base import BaseDatabase
+from journal.database.pooler import open_direct
 from journal.database.psycopg import PsycopgDatabase
 from journal.database.session import Database
 from journal.database.settings import ConnectionSettings
 from journal.embedded.dsn import check_dsn
-from journal.errors import DatabaseError
 
 _DRIVERS: dict[str, type[BaseDatabase]] = {"asyncpg": AsyncpgDatabase, "psycopg": PsycopgDatabase}
-
-_REFUSES_PARAMETERS = re.compile(r"start-?up parameter|command-line option", re.IGNORECASE)
-"""What PgBouncer, and proxies like it, say to a parameter that a session is to start with."""
 
 
 @asynccontextmanager
@@ -36,31 +32,11 @@ async def connect(dsn: str, settings: ConnectionSettings | None = None) -> Async
     settings = settings or ConnectionSettings()
     check_dsn(dsn)  # before a driver reads it: what their parsers say may quote the password
     driver = _DRIVERS[settings.driver]
-    database = await _direct(driver, dsn, settings) or await _pooled(driver, dsn, settings)
+    database = await open_direct(driver, dsn, settings) or await _pooled(driver, dsn, settings)
     try:
         yield database
     finally:
         await database.close()
-
-
-async def _direct(driver: type[BaseDatabase], dsn: str, settings: ConnectionSettings) -> BaseDatabase | None:
-    """A pool whose sessions are its own; None where a pooler lends them."""
-    if settings.pgbouncer:
-        return None
-    looks = settings.pgbouncer is None
-    try:
-        database = await driver.open(dsn, settings, pooled=False)
-    except DatabaseError as error:
-        if looks and _REFUSES_PARAMETERS.search(str(error)):
-            return None
-        raise
-    direct = False
-    try:
-        direct = not looks or await database.is_direct()
-    finally:
-        if not direct:
-            await database.close()
-    return database if direct else None
 
 
 async def _pooled(driver: type[BaseDatabase], dsn: str, settings: ConnectionSettings) -> BaseDatabase:

@@ -1,7 +1,8 @@
 """
 Partitions in time: made ahead, and emptied out of the default partition where that came too late.
 
-Each partition is made in a short transaction of its own that gives up rather than keep a writer waiting.
+``sql/functions/maintenance/missing_partitions_v1.sql`` says which are missing. Each is made in a short transaction of
+its own that gives up rather than keep a writer waiting.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""How the partitioned tables are kept: settings in the database, which the next run of maintenance goes by."""
+"""
+How the partitioned tables are kept: settings in the database, which the next run of maintenance goes by.
+
+Their defaults are in ``sql/tables/partition_settings.sql``.
+"""
 
 from __future__ import annotations
 

@@ -23,8 +23,9 @@ from journal.schema import check_version
 from projections.cli.supervisor import StopAsked, heard_from_supervisor, supervise, tagged_logs
 from projections.durations import duration_text
 from projections.http.addresses import Address
-from projections.running.connections import OTHER_CONNECTIONS
+from projections.running.connections import OTHER_CONNECTIONS, WORKER_CONNECTIONS
 from projections.running.event_loop import loop_runner
+from projections.running.loop_monitor import ABORT_AFTER
 from projections.running.observer import CombinedObserver, StatusObserver
 from projections.running.runner import run as run_projections
 from projections.running.settings import RunSettings
@@ -48,7 +49,6 @@ __all__ = ["worker"]
 log = logging.getLogger("projections")
 
 _SIGNAL_BASE = 128
-_ABORT_AFTER = timedelta(minutes=5)  # a loop that has not turned for so long will hardly turn again
 _ORPHANED = timedelta(seconds=10)  # to finish the batch at hand when the supervisor is gone
 _NOT_HANDED_DOWN = frozenset({"processes", "dsn", "take_over", "http"})
 
@@ -149,7 +149,7 @@ class _Options:
 @click.option(
     "--max-connections",
     type=click.IntRange(OTHER_CONNECTIONS + 1),
-    default=20,
+    default=WORKER_CONNECTIONS,
     show_default=True,
     help="Size of the pool. With fewer than ranges + 3, ranges take turns.",
 )
@@ -225,7 +225,7 @@ def worker(  # noqa: PLR0917 - click passes all by name
         lease=lease,
         handler_timeout=handler_timeout,
         alike_failures=alike_failures,
-        abort_after=_ABORT_AFTER,
+        abort_after=ABORT_AFTER,
     )
     address, token = served_at(http, token_file)
     chosen = _Options(

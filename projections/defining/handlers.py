@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar, overload
 
@@ -17,6 +16,7 @@ from pydantic import BaseModel
 
 from journal import EventEnvelope, Session, event_type_of
 from journal.writer import check_entity_type, check_name
+from projections.defining.settings import EVENT_BATCH, TABLE_BATCH, AtLeastOnce, ExactlyOnce, Group
 from projections.defining.tables import Changes, Table
 from projections.errors import InvalidHandler
 from projections.failing.recovery import Recovery
@@ -55,52 +55,8 @@ _PARAMETERS = {
     Kind.GROUP: "async def {}(self, session, events)",
     Kind.TABLE: "def {}(self, event, envelope)",
 }
-_BATCH_SIZES = {Kind.EVENT: 1000, Kind.TABLE: 5000}
+_BATCH_SIZES = {Kind.EVENT: EVENT_BATCH, Kind.TABLE: TABLE_BATCH}
 _COUNTS = {Kind.EVENT: 4, Kind.GROUP: 3, Kind.TABLE: 3}
-
-
-@dataclass(frozen=True, slots=True)
-class ExactlyOnce:
-    """Effects and offset commit in one transaction: the session that a handler gets is that transaction."""
-
-
-@dataclass(frozen=True, slots=True)
-class AtLeastOnce:
-    """
-    For effects outside the database: the offset is stored after them, so a crash repeats the last ones.
-
-    Args:
-        after: Store the offset after so many events.
-        within: ... or after this time, whichever comes first.
-        concurrency: Sources handled at the same time; events of one source stay in order.
-    """
-
-    after: int = 100
-    within: timedelta = timedelta(seconds=1)
-    concurrency: int = 1
-
-    def __post_init__(self) -> None:
-        for name, value in (("after", self.after), ("concurrency", self.concurrency)):
-            if value < 1:
-                raise ValueError(f"{name} must be 1 or more, not {value}")
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """
-    How group handlers get their lists.
-
-    Args:
-        size: Most events of a list.
-        within: How long to wait for a list to fill once its first event is there.
-    """
-
-    size: int = 500
-    within: timedelta = timedelta(milliseconds=500)
-
-    def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ValueError(f"size must be 1 or more, not {self.size}")
 
 
 class handles(Generic[M]):  # noqa: N801 - used as a decorator

@@ -28,10 +28,10 @@ from projections.webhooks.fan_out import FanOut
 from projections.webhooks.keys import generate_secret
 from projections.webhooks.messages import Message
 from projections.webhooks.receiver import Receiver
-from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.running import run_webhooks
 from projections.webhooks.sender import HttpSender
 from projections.webhooks.settings import DeliverySettings
+from projections.webhooks.verdicts import RetryPolicy
 
 __all__ = ["Arrivals", "Webhooks", "webhooks"]
 

@@ -1,7 +1,8 @@
 """
 The lag and the backlog of a projection, by slice and by range.
 
-Computed by the database from what it has stored: exact also when no worker runs, and the workers do nothing for it.
+Computed by the database (``sql/functions/monitoring/slice_lag_v1.sql``) from what it has stored: exact also when no
+worker runs, and the workers do nothing for it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from journal import EventEnvelope, SliceRange
 from projections.extras import from_extra
 from projections.running.observer import StatusObserver
-from projections.webhooks.retrying import is_success
+from projections.webhooks.verdicts import is_success
 
 with from_extra("otel"):
     from opentelemetry import context, trace

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from journal import Database, EventEnvelope, OwnedSession
 from journal.database.faults import Fault, fault_of
 from journal.tasks import end
-from projections.defining.handlers import AtLeastOnce, Kind
+from projections.defining.handlers import Kind
+from projections.defining.settings import AtLeastOnce
 from projections.running.pipeline import Parts
 from projections.running.telling import too_large
 

@@ -10,6 +10,8 @@ from datetime import timedelta
 from journal import Database, OwnedSession
 from projections.errors import PoolTooSmall
 
+WORKER_CONNECTIONS = 20
+"""The pool of a worker process, unless it is told otherwise."""
 OTHER_CONNECTIONS = 3
 """Of a pool, what ranges do not take: one for polls, one for heartbeats, one for what comes up."""
 _READING_AHEAD = 2

@@ -23,7 +23,8 @@ from journal.database import translate
 from journal.database.faults import Fault, fault_of, sqlstate_of
 from offsets import TransactionEnded
 from projections.defining.folding import Batch
-from projections.defining.handlers import ExactlyOnce, Kind, Projection
+from projections.defining.handlers import Kind, Projection
+from projections.defining.settings import ExactlyOnce
 from projections.defining.tables import TableError
 from projections.errors import HandlerFailed, ProjectionFailed, describe
 from projections.running.loop_monitor import LoopMonitor

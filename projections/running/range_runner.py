@@ -30,7 +30,8 @@ from journal import (
     WriterLockBacktracking,
 )
 from offsets import Claim, DatabaseWentBack, OffsetState, OffsetStore, Progress
-from projections.defining.handlers import AtLeastOnce, Kind, Projection
+from projections.defining.handlers import Kind, Projection
+from projections.defining.settings import AtLeastOnce
 from projections.errors import ProjectionFailed
 from projections.failing.streak import Streak
 from projections.running.acceptance import Acceptance

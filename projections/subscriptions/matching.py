@@ -13,7 +13,8 @@ from datetime import timedelta
 from typing import Any
 
 from journal import EventEnvelope, OwnedSession, entity_types, slice_ranges
-from projections.defining.handlers import ExactlyOnce, Group, Kind, Projection
+from projections.defining.handlers import Kind, Projection
+from projections.defining.settings import ExactlyOnce, Group
 from projections.failing.recovery import Recovery
 from projections.subscriptions.answers import NARROWER, Asked, AskedOf, Failed, TooMuch, check_again
 from projections.subscriptions.catching_up import CatchingUp

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from journal import ProjectionsError
 from projections.failing.retries import Backoff
-from projections.subscriptions.flow import FailedPart, Flow
 from projections.subscriptions.groups import GroupRange
+from projections.subscriptions.handling import FailedPart, Flow
 from projections.subscriptions.reading import Match, MatchPlace
 from projections.subscriptions.registration import HandlerSubscription
 

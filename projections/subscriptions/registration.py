@@ -12,10 +12,9 @@ from journal.database.faults import Fault, fault_of
 from projections.errors import InvalidHandler
 from projections.failing.retries import Pause, Retries
 from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.settings import RETRIES_OF_OUTAGES
 
 MAX_NAME_LENGTH = 255
-_AGAIN = Retries([60])
-"""When a batch is tried again whose handler has no retries any more, and that is not at fault."""
 
 Handler: TypeAlias = Callable[[Sequence[MatchedEvent]], Awaitable[None]]
 """What handles a batch; it has failed when it raises."""
@@ -131,7 +130,7 @@ class RegisteredHandler:
             Tries that count now, and how long to wait for the next; None: no more are left.
         """
         if fault_of(error) is not Fault.EVENT:
-            retries = self.retries or _AGAIN
+            retries = self.retries or RETRIES_OF_OUTAGES
             return attempts, retries.delay(min(attempts + 1, retries.limit))
         return attempts + 1, None if self.retries is None else self.retries.delay(attempts + 1)
 

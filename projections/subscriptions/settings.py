@@ -9,8 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from journal import PAGE_BYTES, PollPacing
 from offsets.holding import LeaseSettings
-from projections.failing.retries import Backoff
+from projections.failing.retries import Backoff, Retries
 
+RETRIES_OF_OUTAGES = Retries([60])
+"""When a batch is tried again that is not at fault, such as in an outage, and whose handler has no retries left."""
 _NONE = timedelta(0)
 
 

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from projections.webhooks.messages import send_sync as send_sync
     from projections.webhooks.receiver import Received as Received
     from projections.webhooks.receiver import Receiver as Receiver
-    from projections.webhooks.retrying import RetryPolicy as RetryPolicy
     from projections.webhooks.running import run_webhooks as run_webhooks
     from projections.webhooks.schedules import Schedule as Schedule
     from projections.webhooks.schedules import Schedules as Schedules
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from projections.webhooks.signing import VerifiedWebhook as VerifiedWebhook
     from projections.webhooks.signing import sign as sign
     from projections.webhooks.signing import verify as verify
+    from projections.webhooks.verdicts import RetryPolicy as RetryPolicy
     from projections.webhooks.verifying import verify_endpoint as verify_endpoint
 
 __all__, __getattr__, __dir__ = lazy_names(
@@ -79,7 +79,7 @@ __all__, __getattr__, __dir__ = lazy_names(
         ".keys": "Secret generate_secret parse_secret",
         ".messages": "Message send send_sync",
         ".receiver": "Received Receiver",
-        ".retrying": "RetryPolicy",
+        ".verdicts": "RetryPolicy",
         ".running": "run_webhooks",
         ".schedules": "Schedule Schedules",
         ".sender": "HttpSender NotSentError Sender",

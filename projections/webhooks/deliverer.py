@@ -24,10 +24,10 @@ from projections.webhooks.errors import InvalidSecret
 from projections.webhooks.in_flight import InFlight
 from projections.webhooks.outcomes import Outcomes
 from projections.webhooks.outgoing import outgoing_of
-from projections.webhooks.retrying import answered_at, judge
 from projections.webhooks.sender import NotSentError, Reply, Sender
 from projections.webhooks.settings import DeliverySettings
 from projections.webhooks.shortage import Shortage
+from projections.webhooks.verdicts import answered_at, judge
 
 __all__ = ["deliver"]
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from journal import Database
 from projections.webhooks.errors import UnknownDelivery, own_errors
-from projections.webhooks.limits import check_limit
+from projections.webhooks.page_sizes import check_limit
 from projections.webhooks.times import check_time
 
 __all__ = ["Deliveries", "Delivery", "DeliveryFilter", "DeliveryState", "DeliveryWithPayload"]

@@ -12,17 +12,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from journal import Database, Row, Session
 from projections.webhooks.addresses import AddressRules
-from projections.webhooks.bounds import bounds, check_bounds
 from projections.webhooks.ciphers import Cipher, PlainCipher
 from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, UnknownEndpoint, fields_of, own_errors
 from projections.webhooks.filters import parse_filter
 from projections.webhooks.headers import checked_headers
 from projections.webhooks.keys import PublicKey, Secret, SigningKey, generate_secret, parse_secret
-from projections.webhooks.limits import check_limit
-from projections.webhooks.retrying import RetryPolicy
+from projections.webhooks.limits import bounds, check_bounds
+from projections.webhooks.page_sizes import check_limit
 from projections.webhooks.tenants import check_tenant
 from projections.webhooks.topics import endpoint_topics
 from projections.webhooks.urls import checked_url
+from projections.webhooks.verdicts import RetryPolicy
 
 __all__ = ["ENABLED", "Endpoint", "EndpointSettings", "EndpointState", "Endpoints", "NewEndpoint"]
 
@@ -183,7 +183,7 @@ class Endpoints:
         Raises:
             TooMany: The tenant has as many as it may make.
             InvalidEndpoint: The tenant, the URL, a header, the topics or the filter cannot be so, or it asks for more
-                than :func:`~projections.webhooks.bounds.bounds` allow.
+                than :func:`~projections.webhooks.limits.bounds` allow.
             InvalidSecret: The secret is malformed.
         """
         check_tenant(tenant, InvalidEndpoint)

@@ -14,7 +14,8 @@ from cachetools import LRUCache
 from journal import EventEnvelope, OwnedSession, Row
 from journal.tasks import Turn
 from journal.writer import check_entity_type
-from projections.defining.handlers import ExactlyOnce, Group, Kind, Projection
+from projections.defining.handlers import Kind, Projection
+from projections.defining.settings import ExactlyOnce, Group
 from projections.errors import InvalidHandler
 from projections.failing.recovery import Recovery
 from projections.interests.topics import TopicMatcher, parse_topics

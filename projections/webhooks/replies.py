@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from projections.extras import from_extra
 from projections.webhooks.incoming import TooMuchError
-from projections.webhooks.retrying import is_success
+from projections.webhooks.verdicts import is_success
 
 with from_extra("webhooks"):
     from aiohttp import ClientResponse

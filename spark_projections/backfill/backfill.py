@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from journal import NUMBER_OF_SLICES, ConnectionSettings, Database, import_events, slice_of
 from journal.database import connect
 from journal.errors import EventIdConflict, InvalidEvent
-from spark_projections.backfill.mapped import CHUNK
-from spark_projections.backfill.place import Numbering
-from spark_projections.backfill.rows import (
+from spark_projections.backfill.formats import (
     BadRow,
     FilePart,
     HistoricRow,
@@ -32,6 +30,8 @@ from spark_projections.backfill.rows import (
     file_parts,
     read_rows,
 )
+from spark_projections.backfill.mapped import CHUNK
+from spark_projections.backfill.place import Numbering
 from spark_projections.backfill.spill import spill_directory
 from spark_projections.engine.spread import PartFailed, parallelism, spark_failures, spread
 

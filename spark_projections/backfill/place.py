@@ -7,7 +7,7 @@ from datetime import datetime
 
 from journal import Database, Row
 from journal.database import PLAN_ANEW
-from spark_projections.backfill.rows import BadRow, HistoricRow
+from spark_projections.backfill.formats import BadRow, HistoricRow
 
 __all__ = ["Numbering"]
 

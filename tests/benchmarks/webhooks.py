@@ -24,10 +24,10 @@ from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.messages import send
 from projections.webhooks.outgoing import outgoing_of
-from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.running import run_webhooks
 from projections.webhooks.sender import HttpSender, Reply
 from projections.webhooks.settings import DeliverySettings
+from projections.webhooks.verdicts import RetryPolicy
 from tests.benchmarks.harness import Contender, Goal, Line, Sizes, compare
 from tests.benchmarks.idle import transactions
 from tests.benchmarks.server import Server, settle

@@ -19,8 +19,8 @@ from projections.webhooks.api.settings import ApiSettings
 from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.json_values import storable
-from projections.webhooks.limits import LARGEST_PAGE
 from projections.webhooks.log import DeliveryLog
+from projections.webhooks.page_sizes import LARGEST_PAGE
 from projections.webhooks.schedules import Schedules
 from projections.webhooks.tenants import LONGEST_TENANT
 

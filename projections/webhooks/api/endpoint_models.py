@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from projections.webhooks.api.calls import Body, Json, PageQuery, Query, Tenant, View, Word, without_defaults
 from projections.webhooks.endpoints import Endpoint, EndpointSettings, EndpointState
-from projections.webhooks.retrying import RetryPolicy
+from projections.webhooks.verdicts import RetryPolicy
 
 __all__ = [
     "CreatedEndpoint",

@@ -11,7 +11,7 @@ import click
 from projections.terminal.durations import Duration
 from projections.terminal.options import together
 from projections.webhooks.commands.options import text_of
-from projections.webhooks.retrying import RetryPolicy, parse_policy
+from projections.webhooks.verdicts import RetryPolicy, parse_policy
 
 __all__ = ["changes_of", "settings_options"]
 

@@ -12,7 +12,7 @@ from projections.durations import duration_text
 from projections.webhooks.commands.printing import at, echo_facts, echo_table, short_id, shortened
 from projections.webhooks.endpoints import Endpoint
 from projections.webhooks.keys import Secret, SigningKey
-from projections.webhooks.retrying import RetryPolicy
+from projections.webhooks.verdicts import RetryPolicy
 
 __all__ = ["echo_endpoint", "echo_endpoints", "echo_secret", "endpoint_values", "public_key", "retries"]
 

@@ -34,7 +34,7 @@ from projections.webhooks.commands.visiting import visit_database, visit_endpoin
 from projections.webhooks.endpoints import ENABLED, Endpoint, Endpoints, EndpointSettings, EndpointState
 from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, fields_of
 from projections.webhooks.keys import Secret, generate_secret, parse_secret
-from projections.webhooks.retrying import RetryPolicy
+from projections.webhooks.verdicts import RetryPolicy
 
 __all__ = ["endpoints"]
 

@@ -10,9 +10,9 @@ import click
 from journal import Database
 from projections.terminal.durations import Duration
 from projections.terminal.options import dsn_option, echo_json, json_option
-from projections.webhooks.bounds import Bound, BoundName, bounds, change_bound
 from projections.webhooks.commands.printing import echo_table
 from projections.webhooks.commands.visiting import visit_database
+from projections.webhooks.limits import Bound, BoundName, bounds, change_bound
 
 __all__ = ["limits"]
 

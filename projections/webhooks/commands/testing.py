@@ -18,8 +18,8 @@ from projections.webhooks.commands.visiting import visit_endpoint
 from projections.webhooks.endpoints import Endpoint, Endpoints
 from projections.webhooks.keys import Secret
 from projections.webhooks.outgoing import body_of, signed_request
-from projections.webhooks.retrying import is_success
 from projections.webhooks.sender import HttpSender, Outgoing, Reply
+from projections.webhooks.verdicts import is_success
 from projections.webhooks.verifying import Verified, verify_endpoint
 
 __all__ = ["test", "verify"]

@@ -15,9 +15,9 @@ from journal import Database
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.keys import generate_secret
 from projections.webhooks.messages import MESSAGE, send
-from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.sender import Outgoing, Reply
 from projections.webhooks.signing import verify
+from projections.webhooks.verdicts import RetryPolicy
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.raw_server import (
     Exchange,

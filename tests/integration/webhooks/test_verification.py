@@ -10,8 +10,8 @@ from journal import Database
 from projections.webhooks.api import TokenAuth, webhooks_app
 from projections.webhooks.keys import generate_secret
 from projections.webhooks.receiver import Receiver
-from projections.webhooks.retrying import RetryPolicy
 from projections.webhooks.sender import HttpSender
+from projections.webhooks.verdicts import RetryPolicy
 from projections.webhooks.verifying import verify_endpoint
 from tests.fixtures.projections import fetchval, until
 from tests.fixtures.raw_server import Exchange, RawServer, respond

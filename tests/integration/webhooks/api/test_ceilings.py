@@ -13,7 +13,7 @@ import pytest
 from journal import Database
 from projections.webhooks.api import ApiSettings
 from projections.webhooks.api.allowances import Allowances
-from projections.webhooks.bounds import change_bound
+from projections.webhooks.limits import change_bound
 from tests.integration.webhooks.api.support import ADMIN, TOKENS, Api, application
 
 SETTINGS = ApiSettings(endpoints_per_tenant=2, schedules_per_tenant=1)

@@ -1,0 +1,34 @@
+"""Whether a pooler such as PgBouncer lends the sessions of a database: then none of them is ours."""
+
+from __future__ import annotations
+
+import re
+
+from journal.database.base import BaseDatabase
+from journal.database.settings import ConnectionSettings
+from journal.errors import DatabaseError
+
+_REFUSES_PARAMETERS = re.compile(r"start-?up parameter|command-line option", re.IGNORECASE)
+"""What PgBouncer, and proxies like it, say to a parameter that a session is to start with."""
+
+
+async def open_direct(
+    driver: type[BaseDatabase], dsn: str, settings: ConnectionSettings
+) -> BaseDatabase | None:
+    """A pool whose sessions are its own; None where a pooler lends them."""
+    if settings.pgbouncer:
+        return None
+    looks = settings.pgbouncer is None
+    try:
+        database = await driver.open(dsn, settings, pooled=False)
+    except DatabaseError as error:
+        if looks and _REFUSES_PARAMETERS.search(str(error)):
+            return None
+        raise
+    direct = False
+    try:
+        direct = not looks or await database.is_direct()
+    finally:
+        if not direct:
+            await database.close()
+    return database if direct else None
