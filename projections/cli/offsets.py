@@ -11,7 +11,7 @@ import offsets as stored
 from journal import BEGINNING
 from projections.terminal.connection import confirm, visit
 from projections.terminal.group import ListGroup
-from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.options import dsn_option, echo_done, echo_json, json_option
 from projections.terminal.output import in_table, print_table
 
 __all__ = ["offsets"]
@@ -46,7 +46,8 @@ def show(name: str, dsn: str | None, as_json: bool) -> None:
 @click.option("--from", "start", required=True, metavar="TIME", help="Such as 2026-01-31T12:00:00Z.")
 @_yes_option
 @dsn_option
-def set_(name: str, start: str, yes: bool, dsn: str | None) -> None:
+@json_option
+def set_(name: str, start: str, yes: bool, dsn: str | None, as_json: bool) -> None:
     """
     Make a projection start at a time: events from then on are handled (again), older ones never.
 
@@ -56,14 +57,20 @@ def set_(name: str, start: str, yes: bool, dsn: str | None) -> None:
     visit(dsn, lambda session: stored.status(session, name))
     confirm(f"Start projection {name!r} at {time.isoformat()}? Its read model is left as it is.", yes=yes)
     visit(dsn, lambda session: stored.set_offset(session, name, time))
-    click.echo(f"projection {name!r} starts at {time.isoformat()}")
+    echo_done(
+        f"projection {name!r} starts at {time.isoformat()}",
+        as_json=as_json,
+        name=name,
+        starts_at=time.isoformat(),
+    )
 
 
 @offsets.command()
 @click.argument("name")
 @_yes_option
 @dsn_option
-def clear(name: str, yes: bool, dsn: str | None) -> None:
+@json_option
+def clear(name: str, yes: bool, dsn: str | None, as_json: bool) -> None:
     """
     Make a projection start at the beginning: every event is handled again.
 
@@ -72,7 +79,7 @@ def clear(name: str, yes: bool, dsn: str | None) -> None:
     visit(dsn, lambda session: stored.status(session, name))
     confirm(f"Have projection {name!r} handle every event again? Its read model is left as it is.", yes=yes)
     visit(dsn, lambda session: stored.clear_offset(session, name))
-    click.echo(f"projection {name!r} starts at the beginning")
+    echo_done(f"projection {name!r} starts at the beginning", as_json=as_json, name=name, starts_at=None)
 
 
 @offsets.command()

@@ -15,7 +15,7 @@ from projections.cli.lag import owner_of, states_of
 from projections.monitoring import OpenWriter, ProjectionLag, RangeLag, Snapshot, snapshot
 from projections.terminal.ages import age
 from projections.terminal.connection import visit
-from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.options import dsn_option, echo_done, echo_json, json_option
 from projections.terminal.output import in_table, print_table, printable
 
 __all__ = ["pause", "resume", "status"]
@@ -66,19 +66,21 @@ def status(name: str | None, by_range: bool, dsn: str | None, as_json: bool) -> 
 @click.command()
 @click.argument("name")
 @dsn_option
-def pause(name: str, dsn: str | None) -> None:
+@json_option
+def pause(name: str, dsn: str | None, as_json: bool) -> None:
     """Pause a projection after the batches at hand. It stays paused over restarts, until it is resumed."""
     visit(dsn, lambda session: offsets.set_paused(session, name, paused=True))
-    click.echo(f"projection {name!r} is paused")
+    echo_done(f"projection {name!r} is paused", as_json=as_json, name=name, paused=True)
 
 
 @click.command()
 @click.argument("name")
 @dsn_option
-def resume(name: str, dsn: str | None) -> None:
+@json_option
+def resume(name: str, dsn: str | None, as_json: bool) -> None:
     """Let a paused projection go on."""
     visit(dsn, lambda session: offsets.set_paused(session, name, paused=False))
-    click.echo(f"projection {name!r} goes on")
+    echo_done(f"projection {name!r} goes on", as_json=as_json, name=name, paused=False)
 
 
 def _by_projection(projections: Sequence[ProjectionLag]) -> Table:

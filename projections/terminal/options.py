@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["check_no_address", "dsn_option", "echo_json", "iso_time", "json_option", "together"]
+__all__ = ["check_no_address", "dsn_option", "echo_done", "echo_json", "iso_time", "json_option", "together"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,6 +36,14 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
 def echo_json(**values: Any) -> None:
     """Print one JSON object on a line."""
     click.echo(json.dumps(values, ensure_ascii=False))
+
+
+def echo_done(text: str, *, as_json: bool, **values: Any) -> None:
+    """Say what a command has done: the text, or the values as one JSON object."""
+    if as_json:
+        echo_json(**values)
+    else:
+        click.echo(text)
 
 
 def iso_time(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:

@@ -61,3 +61,14 @@ def test_the_shell_completes_commands(words: str, found: str) -> None:
     result = CliRunner(env=told).invoke(main, prog_name="main")
 
     assert result.output == f"{found}\n"
+
+
+def test_every_command_that_ends_prints_json_on_request() -> None:
+    running = {"worker", "monitor", "webhooks deliver", "webhooks serve"}
+    without = {
+        path
+        for path, command in walk(main)
+        if not isinstance(command, click.Group) and "as_json" not in {one.name for one in command.params}
+    }
+
+    assert without == running | {"schema print", "schema uninstall"}

@@ -20,7 +20,7 @@ from projections.terminal.ages import age, exit_above
 from projections.terminal.connection import confirm, visit, visit_session
 from projections.terminal.durations import Duration
 from projections.terminal.group import ListGroup
-from projections.terminal.options import dsn_option, echo_json, json_option, together
+from projections.terminal.options import dsn_option, echo_done, echo_json, json_option, together
 from projections.terminal.output import in_table, print_table, printable
 from projections.terminal.watching import watch
 
@@ -155,7 +155,8 @@ def rescale(name: str, ranges: int, dsn: str | None, as_json: bool) -> None:
 @click.argument("handler")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @dsn_option
-def give_up(name: str, handler: str, yes: bool, dsn: str | None) -> None:
+@json_option
+def give_up(name: str, handler: str, yes: bool, dsn: str | None, as_json: bool) -> None:
     """
     Give up a handler that no consumer of a group has any more.
 
@@ -168,14 +169,21 @@ def give_up(name: str, handler: str, yes: bool, dsn: str | None) -> None:
         raise NothingKept(f"group {name!r} keeps nothing for handler {handler!r} that nobody reads")
     confirm(f"Give up handler {handler!r} of group {name!r}? {_matches(waiting)} kept for it.", yes=yes)
     visit(dsn, lambda session: give_up_handler(session, name, handler))
-    click.echo(f"handler {handler!r} of group {name!r} is given up")
+    echo_done(
+        f"handler {handler!r} of group {name!r} is given up",
+        as_json=as_json,
+        name=name,
+        handler=handler,
+        given_up=waiting,
+    )
 
 
 @groups.command()
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @dsn_option
-def remove(name: str, yes: bool, dsn: str | None) -> None:
+@json_option
+def remove(name: str, yes: bool, dsn: str | None, as_json: bool) -> None:
     """
     Remove a group with its subscriptions, its cursors, and the batches that failed.
 
@@ -188,7 +196,7 @@ def remove(name: str, yes: bool, dsn: str | None) -> None:
     )
     confirm(f"Remove group {name!r} with its subscriptions, {waiting}?", yes=yes)
     visit(dsn, lambda session: remove_group(session, name))
-    click.echo(f"group {name!r} is removed")
+    echo_done(f"group {name!r} is removed", as_json=as_json, name=name, removed=True)
 
 
 groups.add_command(dead)

@@ -16,7 +16,7 @@ from projections.subscriptions.commands.unanswered import waiting
 from projections.terminal.ages import age
 from projections.terminal.connection import confirm, visit
 from projections.terminal.group import ListGroup
-from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.options import dsn_option, echo_done, echo_json, json_option
 from projections.terminal.output import in_table, print_table, printable, shortened
 
 __all__ = ["subscriptions"]
@@ -110,7 +110,8 @@ def list_(group: str | None, dsn: str | None, as_json: bool) -> None:
 @subscriptions.command()
 @click.argument("condition_id", metavar="CONDITION_ID", type=int)
 @dsn_option
-def release(condition_id: int, dsn: str | None) -> None:
+@json_option
+def release(condition_id: int, dsn: str | None, as_json: bool) -> None:
     """
     Have a condition asked again that was stopped, or that has failed on events.
 
@@ -118,19 +119,27 @@ def release(condition_id: int, dsn: str | None) -> None:
     lose nothing. If it fails again, the event waits again.
     """
     visit(dsn, lambda session: _release(session, condition_id))
-    click.echo(f"condition {condition_id} is asked again")
+    echo_done(
+        f"condition {condition_id} is asked again", as_json=as_json, condition_id=condition_id, released=True
+    )
 
 
 @subscriptions.command()
 @click.argument("subscription_id", metavar="ID", type=int)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @dsn_option
-def remove(subscription_id: int, yes: bool, dsn: str | None) -> None:
+@json_option
+def remove(subscription_id: int, yes: bool, dsn: str | None, as_json: bool) -> None:
     """Remove a subscription: nothing matches for it any more. What has matched stays to be read by its group."""
     group = visit(dsn, lambda session: _group_of(session, subscription_id))
     confirm(f"Remove subscription {subscription_id} of group {group!r}?", yes=yes)
     visit(dsn, lambda session: _remove(session, subscription_id))
-    click.echo(f"subscription {subscription_id} of group {printable(group)!r} is removed")
+    echo_done(
+        f"subscription {subscription_id} of group {printable(group)!r} is removed",
+        as_json=as_json,
+        subscription_id=subscription_id,
+        removed=True,
+    )
 
 
 subscriptions.add_command(waiting)

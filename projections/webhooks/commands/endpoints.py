@@ -12,7 +12,7 @@ from journal import Database
 from projections.terminal.connection import confirm
 from projections.terminal.durations import Duration
 from projections.terminal.group import ListGroup
-from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.options import dsn_option, echo_done, echo_json, json_option
 from projections.terminal.output import printable
 from projections.webhooks.ciphers import cipher_from_environment
 from projections.webhooks.commands.endpoint_options import changes_of, settings_options
@@ -191,7 +191,8 @@ def change(endpoint_id: str, dsn: str | None, as_json: bool, **options: Any) -> 
 
 @endpoints.command("renew-secrets", short_help="Store all secrets anew, with the newest key.")
 @dsn_option
-def renew_secrets(dsn: str | None) -> None:
+@json_option
+def renew_secrets(dsn: str | None, as_json: bool) -> None:
     """
     Store the secrets of all endpoints anew, with the first key in PROJECTIONS_WEBHOOK_KEYS.
 
@@ -207,56 +208,76 @@ def renew_secrets(dsn: str | None) -> None:
     async def work(database: Database) -> int:
         return await _endpoints(database).renew_secrets()
 
-    click.echo(f"{visit_database(dsn, work)} secrets are stored anew")
+    renewed = visit_database(dsn, work)
+    echo_done(f"{renewed} secrets are stored again", as_json=as_json, renewed=renewed)
 
 
 @endpoints.command(short_help="Send nothing for a while; events are kept.")
 @_endpoint
 @_reason_option
 @dsn_option
-def pause(endpoint_id: str, reason: str | None, dsn: str | None) -> None:
+@json_option
+def pause(endpoint_id: str, reason: str | None, dsn: str | None, as_json: bool) -> None:
     """Send nothing to an endpoint for a while; its events are kept."""
-    _set_state(dsn, endpoint_id, "paused", reason, ENABLED)
-    click.echo(f"endpoint {endpoint_id} is paused: its events are kept until `resume`")
+    one = _set_state(dsn, endpoint_id, "paused", reason, ENABLED)
+    echo_done(
+        f"endpoint {one.endpoint_id} is paused: its events are kept until `resume`",
+        as_json=as_json,
+        endpoint_id=one.endpoint_id,
+        state="paused",
+    )
 
 
 @endpoints.command(short_help="Let a paused one go on.")
 @_endpoint
 @dsn_option
-def resume(endpoint_id: str, dsn: str | None) -> None:
+@json_option
+def resume(endpoint_id: str, dsn: str | None, as_json: bool) -> None:
     """Let a paused endpoint go on with what was kept."""
-    _set_state(dsn, endpoint_id, "active", None, ENABLED)
-    click.echo(f"endpoint {endpoint_id} is active")
+    one = _set_state(dsn, endpoint_id, "active", None, ENABLED)
+    echo_done(
+        f"endpoint {one.endpoint_id} is active", as_json=as_json, endpoint_id=one.endpoint_id, state="active"
+    )
 
 
 @endpoints.command(short_help="Let one go on that was disabled.")
 @_endpoint
 @dsn_option
-def enable(endpoint_id: str, dsn: str | None) -> None:
+@json_option
+def enable(endpoint_id: str, dsn: str | None, as_json: bool) -> None:
     """Let an endpoint go on that was disabled, by somebody or by its failures."""
-    _set_state(dsn, endpoint_id, "active", None)
-    click.echo(f"endpoint {endpoint_id} is active")
+    one = _set_state(dsn, endpoint_id, "active", None)
+    echo_done(
+        f"endpoint {one.endpoint_id} is active", as_json=as_json, endpoint_id=one.endpoint_id, state="active"
+    )
 
 
 @endpoints.command(short_help="Send nothing until it is enabled.")
 @_endpoint
 @_reason_option
 @dsn_option
-def disable(endpoint_id: str, reason: str | None, dsn: str | None) -> None:
+@json_option
+def disable(endpoint_id: str, reason: str | None, dsn: str | None, as_json: bool) -> None:
     """
     Send nothing to an endpoint until it is enabled.
 
     Its deliveries are kept, and so are new events for it unless it was made with --when-disabled discard.
     """
-    _set_state(dsn, endpoint_id, "disabled", reason)
-    click.echo(f"endpoint {endpoint_id} is disabled")
+    one = _set_state(dsn, endpoint_id, "disabled", reason)
+    echo_done(
+        f"endpoint {one.endpoint_id} is disabled",
+        as_json=as_json,
+        endpoint_id=one.endpoint_id,
+        state="disabled",
+    )
 
 
 @endpoints.command(short_help="Remove it with what is to be sent to it.")
 @_endpoint
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @dsn_option
-def remove(endpoint_id: str, yes: bool, dsn: str | None) -> None:
+@json_option
+def remove(endpoint_id: str, yes: bool, dsn: str | None, as_json: bool) -> None:
     """
     Remove an endpoint with its deliveries, sent or not, and its dead letters.
 
@@ -266,7 +287,9 @@ def remove(endpoint_id: str, yes: bool, dsn: str | None) -> None:
     where = f"{printable(one.url)} of tenant {printable(one.tenant)!r}"
     confirm(f"Remove endpoint {one.endpoint_id} ({where}) and what is still to be sent to it?", yes=yes)
     visit_database(dsn, lambda db: _endpoints(db).remove(None, one.endpoint_id))
-    click.echo(f"endpoint {one.endpoint_id} is removed")
+    echo_done(
+        f"endpoint {one.endpoint_id} is removed", as_json=as_json, endpoint_id=one.endpoint_id, removed=True
+    )
 
 
 @endpoints.command(name="rotate-secret", short_help="Sign with a new secret; prints it, once.")
@@ -339,8 +362,8 @@ def _set_state(
     state: EndpointState,
     reason: str | None,
     expected: Collection[EndpointState] | None = None,
-) -> None:
-    async def work(database: Database, whole: str) -> None:
-        await _endpoints(database).set_state(None, whole, state, reason, expected=expected)
+) -> Endpoint:
+    async def work(database: Database, whole: str) -> Endpoint:
+        return await _endpoints(database).set_state(None, whole, state, reason, expected=expected)
 
-    visit_endpoint(dsn, endpoint_id, work)
+    return visit_endpoint(dsn, endpoint_id, work)

@@ -11,7 +11,7 @@ import click
 from journal import Database, RawJson
 from projections.terminal.connection import confirm
 from projections.terminal.group import ListGroup
-from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.options import dsn_option, echo_done, echo_json, json_option
 from projections.terminal.output import printable
 from projections.webhooks.commands.options import tenant_option, text_of
 from projections.webhooks.commands.printing import at, echo_facts, echo_table, short_id
@@ -147,19 +147,28 @@ def show(schedule_id: str, dsn: str | None, as_json: bool) -> None:
 @schedules.command()
 @_schedule
 @dsn_option
-def pause(schedule_id: str, dsn: str | None) -> None:
+@json_option
+def pause(schedule_id: str, dsn: str | None, as_json: bool) -> None:
     """Send nothing until it is resumed."""
-    _visit(dsn, schedule_id, Schedules.pause)
-    click.echo(f"schedule {schedule_id} is paused")
+    one = _visit(dsn, schedule_id, Schedules.pause)
+    echo_done(
+        f"schedule {one.schedule_id} is paused", as_json=as_json, schedule_id=one.schedule_id, state="paused"
+    )
 
 
 @schedules.command(short_help="Go on with the first tick from now on.")
 @_schedule
 @dsn_option
-def resume(schedule_id: str, dsn: str | None) -> None:
+@json_option
+def resume(schedule_id: str, dsn: str | None, as_json: bool) -> None:
     """Go on with the first tick from now on; those in the pause are not sent."""
     one = _visit(dsn, schedule_id, Schedules.resume)
-    click.echo(f"schedule {schedule_id} goes on: next at {_next(one)}")
+    echo_done(
+        f"schedule {one.schedule_id} goes on: next at {_next(one)}",
+        as_json=as_json,
+        schedule_id=one.schedule_id,
+        state="active",
+    )
 
 
 @schedules.command(short_help="Send its message now, beside its ticks.")
@@ -179,14 +188,17 @@ def run(schedule_id: str, dsn: str | None, as_json: bool) -> None:
 @_schedule
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @dsn_option
-def remove(schedule_id: str, yes: bool, dsn: str | None) -> None:
+@json_option
+def remove(schedule_id: str, yes: bool, dsn: str | None, as_json: bool) -> None:
     """Remove a schedule; what it has sent goes on."""
     one = _visit(dsn, schedule_id, Schedules.get)
     confirm(
         f"Remove schedule {printable(one.name)!r} ({one.cron}) of tenant {printable(one.tenant)!r}?", yes=yes
     )
     _visit(dsn, one.schedule_id, Schedules.remove)
-    click.echo(f"schedule {one.schedule_id} is removed")
+    echo_done(
+        f"schedule {one.schedule_id} is removed", as_json=as_json, schedule_id=one.schedule_id, removed=True
+    )
 
 
 def _visit(dsn: str | None, given: str, method: Callable[[Schedules, None, str], Awaitable[T]]) -> T:
