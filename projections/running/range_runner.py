@@ -211,9 +211,7 @@ class RangeRunner:
         self._parking = Parking(
             dispatcher, transactions, telling, projection.batch_size, self._reader.page_bytes
         )
-        recovering = Recovering(
-            projection.name, projection.recovery, self._streak, self._parking, telling, transactions.wait
-        )
+        recovering = Recovering(projection, self._streak, self._parking, telling, transactions.wait)
         parts = Parts(
             projection=projection, dispatcher=dispatcher, transactions=transactions, parking=self._parking,
             recovering=recovering, telling=telling, pages=process.pages,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from journal import EventEnvelope, OwnedSession
+from projections.defining.handlers import Projection
 from projections.errors import HandlerFailed, ProjectionFailed, kind_of
-from projections.failing.recovery import GiveUp, Recovery
+from projections.failing.recovery import GiveUp
 from projections.failing.streak import Streak
 from projections.running.parking import Parking
 from projections.running.telling import Telling, failure_of
@@ -17,25 +18,23 @@ class Recovering:
     Follows the recovery of a projection.
 
     Args:
-        name: The projection.
-        recovery: What it says.
+        projection: The projection whose recovery says what to do.
         streak: Notices that sources fail alike.
         parking: Sets sources aside.
         telling: Is told.
         wait: Waits so many seconds between attempts; raises when the range is to stop.
     """
 
-    def __init__(  # noqa: PLR0917 - made in one place
+    def __init__(
         self,
-        name: str,
-        recovery: Recovery,
+        projection: Projection,
         streak: Streak,
         parking: Parking,
         telling: Telling,
         wait: Callable[[float], Awaitable[None]],
     ) -> None:
-        self._name = name
-        self._recovery = recovery
+        self._name = projection.name
+        self._recovery = projection.recovery
         self._streak = streak
         self._parking = parking
         self._telling = telling
@@ -81,16 +80,7 @@ class Recovering:
         skip: Callable[[], Awaitable[None]],
     ) -> bool:
         """
-        Give up an event.
-
-        Args:
-            session: Of the range, outside a transaction.
-            envelope: The event.
-            failure: What its last attempt failed with.
-            skip: Counts it as handled.
-
-        Returns:
-            Whether its source goes on.
+        Give up an event that failed; ``skip`` counts it as handled. Returns whether its source goes on.
 
         Raises:
             ProjectionFailed: Recovery says to stop, or more sources fail alike than may.

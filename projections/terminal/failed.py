@@ -18,31 +18,13 @@ limit_option = click.option(
 
 
 def one_or_all(name: str, one: object, *, every: bool) -> None:
-    """
-    Refuse a command line that names neither one nor all, or both.
-
-    Args:
-        name: What one is called, such as ``SOURCE``.
-        one: Which; None for none.
-        every: Whether ``--all`` was passed.
-
-    Raises:
-        click.UsageError: It names neither, or both.
-    """
+    """Refuse a command line that names neither one (called ``name``) nor all, or both: ``click.UsageError``."""
     if (one is None) != every:
         raise click.UsageError(f"pass either {name} or --all")
 
 
 def echo_decided(did: Literal["retried", "dropped"], what: str, count: int, *, as_json: bool) -> None:
-    """
-    Print what was decided.
-
-    Args:
-        did: The decision.
-        what: What they are, in the plural.
-        count: How many they are.
-        as_json: One object with the count alone.
-    """
+    """Print how many of what, in the plural, were decided about; as JSON, one object with the count alone."""
     if as_json:
         echo_json(**{did: count})
     else:

@@ -9,7 +9,8 @@ import click
 from projections.terminal.failed import all_option, yes_option
 from projections.terminal.group import ListGroup
 from projections.terminal.options import dsn_option, json_option
-from projections.webhooks.commands.deciding import Place, drop_many, drop_one, place_of, retry_many, retry_one
+from projections.webhooks.commands import deciding
+from projections.webhooks.commands.deciding import Place, place_of
 from projections.webhooks.commands.deliveries import (
     echo_delivery,
     one_endpoint,
@@ -77,10 +78,7 @@ def retry(
     over. Ended early, the rest stays dead.
     """
     place = place_of(endpoint, event, options, every=every)
-    if place is None:
-        retry_many(dsn, options, ["dead"], as_json=as_json)
-    else:
-        retry_one(dsn, place, ["dead"], as_json=as_json)
+    deciding.retry(dsn, place, options, ["dead"], as_json=as_json)
 
 
 @dead.command()
@@ -106,7 +104,4 @@ def drop(  # noqa: PLR0917 - click passes all by name
     They are forgotten in time; what was tried stays in the log.
     """
     place = place_of(endpoint, event, options, every=every)
-    if place is None:
-        drop_many(dsn, options, yes=yes, as_json=as_json)
-    else:
-        drop_one(dsn, place, ["dead"], yes=yes, as_json=as_json)
+    deciding.drop(dsn, place, options, ["dead"], yes=yes, as_json=as_json)

@@ -12,7 +12,8 @@ from projections.terminal.connection import confirm
 from projections.terminal.failed import yes_option
 from projections.terminal.group import ListGroup
 from projections.terminal.options import dsn_option, echo_json, json_option
-from projections.webhooks.commands.deciding import Place, drop_one, place_of, retry_many, retry_one, show_one
+from projections.webhooks.commands import deciding
+from projections.webhooks.commands.deciding import Place, place_of, show_one
 from projections.webhooks.commands.delivery_options import (
     filter_options,
     list_deliveries,
@@ -106,13 +107,11 @@ def retry(  # noqa: PLR0917 - click passes all by name
     is disabled, or whose payload the log no longer has; ended early, the rest stays as it is.
     """  # noqa: D301 - click reads the escape
     place = place_of(endpoint, event, {**options, "states": states})
-    if place is not None:
-        retry_one(dsn, place, as_json=as_json)
-        return
-    if not states:
-        raise click.UsageError("say which: pass --state")
-    confirm(f"Try all deliveries again that are {' or '.join(states)}, and fit?", yes=yes)
-    retry_many(dsn, options, states, as_json=as_json)
+    if place is None:
+        if not states:
+            raise click.UsageError("say which: pass --state")
+        confirm(f"Try all deliveries again that are {' or '.join(states)}, and fit?", yes=yes)
+    deciding.retry(dsn, place, options, states, as_json=as_json)
 
 
 @deliveries.command(short_help="Drop one.")
@@ -123,7 +122,7 @@ def retry(  # noqa: PLR0917 - click passes all by name
 @json_option
 def drop(endpoint: str, event: str, yes: bool, dsn: str | None, as_json: bool) -> None:
     """Drop a delivery: it is not tried again, and what waits for it in an order goes on."""
-    drop_one(dsn, Place(endpoint, event), yes=yes, as_json=as_json)
+    deciding.drop(dsn, Place(endpoint, event), {}, [], yes=yes, as_json=as_json)
 
 
 def echo_delivery(
