@@ -7,3 +7,11 @@ from journal import ProjectionsError
 
 class InvalidTopic(ProjectionsError, ValueError):
     """A text is not a topic, or not a pattern of topics; the message names it."""
+
+
+class InvalidFilter(ProjectionsError, ValueError):
+    """A filter is invalid; the message has the path of what is wrong."""
+
+
+class FilterTooCostly(ProjectionsError):
+    """A filter would look at more of an event than it may: whether the event is wanted is not known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from journal import InvalidEvent, Session
 from journal.database import fetch_on, fetch_on_sync
 from journal.payload import encode
+from projections.interests.contents import CONTAINS, check_contents
+from projections.interests.errors import InvalidFilter
 from projections.subscriptions.errors import InvalidSubscription, own_errors
 
 # Casts, as drivers differ in the types that they send; the caller's connection may have a codec of its own for jsonb.
@@ -26,9 +29,6 @@ FROM unnest((SELECT projections.keep_subscriptions_v1($1))) AS k (subscription_i
 INNER JOIN projections.subscriptions AS s ON k.subscription_id = s.subscription_id
 """
 _MADE = "SELECT s.created_at FROM projections.subscriptions AS s WHERE s.subscription_id = $1"
-
-# One text for all that ask for contents: a condition is asked once, however many subscriptions share it.
-_CONTAINS = "e.payload @> (s.params -> 'contains')"
 
 
 async def subscribe(
@@ -54,7 +54,7 @@ async def subscribe(
         topics: Event types, or patterns of them, as :mod:`projections.interests.topics` says: ``*`` stands for one
             segment, ``**`` for one or more.
         entity_types: Kinds of sources.
-        contains: What the payload must contain, as JSON: keys and values, nested ones too.
+        contains: What the payload must contain: a filter of :mod:`projections.interests.filters` without operators.
         condition: A boolean SQL expression over the event ``e`` and the subscription ``s``. Texts are shared by all
             subscriptions that use them: give values that differ in ``params``, and write ``s.params ->> 'name'``.
         params: Values for the condition.
@@ -112,7 +112,15 @@ def _arguments(  # noqa: PLR0917 - as the function in the database has them
     if expires_after is not None and expires_after <= timedelta(0):
         raise InvalidSubscription(f"expires_after must be longer than 0, not {expires_after}")
     condition, given = _with_contents(condition, params, contains)
-    return (group, condition, _json(given), expires_after, _list(topics), _list(entity_types), reliable)
+    return (
+        group,
+        condition,
+        _json(given, contains),
+        expires_after,
+        _list(topics),
+        _list(entity_types),
+        reliable,
+    )
 
 
 def _check_names(names: Sequence[Any] | None, what: str) -> None:
@@ -143,18 +151,19 @@ def _with_contents(
     # Brackets of another kind than those that conditions have: one too many of these does not pair with ours. The line
     # break ends a comment.
     both = (
-        _CONTAINS
-        if condition is None
-        else f"{_CONTAINS} AND CASE WHEN {condition}\n THEN TRUE ELSE FALSE END"
+        CONTAINS if condition is None else f"{CONTAINS} AND CASE WHEN {condition}\n THEN TRUE ELSE FALSE END"
     )
     return both, {**given, "contains": contains}
 
 
-def _json(params: Mapping[str, Any]) -> str:
+def _json(params: Mapping[str, Any], contains: Mapping[str, Any] | None) -> str:
     try:
-        return encode(dict(params), "params")
-    except InvalidEvent as error:
+        text = encode(dict(params), "params")
+        if contains is not None:
+            check_contents(json.loads(text)["contains"])
+    except (InvalidEvent, InvalidFilter) as error:
         raise InvalidSubscription(str(error)) from error
+    return text
 
 
 def _list(names: Sequence[str] | None) -> list[str] | None:

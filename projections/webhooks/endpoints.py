@@ -11,10 +11,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from journal import Database, Row, Session
+from projections.interests.errors import InvalidFilter
+from projections.interests.filters import parse_filter
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.ciphers import Cipher, PlainCipher
 from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, UnknownEndpoint, fields_of, own_errors
-from projections.webhooks.filters import parse_filter
 from projections.webhooks.headers import checked_headers
 from projections.webhooks.keys import PublicKey, Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.limits import bounds, check_bounds
@@ -382,7 +383,10 @@ class Endpoints:
         if "topics" in settings:
             checked["topics"] = endpoint_topics(settings["topics"], self._topics)
         if settings.get("filter") is not None:
-            parse_filter(settings["filter"])
+            try:
+                parse_filter(settings["filter"])
+            except InvalidFilter as error:
+                raise InvalidEndpoint(str(error)) from None
         return checked
 
 

@@ -31,6 +31,7 @@ from contextlib import contextmanager
 from pydantic import ValidationError
 
 from journal import DatabaseError, ProjectionsError
+from projections.interests import errors as interests
 
 
 class InvalidEndpoint(ProjectionsError, ValueError):
@@ -81,8 +82,7 @@ class TooMany(ProjectionsError):
     """A tenant has as many endpoints or schedules as it may make."""
 
 
-class FilterTooCostly(ProjectionsError):
-    """A filter would look at more of an event than it may: whether it wants it is not known."""
+FilterTooCostly = interests.FilterTooCostly
 
 
 class VerificationFailed(ProjectionsError, ValueError):

@@ -18,11 +18,11 @@ from projections.defining.handlers import Kind, Projection
 from projections.defining.settings import ExactlyOnce, Group
 from projections.errors import InvalidHandler
 from projections.failing.recovery import Recovery
+from projections.interests.filter_cost import MOST_CHARACTERS, Purse
+from projections.interests.filters import Filter, compile_filter
+from projections.interests.json_values import read_json
 from projections.interests.topics import TopicMatcher, parse_topics
 from projections.webhooks.errors import FilterTooCostly, InvalidMessage
-from projections.webhooks.filter_cost import MOST_CHARACTERS, Purse
-from projections.webhooks.filters import Filter, parse_filter
-from projections.webhooks.json_values import read_json
 from projections.webhooks.messages import MESSAGE, Message, message_of
 
 __all__ = ["FanOut"]
@@ -229,5 +229,5 @@ def _key(row: Row) -> tuple[str, int, datetime]:
 
 
 def _interest(row: Row) -> _Interest:
-    chosen = None if row["filter"] is None else parse_filter(read_json(row["filter"]))
+    chosen = None if row["filter"] is None else compile_filter(read_json(row["filter"]))
     return _Interest(parse_topics(row["topics"]), chosen)

@@ -107,3 +107,46 @@ DROP FUNCTION IF EXISTS projections.retry_deliveries_v1(
 );
 DROP FUNCTION IF EXISTS projections.replay_retry_v1(bigint);
 DROP FUNCTION IF EXISTS projections.forget_retry_v1(bigint);
+-- Filters without operators mean containment, as jsonb has it. Those of before looked into lists, too: $any does.
+CREATE FUNCTION projections.filter_written(p_condition jsonb)
+RETURNS jsonb
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    _fields jsonb;
+    _operators jsonb;
+BEGIN
+    IF jsonb_typeof(p_condition) = 'array' THEN
+        RETURN (SELECT coalesce(jsonb_agg(projections.filter_written(i.item) ORDER BY i.place), '[]')
+                FROM jsonb_array_elements(p_condition) WITH ORDINALITY AS i (item, place));
+    ELSIF jsonb_typeof(p_condition) <> 'object' THEN
+        RETURN jsonb_build_object('$any', p_condition);
+    END IF;
+    SELECT
+        jsonb_object_agg(f.name, projections.filter_written(f.value)) FILTER (WHERE f.name NOT LIKE '$%'),
+        jsonb_object_agg(f.name, CASE
+            WHEN f.name IN ('$or', '$and', '$not') THEN projections.filter_written(f.value) ELSE f.value
+        END) FILTER (WHERE f.name LIKE '$%')
+    INTO _fields, _operators FROM jsonb_each(p_condition) AS f (name, value);
+    RETURN CASE WHEN _fields IS NOT NULL OR _operators IS NULL THEN jsonb_build_object('$any', coalesce(_fields, '{}')) ELSE '{}' END
+        || coalesce(_operators, '{}');
+END;
+$$;
+CREATE FUNCTION projections.event_filter_written(p_filter jsonb)
+RETURNS jsonb
+LANGUAGE sql
+AS $$
+    SELECT coalesce(jsonb_object_agg(f.name, CASE
+        WHEN f.name IN ('data', 'metadata') THEN projections.filter_written(f.value)
+        WHEN f.name = '$not' THEN projections.event_filter_written(f.value)
+        WHEN f.name IN ('$or', '$and') THEN (
+            SELECT jsonb_agg(projections.event_filter_written(i.item) ORDER BY i.place)
+            FROM jsonb_array_elements(f.value) WITH ORDINALITY AS i (item, place)
+        )
+        ELSE f.value
+    END), '{}')
+    FROM jsonb_each(p_filter) AS f (name, value)
+$$;
+UPDATE projections.webhook_endpoints SET filter = projections.event_filter_written(filter::jsonb)::json WHERE filter IS NOT NULL;
+DROP FUNCTION projections.event_filter_written(jsonb);
+DROP FUNCTION projections.filter_written(jsonb);

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
 
 from journal import Database, RawJson
+from projections.interests.json_values import storable
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.api.allowances import Allowances
 from projections.webhooks.api.authentication import Caller
@@ -18,7 +19,6 @@ from projections.webhooks.api.problems import Problem
 from projections.webhooks.api.settings import ApiSettings
 from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints
-from projections.webhooks.json_values import storable
 from projections.webhooks.log import DeliveryLog
 from projections.webhooks.page_sizes import LARGEST_PAGE
 from projections.webhooks.schedules import Schedules

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+from projections.interests.filters import compile_filter
 from projections.interests.topics import parse_topics
 from projections.webhooks import verifying
 from projections.webhooks.api.calls import Call, NoBody, PageQuery, Query
@@ -36,7 +37,6 @@ from projections.webhooks.api.endpoint_models import (
 from projections.webhooks.api.operations import Operations
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.endpoints import ENABLED, Endpoint, EndpointSettings, EndpointState
-from projections.webhooks.filters import parse_filter
 from projections.webhooks.keys import Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.messages import send
 from projections.webhooks.sender import HttpSender, NotSentError
@@ -274,5 +274,5 @@ def _check_wanted(endpoint: Endpoint, topic: str, event_id: str, data: Any) -> N
         "metadata": {},
         "data": data,
     }
-    if endpoint.filter is not None and not parse_filter(endpoint.filter).matches(document):
+    if endpoint.filter is not None and not compile_filter(endpoint.filter).matches(document):
         raise Problem(400, "not_wanted", "the endpoint's filter does not let this message through")

@@ -15,12 +15,12 @@ from journal import RawJson
 from projections.extras import from_extra
 from projections.http.cross_site import foreign
 from projections.http.tokens import bearer_token
+from projections.interests.json_values import storable
 from projections.webhooks.api.authentication import Authenticate, Caller
 from projections.webhooks.api.calls import LONGEST_WORD, Call, Query, Services, check_tenants
 from projections.webhooks.api.json_text import Member, read_members
 from projections.webhooks.api.operations import Operation
 from projections.webhooks.api.problems import FieldProblem, Problem, unfit
-from projections.webhooks.json_values import storable
 
 with from_extra("webhooks"):
     from starlette.requests import ClientDisconnect, Request

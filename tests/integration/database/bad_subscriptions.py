@@ -54,6 +54,7 @@ refused_subscription("a condition of two statements", condition="true; DROP TABL
 refused_subscription("a condition that reads a table", condition="EXISTS (SELECT FROM projections.sources)")
 refused_subscription("a condition that calls what may do harm", condition="pg_sleep(1) IS NULL")
 refused_subscription("params that are no object", params=["a"])
+refused_subscription("contents with an operator", contains={"amount": [{"$gte": 100}]})
 refused_subscription("params of 1 MB", params={"a": "x" * 1_000_000})
 refused_subscription("an empty list of topics", topics=[])
 refused_subscription("topics with two stars within a segment", topics=["user**"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,8 @@ import pytest
 from journal import Database, DatabaseError, Event, append, connect, schema
 from journal.schema import installing
 from offsets import retry_parked
+from projections.interests.filters import compile_filter
+from projections.interests.json_values import read_json
 from projections.interests.topics import parse_topics
 from projections.subscriptions import Consumer, Matching
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
@@ -275,7 +278,7 @@ def test_patterns_of_subscriptions_are_written_anew_and_match_what_they_matched(
     numbers = [run(earlier, subscribe, topics)[0][0] for topics in BEFORE]
     before = [run(earlier, MATCHING.format("patterns"), NAMES, number) for number in numbers]
 
-    schema.upgrade(earlier)
+    remarks = schema.upgrade(earlier)
 
     for topics, number, found in list(zip(BEFORE, numbers, before, strict=True))[:-1]:
         assert run(earlier, MATCHING.format("likes"), NAMES, number) == found
@@ -285,6 +288,10 @@ def test_patterns_of_subscriptions_are_written_anew_and_match_what_they_matched(
     assert [run(earlier, WRITTEN, number)[0][1] for number in (*numbers[:4], numbers[-1])] == [
         ["**"], ["user.**"], ["**.created"], ["user*", "user*.**"], ["**"],
     ]  # fmt: skip
+    assert (
+        f"subscription {numbers[-1]} gets every topic now: its topics have too many * within a segment"
+        in remarks
+    )
     assert run(earlier, MATCHING.format("likes"), NAMES, numbers[-1]) == [(topic,) for topic in NAMES]
     assert run(earlier, subscribe, ["user.**"]) == [(numbers[1],)]  # whoever asks for the same shares it
     assert run(earlier, subscribe, ["user.*"])[0][0] not in numbers
@@ -299,6 +306,39 @@ def test_topics_of_endpoints_are_written_anew_and_match_what_they_matched(earlie
     assert run(earlier, "SELECT topics FROM projections.webhook_endpoints") == [
         (["user.**", "*.created", "**", "order.*.paid", "*.**", "a"],)
     ]
+
+
+# Filters of before, data, and whether they matched.
+FILTERED: list[tuple[dict[str, Any], Any, bool]] = [
+    ({"data": {"tags": "urgent"}}, {"tags": ["late", ["urgent"]]}, True),
+    ({"data": {"tags": "urgent"}}, {"tags": "urgent"}, True),
+    ({"data": {"tags": "urgent"}}, {"tags": ["late"]}, False),
+    ({"data": {"items": {"sku": "b", "count": {"$gt": 5}}}}, [{"items": [{"sku": "b", "count": 9}]}], True),
+    ({"data": {"items": {"sku": "a", "count": {"$gt": 5}}}}, {"items": [{"sku": "a"}, {"count": 9}]}, False),
+    ({"data": {"n": [1, {"$in": [2]}]}}, {"n": [[1], 2]}, True),
+    ({"data": {"n": {"$not": 1}}}, {"n": [1]}, False),
+    ({"data": {"a": {}, "$or": [{"b": 1}, {"c": 1.5}]}}, {"a": [{}], "c": [1.50]}, True),
+    ({"data": {"n": {"$eq": [1]}}}, {"n": [[1]]}, False),
+    ({"$not": {"data": {"n": 1}}, "topic": "order.paid"}, {"n": [1]}, False),
+    ({"$or": [{"id": "x"}, {"data": {"n": None}}]}, {"n": [None]}, True),
+    ({"data": {"n": list(range(100))}}, {"n": list(range(100))}, True),
+    ({"data": {"a": {"b": {"c": {"d": {"e": {"f": {"g": {"h": 1}}}}}}}}}, {"a": 1}, False),
+    ({"data": {f"f{n}": "x" for n in range(1000)}}, {}, False),
+    ({}, 1, True),
+]
+
+
+@pytest.mark.parametrize(("definition", "data", "wanted"), FILTERED)
+def test_filters_of_endpoints_match_what_they_matched(
+    earlier: str, definition: dict[str, Any], data: Any, wanted: bool
+) -> None:
+    run(earlier, "UPDATE projections.webhook_endpoints SET filter = %s", json.dumps(definition))
+
+    schema.upgrade(earlier)
+
+    ((written,),) = run(earlier, "SELECT filter::text FROM projections.webhook_endpoints")
+    document = {"id": "evt_1", "topic": "order.paid", "metadata": {}, "data": data}
+    assert compile_filter(read_json(written)).matches(document) is wanted
 
 
 REFUSED = "SELECT condition_id, error FROM projections.conditions WHERE starts_with(error, 'refused')"

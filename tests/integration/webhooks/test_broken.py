@@ -12,11 +12,11 @@ import pytest
 
 from journal import Database, DatabaseError, Event, EventEnvelope, append
 from projections import run
+from projections.interests.filters import parse_filter
 from projections.webhooks.claims import reap
 from projections.webhooks.deliverer import deliver
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.fan_out import FanOut
-from projections.webhooks.filters import parse_filter
 from projections.webhooks.messages import Message, message_of, send
 from projections.webhooks.sender import Outgoing, Reply
 from projections.webhooks.settings import DeliverySettings
@@ -255,7 +255,7 @@ class TestTenants:
 
 class TestFilters:
     def test_one_on_a_large_event_is_followed(self) -> None:
-        wanted = parse_filter({"data": {"items": {"sku": {"$in": ["a", "b", "c"]}}, "tags": ["x", "y"]}})
+        wanted = parse_filter({"data": {"items": [{"sku": {"$in": ["a", "b", "c"]}}], "tags": ["x", "y"]}})
         items = [{"sku": f"s{n}"} for n in range(10_000)]
         assert wanted.matches({"data": {"items": [*items, {"sku": "c"}], "tags": ["y", "z", "x"]}})
         assert not wanted.matches({"data": {"items": items, "tags": ["y", "x"]}})

@@ -13,12 +13,12 @@ import pytest
 
 from journal import tasks
 from projections import RunSettings, run
+from projections.interests.filter_cost import MOST_CHARACTERS, VALUE
+from projections.interests.filters import parse_filter
+from projections.interests.json_values import read_json
 from projections.webhooks import FanOut, send
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.errors import FilterTooCostly
-from projections.webhooks.filter_cost import MOST_CHARACTERS, VALUE
-from projections.webhooks.filters import parse_filter
-from projections.webhooks.json_values import read_json
 from projections.webhooks.messages import Message, message_of
 from tests.fixtures.projections import fetchval
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, fan_out, states, take
@@ -55,12 +55,12 @@ def counted() -> Iterator[list[int]]:
     ("condition", "data"),
     [
         (_SEARCHES["data"], _HAYSTACK),
-        ({"x": _SEARCHES["data"]}, [{"x": "a" * 29_999}] * 33),
+        ({"$any": {"x": _SEARCHES["data"]}}, [{"x": "a" * 29_999}] * 33),
         ([7] * 5000, [1] * 100_000 + [7]),
-        ({"$or": list(range(2, 2500))}, [1] * 100_000),
-        ({"x": {"$in": list(range(2, 2500))}}, [{"x": 1}] * 50_000),
+        ({"$any": {"$or": list(range(2, 2500))}}, [1] * 100_000),
+        ({"$any": {"x": {"$in": list(range(2, 2500))}}}, [{"x": 1}] * 50_000),
         ([{"$or": [{"$exist": False}] * 90}], [1] * 100_000),
-        ([{"$eq": [1] * 4000}, 2], [[1] * 4000] * 100),
+        ([{"$eq": [1] * 4000}, {"$any": 2}], [[1] * 4000] * 100),
         ([{"$in": [Decimal("1.5")]}], [Decimal("1." + "1" * 100_000)] * 300),
         ([{"$lt": "a" * 15_000}], ["a" * 20_000] * 400),
         ([{"$startsWith": ["a" * 15_000]}], ["a" * 14_999 + "b"] * 400),

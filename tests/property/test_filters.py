@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from hypothesis import given, settings
+import psycopg
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from projections.webhooks.errors import InvalidEndpoint
-from projections.webhooks.filters import parse_filter
-from projections.webhooks.json_values import read_json
+from projections.interests.contents import CONTAINS
+from projections.interests.errors import InvalidFilter
+from projections.interests.filters import parse_filter
+from projections.interests.json_values import read_json
 
 ABSENT = object()
 scalars = st.sampled_from([None, True, False, 0, 1, 1.0, 1.5, 2, "", "a", "ab", "1"])
@@ -33,6 +35,7 @@ def _conditions(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     }
     ordered = st.sampled_from([0, 1, 1.5, "", "a", "b"])
     operators = {
+        "$any": inner.filter(lambda each: not isinstance(each, dict) or "$any" not in each),
         "$eq": documents,
         "$neq": documents,
         "$gt": ordered,
@@ -79,8 +82,6 @@ def _holds(condition: Any, value: Any) -> bool:
             any(_holds(each, item) for item in value) for each in condition
         )
     if not isinstance(condition, dict):
-        if isinstance(value, list):
-            return any(_holds(condition, item) for item in value)
         return _same(condition, value)
     fields = {name: each for name, each in condition.items() if not name.startswith("$")}
     return all(_operator(name, each, value) for name, each in condition.items() if name.startswith("$")) and (
@@ -89,8 +90,6 @@ def _holds(condition: Any, value: Any) -> bool:
 
 
 def _object(fields: Mapping[str, Any], value: Any) -> bool:
-    if isinstance(value, list):
-        return any(_object(fields, item) for item in value)
     return isinstance(value, dict) and all(
         _holds(each, value.get(name, ABSENT)) for name, each in fields.items()
     )
@@ -104,6 +103,10 @@ def _operator(name: str, operand: Any, value: Any) -> bool:  # noqa: PLR0911 - a
             return all(_holds(each, value) for each in operand)
         case "$not":
             return not _holds(operand, value)
+        case "$any":
+            return _holds(operand, value) or (
+                isinstance(value, list) and any(_operator("$any", operand, item) for item in value)
+            )
         case "$exist":
             return (value is not ABSENT) == operand
         case "$eq":
@@ -196,7 +199,32 @@ anything = st.recursive(
 def test_anything_is_a_filter_or_an_invalid_endpoint(definition: Any, event: dict[str, Any]) -> None:
     try:
         compiled = parse_filter(definition)
-    except InvalidEndpoint:
+    except InvalidFilter:
         return
 
     assert compiled.matches(event) in {True, False}
+
+
+plain = st.recursive(
+    st.sampled_from([None, True, False, 0, 1, 1.0, 1.5, 10**20, "", "a", "ab", "1", "é"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=2),
+    max_leaves=8,
+)
+objects = st.dictionaries(names, plain, max_size=2)
+
+
+def test_contents_mean_for_postgresql_what_they_mean_here(dsn: str) -> None:
+    statement = (
+        f"SELECT {CONTAINS} FROM (VALUES (%s::jsonb)) AS e (payload), (VALUES (%s::jsonb)) AS s (params)"
+    )
+    with psycopg.connect(dsn, autocommit=True) as connection:
+
+        @settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(contents=objects, payload=objects | plain)
+        def run(contents: dict[str, Any], payload: Any) -> None:
+            texts = [json.dumps(payload), json.dumps({"contains": contents})]
+            found = connection.execute(statement, texts).fetchone()
+
+            assert found == (parse_filter({"data": contents}).matches({"data": payload}),)
+
+        run()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
 
-from projections.webhooks.errors import FilterTooCostly
+from projections.interests.errors import FilterTooCostly
 
 MOST_CHARACTERS = 4_000_000
 """Of one event and filter: some 10 milliseconds at most, for which an event loop can do nothing else."""
@@ -23,7 +23,7 @@ class _UsedUpError(Exception):
     """More would be looked at than may be."""
 
 
-_LEFT: ContextVar[list[int]] = ContextVar("projections.webhooks.filter_characters_left")
+_LEFT: ContextVar[list[int]] = ContextVar("projections.interests.filter_characters_left")
 
 
 class Purse:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from projections.webhooks.errors import InvalidEndpoint
-from projections.webhooks.filters import parse_filter
-from projections.webhooks.json_values import number, read_json, same
+from projections.interests.errors import InvalidFilter
+from projections.interests.filters import parse_filter
+from projections.interests.json_values import number, read_json, same
 
 EVENT = {
     "id": "evt_1",
@@ -62,9 +62,18 @@ def test_all_conditions_must_hold() -> None:
         ({"amount": True}, False),
         ({"nothing": None}, True),
         ({"absent": None}, False),
-        ({"tags": "urgent"}, True),
-        ({"tags": "nested"}, True),
-        ({"tags": "other"}, False),
+        ({"tags": "urgent"}, False),
+        ({"tags": ["urgent"]}, True),
+        ({"tags": [["nested"]]}, True),
+        ({"tags": ["nested"]}, False),
+        ({"tags": {"$any": "urgent"}}, True),
+        ({"tags": {"$any": "nested"}}, True),
+        ({"tags": {"$any": "other"}}, False),
+        ({"status": {"$any": "paid"}}, True),
+        ({"absent": {"$any": "paid"}}, False),
+        ({"absent": {"$any": {"$exist": False}}}, True),
+        ({"numbers": {"$any": {"$gt": 1}}}, True),
+        ({"tags": {"$any": ["nested"]}}, True),
         ({"tags": ["support", "urgent"]}, True),
         ({"tags": ["support", "other"]}, False),
         ({"tags": []}, True),
@@ -74,8 +83,10 @@ def test_all_conditions_must_hold() -> None:
         ({"customer": "premium"}, False),
         ({"customer": {}}, True),
         ({"status": {}}, False),
-        ({"items": {"sku": "b", "count": {"$gt": 5}}}, True),
-        ({"items": {"sku": "a", "count": {"$gt": 5}}}, False),
+        ({"items": {"sku": "b"}}, False),
+        ({"items": [{"sku": "b", "count": {"$gt": 5}}]}, True),
+        ({"items": {"$any": {"sku": "b", "count": {"$gt": 5}}}}, True),
+        ({"items": {"$any": {"sku": "a", "count": {"$gt": 5}}}}, False),
         ({"customer": {"$eq": {"name": "Ana", "tier": "premium"}}}, True),
         ({"customer": {"$eq": {"tier": "premium"}}}, False),
         ({"numbers": {"$eq": [1, 2]}}, True),
@@ -122,7 +133,7 @@ def test_all_conditions_must_hold() -> None:
         ({"status": {"$not": {"$in": ["open"]}}}, True),
         ({"status": {"$not": "paid"}}, False),
         ({"absent": {"$not": "paid"}}, True),
-        ({"tags": {"$not": "urgent"}}, False),
+        ({"tags": {"$not": {"$any": "urgent"}}}, False),
         ({"status": {"$or": ["open", {"$startsWith": "p"}]}}, True),
         ({"absent": {"$or": [{"$exist": False}, "x"]}}, True),
         ({"amount": {"$and": [{"$gt": 1}, {"$lt": 5}]}}, False),
@@ -166,7 +177,7 @@ def test_times_compare_as_times_not_as_texts(condition: Any, matches: bool) -> N
 
 @pytest.mark.parametrize("time", ["yesterday", "2026-01-31", "2026-01-31T12:00:00", 5, None])
 def test_what_is_no_time_can_not_be_compared_with_the_time(time: Any) -> None:
-    with pytest.raises(InvalidEndpoint, match=r"filter\.time.*(must be a time|must be a number)"):
+    with pytest.raises(InvalidFilter, match=r"filter\.time.*(must be a time|must be a number)"):
         parse_filter({"time": {"$gt": time}})
 
 
@@ -223,19 +234,19 @@ def test_values_are_the_same_as_json() -> None:
     ],
 )
 def test_a_filter_that_can_not_be_is_refused_with_its_path(definition: Any, path: str, what: str) -> None:
-    with pytest.raises(InvalidEndpoint, match=f"^{path}: .*{what}"):
+    with pytest.raises(InvalidFilter, match=f"^{path}: .*{what}"):
         parse_filter(definition)
 
 
 @pytest.mark.parametrize("definition", [None, [], "x", 5])
 def test_a_filter_is_an_object(definition: Any) -> None:
-    with pytest.raises(InvalidEndpoint, match="must be an object"):
+    with pytest.raises(InvalidFilter, match="must be an object"):
         parse_filter(definition)
 
 
 def test_filter_regex_absent() -> None:
     for name in ("$regex", "$match", "$like", "$where", "$expr"):
-        with pytest.raises(InvalidEndpoint, match="unknown operator"):
+        with pytest.raises(InvalidFilter, match="unknown operator"):
             parse_filter({"data": {"a": {name: "(a+)+$"}}})
 
 
@@ -249,15 +260,26 @@ def _deep(levels: int) -> dict[str, Any]:
 def test_filter_depth_bomb() -> None:
     assert parse_filter(_deep(10))
     for levels in (11, 100_000):
-        with pytest.raises(InvalidEndpoint, match="up to 10 levels deep"):
+        with pytest.raises(InvalidFilter, match="up to 10 levels deep"):
             parse_filter(_deep(levels))
+
+
+def test_any_adds_no_level_and_no_operator_and_stands_once() -> None:
+    definition: dict[str, Any] = {"$eq": 1}
+    for _ in range(8):
+        definition = {"$any": {"a": definition}}
+    assert parse_filter({"data": definition})
+    assert parse_filter({"data": {f"f{n}": {"$any": {"$exist": True}} for n in range(100)}})
+    for twice in ({"$any": {"$any": 1}}, {"$any": {"$any": {"$any": 1}}}):
+        with pytest.raises(InvalidFilter, match=r"^filter\.data: \$any of \$any"):
+            parse_filter({"data": twice})
 
 
 def test_a_filter_within_itself_is_too_deep() -> None:
     definition: dict[str, Any] = {"$or": []}
     definition["$or"].append(definition)
 
-    with pytest.raises(InvalidEndpoint, match="up to 10 levels deep"):
+    with pytest.raises(InvalidFilter, match="up to 10 levels deep"):
         parse_filter(definition)
 
 
@@ -266,13 +288,13 @@ def test_a_filter_has_a_hundred_operators_at_most() -> None:
         return {"data": {f"f{n}": {"$exist": True} for n in range(operators)}}
 
     assert parse_filter(definition(100))
-    with pytest.raises(InvalidEndpoint, match="up to 100 operators, not 101"):
+    with pytest.raises(InvalidFilter, match="up to 100 operators, not 101"):
         parse_filter(definition(101))
 
 
 def test_a_filter_has_sixteen_kilobytes_at_most() -> None:
     assert parse_filter({"id": "é" * 8000})
-    with pytest.raises(InvalidEndpoint, match="up to 16384 bytes as JSON, not 16412"):
+    with pytest.raises(InvalidFilter, match="up to 16384 bytes as JSON, not 16412"):
         parse_filter({"id": "é" * 8201})
 
 
@@ -281,7 +303,7 @@ def test_a_document_nested_without_end_matches_nothing() -> None:
     for _ in range(100_000):
         nested = [nested]
 
-    assert not parse_filter({"data": "x"}).matches({"data": nested})
+    assert not parse_filter({"data": {"$any": "x"}}).matches({"data": nested})
 
 
 @pytest.mark.parametrize(

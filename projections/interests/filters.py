@@ -1,15 +1,16 @@
 """
-JSON filters: which events of its topics an endpoint wants, by what is in them.
+JSON filters: which events are wanted, by what is in them.
 
-    {"data": {"amount": {"$gte": 100}, "tags": "urgent"}, "$not": {"metadata": {"source": "test"}}}
+    {"data": {"amount": {"$gte": 100}, "tags": ["urgent"]}, "$not": {"metadata": {"source": "test"}}}
 
 A filter is matched against `{"id", "topic", "time", "metadata", "data"}`. All conditions of an object must hold.
 
 | condition | holds if the value |
 | --- | --- |
-| a string, number, boolean or null | equals it, or is a list that contains it |
+| a string, number, boolean or null | equals it |
 | a list | is a list in which each of these conditions holds for some item |
-| an object of fields | is an object whose fields hold, or a list with such an object in it |
+| an object of fields | is an object whose fields hold |
+| `$any` | fulfils this condition, or is a list of which an item does, at any depth |
 | `$eq`, `$neq` | equals it as a whole, lists and objects too; or does not |
 | `$gt`, `$gte`, `$lt`, `$lte` | is a number, or a string, and so compares |
 | `$in`, `$nin` | is (is not) one of a list; of one value: is a string or list that contains it (does not) |
@@ -17,13 +18,17 @@ A filter is matched against `{"id", "topic", "time", "metadata", "data"}`. All c
 | `$exist` | is there, if true; is not there, if false |
 | `$or`, `$and`, `$not` | fulfils any, all, not the condition; beside fields and operators too |
 
+Without operators this is containment as PostgreSQL's `jsonb` has it (`@>`), by which subscriptions are matched: the
+same JSON has the same meaning for both, and a test compares them. Operators are for endpoints of webhooks alone.
+
 Numbers compare exactly, whatever their size, and a boolean is no number. A value of another type than its operator's
 fulfils nothing, and so does one that is not there, except `$exist: false`; `$not` turns that around. Below `time`,
 texts that are compared are times of RFC 3339, and compare as such. There are no regular expressions. What a filter
 looks at in an event is counted and bounded (`filter_cost`).
 
-This is the language of Outpost's filters (https://hookdeck.com/docs/outpost/features/filter), except that misspelt
-operators and fields are refused, and that operators beside fields, and `$not` within a field, do what they say.
+The operators are those of Outpost's filters (https://hookdeck.com/docs/outpost/features/filter), except that misspelt
+operators and fields are refused, that operators beside fields, and `$not` within a field, do what they say, and that
+what is in a list is asked for by a list or by `$any`.
 """
 
 from __future__ import annotations
@@ -37,13 +42,14 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from projections.webhooks.errors import InvalidEndpoint
-from projections.webhooks.filter_cost import VALUE, Purse, budget, pay, size
-from projections.webhooks.json_values import MISSING, holds, is_list, is_scalar, key, number, same, storable
+from projections.interests.errors import InvalidFilter
+from projections.interests.filter_cost import VALUE, Purse, budget, pay, size
+from projections.interests.json_values import MISSING, holds, is_list, is_scalar, key, number, same, storable
 
 DEEPEST = 10
 MOST_OPERATORS = 100
 LARGEST_BYTES = 16_384
+_ANY = "$any"
 FIELDS = ("id", "topic", "time", "metadata", "data")
 
 _Predicate = Callable[[Any], bool]
@@ -54,7 +60,7 @@ _Walked = TypeVar("_Walked", list[Any], tuple[Any, ...], list[_Predicate], Mappi
 @dataclass(frozen=True)
 class Filter:
     """
-    A filter of an endpoint, compiled; see `parse_filter`.
+    A filter, compiled; see `parse_filter`.
 
     Args:
         definition: As it was given, for storing it.
@@ -65,7 +71,7 @@ class Filter:
 
     def matches(self, document: Mapping[str, Any], purse: Purse | None = None) -> bool:
         """
-        Tell whether the endpoint wants an event.
+        Tell whether an event is wanted.
 
         Args:
             document: `id`, `topic`, `time` (RFC 3339), `metadata` and `data`, as JSON is read. Numbers with a point
@@ -90,21 +96,32 @@ def parse_filter(definition: Mapping[str, Any]) -> Filter:
         definition: JSON as it was read. An empty one matches every event.
 
     Raises:
-        InvalidEndpoint: It is deeper than 10 levels, larger than 16 kB, has more than 100 operators, an unknown
+        InvalidFilter: It is deeper than 10 levels, larger than 16 kB, has more than 100 operators, an unknown
             operator or field, or a value that its operator can not compare with; the message has the path.
     """
-    operators = _operators(definition, "filter", 1)
-    if operators > MOST_OPERATORS:
-        raise InvalidEndpoint(f"a filter has up to {MOST_OPERATORS} operators, not {operators}")
+    compiled = compile_filter(definition)
     # `default` for numbers that were read exactly.
     size = len(json.dumps(definition, ensure_ascii=False, default=str).encode())
     if size > LARGEST_BYTES:
-        raise InvalidEndpoint(f"a filter has up to {LARGEST_BYTES} bytes as JSON, not {size}")
+        raise InvalidFilter(f"a filter has up to {LARGEST_BYTES} bytes as JSON, not {size}")
+    return compiled
+
+
+def compile_filter(definition: Mapping[str, Any]) -> Filter:
+    """
+    Compile a filter that is stored: it was checked, and an upgrade may have written it larger.
+
+    Raises:
+        InvalidFilter: As :func:`parse_filter` does, but for its size.
+    """
+    operators = _operators(definition, "filter", 1)
+    if operators > MOST_OPERATORS:
+        raise InvalidFilter(f"a filter has up to {MOST_OPERATORS} operators, not {operators}")
     return Filter(definition, _event(definition, "filter"))
 
 
-def _wrong(path: str, what: str) -> InvalidEndpoint:
-    return InvalidEndpoint(f"{path:.200}: {what}")
+def _wrong(path: str, what: str) -> InvalidFilter:
+    return InvalidFilter(f"{path:.200}: {what}")
 
 
 def _operators(value: object, path: str, depth: int) -> int:
@@ -121,8 +138,18 @@ def _operators(value: object, path: str, depth: int) -> int:
         if not isinstance(name, str) or not storable(name):
             raise _wrong(path, f"{name!r:.100} can not be the name of a field")
     return sum(
-        name.startswith("$") + _operators(each, f"{path}.{name}", depth + 1) for name, each in value.items()
+        # It adds nothing to what is looked at, and stands around conditions that an upgrade has written anew.
+        _operators(_once(each, path), f"{path}.{name}", depth)
+        if name == _ANY
+        else name.startswith("$") + _operators(each, f"{path}.{name}", depth + 1)
+        for name, each in value.items()
     )
+
+
+def _once(value: object, path: str) -> object:
+    if isinstance(value, Mapping) and _ANY in value:
+        raise _wrong(path, f"{_ANY} of {_ANY} says no more than one")
+    return value
 
 
 def _event(definition: object, path: str) -> _Predicate:
@@ -162,7 +189,11 @@ class _Language:
             return _each_in_list(
                 [self.condition(each, f"{path}[{place}]") for place, each in enumerate(value)]
             )
-        return _contained(self.equal(value, path))
+        return self.equal(value, path)
+
+    def any_of(self, value: Any, path: str) -> _Predicate:
+        """Compile `$any`."""
+        return _contained(self.condition(value, path))
 
     def _object(self, value: Mapping[str, Any], path: str) -> _Predicate:
         names = [name for name in value if not name.startswith("$")]
@@ -275,9 +306,9 @@ def _has(part: Any, wanted: bool) -> _Predicate:  # noqa: FBT001 - as in `member
     return predicate
 
 
-def _contained(equal: _Predicate) -> _Predicate:
+def _contained(condition: _Predicate) -> _Predicate:
     def predicate(found: Any) -> bool:
-        return equal(found) or (is_list(found) and any(map(predicate, _walked(found))))
+        return condition(found) or (is_list(found) and any(map(predicate, _walked(found))))
 
     return predicate
 
@@ -290,7 +321,7 @@ def _fields(conditions: Mapping[str, _Predicate]) -> _Predicate:
     def predicate(found: Any) -> bool:
         if isinstance(found, dict) or isinstance(found, Mapping):  # noqa: SIM101 - the first is ten times as fast
             return all(condition(found.get(name, MISSING)) for name, condition in _walked(conditions).items())
-        return is_list(found) and any(map(predicate, _walked(found)))
+        return False
 
     return predicate
 
@@ -345,4 +376,5 @@ _OPERATORS: dict[str, Callable[[_Language, Any, str], _Predicate]] = {
     "$startsWith": partial(_Language.affix, test=str.startswith),
     "$endsWith": partial(_Language.affix, test=str.endswith),
     "$exist": _Language.exists,
+    _ANY: _Language.any_of,
 }
