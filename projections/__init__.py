@@ -49,6 +49,8 @@ from journal import (
     slice_of,
     slice_ranges,
 )
+from journal.embedded import DsnError, EmbeddedServerError, database_dsn
+from journal.schema import install
 from offsets import (
     OffsetOvertaken,
     RangeLost,
@@ -80,6 +82,8 @@ __all__ = [
     "Database",
     "DatabaseError",
     "DatabaseUnavailable",
+    "DsnError",
+    "EmbeddedServerError",
     "Event",
     "EventEnvelope",
     "EventIdConflict",
@@ -121,11 +125,13 @@ __all__ = [
     "captured_tables",
     "connect",
     "current_events",
+    "database_dsn",
     "event_type",
     "find_event",
     "handles",
     "handles_group",
     "import_events",
+    "install",
     "latest_seq_nr",
     "live_events",
     "projection",
