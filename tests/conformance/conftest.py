@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from projections.webhooks.log import DeliveryLog, MemoryLog, PostgresLog
+from projections.webhooks.log import DeliveryLog, PostgresLog
+from tests.fixtures.memory_log import MemoryLog
 
 
 @pytest.fixture(params=["memory", "postgres"])

@@ -20,12 +20,12 @@ from projections.webhooks.log import (
     EventsRequest,
     LoggedAttempt,
     LoggedEvent,
-    MemoryLog,
     MetricsRequest,
     PostgresLog,
 )
 from projections.webhooks.log.metrics import ATTEMPT_DIMENSIONS, ATTEMPT_MEASURES, EVENT_DIMENSIONS
 from tests.conformance.delivery_log_support import BASE, DAY, MICRO, forward
+from tests.fixtures.memory_log import MemoryLog
 from tests.fixtures.postgres import Databases
 
 EMPTY = "TRUNCATE projections.webhook_events, projections.webhook_attempts, projections.webhook_log_ids"

@@ -12,10 +12,10 @@ from projections.webhooks.log import (
     DeliveryLog,
     EventsRequest,
     LogPage,
-    MemoryLog,
     PostgresLog,
 )
 from tests.conformance.delivery_log_support import BASE, SECOND, entry, forward
+from tests.fixtures.memory_log import MemoryLog
 
 ROWS = 60
 FILTERS: list[dict[str, Any]] = [

@@ -2,7 +2,6 @@
 
 from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
 from projections.webhooks.log.delivery_log import DeliveryLog
-from projections.webhooks.log.memory import MemoryLog as MemoryLog
 from projections.webhooks.log.metrics import DataPoint as DataPoint
 from projections.webhooks.log.metrics import Metrics as Metrics
 from projections.webhooks.log.metrics import MetricsRequest as MetricsRequest
