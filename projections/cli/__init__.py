@@ -1,7 +1,8 @@
 """
 The command ``projections``.
 
-A command is a module of this package and a line in ``_COMMANDS``; it is imported when it runs.
+A command of the core is a module of this package and a line in ``_COMMANDS``; it is imported when it runs. Other
+packages register theirs by entry points of the group ``projections.commands``, each of which names a mapping like it.
 """
 
 from __future__ import annotations
@@ -27,17 +28,6 @@ _COMMANDS = {
     "rescale": LazyCommand(
         "projections.cli.rescale:rescale", "Cut a projection into another number of ranges."
     ),
-    "rebuild": LazyCommand(
-        "spark_projections.cli.rebuild:rebuild",
-        "Build a read model again from the journal, and swap it in.",
-    ),
-    "archive": LazyCommand(
-        "spark_projections.cli.archive:archive",
-        "Keep closed partitions as Parquet files, and bring them back.",
-    ),
-    "backfill": LazyCommand(
-        "spark_projections.cli.backfill:backfill", "Load history from files into the journal."
-    ),
     "pause": LazyCommand("projections.cli.status:pause", "Pause a projection."),
     "resume": LazyCommand("projections.cli.status:resume", "Let a paused projection go on."),
     "offsets": LazyCommand(
@@ -45,23 +35,6 @@ _COMMANDS = {
     ),
     "parked": LazyCommand(
         "projections.cli.parked:parked", "List, show, retry and drop events that could not be handled."
-    ),
-    "groups": LazyCommand(
-        "projections.subscriptions.commands.groups:groups",
-        "Show how far groups of consumers are; rescale them, and decide about what failed.",
-    ),
-    "subscriptions": LazyCommand(
-        "projections.subscriptions.commands.subscriptions:subscriptions",
-        "Show, release and remove subscriptions of groups.",
-    ),
-    "subscribe": LazyCommand(
-        "projections.subscriptions.commands.subscribe:subscribe", "Subscribe a group to events."
-    ),
-    "publish": LazyCommand(
-        "projections.subscriptions.commands.publish:publish", "Publish a payload under a topic."
-    ),
-    "webhooks": LazyCommand(
-        "projections.webhooks.commands:webhooks", "Deliver events over HTTP to the endpoints of tenants."
     ),
     "demo": LazyCommand("projections.cli.demo:demo", "Run real flights through it, and prove the result."),
     "capture": LazyCommand("projections.cli.capture:capture", "Have the changes of a table append events."),
@@ -82,6 +55,7 @@ _COMMANDS = {
 @click.group(
     cls=CommandGroup,
     lazy=_COMMANDS,
+    entry_points="projections.commands",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="slice-projections", prog_name="projections")

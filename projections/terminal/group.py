@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from importlib import import_module
+from importlib.metadata import entry_points as registered
 from typing import Any, NamedTuple
 
 import click
@@ -44,12 +46,29 @@ class CommandGroup(click.Group):
 
     Args:
         lazy: Its commands by their names, in the order of the help.
+        entry_points: The group of entry points by which other packages add commands; each names such a mapping.
         arguments: Those of :class:`click.Group`.
     """
 
-    def __init__(self, *, lazy: Mapping[str, LazyCommand] | None = None, **arguments: Any) -> None:
+    def __init__(
+        self,
+        *,
+        lazy: Mapping[str, LazyCommand] | None = None,
+        entry_points: str | None = None,
+        **arguments: Any,
+    ) -> None:
         super().__init__(**arguments)
-        self._lazy = dict(lazy or {})
+        self._own = dict(lazy or {})
+        self._entry_points = entry_points
+
+    @cached_property
+    def _lazy(self) -> dict[str, LazyCommand]:
+        """Its own commands, then those of other packages, whose mappings are imported here."""
+        found = dict(self._own)
+        if self._entry_points is not None:
+            for point in sorted(registered(group=self._entry_points)):
+                found.update((name, one) for name, one in point.load().items() if name not in found)
+        return found
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands, in the order of the help."""
@@ -57,7 +76,7 @@ class CommandGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a name, or None."""
-        lazy = self._lazy.get(cmd_name)
+        lazy = self._own.get(cmd_name) or self._lazy.get(cmd_name)
         return lazy.load() if lazy else super().get_command(ctx, cmd_name)
 
     def resolve_command(
@@ -65,7 +84,7 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is named first, and the rest."""
         name = args[0]
-        if name not in self.list_commands(ctx) and not name.startswith("-") and not ctx.resilient_parsing:
+        if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
             ctx.fail(self.unknown(ctx, name))
         return super().resolve_command(ctx, args)
 

@@ -6,7 +6,7 @@ import click
 
 from projections.terminal.group import CommandGroup, LazyCommand
 
-__all__ = ["webhooks"]
+__all__ = ["COMMANDS", "webhooks"]
 
 _HERE = "projections.webhooks.commands"
 _COMMANDS = {
@@ -27,6 +27,11 @@ _COMMANDS = {
     "limits": LazyCommand(f"{_HERE}.limits:limits", "Show or change what endpoints may ask for."),
     "listen": LazyCommand(f"{_HERE}.listening:listen", "Receive webhooks on this machine, to try them out."),
     "serve": LazyCommand(f"{_HERE}.serving:serve", "Serve the HTTP API of webhooks."),
+}
+COMMANDS = {
+    "webhooks": LazyCommand(
+        "projections.webhooks.commands:webhooks", "Deliver events over HTTP to the endpoints of tenants."
+    ),
 }
 
 
