@@ -355,7 +355,7 @@ def test_what_others_reach_needs_a_token(dsn: str, command: str, monkeypatch: py
         (("listen", "--secret", "guess"), 1, "whsec_"),
         (("listen", "--fail-rate", "nan"), 2, "nan"),
         (("listen", "--fail-rate", "1.5"), 2, "1.5"),
-        (("serve", "--http", "nowhere"), 1, "'nowhere' is no address"),
+        (("serve", "--http", "nowhere"), 1, "'nowhere' is not an address"),
     ],
 )
 def test_what_can_not_start_says_why(arguments: tuple[str, ...], code: int, said: str) -> None:
