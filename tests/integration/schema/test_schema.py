@@ -26,6 +26,7 @@ from tests.fixtures.schema import (
     OLDER,
     catalogue,
     edit,
+    released_script,
     run,
 )
 
@@ -52,7 +53,7 @@ class TestInstall:
     def test_migrations_are_numbered_without_gaps(self) -> None:
         numbers = sorted(int(path.name[:4]) for path in (schema.sql_root() / "migrations").glob("*.sql"))
 
-        assert numbers == list(range(1, schema.SCHEMA_VERSION + 1))
+        assert numbers == list(range(2, schema.SCHEMA_VERSION + 1))
 
     def test_the_order_of_installation_names_every_file(self) -> None:
         root = schema.sql_root()
@@ -169,11 +170,13 @@ class TestInstall:
 
 
 class TestUpgrade:
-    def test_all_migrations_from_nothing_equal_a_fresh_install(self, empty_dsn: str, dsn: str) -> None:
+    def test_all_migrations_from_the_first_version_equal_a_fresh_install(
+        self, empty_dsn: str, dsn: str
+    ) -> None:
         with connect_sync(empty_dsn) as connection:
-            root = schema.sql_root()
-            text = (root / "schema.sql").read_text() + installing._upgrade_script(root, 0)
-            installing._run(connection, text)
+            installing._run(connection, released_script(1))
+
+        schema.upgrade(empty_dsn)
 
         assert catalogue(empty_dsn) == catalogue(dsn)
         assert schema.verify(empty_dsn) == []

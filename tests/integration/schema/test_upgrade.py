@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -25,11 +23,10 @@ from tests.fixtures.locks import WAITING
 from tests.fixtures.postgres import Databases
 from tests.fixtures.projections import caught_up, each_once, effects, fetchval, happen, recording
 from tests.fixtures.raw_server import RawServer, respond
-from tests.fixtures.schema import run
+from tests.fixtures.schema import SCHEMAS, released_script, run
 from tests.fixtures.subscriptions import Seen, consuming, quick, until_handled
 from tests.fixtures.webhook_delivery import delivering, endpoints, finished
 
-SCHEMAS = Path(__file__).parents[2] / "fixtures" / "schemas"
 RELEASED = [1]
 """Versions of the schema that were released: for each, how it was installed, and rows for every table."""
 TABLES = """
@@ -46,7 +43,7 @@ Rows = dict[str, tuple[str, set[str]]]
 @pytest.fixture(scope="module", params=RELEASED)
 def released(request: pytest.FixtureRequest, databases: Databases) -> Iterator[str]:
     """A database as an earlier release has left it."""
-    script = gzip.decompress((SCHEMAS / f"version_{request.param}.sql.gz").read_bytes()).decode()
+    script = released_script(request.param)
     steps = (SCHEMAS / f"version_{request.param}_rows.sql").read_text().split("\n\n")
     with databases.fresh("template0") as dsn:
         with psycopg.connect(dsn, autocommit=True) as connection:
