@@ -6,9 +6,17 @@ from journal.backtracking import Poll as Poll
 from journal.backtracking import ReadEvents as ReadEvents
 from journal.backtracking import ReadKeys as ReadKeys
 from journal.backtracking import WriterLockBacktracking as WriterLockBacktracking
-from journal.backtracking import WritersPoll as WritersPoll
-from journal.capture import CapturedTable, capture_table, captured_tables, release_table
-from journal.database import Database, Session, connect
+from journal.capture import CapturedTable as CapturedTable
+from journal.capture import (
+    capture_table,
+    release_table,
+)
+from journal.capture import captured_tables as captured_tables
+from journal.database import (
+    Database,
+    Session,
+    connect,
+)
 from journal.database import KeptSession as KeptSession
 from journal.database import OwnedSession as OwnedSession
 from journal.database import Row as Row
@@ -23,28 +31,35 @@ from journal.errors import (
     EventIdConflict,
     InvalidEvent,
     InvalidPayload,
-    MissingPrivilege,
-    OtherSchemaVersion,
     ProjectionsError,
     SchemaError,
     UnknownEventType,
 )
 from journal.errors import LostGeneration as LostGeneration
-from journal.errors import NeedsPrimary as NeedsPrimary
+from journal.errors import MissingPrivilege as MissingPrivilege
 from journal.errors import NoAnswer as NoAnswer
+from journal.errors import OtherSchemaVersion as OtherSchemaVersion
 from journal.errors import OutOfMemory as OutOfMemory
 from journal.errors import OutOfResources as OutOfResources
 from journal.errors import ReadOnlyDatabase as ReadOnlyDatabase
 from journal.events import BEGINNING as BEGINNING
-from journal.events import Appended, Event, EventEnvelope, HistoricEvent, Origin, RawJson
+from journal.events import (
+    Appended,
+    Event,
+    EventEnvelope,
+    HistoricEvent,
+    RawJson,
+)
+from journal.events import Origin as Origin
 from journal.events import Position as Position
-from journal.importing import ImportResult, import_events
+from journal.importing import ImportResult as ImportResult
+from journal.importing import import_events
 from journal.payload import decode as decode
 from journal.payload import decoder as decoder
 from journal.payload import event_type
 from journal.payload import event_type_of as event_type_of
 from journal.polling import Look as Look
-from journal.polling import Notifier
+from journal.polling import Notifier as Notifier
 from journal.polling import PollPacing as PollPacing
 from journal.polling import WritersPoller as WritersPoller
 from journal.reader import PAGE_BYTES as PAGE_BYTES
@@ -52,19 +67,27 @@ from journal.reader import HeadReader as HeadReader
 from journal.reader import Key as Key
 from journal.reader import Page as Page
 from journal.reader import SliceReader as SliceReader
-from journal.reader import current_events, find_event, latest_seq_nr, read_source
+from journal.reader import (
+    current_events,
+    read_source,
+)
 from journal.reader import entity_types as entity_types
+from journal.reader import find_event as find_event
 from journal.reader import has_events as has_events
+from journal.reader import latest_seq_nr as latest_seq_nr
 from journal.reader import read_source_page as read_source_page
-from journal.slices import ALL_SLICES, NUMBER_OF_SLICES, SliceRange, slice_of, slice_ranges
+from journal.slices import ALL_SLICES as ALL_SLICES
+from journal.slices import NUMBER_OF_SLICES as NUMBER_OF_SLICES
+from journal.slices import (
+    SliceRange,
+)
+from journal.slices import slice_of as slice_of
+from journal.slices import slice_ranges as slice_ranges
 from journal.writer import append, append_sync
 
 __all__ = [
-    "ALL_SLICES",
-    "NUMBER_OF_SLICES",
     "AppendConflict",
     "Appended",
-    "CapturedTable",
     "ConnectionSettings",
     "Database",
     "DatabaseError",
@@ -73,13 +96,8 @@ __all__ = [
     "EventEnvelope",
     "EventIdConflict",
     "HistoricEvent",
-    "ImportResult",
     "InvalidEvent",
     "InvalidPayload",
-    "MissingPrivilege",
-    "Notifier",
-    "Origin",
-    "OtherSchemaVersion",
     "ProjectionsError",
     "RawJson",
     "SchemaError",
@@ -89,15 +107,10 @@ __all__ = [
     "append",
     "append_sync",
     "capture_table",
-    "captured_tables",
     "connect",
     "current_events",
     "event_type",
-    "find_event",
     "import_events",
-    "latest_seq_nr",
     "read_source",
     "release_table",
-    "slice_of",
-    "slice_ranges",
 ]

@@ -82,8 +82,7 @@ async def capture_table(
         The entity type of its events.
 
     Raises:
-        DatabaseError: The table can not be captured, or a setting does not fit; the message says why.
-        MissingPrivilege: The connected role may not.
+        DatabaseError: The table cannot be captured, a setting does not fit, or the role may not; the message says why.
     """
     found = await session.fetchval(_CAPTURE, table, insert, update, delete, serializer, entity_type)
     return str(found)
@@ -101,8 +100,7 @@ async def release_table(session: Session, table: str) -> bool:
         Whether it was captured.
 
     Raises:
-        DatabaseError: There is no such table.
-        MissingPrivilege: The connected role does not own it.
+        DatabaseError: There is no such table, or the connected role does not own it.
     """
     return bool(await session.fetchval(_RELEASE, table))
 

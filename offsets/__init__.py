@@ -2,19 +2,28 @@
 
 from journal import DatabaseError
 from offsets.errors import DatabaseWentBack as DatabaseWentBack
-from offsets.errors import OffsetOvertaken, ProjectionRuns, RangeLost, TransactionEnded, WrongEntityType
+from offsets.errors import OffsetOvertaken as OffsetOvertaken
+from offsets.errors import (
+    ProjectionRuns,
+)
+from offsets.errors import RangeLost as RangeLost
+from offsets.errors import TransactionEnded as TransactionEnded
+from offsets.errors import WrongEntityType as WrongEntityType
 from offsets.holding import Heartbeat as Heartbeat
 from offsets.holding import Held as Held
-from offsets.holding import RangeStatus, WorkerStatus, workers
+from offsets.holding import RangeStatus as RangeStatus
 from offsets.holding import Registered as Registered
 from offsets.holding import Worker as Worker
+from offsets.holding import WorkerStatus as WorkerStatus
 from offsets.holding import heartbeat as heartbeat
 from offsets.holding import leave as leave
 from offsets.holding import set_ranges as set_ranges
 from offsets.holding import take_over as take_over
+from offsets.holding import workers as workers
 from offsets.live import live_events
+from offsets.management import ProjectionStatus as ProjectionStatus
+from offsets.management import Removed as Removed
 from offsets.management import (
-    ProjectionStatus,
     UnknownProjection,
     clear_offset,
     remove,
@@ -22,11 +31,17 @@ from offsets.management import (
     set_offset,
     set_paused,
     status,
-    statuses,
 )
-from offsets.management import Removed as Removed
 from offsets.management import names as names
-from offsets.parked import NotParked, ParkedSource, drop_parked, list_parked, retry_parked, show_parked
+from offsets.management import statuses as statuses
+from offsets.parked import (
+    NotParked,
+    drop_parked,
+    list_parked,
+    retry_parked,
+    show_parked,
+)
+from offsets.parked import ParkedSource as ParkedSource
 from offsets.state import BatchVerdicts as BatchVerdicts
 from offsets.state import OffsetState as OffsetState
 from offsets.state import Verdict as Verdict
@@ -44,16 +59,8 @@ from offsets.verification import misfits as misfits
 __all__ = [
     "DatabaseError",
     "NotParked",
-    "OffsetOvertaken",
-    "ParkedSource",
     "ProjectionRuns",
-    "ProjectionStatus",
-    "RangeLost",
-    "RangeStatus",
-    "TransactionEnded",
     "UnknownProjection",
-    "WorkerStatus",
-    "WrongEntityType",
     "clear_offset",
     "drop_parked",
     "list_parked",
@@ -65,6 +72,4 @@ __all__ = [
     "set_paused",
     "show_parked",
     "status",
-    "statuses",
-    "workers",
 ]

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 __all__ = ["lazy_names"]
 
 
-def lazy_names(
-    package: str, homes: Mapping[str, str]
-) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """
     Make the ``__all__``, the ``__getattr__`` and the ``__dir__`` of a package.
 
     Args:
-        package: Its name.
-        homes: For each module, the names that it has, with spaces between them; a module below the package begins with
-            a dot.
+        package: Its name. The names are those that it imports under ``if TYPE_CHECKING:``.
     """
-    modules = {name: module for module, names in homes.items() for name in names.split()}
+    module = sys.modules[package]
+    homes = {
+        alias.name: statement.module
+        for block in ast.parse(inspect.getsource(module)).body
+        if isinstance(block, ast.If)
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom) and statement.module
+        for alias in statement.names
+    }
 
     def find(name: str) -> Any:
-        if name not in modules:
+        if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(modules[name], package), name)
+        return getattr(import_module(homes[name]), name)
 
-    def listed() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *modules})
-
-    return sorted(modules), find, listed
+    return sorted(homes), find, lambda: sorted({*vars(module), *homes})

@@ -24,7 +24,7 @@ from projections.running.observer import StatusObserver
 from projections.running.runner import run
 from projections.running.settings import RunSettings
 
-__all__ = ["Rows", "changes_of", "envelopes_of", "run_until_caught_up"]
+__all__ = ["changes_of", "envelopes_of", "run_until_caught_up"]
 
 Rows: TypeAlias = dict[tuple[Any, ...], dict[str, Any] | None]
 """By key, what is written to a row's other columns; None where the row is deleted."""

@@ -36,8 +36,7 @@ def database_dsn(explicit: str | None = None) -> Iterator[str]:
         explicit: A DSN that the user named, or None.
 
     Raises:
-        DsnError: The DSN that was named can not be read.
-        EmbeddedServerError: The embedded server is needed and can not be had.
+        ProjectionsError: The DSN that was named cannot be read, or the embedded server is needed and cannot be had.
     """
     if explicit is not None:
         yield check_dsn(explicit, "the DSN")

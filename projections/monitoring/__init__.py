@@ -1,28 +1,28 @@
 """How far projections and groups are behind, who runs them, and what holds them back: from the database alone."""
 
 from offsets import UnknownProjection
-from projections.monitoring.groups import GroupLag, group_lag
+from projections.monitoring.groups import GroupLag as GroupLag
 from projections.monitoring.groups import GroupRangeLag as GroupRangeLag
-from projections.monitoring.groups import GroupState as GroupState
 from projections.monitoring.groups import QuarantinedCondition as QuarantinedCondition
-from projections.monitoring.groups import quarantined_conditions as quarantined_conditions
+from projections.monitoring.groups import (
+    group_lag,
+)
 from projections.monitoring.groups import unmatched_entity_types as unmatched_entity_types
-from projections.monitoring.lag import ProjectionLag, RangeLag, projection_lag
+from projections.monitoring.lag import ProjectionLag as ProjectionLag
+from projections.monitoring.lag import RangeLag as RangeLag
 from projections.monitoring.lag import SliceLag as SliceLag
-from projections.monitoring.lag import State as State
+from projections.monitoring.lag import (
+    projection_lag,
+)
 from projections.monitoring.lag import projection_lags as projection_lags
 from projections.monitoring.snapshot import OpenWriter as OpenWriter
-from projections.monitoring.snapshot import Snapshot, snapshot
+from projections.monitoring.snapshot import Snapshot as Snapshot
+from projections.monitoring.snapshot import snapshot
 from projections.monitoring.webhooks import DeadDelivery as DeadDelivery
 from projections.monitoring.webhooks import dead_deliveries as dead_deliveries
-from projections.monitoring.webhooks import webhook_totals as webhook_totals
 from projections.subscriptions.errors import UnknownGroup
 
 __all__ = [
-    "GroupLag",
-    "ProjectionLag",
-    "RangeLag",
-    "Snapshot",
     "UnknownGroup",
     "UnknownProjection",
     "group_lag",

@@ -67,11 +67,11 @@ async def run(
     Raises:
         InvalidHandler: A definition is no projection, or two have one name.
         WrongEntityType: A name belongs to a projection of another entity type.
-        SchemaError: The database's schema is missing, or of another version than this library.
-        OtherSchemaVersion: It has become so while this ran: the batches at hand are rolled back.
+        SchemaError: The database's schema is missing, or of another version than this library, or becomes so while this
+            runs: the current batches are rolled back.
         TransactionEnded: A handler commits or rolls back by itself.
         TableError: A table does not fit what a table handler declares.
-        PoolTooSmall: The database lends fewer than four connections.
+        ValueError: The database lends fewer than four connections.
         DatabaseUnavailable: At the start; later the database is waited for.
     """
     projections = [projection_of(definition) for definition in definitions]

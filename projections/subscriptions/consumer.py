@@ -143,8 +143,7 @@ class Consumer:
 
         Raises:
             InvalidHandler: No handler is registered, or it runs already.
-            InvalidCondition: A handler's condition is none.
-            InvalidSubscription: What a handler asks for, or the name of the group, can not be.
+            InvalidSubscription: What a handler asks for, its condition or the name of the group, cannot be.
             journal.DatabaseUnavailable: There was no database when it started.
             journal.OtherSchemaVersion: The schema was upgraded meanwhile, or an older one restored.
         """

@@ -2,8 +2,8 @@
 Errors of subscriptions and of those who read for them.
 
     ProjectionsError
-    ├── InvalidCondition        a condition is no boolean expression over the event and the subscription
-    ├── InvalidSubscription     anything else of a subscription, a group or a publication can not be as it is
+    ├── InvalidSubscription     a subscription, a group or a publication cannot be as it is
+    │   └── InvalidCondition    its condition is no boolean expression over the event and the subscription
     ├── UnknownGroup            there is no such group
     ├── NotDead                 a batch is no dead letter of the group, or not any more
     ├── InvalidCursor           a cursor is not one of the group's, or lies before the stored one
@@ -25,12 +25,12 @@ from journal import DatabaseError, ProjectionsError
 from offsets import DatabaseWentBack, RangeLost
 
 
-class InvalidCondition(ProjectionsError, ValueError):
-    """A condition is no single boolean expression, or does more than to look at the event and the subscription."""
-
-
 class InvalidSubscription(ProjectionsError, ValueError):
-    """A subscription, a group or a publication can not be as it was asked for; the message names the value."""
+    """A subscription, a group or a publication cannot be as it was asked for; the message names the value."""
+
+
+class InvalidCondition(InvalidSubscription):
+    """A condition is no single boolean expression, or does more than to look at the event and the subscription."""
 
 
 class UnknownGroup(ProjectionsError):

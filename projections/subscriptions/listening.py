@@ -129,7 +129,7 @@ class Listener:
 
         Raises:
             ListenerClosed: The listener was closed.
-            InvalidCondition, InvalidSubscription: The interest can not be; the message says why.
+            InvalidSubscription: The interest cannot be; the message says why.
         """
         for last in range(_TRIES):
             if self._closed:

@@ -65,8 +65,7 @@ async def subscribe(
         The subscription's number.
 
     Raises:
-        InvalidCondition: The condition is none, or does what it may not.
-        InvalidSubscription: Anything else can not be; the message names it.
+        InvalidSubscription: A value or the condition is invalid; the message says which, and why.
     """
     asked = _arguments(group, topics, entity_types, contains, condition, params, expires_after, reliable)
     with own_errors():

@@ -13,27 +13,18 @@ if TYPE_CHECKING:
     from journal import InvalidEvent as InvalidEvent
     from journal import SchemaError as SchemaError
     from projections.errors import InvalidHandler as InvalidHandler
-    from projections.extras import MissingExtra as MissingExtra
     from projections.webhooks.addresses import AddressRules as AddressRules
-    from projections.webhooks.ciphers import Cipher as Cipher
     from projections.webhooks.ciphers import FernetCipher as FernetCipher
-    from projections.webhooks.ciphers import PlainCipher as PlainCipher
-    from projections.webhooks.ciphers import cipher_from_environment as cipher_from_environment
     from projections.webhooks.deliveries import Deliveries as Deliveries
-    from projections.webhooks.deliveries import Delivery as Delivery
     from projections.webhooks.deliveries import DeliveryFilter as DeliveryFilter
-    from projections.webhooks.delivery_observer import DeliveryObserver as DeliveryObserver
-    from projections.webhooks.endpoints import Endpoint as Endpoint
     from projections.webhooks.endpoints import Endpoints as Endpoints
     from projections.webhooks.endpoints import EndpointSettings as EndpointSettings
-    from projections.webhooks.endpoints import NewEndpoint as NewEndpoint
     from projections.webhooks.errors import DeliveryInFlight as DeliveryInFlight
     from projections.webhooks.errors import InvalidEndpoint as InvalidEndpoint
     from projections.webhooks.errors import InvalidMessage as InvalidMessage
     from projections.webhooks.errors import InvalidQuery as InvalidQuery
     from projections.webhooks.errors import InvalidSchedule as InvalidSchedule
     from projections.webhooks.errors import InvalidSecret as InvalidSecret
-    from projections.webhooks.errors import NotListening as NotListening
     from projections.webhooks.errors import NotRetriable as NotRetriable
     from projections.webhooks.errors import OutdatedVersion as OutdatedVersion
     from projections.webhooks.errors import TooMany as TooMany
@@ -43,51 +34,20 @@ if TYPE_CHECKING:
     from projections.webhooks.errors import VerificationFailed as VerificationFailed
     from projections.webhooks.errors import WrongState as WrongState
     from projections.webhooks.fan_out import FanOut as FanOut
-    from projections.webhooks.keys import Secret as Secret
     from projections.webhooks.keys import generate_secret as generate_secret
     from projections.webhooks.keys import parse_secret as parse_secret
     from projections.webhooks.messages import Message as Message
     from projections.webhooks.messages import send as send
     from projections.webhooks.messages import send_sync as send_sync
-    from projections.webhooks.receiver import Received as Received
     from projections.webhooks.receiver import Receiver as Receiver
     from projections.webhooks.running import run_webhooks as run_webhooks
-    from projections.webhooks.schedules import Schedule as Schedule
     from projections.webhooks.schedules import Schedules as Schedules
     from projections.webhooks.sender import HttpSender as HttpSender
     from projections.webhooks.sender import NotSentError as NotSentError
-    from projections.webhooks.sender import Sender as Sender
     from projections.webhooks.settings import DeliverySettings as DeliverySettings
-    from projections.webhooks.signing import VerifiedWebhook as VerifiedWebhook
     from projections.webhooks.signing import sign as sign
     from projections.webhooks.signing import verify as verify
     from projections.webhooks.verdicts import RetryPolicy as RetryPolicy
     from projections.webhooks.verifying import verify_endpoint as verify_endpoint
 
-__all__, __getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        ".addresses": "AddressRules",
-        ".ciphers": "Cipher FernetCipher PlainCipher cipher_from_environment",
-        ".deliveries": "Deliveries Delivery DeliveryFilter",
-        ".delivery_observer": "DeliveryObserver",
-        ".endpoints": "Endpoint EndpointSettings Endpoints NewEndpoint",
-        ".errors": "DeliveryInFlight InvalidEndpoint InvalidMessage InvalidQuery InvalidSchedule InvalidSecret "
-        "NotListening NotRetriable OutdatedVersion TooMany UnknownDelivery UnknownEndpoint "
-        "UnknownSchedule VerificationFailed WrongState",
-        ".fan_out": "FanOut",
-        ".keys": "Secret generate_secret parse_secret",
-        ".messages": "Message send send_sync",
-        ".receiver": "Received Receiver",
-        ".verdicts": "RetryPolicy",
-        ".running": "run_webhooks",
-        ".schedules": "Schedule Schedules",
-        ".sender": "HttpSender NotSentError Sender",
-        ".settings": "DeliverySettings",
-        ".signing": "VerifiedWebhook sign verify",
-        ".verifying": "verify_endpoint",
-        "journal": "EventIdConflict InvalidEvent SchemaError",
-        "projections.errors": "InvalidHandler",
-        "projections.extras": "MissingExtra",
-    },
-)
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -64,7 +64,7 @@ class FernetCipher:
 
     Raises:
         InvalidSecret: There is no key, or one is malformed; the message says which, by its place.
-        MissingExtra: The package cryptography is not installed.
+        ImportError: The package cryptography is not installed.
     """
 
     def __init__(self, keys: Iterable[str]) -> None:
@@ -114,7 +114,7 @@ def cipher_from_environment(environment: Mapping[str, str] = os.environ) -> Ciph
 
     Raises:
         InvalidSecret: A key is malformed.
-        MissingExtra: There are keys, and the package cryptography is not installed.
+        ImportError: There are keys, and the package cryptography is not installed.
     """
     keys = [key for text in environment.get(KEYS_VARIABLE, "").split(",") if (key := text.strip())]
     return FernetCipher(keys) if keys else PlainCipher()

@@ -182,7 +182,7 @@ def parse_secret(text: str) -> Secret:
 
     Raises:
         InvalidSecret: No such prefix, no base64, or not the length that the kind has. The message never holds the text.
-        MissingExtra: `whsk_` needs the package cryptography.
+        ImportError: `whsk_` needs the package cryptography.
     """
     for kind in _KINDS:
         if text.startswith(kind.prefix):
@@ -196,7 +196,7 @@ def parse_secrets(secrets: Secret | str | Iterable[Secret | str]) -> list[Secret
 
     Raises:
         InvalidSecret: One can not be; see :func:`parse_secret`.
-        MissingExtra: `whsk_` needs the package cryptography.
+        ImportError: `whsk_` needs the package cryptography.
     """
     several = [secrets] if isinstance(secrets, Secret | str) else secrets
     return [parse_secret(one) if isinstance(one, str) else one for one in several]

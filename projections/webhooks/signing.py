@@ -103,7 +103,7 @@ def verify(
     Raises:
         VerificationFailed: Answer with an error, and do nothing.
         InvalidSecret: A secret of the receiver is malformed, or there is none.
-        MissingExtra: `whpk_` and `whsk_` need the package cryptography.
+        ImportError: `whpk_` and `whsk_` need the package cryptography.
     """
     known = parse_secrets(secrets)
     if not known:

@@ -65,10 +65,8 @@ def spark_session(
             holds settings.
 
     Raises:
-        SparkTooOld: PySpark is missing or not of version 4.3 or a later 4.
-        JavaNotFound: There is no Java.
-        UnsupportedJava: No Java here is one that Spark runs on.
-        JvmFailed: Java did not come up.
+        ProjectionsError: PySpark is missing or not of version 4.3 or a later 4, there is no Java that Spark runs on, or
+            Java did not come up.
     """
     _check_version()
     if (context := _running_context()) is not None:

@@ -90,11 +90,10 @@ async def rebuild(
         progress: Is told how far it is.
 
     Raises:
-        NotRebuildable: The projection can not be run as a batch.
-        RebuildUnderWay: Another rebuild of it runs, or one of other slices is unfinished.
-        RebuildFailed: An event could not be handled, or the result is not what the journal says. It stays as it is, to
-            go on from when it is run again; :func:`spark_projections.cancel_rebuild` drops it.
-        SwapRefused: The tables were changed meanwhile, stay in use, or the swap takes too long.
+        RebuildError: The projection cannot be run as a batch; another rebuild of it runs, or one of other slices is
+            unfinished; the tables were changed meanwhile, stay in use, or the swap takes too long; an event could not
+            be handled, or the result is not what the journal says: it stays as it is, to go on from when it is run
+            again, and ``projections rebuild NAME --cancel`` drops it.
         TableError: A table does not fit its declaration.
         DatabaseError: The database refused, or was lost.
         asyncio.CancelledError: It was cancelled, and has removed what it had made.

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from journal import import_events
 from journal.database import connect
 from journal.database.sync import connect_sync
-from journal.partitions import make_partitions
+from journal.partitions.making import make_partitions
 from projections.cli import main
 from tests.fixtures.commands import projections, query
 from tests.fixtures.journal import historic

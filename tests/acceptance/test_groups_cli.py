@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from journal import Database
-from projections.subscriptions import create_group, poll_group, subscribe
+from projections.subscriptions import create_group, subscribe
+from projections.subscriptions.groups import poll_group
 from tests.fixtures.commands import COMMAND, called, environment, projections, query
 from tests.fixtures.projections import execute
 from tests.fixtures.subscriptions import landed, landed_and_matched

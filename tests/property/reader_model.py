@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import ClassVar
 
-from journal import Backtracking, Poll, Position, ReadEvents, ReadKeys, WriterLockBacktracking, WritersPoll
+from journal import Backtracking, Poll, Position, ReadEvents, ReadKeys, WriterLockBacktracking
+from journal.backtracking import WritersPoll
 from offsets import OffsetState, Verdict
 from tests.property.journal_model import (
     MARGIN,

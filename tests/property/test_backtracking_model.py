@@ -11,15 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from journal import (
-    Backtracking,
-    IntervalBacktracking,
-    Position,
-    ReadEvents,
-    WriterLockBacktracking,
-    WritersPoll,
-)
-from journal.backtracking import END_OF_TIME
+from journal import Backtracking, IntervalBacktracking, Position, ReadEvents, WriterLockBacktracking
+from journal.backtracking import END_OF_TIME, WritersPoll
 from tests.property.journal_model import INSTANT, MARGIN, SOURCES, T0, Lost, Standby
 from tests.property.reader_model import Machine, Play, Reader, writer_lock
 

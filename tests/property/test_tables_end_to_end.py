@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from journal import Database, connect
-from projections import Change, Event, EventEnvelope, Table, append, handles, projection
+from projections import Event, EventEnvelope, Table, append, handles, projection
+from projections.defining.tables import Change
 from projections.testing import run_until_caught_up
 
 SHARED = Table("shared", key=("k",), increment=("total",), minimum=("low",), maximum=("high",))

@@ -14,7 +14,7 @@ import pytest
 
 from journal import HistoricEvent, RawJson, import_events
 from journal.database import connect
-from journal.partitions import make_partitions
+from journal.partitions.making import make_partitions
 from spark_projections.archive.check import verify_archive
 from spark_projections.archive.export import export_archive
 from spark_projections.archive.history import read_history

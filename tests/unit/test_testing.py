@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from pydantic import BaseModel
 
+from journal import slice_of
 from projections import (
     Changes,
     Event,
@@ -19,7 +20,6 @@ from projections import (
     UnknownEventType,
     handles,
     projection,
-    slice_of,
 )
 from projections.testing import START, changes_of, envelopes_of
 

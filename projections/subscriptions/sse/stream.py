@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 from journal import ProjectionsError, hide_password
 from projections.http.asgi import Receive, Scope, Send
 from projections.http.server_sent_events import EventWriter, while_connected
-from projections.subscriptions.errors import InvalidCondition, InvalidSubscription
+from projections.subscriptions.errors import InvalidSubscription
 from projections.subscriptions.listening import Interest, Listener, Listening
 from projections.subscriptions.settings import StreamSettings
 from projections.subscriptions.sse.client import StreamClient, spread
@@ -196,7 +196,7 @@ class EventStream:
         try:
             async with asyncio.timeout(self._settings.patience.total_seconds()):
                 await client.begin(last_event_id)
-        except (InvalidCondition, InvalidSubscription) as error:
+        except InvalidSubscription as error:
             log.warning(
                 "a stream was refused, its subscription is invalid: %s", error,
                 extra={"action": "stream_refused"},

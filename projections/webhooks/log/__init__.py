@@ -1,7 +1,7 @@
 """The delivery log: events that were for endpoints, and how each attempt ended; listed, paged and measured."""
 
 from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
-from projections.webhooks.log.delivery_log import DeliveryLog
+from projections.webhooks.log.delivery_log import DeliveryLog as DeliveryLog
 from projections.webhooks.log.metrics import DataPoint as DataPoint
 from projections.webhooks.log.metrics import Metrics as Metrics
 from projections.webhooks.log.metrics import MetricsRequest as MetricsRequest
@@ -14,7 +14,6 @@ from projections.webhooks.log.requests import AttemptsRequest as AttemptsRequest
 from projections.webhooks.log.requests import EventsRequest as EventsRequest
 
 __all__ = [
-    "DeliveryLog",
     "InvalidPageCursor",
     "InvalidQuery",
     "PostgresLog",

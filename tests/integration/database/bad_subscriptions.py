@@ -8,15 +8,9 @@ from datetime import timedelta
 from typing import Any, cast
 
 from journal import Database, Session, SliceRange
-from projections.subscriptions import (
-    Consumer,
-    MatchedEvent,
-    move_cursor,
-    poll_group,
-    publish,
-    read_next,
-    subscribe,
-)
+from projections.subscriptions import Consumer, MatchedEvent, publish, subscribe
+from projections.subscriptions.groups import move_cursor, poll_group
+from projections.subscriptions.reading import read_next
 from tests.fixtures.subscriptions import cursors_of, landed_and_matched, quick
 from tests.integration.database.bad_input import Bench, case, told
 

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from journal import ALL_SLICES, ConnectionSettings, Database, Event, append, append_sync, connect, read_source
-from projections.subscriptions import read_next, settled_matches, subscribe
+from projections.subscriptions import subscribe
+from projections.subscriptions.reading import read_next, settled_matches
 from tests.fixtures.commands import called
 from tests.fixtures.projections import EFFECTS, caught_up, effects, execute, recording
 from tests.fixtures.subscriptions import match_all

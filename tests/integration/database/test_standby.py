@@ -18,12 +18,12 @@ from journal import (
     DatabaseUnavailable,
     Event,
     IntervalBacktracking,
-    NeedsPrimary,
     WritersPoller,
     append,
     connect,
     current_events,
 )
+from journal.errors import NeedsPrimary
 from offsets import live_events
 from projections.monitoring.snapshot import snapshot
 from spark_projections.reading.horizon import NoHorizon, settled_now

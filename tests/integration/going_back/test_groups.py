@@ -11,22 +11,17 @@ import pytest
 
 import offsets
 from journal import Database, Event, append
-from offsets import DatabaseWentBack
-from projections.subscriptions import (
-    Consumer,
-    ConsumerSettings,
-    GroupRange,
-    MatchedEvent,
-    RangeLost,
+from offsets import DatabaseWentBack, RangeLost
+from projections.subscriptions import Consumer, ConsumerSettings, MatchedEvent, subscribe
+from projections.subscriptions.groups import GroupRange, move_cursor, poll_group, release_range
+from projections.subscriptions.reading import MatchPlace, read_held, read_next
+from projections.subscriptions.retrying import (
+    encode_batch,
+    fail_batch,
+    finish_retry,
     list_waiting,
-    move_cursor,
-    poll_group,
-    read_next,
-    release_range,
-    subscribe,
+    take_retries,
 )
-from projections.subscriptions.reading import MatchPlace, read_held
-from projections.subscriptions.retrying import encode_batch, fail_batch, finish_retry, take_retries
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.projections import fetchval, until
 from tests.fixtures.subscriptions import (

@@ -21,7 +21,8 @@ from journal import (
     read_source,
 )
 from offsets import live_events
-from projections.subscriptions import read_next, settled_matches, subscribe
+from projections.subscriptions import subscribe
+from projections.subscriptions.reading import read_next, settled_matches
 from projections.webhooks.claims import Room, claim
 from tests.fixtures.projections import (
     caught_up,

@@ -15,7 +15,6 @@ import pytest
 
 from journal import Database, Event, EventIdConflict, InvalidEvent, append, append_sync
 from projections.subscriptions import (
-    InvalidCondition,
     InvalidSubscription,
     Publication,
     publish,
@@ -27,6 +26,7 @@ from projections.subscriptions import (
     unsubscribe,
     unsubscribe_sync,
 )
+from projections.subscriptions.errors import InvalidCondition
 from projections.webhooks import InvalidMessage, send, send_sync
 from tests.fixtures.connections import WAYS, Caller, Way
 from tests.fixtures.journal import stored

@@ -9,18 +9,11 @@ import pytest
 
 import offsets
 from journal import Database, SliceRange, slice_of
-from projections.monitoring import GroupLag, GroupState, group_lag, quarantined_conditions, snapshot
-from projections.subscriptions import (
-    GroupRange,
-    UnknownGroup,
-    create_group,
-    move_cursor,
-    poll_group,
-    read_next,
-    rescale_group,
-    settled_matches,
-    subscribe,
-)
+from projections.monitoring import GroupLag, group_lag, snapshot
+from projections.monitoring.groups import GroupState, quarantined_conditions
+from projections.subscriptions import UnknownGroup, create_group, rescale_group, subscribe
+from projections.subscriptions.groups import GroupRange, move_cursor, poll_group
+from projections.subscriptions.reading import read_next, settled_matches
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.subscriptions import landed, landed_and_matched
 

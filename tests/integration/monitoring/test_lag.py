@@ -15,7 +15,8 @@ import offsets
 from journal import Database, Event, append_sync, import_events, slice_of
 from journal.database import connect
 from projections import Recovery
-from projections.monitoring import State, projection_lag, snapshot
+from projections.monitoring import projection_lag, snapshot
+from projections.monitoring.lag import State
 from tests.fixtures.journal import historic
 from tests.fixtures.projections import (
     EFFECTS,

@@ -21,9 +21,11 @@ from psycopg.conninfo import conninfo_to_dict
 
 import offsets
 from journal import ConnectionSettings, Database, connect
-from projections.monitoring import SliceLag, State
-from projections.web import Feed, monitor_app
+from projections.monitoring import SliceLag
+from projections.monitoring.lag import State
+from projections.web.app import monitor_app
 from projections.web.document import _runs
+from projections.web.feed import Feed
 from tests.fixtures.commands import COMMAND, environment, projections
 from tests.fixtures.http import asking
 from tests.fixtures.locks import WAITING

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from journal import Database
-from projections.monitoring import dead_deliveries, webhook_totals
+from projections.monitoring import dead_deliveries
+from projections.monitoring.webhooks import webhook_totals
 from projections.web.document import DEAD_LISTED, LISTED
 from projections.webhooks.stats import endpoint_stats
 from tests.fixtures.monitor import act_alone, first, monitoring

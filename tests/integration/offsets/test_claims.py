@@ -10,9 +10,9 @@ from datetime import timedelta
 import pytest
 
 import offsets
-from journal import ConnectionSettings, Database, connect, slice_ranges
+from journal import ConnectionSettings, Database, connect, slice_of, slice_ranges
 from offsets import OffsetOvertaken
-from projections import EventEnvelope, Session, SliceRange, run, slice_of
+from projections import EventEnvelope, Session, SliceRange, run
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import (
     EFFECTS,

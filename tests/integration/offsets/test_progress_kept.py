@@ -9,15 +9,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import offsets
-from journal import ConnectionSettings, Database, connect
+from journal import ConnectionSettings, Database, connect, slice_ranges
 from journal.events import HistoricEvent
 from journal.importing import import_events
-from projections import (
-    EventEnvelope,
-    Session,
-    run,
-    slice_ranges,
-)
+from projections import EventEnvelope, Session, run
 from projections.testing import run_until_caught_up
 from tests.fixtures.projections import (
     EFFECTS,

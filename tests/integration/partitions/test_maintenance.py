@@ -21,7 +21,8 @@ from journal import (
     find_event,
 )
 from journal.importing import import_events
-from journal.partitions import MaintainedPartition, make_partitions
+from journal.partitions import MaintainedPartition
+from journal.partitions.making import make_partitions
 from tests.fixtures.journal import PAST, count, event, historic, stored, uuid7
 from tests.fixtures.locks import WAITING
 

@@ -14,10 +14,10 @@ from journal import Database, DatabaseError, MissingPrivilege, append, connect, 
 from journal.partitions import (
     InvalidPartitionSetting,
     change_partition_settings,
-    make_partitions,
     partition_settings,
     partitions,
 )
+from journal.partitions.making import make_partitions
 from journal.partitions.settings import TABLES
 from journal.schema import install
 from tests.fixtures.journal import count, event, historic

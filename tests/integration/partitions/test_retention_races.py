@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from journal import Database, DatabaseError, DatabaseUnavailable, current_events, import_events
-from journal.partitions import take_turn
-from projections.subscriptions import poll_group, read_next
-from projections.subscriptions.reading import read_held, read_on
+from journal.partitions.chore import take_turn
+from projections.subscriptions.groups import poll_group
+from projections.subscriptions.reading import read_held, read_next, read_on
 from tests.fixtures.journal import count, historic
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import execute, fetchval, happen, until

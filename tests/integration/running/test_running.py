@@ -13,15 +13,8 @@ import pytest
 
 import offsets
 from journal import ConnectionSettings, Database, Event, append, connect
-from projections import (
-    AtLeastOnce,
-    EventEnvelope,
-    InvalidHandler,
-    PoolTooSmall,
-    Session,
-    handles,
-    projection,
-)
+from projections import AtLeastOnce, EventEnvelope, InvalidHandler, Session, handles, projection
+from projections.errors import PoolTooSmall
 from projections.testing import run_until_caught_up
 from tests.fixtures.projections import (
     EFFECTS,

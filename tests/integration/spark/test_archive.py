@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from journal import Database, import_events, slice_of
-from journal.partitions import make_partitions
+from journal.partitions.making import make_partitions
 from spark_projections.archive.check import verify_archive
 from spark_projections.archive.files import ArchiveError, directory_of
 from spark_projections.archive.history import read_archive, read_with_archive

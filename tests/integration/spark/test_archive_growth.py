@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from journal import Database, import_events
-from journal.partitions import Partition, make_partitions
+from journal.partitions import Partition
+from journal.partitions.making import make_partitions
 from spark_projections.archive.check import verify_archive
 from spark_projections.archive.closed import archive_partition
 from spark_projections.archive.history import read_archive, read_with_archive

@@ -15,7 +15,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from journal import Database, DatabaseError, HistoricEvent, append, import_events
-from journal.partitions import make_partitions
+from journal.partitions.making import make_partitions
 from offsets.management import set_offset
 from projections import EventEnvelope, Session
 from spark_projections.archive import restore

@@ -12,7 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 from journal import ConnectionSettings, Database, Event, append, connect
-from projections import Change, EventEnvelope, Table, handles, projection
+from projections import EventEnvelope, Table, handles, projection
+from projections.defining.tables import Change
 from projections.testing import run_until_caught_up
 from spark_projections.rebuilds.options import RebuildOptions
 from spark_projections.rebuilds.rebuilding import rebuild

@@ -11,26 +11,23 @@ from datetime import timedelta
 import pytest
 
 from journal import ConnectionSettings, Database, DatabaseError, SliceRange, connect, slice_of
+from offsets import RangeLost
 from projections import InvalidHandler
 from projections.subscriptions import (
     Consumer,
     ConsumerSettings,
-    InvalidCondition,
-    InvalidCursor,
     InvalidSubscription,
     MatchedEvent,
-    RangeLost,
     UnknownGroup,
     create_group,
     cursors,
-    move_cursor,
-    peek,
-    poll_group,
-    read_next,
     rescale_group,
     subscribe,
     unsubscribe,
 )
+from projections.subscriptions.errors import InvalidCondition, InvalidCursor
+from projections.subscriptions.groups import move_cursor, poll_group
+from projections.subscriptions.reading import peek, read_next
 from tests.fixtures.projections import Failure, execute, fetchval, until
 from tests.fixtures.subscriptions import (
     Seen,

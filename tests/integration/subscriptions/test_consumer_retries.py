@@ -11,23 +11,22 @@ from itertools import groupby
 import pytest
 
 from journal import Database, DatabaseError
+from offsets import RangeLost
 from projections.subscriptions import (
     Consumer,
     InvalidSubscription,
     MatchedEvent,
     NotDead,
-    RangeLost,
     UnknownGroup,
     drop_dead,
     list_dead,
-    list_waiting,
-    poll_group,
     rescale_group,
     retry_dead,
     show_dead,
     subscribe,
 )
-from projections.subscriptions.retrying import encode_batch, fail_batch, take_retries
+from projections.subscriptions.groups import poll_group
+from projections.subscriptions.retrying import encode_batch, fail_batch, list_waiting, take_retries
 from tests.fixtures.projections import Failure, execute, fetchval, until
 from tests.fixtures.subscriptions import (
     Seen,

@@ -14,12 +14,12 @@ from projections.subscriptions import (
     PublishFailed,
     drop_dead,
     list_dead,
-    peek,
     publish,
     rescale_group,
     retry_dead,
     subscribe,
 )
+from projections.subscriptions.reading import peek
 from tests.fixtures.projections import Failure, until
 from tests.fixtures.subscriptions import Seen, consuming, landed_and_matched, quick, until_handled
 

@@ -13,16 +13,9 @@ import pytest
 
 import offsets
 from journal import ConnectionSettings, Database, connect, slice_of
-from projections.subscriptions import (
-    Consumer,
-    MatchedEvent,
-    cursors,
-    list_waiting,
-    poll_group,
-    release_range,
-    rescale_group,
-    subscribe,
-)
+from projections.subscriptions import Consumer, MatchedEvent, cursors, rescale_group, subscribe
+from projections.subscriptions.groups import poll_group, release_range
+from projections.subscriptions.retrying import list_waiting
 from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.projections import Failure, execute, fetchval, until
 from tests.fixtures.proxy import proxy_to

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from journal import ALL_SLICES, Database
-from projections.subscriptions import read_next, settled_matches, subscribe
+from projections.subscriptions import subscribe
+from projections.subscriptions.reading import read_next, settled_matches
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.subscriptions import match_all
 

@@ -12,7 +12,6 @@ import pytest
 
 from journal import ConnectionSettings, Database, Event, PollPacing, append, connect
 from projections.subscriptions import (
-    InvalidCondition,
     InvalidSubscription,
     Listener,
     ListenerClosed,
@@ -21,9 +20,10 @@ from projections.subscriptions import (
     Listening,
     MatchedEvent,
     SubscriptionLost,
-    settled_matches,
     subscribe,
 )
+from projections.subscriptions.errors import InvalidCondition
+from projections.subscriptions.reading import settled_matches
 from tests.fixtures.projections import each_once, execute, fetchval, until
 from tests.fixtures.proxy import proxy_to
 from tests.fixtures.subscriptions import landed, landed_and_matched, match_all

@@ -26,7 +26,6 @@ from journal import (
 )
 from projections import Backoff
 from projections.subscriptions import (
-    Accepted,
     Consumer,
     InvalidSubscription,
     Publication,
@@ -37,7 +36,7 @@ from projections.subscriptions import (
     publish_all,
     subscribe,
 )
-from projections.subscriptions.publisher import new_event_id
+from projections.subscriptions.publisher import Accepted, new_event_id
 from tests.fixtures.journal import stored
 from tests.fixtures.projections import execute, fetchval, until
 from tests.fixtures.proxy import proxy_to

@@ -10,16 +10,16 @@ import pytest
 
 from journal import Database
 from projections.subscriptions import (
-    InvalidCondition,
     InvalidSubscription,
     create_group,
     cursors,
     group_names,
-    keep_subscriptions,
-    peek,
     subscribe,
     unsubscribe,
 )
+from projections.subscriptions.errors import InvalidCondition
+from projections.subscriptions.reading import peek
+from projections.subscriptions.subscribing import keep_subscriptions
 from tests.fixtures.projections import fetchval
 from tests.fixtures.subscriptions import landed, match_all
 

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from projections.webhooks.api import Caller, InvalidToken, TokenAuth, issue_tenant_token
+from projections.webhooks.api import (
+    Caller,
+    InvalidToken,
+    TokenAuth,
+    issue_tenant_token,
+)
 from projections.webhooks.api import authentication as module
 
 KEY, OTHER = b"k" * 32, b"o" * 32
