@@ -187,6 +187,17 @@ class TestRoles:
         run(worker, "SELECT projections.leave_v1('me')")
         run(worker, "SELECT projections.set_offset_v1(%s, now())", projection)
 
+    def test_a_worker_has_no_more_of_the_rights_of_others_than_it_needs(self, dsn: str) -> None:
+        definers = (
+            "SELECT proname FROM pg_proc WHERE pronamespace = 'projections'::regnamespace AND prosecdef "
+            "AND has_function_privilege('projections_worker', oid, 'EXECUTE') ORDER BY 1"
+        )
+
+        assert [name for (name,) in run(dsn, definers)] == [
+            "compile_condition_v1", "drop_condition_v1", "maintain_v1", "take_maintenance_v1",
+            "tell_of_endpoint_v1",
+        ]  # fmt: skip
+
     def test_a_worker_does_not_append(self, login: Any) -> None:
         with pytest.raises(MissingPrivilege, match=REFUSED):
             run(login("projections_worker"), APPEND)
