@@ -26,8 +26,11 @@ _SOURCE = "SELECT * FROM projections.read_source_v1($1, $2, $3, $4, $5, $6)"
 _FIND = "SELECT * FROM projections.find_event_v1($1)"
 _LATEST_SEQ_NR = "SELECT projections.latest_seq_nr_v1($1)"
 _EVENTS = "SELECT * FROM projections.read_events_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-_KEYS = "SELECT * FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-_HEADS = "SELECT * FROM projections.read_heads_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_KEYS = """
+SELECT source_id, seq_nr, db_timestamp, slice
+FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)
+"""
+_HEADS = "SELECT * FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, TRUE)"
 _LOAD = "SELECT * FROM projections.load_events_v1($1, $2, $3, $4)"
 _PREDECESSORS = "SELECT * FROM projections.predecessors_v1($1, $2, $3, $4)"
 _TYPES = "SELECT projections.entity_types_v1() AS entity_type"
@@ -120,8 +123,8 @@ async def latest_seq_nr(session: Session, source_id: str) -> int:
 
 async def find_event(session: Session, event_id: UUID) -> EventEnvelope | None:
     """The event of an id, or None. Looking up a UUIDv7 spares the partitions before its time."""
-    rows = await session.fetch(_FIND, event_id)
-    return EventEnvelope._make((*rows[0].values(), Origin.QUERY)) if rows else None
+    page = _envelopes(await session.fetch(_FIND, event_id))
+    return page[0] if page else None
 
 
 async def entity_types(session: Session) -> list[str]:

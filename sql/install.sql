@@ -57,9 +57,9 @@
 \ir functions/journal/few_partitions_v1.sql
 \ir functions/journal/page_end_v1.sql
 \ir functions/journal/event_bytes_v1.sql
+\ir views/paged_events.sql
 \ir functions/journal/read_events_by_slices_v1.sql
 \ir functions/journal/read_keys_by_slices_v1.sql
-\ir functions/journal/read_heads_by_slices_v1.sql
 \ir functions/journal/load_events_v1.sql
 \ir functions/journal/latest_seq_nr_v1.sql
 \ir functions/journal/read_source_v1.sql

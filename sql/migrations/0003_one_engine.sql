@@ -150,3 +150,16 @@ $$;
 UPDATE projections.webhook_endpoints SET filter = projections.event_filter_written(filter::jsonb)::json WHERE filter IS NOT NULL;
 DROP FUNCTION projections.event_filter_written(jsonb);
 DROP FUNCTION projections.filter_written(jsonb);
+-- Pages of events have rows of one type; those of keys have the types of events where they are asked for.
+DROP FUNCTION IF EXISTS projections.read_events_by_slices_v1(
+    text, integer, integer, timestamptz, integer, text, bigint, timestamptz, integer, bigint
+);
+DROP FUNCTION IF EXISTS projections.load_events_v1(text[], bigint[], timestamptz[], bigint);
+DROP FUNCTION IF EXISTS projections.read_source_v1(text, bigint, bigint, boolean, integer, bigint);
+DROP FUNCTION IF EXISTS projections.find_event_v1(uuid);
+DROP FUNCTION IF EXISTS projections.read_keys_by_slices_v1(
+    text, integer, integer, timestamptz, integer, text, bigint, timestamptz, integer
+);
+DROP FUNCTION IF EXISTS projections.read_heads_by_slices_v1(
+    text, integer, integer, timestamptz, integer, text, bigint, timestamptz, integer
+);

@@ -36,7 +36,6 @@ BEGIN
         projections.event_bytes_v1,
         projections.read_events_by_slices_v1,
         projections.read_keys_by_slices_v1,
-        projections.read_heads_by_slices_v1,
         projections.load_events_v1,
         projections.latest_seq_nr_v1,
         projections.read_source_v1,

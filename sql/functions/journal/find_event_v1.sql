@@ -1,18 +1,6 @@
 -- The event of an id, or no row. A UUIDv7 is first looked for about where its time says, where most are, then everywhere.
 CREATE OR REPLACE FUNCTION projections.find_event_v1(p_event_id uuid)
-RETURNS TABLE (
-    source_id text,
-    seq_nr bigint,
-    db_timestamp timestamptz,
-    slice smallint,
-    event_id uuid,
-    entity_type text,
-    event_type text,
-    version smallint,
-    payload text,
-    metadata text,
-    tags text[]
-)
+RETURNS SETOF projections.paged_events
 LANGUAGE plpgsql
 VOLATILE -- read_events_by_slices_v1 says why
 SET plan_cache_mode = 'force_custom_plan'
@@ -25,8 +13,8 @@ DECLARE
 BEGIN
     IF _since IS NOT NULL THEN
         RETURN QUERY SELECT
-        e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
-        e.payload::text, e.metadata::text, e.tags
+            e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
+            e.payload::text, e.metadata::text, e.tags, FALSE
         FROM projections.events AS e WHERE e.event_id = p_event_id
         AND e.db_timestamp BETWEEN _since AND _since + interval '2 days';
         IF FOUND THEN
@@ -35,7 +23,7 @@ BEGIN
     END IF;
     RETURN QUERY SELECT
         e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_id, e.entity_type, e.event_type, e.version,
-        e.payload::text, e.metadata::text, e.tags
+        e.payload::text, e.metadata::text, e.tags, FALSE
     FROM projections.events AS e WHERE e.event_id = p_event_id;
 END;
 $$;

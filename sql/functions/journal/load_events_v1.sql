@@ -4,20 +4,7 @@
 CREATE OR REPLACE FUNCTION projections.load_events_v1(
     p_source_ids text[], p_seq_nrs bigint[], p_timestamps timestamptz[], p_bytes bigint DEFAULT 8388608
 )
-RETURNS TABLE (
-    source_id text,
-    seq_nr bigint,
-    db_timestamp timestamptz,
-    slice smallint,
-    event_id uuid,
-    entity_type text,
-    event_type text,
-    version smallint,
-    payload text,
-    metadata text,
-    tags text[],
-    more boolean
-)
+RETURNS SETOF projections.paged_events
 LANGUAGE plpgsql
 VOLATILE -- read_events_by_slices_v1 says why
 SET plan_cache_mode = 'force_custom_plan'
@@ -28,7 +15,6 @@ SET enable_mergejoin = off
 SET enable_nestloop = on
 SET search_path = pg_catalog, pg_temp
 AS $$
-#variable_conflict use_column
 DECLARE
     _oldest timestamptz;
     _newest timestamptz;

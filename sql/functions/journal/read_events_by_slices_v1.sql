@@ -17,20 +17,7 @@ CREATE OR REPLACE FUNCTION projections.read_events_by_slices_v1(
     p_limit integer,
     p_bytes bigint DEFAULT 8388608
 )
-RETURNS TABLE (
-    source_id text,
-    seq_nr bigint,
-    db_timestamp timestamptz,
-    slice smallint,
-    event_id uuid,
-    entity_type text,
-    event_type text,
-    version smallint,
-    payload text,
-    metadata text,
-    tags text[],
-    more boolean
-)
+RETURNS SETOF projections.paged_events
 LANGUAGE plpgsql
 -- As all that read events: a statement of a volatile function plans first, and then takes its snapshot. With that of its caller
 -- it would not find what has left the default partition meanwhile (create_partition_v1).
@@ -41,7 +28,6 @@ SET enable_bitmapscan = off
 SET enable_sort = off
 SET search_path = pg_catalog, pg_temp
 AS $$
-#variable_conflict use_column
 DECLARE
     _few CONSTANT boolean := projections.few_partitions_v1();
     _from timestamptz := p_after_timestamp;

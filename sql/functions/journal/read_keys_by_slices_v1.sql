@@ -1,4 +1,5 @@
--- The same page as read_events_by_slices_v1, keys only, from the index alone: what backtracking reads again.
+-- The same page as read_events_by_slices_v1, keys only, from the index alone: what backtracking reads again. With p_types it has the
+-- types of the events, too, which matching needs, and which are not in the index.
 CREATE OR REPLACE FUNCTION projections.read_keys_by_slices_v1(
     p_entity_type text,
     p_min_slice integer,
@@ -8,9 +9,10 @@ CREATE OR REPLACE FUNCTION projections.read_keys_by_slices_v1(
     p_after_source_id text,
     p_after_seq_nr bigint,
     p_until timestamptz,
-    p_limit integer
+    p_limit integer,
+    p_types boolean DEFAULT FALSE
 )
-RETURNS TABLE (source_id text, seq_nr bigint, db_timestamp timestamptz, slice smallint)
+RETURNS TABLE (source_id text, seq_nr bigint, db_timestamp timestamptz, slice smallint, event_type text)
 LANGUAGE plpgsql
 VOLATILE -- read_events_by_slices_v1 says why
 SET plan_cache_mode = 'force_custom_plan'
@@ -33,16 +35,29 @@ BEGIN
     END IF;
     LOOP
         _until := CASE WHEN _few THEN p_until ELSE projections.page_end_v1(_from, p_until, _intervals) END;
-        RETURN QUERY SELECT e.source_id, e.seq_nr, e.db_timestamp, e.slice
-        FROM projections.events AS e
-        WHERE e.entity_type = p_entity_type
-        AND e.db_timestamp >= _from
-        AND e.db_timestamp <= _until
-        AND (e.db_timestamp, e.slice, e.source_id, e.seq_nr)
-            > (p_after_timestamp, p_after_slice::smallint, p_after_source_id, p_after_seq_nr)
-        AND e.slice BETWEEN p_min_slice AND p_max_slice
-        ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
-        LIMIT _left;
+        IF p_types THEN
+            RETURN QUERY SELECT e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type
+            FROM projections.events AS e
+            WHERE e.entity_type = p_entity_type
+            AND e.db_timestamp >= _from
+            AND e.db_timestamp <= _until
+            AND (e.db_timestamp, e.slice, e.source_id, e.seq_nr)
+                > (p_after_timestamp, p_after_slice::smallint, p_after_source_id, p_after_seq_nr)
+            AND e.slice BETWEEN p_min_slice AND p_max_slice
+            ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
+            LIMIT _left;
+        ELSE
+            RETURN QUERY SELECT e.source_id, e.seq_nr, e.db_timestamp, e.slice, NULL::text
+            FROM projections.events AS e
+            WHERE e.entity_type = p_entity_type
+            AND e.db_timestamp >= _from
+            AND e.db_timestamp <= _until
+            AND (e.db_timestamp, e.slice, e.source_id, e.seq_nr)
+                > (p_after_timestamp, p_after_slice::smallint, p_after_source_id, p_after_seq_nr)
+            AND e.slice BETWEEN p_min_slice AND p_max_slice
+            ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
+            LIMIT _left;
+        END IF;
         GET DIAGNOSTICS _found = ROW_COUNT;
         _left := _left - _found;
         EXIT WHEN _left <= 0 OR _until >= p_until;

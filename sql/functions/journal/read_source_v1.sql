@@ -5,20 +5,7 @@
 CREATE OR REPLACE FUNCTION projections.read_source_v1(
     p_source_id text, p_from bigint, p_to bigint, p_backwards boolean, p_limit integer, p_bytes bigint DEFAULT 8388608
 )
-RETURNS TABLE (
-    source_id text,
-    seq_nr bigint,
-    db_timestamp timestamptz,
-    slice smallint,
-    event_id uuid,
-    entity_type text,
-    event_type text,
-    version smallint,
-    payload text,
-    metadata text,
-    tags text[],
-    more boolean
-)
+RETURNS SETOF projections.paged_events
 LANGUAGE plpgsql
 VOLATILE -- read_events_by_slices_v1 says why
 SET plan_cache_mode = 'force_custom_plan'
@@ -27,7 +14,6 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
 AS $$
-#variable_conflict use_column
 DECLARE
     _until timestamptz;
     _since timestamptz;

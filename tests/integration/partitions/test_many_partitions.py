@@ -57,8 +57,9 @@ ALWAYS = {
     "poll": LOOK.format("now() - interval '1 minute'"),
     **{
         f"page of {what} at the end": PAGE.format(f"read_{what}_by_slices_v1", "now()", 1000)
-        for what in ("events", "keys", "heads")
+        for what in ("events", "keys")
     },
+    "page of types at the end": PAGE.format("read_keys_by_slices_v1", "now()", "1000, TRUE"),
     "page of events of today": PAGE.format("read_events_by_slices_v1", "now() - interval '1 hour'", 1000),
     "page of events of long ago": PAGE.format("read_events_by_slices_v1", "now() - interval '90 days'", 3),
     "first page": PAGE.format("read_events_by_slices_v1", "'1970-01-01Z'", 1),

@@ -119,7 +119,7 @@ SWAP = "SELECT projections.move_offsets_v1(b) FROM projections.rebuilds AS b"
 READS = {
     "a page of events": _rows_of(f"read_events_by_slices_v1{PAGE}"),
     "a page of keys": _rows_of(f"read_keys_by_slices_v1{PAGE}"),
-    "a page of heads": _rows_of(f"read_heads_by_slices_v1{PAGE}"),
+    "a page of heads": _rows_of(f"read_keys_by_slices_v1{PAGE[:-1]}, TRUE)"),
     "events by key": _rows_of(f"load_events_v1({_array(SOURCE_ID)}, {_array('1::bigint')}, {TIMES})"),
     "predecessors": _rows_of(
         f"predecessors_v1({_array(SOURCE_ID)}, {_array('2::bigint')}, '2000-01-01', now())"

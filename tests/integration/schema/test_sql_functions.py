@@ -44,8 +44,6 @@ CALLS = {
     "event_bytes_v1": "SELECT projections.event_bytes_v1('{}', NULL)",
     "read_events_by_slices_v1": "SELECT projections.read_events_by_slices_v1('plane', 0, 1023, "
     "'1970-01-01Z', -1, '', 0, 'infinity', 10)",
-    "read_heads_by_slices_v1": "SELECT projections.read_heads_by_slices_v1('plane', 0, 1023, "
-    "'1970-01-01Z', -1, '', 0, 'infinity', 10)",
     "read_keys_by_slices_v1": "SELECT projections.read_keys_by_slices_v1('plane', 0, 1023, "
     "'1970-01-01Z', -1, '', 0, 'infinity', 10)",
     "load_events_v1": "SELECT projections.load_events_v1(array_agg(source_id), array_agg(seq_nr), "

@@ -15,6 +15,10 @@ SELECT
     p.proname AS name, p.pronargs AS taken, p.pronargdefaults AS optional, p.prosrc AS body,
     p.proargnames AS names, p.proargmodes::text[] AS modes, p.prorettype::regtype::text AS returned,
     ARRAY(
+        SELECT a.attname::text FROM pg_type AS t INNER JOIN pg_attribute AS a ON t.typrelid = a.attrelid
+        WHERE t.oid = p.prorettype AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+    ) AS columns,
+    ARRAY(
         SELECT format_type(t.oid, NULL) FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY AS t (oid, n) ORDER BY t.n
     ) AS types,
     ARRAY(
@@ -82,7 +86,7 @@ async def _functions(database: Database) -> dict[str, Function]:
     return {
         row["name"]: Function(
             _arguments(row["names"] or [], row["types"], row["optional"]),
-            _returned(row["names"] or [], row["modes"], row["returned"]),
+            _returned(row["columns"] or _columns(row["names"] or [], row["modes"]), row["returned"]),
             ", ".join(row["roles"]) or "the owner",
         )
         for row in rows
@@ -94,8 +98,11 @@ def _arguments(names: list[str], types: list[str], optional: int) -> str:
     return ", ".join([*both[: len(both) - optional], *(f"[{one}]" for one in both[len(both) - optional :])])
 
 
-def _returned(names: list[str], modes: list[str] | None, returned: str) -> str:
-    columns = [name for name, mode in zip(names, modes or [], strict=False) if mode == "t"]
+def _columns(names: list[str], modes: list[str] | None) -> list[str]:
+    return [name for name, mode in zip(names, modes or [], strict=False) if mode == "t"]
+
+
+def _returned(columns: list[str], returned: str) -> str:
     return f"rows of {', '.join(columns)}" if columns else returned
 
 
