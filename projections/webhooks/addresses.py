@@ -60,17 +60,6 @@ _NAME = re.compile(
 _LAST_PORT = 65535
 
 
-def is_public(address: str | Address) -> bool:
-    """
-    Whether an address is one of the public Internet, also within what wraps it (mapped, NAT64, 6to4, Teredo).
-
-    Args:
-        address: An address, or its canonical text; a text that is none is not public.
-    """
-    parsed = _parsed(address)
-    return parsed is not None and all(_is_public(face) for face in _faces(parsed))
-
-
 @dataclass(frozen=True, slots=True)
 class AddressRules:
     """

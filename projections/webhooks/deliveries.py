@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 from journal import Database
+from projections.webhooks.checks import check_limit, check_time
 from projections.webhooks.errors import UnknownDelivery, own_errors
-from projections.webhooks.page_sizes import check_limit
-from projections.webhooks.times import check_time
 
 __all__ = ["Deliveries", "Delivery", "DeliveryFilter", "DeliveryState", "DeliveryWithPayload"]
 

@@ -14,13 +14,12 @@ from journal import Database, Row, Session
 from projections.interests.errors import InvalidFilter
 from projections.interests.filters import parse_filter
 from projections.webhooks.addresses import AddressRules
+from projections.webhooks.checks import check_limit, check_tenant
 from projections.webhooks.ciphers import Cipher, PlainCipher
 from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, UnknownEndpoint, fields_of, own_errors
 from projections.webhooks.headers import checked_headers
 from projections.webhooks.keys import PublicKey, Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.limits import bounds, check_bounds
-from projections.webhooks.page_sizes import check_limit
-from projections.webhooks.tenants import check_tenant
 from projections.webhooks.topics import endpoint_topics
 from projections.webhooks.urls import checked_url
 from projections.webhooks.verdicts import RetryPolicy

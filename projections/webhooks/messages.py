@@ -11,9 +11,8 @@ from zlib import crc32
 
 from journal import Appended, Event, EventEnvelope, append, append_sync
 from projections.trace_parent import current_traceparent, is_traceparent
+from projections.webhooks.checks import check_tenant, check_time
 from projections.webhooks.errors import InvalidMessage
-from projections.webhooks.tenants import check_tenant
-from projections.webhooks.times import check_time
 from projections.webhooks.topics import check_topic
 
 __all__ = ["MESSAGE", "Message", "message_event", "message_of", "send", "send_sync"]

@@ -12,11 +12,10 @@ from typing import Any, get_args
 
 from journal import Appended, Database, DatabaseError, InvalidEvent, RawJson, Session, append
 from journal.payload import check_text, encode
+from projections.webhooks.checks import check_limit, check_tenant
 from projections.webhooks.cron import CronLine, MissedTicks
 from projections.webhooks.errors import InvalidMessage, InvalidSchedule, UnknownSchedule, own_errors
 from projections.webhooks.messages import message_event
-from projections.webhooks.page_sizes import check_limit
-from projections.webhooks.tenants import check_tenant
 from projections.webhooks.topics import check_topic
 
 __all__ = ["Schedule", "Schedules"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from projections.webhooks.log import DeliveryLog, PostgresLog
-from tests.fixtures.memory_log import MemoryLog
+from tests.fixtures.memory_log import DeliveryLog, MemoryLog
+from tests.fixtures.writable_log import WritableLog
 
 
 @pytest.fixture(params=["memory", "postgres"])
@@ -13,4 +13,4 @@ def log(request: pytest.FixtureRequest) -> DeliveryLog:
     """An empty one."""
     if request.param == "memory":
         return MemoryLog()
-    return PostgresLog(request.getfixturevalue("database"))
+    return WritableLog(request.getfixturevalue("database"))

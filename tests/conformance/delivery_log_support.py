@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from projections.webhooks.log import (
     AttemptsRequest,
     AttemptWithEvent,
-    DeliveryLog,
     EventsRequest,
     LoggedAttempt,
     LoggedEvent,
     LogPage,
 )
+from tests.fixtures.memory_log import DeliveryLog
 
 T = TypeVar("T")
 

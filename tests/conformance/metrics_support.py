@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from projections.webhooks.log import AttemptWithEvent, DeliveryLog, Metrics, MetricsRequest
+from projections.webhooks.log import AttemptWithEvent, Metrics, MetricsRequest
 from tests.conformance.delivery_log_support import BASE, DAY, HOUR, entry
+from tests.fixtures.memory_log import DeliveryLog
 
 FEBRUARY = datetime(2000, 2, 1, tzinfo=UTC)
 MONTH = {"start": BASE, "end": FEBRUARY}

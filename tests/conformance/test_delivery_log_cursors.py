@@ -9,7 +9,7 @@ import pytest
 
 from journal import Generation
 from projections.webhooks.errors import CursorVersionError, InvalidPageCursor
-from projections.webhooks.log import AttemptsRequest, DeliveryLog, EventsRequest
+from projections.webhooks.log import AttemptsRequest, EventsRequest
 from projections.webhooks.log.cursors import VERSION, Cursors, PagePlace, _base62
 from projections.webhooks.log.paging import _filters
 from tests.conformance.delivery_log_support import (
@@ -18,6 +18,7 @@ from tests.conformance.delivery_log_support import (
     SECOND,
     entry,
 )
+from tests.fixtures.memory_log import DeliveryLog
 
 
 class TestCursors:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from projections.webhooks.log import DataPoint, DeliveryLog, Metrics
+from projections.webhooks.log import DataPoint, Metrics
 from tests.conformance.delivery_log_support import BASE, DAY, HOUR
 from tests.conformance.metrics_support import (
     BELL,
@@ -22,6 +22,7 @@ from tests.conformance.metrics_support import (
     only,
     total,
 )
+from tests.fixtures.memory_log import DeliveryLog
 
 
 class TestEvents:

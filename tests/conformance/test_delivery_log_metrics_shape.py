@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from projections.webhooks.errors import InvalidQuery
-from projections.webhooks.log import DeliveryLog
 from projections.webhooks.log.metrics import ATTEMPT_MEASURES, EVENT_MEASURES
 from tests.conformance.delivery_log_support import BASE, DAY, HOUR, MICRO, MINUTE, SECOND, entry
 from tests.conformance.metrics_support import (
@@ -24,6 +23,7 @@ from tests.conformance.metrics_support import (
     only,
     total,
 )
+from tests.fixtures.memory_log import DeliveryLog
 
 
 class TestShape:

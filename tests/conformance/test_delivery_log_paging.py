@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from projections.webhooks.errors import InvalidPageCursor
-from projections.webhooks.log import AttemptsRequest, DeliveryLog, EventsRequest, LogPage
+from projections.webhooks.log import AttemptsRequest, EventsRequest, LogPage
 from tests.conformance.delivery_log_support import (
     BASE,
     MICRO,
@@ -18,6 +18,7 @@ from tests.conformance.delivery_log_support import (
     names,
     renamed,
 )
+from tests.fixtures.memory_log import DeliveryLog
 
 LISTS = {
     "attempts": Lister(events=False, endpoint=None),

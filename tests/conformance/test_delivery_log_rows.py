@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
-from projections.webhooks.log import AttemptsRequest, AttemptWithEvent, DeliveryLog, EventsRequest
+from projections.webhooks.log import AttemptsRequest, AttemptWithEvent, EventsRequest
 from tests.conformance.delivery_log_support import BASE, HOUR, MINUTE, SECOND, attempt, entry, event, names
+from tests.fixtures.memory_log import DeliveryLog
 
 
 async def _batch(log: DeliveryLog) -> list[AttemptWithEvent]:

@@ -16,17 +16,16 @@ from journal import connect
 from projections.webhooks.log import (
     AttemptsRequest,
     AttemptWithEvent,
-    DeliveryLog,
     EventsRequest,
     LoggedAttempt,
     LoggedEvent,
     MetricsRequest,
-    PostgresLog,
 )
 from projections.webhooks.log.metrics import ATTEMPT_DIMENSIONS, ATTEMPT_MEASURES, EVENT_DIMENSIONS
 from tests.conformance.delivery_log_support import BASE, DAY, MICRO, forward
-from tests.fixtures.memory_log import MemoryLog
+from tests.fixtures.memory_log import DeliveryLog, MemoryLog
 from tests.fixtures.postgres import Databases
+from tests.fixtures.writable_log import WritableLog
 
 EMPTY = "TRUNCATE projections.webhook_events, projections.webhook_attempts, projections.webhook_log_ids"
 
@@ -39,6 +38,7 @@ times = st.builds(
     st.integers(0, 3),
     st.sampled_from([0, 0, 0, 1, 35, -400]),
 )
+
 ids = st.sampled_from([f"{letter}{n}" for letter in "aAé" for n in range(6)])
 
 events = st.builds(
@@ -154,7 +154,7 @@ def test_both_logs_say_the_same(module_dsn: str, **asked: Any) -> None:
         async with connect(module_dsn) as database:
             async with database.session() as session:
                 await session.execute(EMPTY)
-            return await _asked(MemoryLog(), **asked), await _asked(PostgresLog(database), **asked)
+            return await _asked(MemoryLog(), **asked), await _asked(WritableLog(database), **asked)
 
     in_memory, in_postgres = asyncio.run(both())
 

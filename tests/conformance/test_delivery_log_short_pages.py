@@ -9,13 +9,12 @@ import pytest
 from journal import Database
 from projections.webhooks.log import (
     AttemptsRequest,
-    DeliveryLog,
     EventsRequest,
     LogPage,
-    PostgresLog,
 )
 from tests.conformance.delivery_log_support import BASE, SECOND, entry, forward
-from tests.fixtures.memory_log import MemoryLog
+from tests.fixtures.memory_log import DeliveryLog, MemoryLog
+from tests.fixtures.writable_log import WritableLog
 
 ROWS = 60
 FILTERS: list[dict[str, Any]] = [
@@ -58,7 +57,7 @@ def filled() -> list[Any]:
 async def test_short_pages_have_every_row_once_both_ways(
     database: Database, filled: list[Any], looked: int
 ) -> None:
-    full, short = MemoryLog(), PostgresLog(database, looked=looked)
+    full, short = MemoryLog(), WritableLog(database, looked=looked)
     for log in (full, short):
         await log.insert_many(filled)
 

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 from projections.extras import from_extra
 from projections.http.tokens import KnownTokens, bearer_token
+from projections.webhooks.checks import check_tenant
 from projections.webhooks.errors import InvalidToken
-from projections.webhooks.tenants import check_tenant
 
 with from_extra("webhooks"):
     from starlette.requests import Request

@@ -17,12 +17,11 @@ from projections.webhooks.api.allowances import Allowances
 from projections.webhooks.api.authentication import Caller
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.api.settings import ApiSettings
+from projections.webhooks.checks import LARGEST_PAGE, LONGEST_TENANT
 from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints
-from projections.webhooks.log import DeliveryLog
-from projections.webhooks.page_sizes import LARGEST_PAGE
+from projections.webhooks.log import PostgresLog
 from projections.webhooks.schedules import Schedules
-from projections.webhooks.tenants import LONGEST_TENANT
 
 __all__ = [
     "Body",
@@ -115,7 +114,7 @@ class Services:
     endpoints: Endpoints
     schedules: Schedules
     deliveries: Deliveries
-    log: DeliveryLog
+    log: PostgresLog
     settings: ApiSettings
     allowances: Allowances
     rules: AddressRules

@@ -1,7 +1,6 @@
 """The delivery log: events that were for endpoints, and how each attempt ended; listed, paged and measured."""
 
 from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
-from projections.webhooks.log.delivery_log import DeliveryLog as DeliveryLog
 from projections.webhooks.log.metrics import DataPoint as DataPoint
 from projections.webhooks.log.metrics import Metrics as Metrics
 from projections.webhooks.log.metrics import MetricsRequest as MetricsRequest

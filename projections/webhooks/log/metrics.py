@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from projections.webhooks.checks import check_time
 from projections.webhooks.errors import InvalidQuery
 from projections.webhooks.log.buckets import Granularity, granularity_of
 from projections.webhooks.log.requests import checked_text
-from projections.webhooks.times import check_time
 
 __all__ = [
     "ATTEMPT_DIMENSIONS",

@@ -20,9 +20,13 @@ from projections.webhooks.log.cursors import Cursors, PagePlace
 from projections.webhooks.log.records import LogPage
 from projections.webhooks.log.requests import AttemptsRequest, ListRequest
 
-__all__ = ["LOOKED", "RowStep", "Walk", "page_of", "walk_of"]
+__all__ = ["ATTEMPTS", "EVENTS", "LOOKED", "RowStep", "Walk", "page_of", "walk_of"]
 
 T = TypeVar("T")
+
+EVENTS: Final = "evt"
+ATTEMPTS: Final = "att"
+"""What cursors call the two lists."""
 
 LOOKED: Final = 10_000
 """Rows that a page looks at, at most."""

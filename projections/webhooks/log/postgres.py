@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from journal import Database, DatabaseError, Row, Session, generation
 from projections.webhooks.errors import InvalidQuery, own_errors
-from projections.webhooks.log.delivery_log import ATTEMPTS, EVENTS, check_entries
 from projections.webhooks.log.metrics import (
     ROW_LIMIT,
     BucketCounts,
@@ -20,7 +19,7 @@ from projections.webhooks.log.metrics import (
     event_query,
     metrics_of,
 )
-from projections.webhooks.log.paging import LOOKED, RowStep, Walk, page_of, walk_of
+from projections.webhooks.log.paging import ATTEMPTS, EVENTS, LOOKED, RowStep, Walk, page_of, walk_of
 from projections.webhooks.log.records import AttemptWithEvent, LoggedAttempt, LoggedEvent, LogPage
 from projections.webhooks.log.requests import AttemptsRequest, EventsRequest, ListRequest, checked_text
 
@@ -34,10 +33,6 @@ _LIST_ATTEMPTS = (
 )
 _EVENTS = "SELECT * FROM projections.list_logged_events_v1(p_tenants => $1, p_event_ids => $2, p_limit => $3)"
 _ATTEMPT = "SELECT * FROM projections.list_logged_attempts_v1(p_tenants => $1, p_attempt_ids => $2)"
-_LOG_EVENTS = "SELECT projections.log_events_v1($1, $2, $3, $4, $5, $6, $7, $8)"
-_LOG_ATTEMPTS = (
-    "SELECT projections.log_attempts_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
-)
 _EVENT_METRICS = (
     "SELECT * FROM projections.event_metrics_v1($1, $2, $3::text::interval, $4, $5, $6, $7::text::jsonb, $8)"
 )
@@ -50,10 +45,13 @@ _LONGEST_QUERY: Final = timedelta(seconds=30)
 
 class PostgresLog:
     """
-    A :class:`DeliveryLog` in PostgreSQL.
+    Events that were for endpoints of webhooks, and the attempts to deliver them, in PostgreSQL.
+
+    Where a method takes tenants, none means all of them: that is for administrators. What is another tenant's is as
+    if it were not there.
 
     Args:
-        database: Where; to read, the role needs projections_reader, to write, projections_worker.
+        database: Where; the role needs projections_reader.
         metrics_timeout: How long a query of metrics may take where the role has no ``statement_timeout`` of its own.
         looked: How many rows a page looks at, at most; where filters let little of that pass, a page is short.
     """
@@ -66,7 +64,16 @@ class PostgresLog:
         self._looked = looked
 
     async def list_events(self, request: EventsRequest) -> LogPage[LoggedEvent]:
-        """As :meth:`DeliveryLog.list_events` says."""
+        """
+        A page of events, by time and id.
+
+        A page may be short, or empty, and have more behind it: only one without ``next`` is the last. A store looks at
+        so many rows for a page and no more, however few of them the filters let pass.
+
+        Raises:
+            InvalidPageCursor: The cursor is malformed, of another version, order, filter or tenant, or there are two.
+            InvalidQuery: A filter can not be.
+        """
         walk = walk_of(request, EVENTS)  # a request that is wrong needs no connection
         async with self._database.session() as session:
             walk = walk.under(await generation(session))
@@ -76,7 +83,15 @@ class PostgresLog:
         )
 
     async def list_attempts(self, request: AttemptsRequest) -> LogPage[AttemptWithEvent]:
-        """As :meth:`DeliveryLog.list_attempts` says."""
+        """
+        A page of attempts, by time and id; short as one of events may be.
+
+        An event and an endpoint have one tenant.
+
+        Raises:
+            InvalidPageCursor: As for events.
+            InvalidQuery: A filter can not be.
+        """
         walk = walk_of(request, ATTEMPTS)
         async with self._database.session() as session:
             walk = walk.under(await generation(session))
@@ -92,36 +107,34 @@ class PostgresLog:
             return LogPage(tuple(await _with_events(session, page.data)), page.next, page.prev)
 
     async def retrieve_event(self, event_id: str, tenant: str | None = None) -> LoggedEvent | None:
-        """As :meth:`DeliveryLog.retrieve_event` says."""
+        """One event; None where there is none of this id, or where it is another tenant's."""
         async with self._database.session() as session:
             rows = await session.fetch(_EVENTS, _only(tenant), [checked_text("event_id", event_id)], 1)
         return _event(rows[0]) if rows else None
 
     async def retrieve_attempt(self, attempt_id: str, tenant: str | None = None) -> AttemptWithEvent | None:
-        """As :meth:`DeliveryLog.retrieve_attempt` says."""
+        """One attempt; None where there is none of this id, or where it is another tenant's."""
         async with self._database.session() as session:
             rows = await session.fetch(_ATTEMPT, _only(tenant), [checked_text("attempt_id", attempt_id)])
             found = await _with_events(session, [_attempt(row) for row in rows])
         return found[0] if found else None
 
-    async def insert_many(self, entries: Sequence[AttemptWithEvent]) -> None:
-        """As :meth:`DeliveryLog.insert_many` says."""
-        check_entries(entries)
-        if not entries:
-            return
-        events = [entry.event for entry in entries if entry.event is not None]
-        async with self._database.transaction() as session:
-            await session.execute(_LOG_EVENTS, *_columns([_event_values(event) for event in events], 8))
-            await session.execute(
-                _LOG_ATTEMPTS, *_columns([_attempt_values(entry.attempt) for entry in entries], 14)
-            )
-
     async def event_metrics(self, request: MetricsRequest) -> Metrics:
-        """As :meth:`DeliveryLog.event_metrics` says."""
+        """
+        How many events there were.
+
+        Raises:
+            InvalidQuery: The request can not be, would have more than 100,000 rows, or takes too long.
+        """
         return await self._measure(_EVENT_METRICS, event_query(request))
 
     async def attempt_metrics(self, request: MetricsRequest) -> Metrics:
-        """As :meth:`DeliveryLog.attempt_metrics` says."""
+        """
+        How many attempts there were, and how they ended.
+
+        Raises:
+            InvalidQuery: The request can not be, would have more than 100,000 rows, or takes too long.
+        """
         return await self._measure(_ATTEMPT_METRICS, attempt_query(request))
 
     async def _measure(self, sql: str, query: MetricsQuery) -> Metrics:
@@ -186,10 +199,6 @@ def _only(tenant: str | None) -> list[str] | None:
     return [checked_text("tenant", tenant)] if tenant else None
 
 
-def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
-
-
 def _event(row: Row) -> LoggedEvent:
     return LoggedEvent(
         event_id=row["event_id"],
@@ -203,23 +212,8 @@ def _event(row: Row) -> LoggedEvent:
     )
 
 
-def _event_values(event: LoggedEvent) -> tuple[Any, ...]:
-    return (
-        event.event_id, event.tenant, event.topic, event.time, event.eligible_for_retry,
-        json.dumps(list(event.endpoint_ids)), json.dumps(dict(event.metadata or {})), event.data,
-    )  # fmt: skip
-
-
 def _attempt(row: Row) -> LoggedAttempt:
     values = {name: value for name, value in row.items() if name not in {"wanted", "is_last"}}
     values["time"] = values.pop("attempted_at").astimezone(UTC)
     values["event_time"] = values["event_time"].astimezone(UTC)
     return LoggedAttempt(**values)
-
-
-def _attempt_values(attempt: LoggedAttempt) -> tuple[Any, ...]:
-    return (
-        attempt.attempt_id, attempt.tenant, attempt.event_id, attempt.event_time, attempt.topic, attempt.endpoint_id,
-        attempt.endpoint_type, attempt.attempt_number, attempt.manual, attempt.status, attempt.time, attempt.code,
-        attempt.response, attempt.took,
-    )  # fmt: skip

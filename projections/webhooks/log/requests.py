@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from projections.webhooks.checks import check_time
 from projections.webhooks.errors import InvalidQuery
-from projections.webhooks.times import check_time
 
 __all__ = [
     "DEFAULT_LIMIT",

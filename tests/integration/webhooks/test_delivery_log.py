@@ -19,21 +19,21 @@ from projections.webhooks.log import (
     AttemptWithEvent,
     EventsRequest,
     MetricsRequest,
-    PostgresLog,
 )
 from tests.conformance.delivery_log_support import DAY, HOUR, attempt, entry, event, names
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import execute, fetchval, until
 from tests.fixtures.retention import keep, past, retained
+from tests.fixtures.writable_log import WritableLog
 
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 IDS = "SELECT count(*) FROM projections.webhook_log_ids"
 SPAN: dict[str, Any] = {"start": PAST, "end": PAST + DAY}
 
 
-async def _three_days(database: Database) -> PostgresLog:
+async def _three_days(database: Database) -> WritableLog:
     """Four entries a day, on three days of long ago, in partitions that retention does not let go yet."""
-    log = PostgresLog(database)
+    log = WritableLog(database)
     await log.insert_many([entry(f"e{number:02}", time=PAST + number * 6 * HOUR) for number in range(12)])
     for table in ("webhook_events", "webhook_attempts"):
         await keep(database, table, retention="forever")
@@ -81,7 +81,7 @@ async def test_workers_forget_ids_too(database: Database) -> None:
 
 
 async def test_ids_of_rows_that_are_there_are_kept_however_old(database: Database) -> None:
-    log = PostgresLog(database)
+    log = WritableLog(database)
     await log.insert_many([entry("old", time=PAST), entry("new", time=datetime.now(UTC))])
 
     forgotten = await fetchval(database, "SELECT projections.forget_logged_ids_v1()")
@@ -101,7 +101,7 @@ async def test_ids_are_forgotten_in_pieces(database: Database) -> None:
 
 
 async def test_an_attempt_outlives_its_event(database: Database) -> None:
-    log = PostgresLog(database)
+    log = WritableLog(database)
     old = event("old", time=PAST)
     await log.insert_many([AttemptWithEvent(attempt(old, time=PAST + 60 * DAY), old)])
     await keep(database, "webhook_events", retention=DAY)
@@ -133,7 +133,7 @@ async def test_retention_drop_during_listing_ends_the_list_cleanly(database: Dat
 async def test_an_attempt_that_another_writes_at_the_same_time_has_the_later_outcome(
     database: Database,
 ) -> None:
-    log = PostgresLog(database)
+    log = WritableLog(database)
     failed = entry("e", outcome={"status": "failed"})
     later = replace(failed, attempt=replace(failed.attempt, status="success"))
     async with database.session() as first:
@@ -155,7 +155,7 @@ async def test_an_attempt_that_another_writes_at_the_same_time_has_the_later_out
 
 
 async def test_what_is_rolled_back_was_never_logged(database: Database) -> None:
-    log = PostgresLog(database)
+    log = WritableLog(database)
     async with database.session() as session:
         await session.begin()
         await session.execute(
@@ -170,7 +170,7 @@ async def test_what_is_rolled_back_was_never_logged(database: Database) -> None:
 
 @pytest.mark.parametrize("measure", ["event_metrics", "attempt_metrics"])
 async def test_metrics_that_take_too_long_are_given_up(database: Database, dsn: str, measure: str) -> None:
-    log = PostgresLog(database, metrics_timeout=timedelta(milliseconds=100))
+    log = WritableLog(database, metrics_timeout=timedelta(milliseconds=100))
     with psycopg.connect(dsn) as other:
         other.execute("LOCK TABLE projections.webhook_events, projections.webhook_attempts")
 
@@ -188,7 +188,7 @@ async def test_a_limit_of_the_database_itself_holds_for_metrics(dsn: str) -> Non
             other.execute("LOCK TABLE projections.webhook_events")
 
             with pytest.raises(InvalidQuery, match="took too long"):
-                await PostgresLog(limited).event_metrics(MetricsRequest(**SPAN))
+                await WritableLog(limited).event_metrics(MetricsRequest(**SPAN))
 
 
 async def test_an_unknown_dimension_is_refused_by_the_database_too(database: Database) -> None:
@@ -207,8 +207,8 @@ async def test_a_reader_lists_and_measures_and_a_worker_writes(
     database: Database, login: Callable[[str | None], str]
 ) -> None:
     async with connect(login("projections_worker")) as worker, connect(login("projections_reader")) as reader:
-        await PostgresLog(worker).insert_many([entry("e", time=PAST)])
-        log = PostgresLog(reader)
+        await WritableLog(worker).insert_many([entry("e", time=PAST)])
+        log = WritableLog(reader)
 
         assert names(await log.list_attempts(AttemptsRequest())) == ["e"]
         assert (await log.event_metrics(MetricsRequest(**SPAN))).data[0].measures == {"count": 1}
@@ -220,12 +220,12 @@ async def test_a_reader_lists_and_measures_and_a_worker_writes(
 async def test_a_writer_of_the_journal_sees_nothing_of_the_log(login: Callable[[str | None], str]) -> None:
     async with connect(login("projections_writer")) as writer:
         with pytest.raises(MissingPrivilege):
-            await PostgresLog(writer).list_events(EventsRequest())
+            await WritableLog(writer).list_events(EventsRequest())
 
 
 async def test_the_other_driver_does_the_same(dsn: str) -> None:
     async with connect(dsn, ConnectionSettings(driver="psycopg")) as other:
-        log = PostgresLog(other)
+        log = WritableLog(other)
         given = [entry(f"e{number}", time=PAST + number * HOUR) for number in range(3)]
         await log.insert_many(given)
         first = await log.list_attempts(AttemptsRequest(limit=2, order="asc", status="success"))

@@ -14,8 +14,9 @@ from projections.webhooks.api import ApiSettings, TokenAuth, webhooks_app
 from projections.webhooks.api.app import OPERATIONS
 from projections.webhooks.api.operations import Operation
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
-from projections.webhooks.log import AttemptWithEvent, LoggedAttempt, LoggedEvent, PostgresLog
+from projections.webhooks.log import AttemptWithEvent, LoggedAttempt, LoggedEvent
 from projections.webhooks.schedules import Schedules
+from tests.fixtures.writable_log import WritableLog
 
 ADMIN = "the-token-of-administrators"
 TOKENS = {"acme": "the-token-of-acme-alone", "globex": "the-token-of-globex-alone"}
@@ -178,7 +179,7 @@ async def rows_of(database: Database, tenant: str, payload: str = '{"b":1.0,"a":
         )
         for place, (event_id, state) in enumerate(states.items())
     ]
-    await PostgresLog(database).insert_many(entries)
+    await WritableLog(database).insert_many(entries)
     async with database.transaction() as session:
         for each in entries:
             event = each.event

@@ -11,7 +11,7 @@ from projections.webhooks import api
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.keys import parse_secret
-from projections.webhooks.log import PostgresLog
+from tests.fixtures.writable_log import WritableLog
 from tests.integration.webhooks.api.support import AUTH, TOKENS, Api, Rows, entry
 
 HOOK = {"url": "https://example.com/hook"}
@@ -329,7 +329,7 @@ async def test_an_attempt_is_shown_with_what_is_asked_for(acme: Api, acmes: Rows
 
 
 async def test_an_event_that_is_no_json_is_shown_as_text(admin: Api, database: Database) -> None:
-    await PostgresLog(database).insert_many([entry("acme", "ep", "odd", "att-odd", payload="{broken")])
+    await WritableLog(database).insert_many([entry("acme", "ep", "odd", "att-odd", payload="{broken")])
     assert (await admin.get("/v1/events/odd"))["data"] == "{broken"
 
 

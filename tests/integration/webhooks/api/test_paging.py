@@ -10,7 +10,7 @@ import pytest
 from journal import Database
 from projections.webhooks.api.app import OPERATIONS
 from projections.webhooks.api.operations import Operation
-from projections.webhooks.log import PostgresLog
+from tests.fixtures.writable_log import WritableLog
 from tests.integration.webhooks.api.support import Api, Rows, entry, filled
 
 LISTS = pytest.mark.parametrize(("path", "key"), [("/v1/events", "event_id"), ("/v1/attempts", "attempt_id")])
@@ -22,7 +22,7 @@ async def logged(database: Database, number: int, tenant: str = "acme", *, first
         entry(tenant, f"ep-{n % 2}", f"evt-{n:04}", f"att-{n:04}", place=n)
         for n in range(first, first + number)
     ]
-    await PostgresLog(database).insert_many(entries)
+    await WritableLog(database).insert_many(entries)
 
 
 async def walk(api: Api, path: str, key: str, **query: Any) -> list[list[str]]:

@@ -1,0 +1,52 @@
+"""What lists, times and names of tenants can be, wherever somebody gives them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from journal import ProjectionsError
+from projections.webhooks.errors import InvalidQuery
+
+__all__ = ["LARGEST_PAGE", "LONGEST_TENANT", "check_limit", "check_tenant", "check_time"]
+
+LARGEST_PAGE = 1000
+"""Rows of a list."""
+
+LONGEST_TENANT = 200
+"""Characters."""
+
+
+def check_tenant(tenant: object, refusal: type[ProjectionsError]) -> None:
+    """
+    Check that somebody can be a tenant.
+
+    Args:
+        tenant: Its name.
+        refusal: What is raised where it can not be.
+    """
+    if not isinstance(tenant, str) or not 1 <= len(tenant) <= LONGEST_TENANT:
+        raise refusal(f"a tenant has 1 to {LONGEST_TENANT} characters, not {tenant!r:.80}")
+
+
+def check_time(name: str, value: datetime | None, refusal: type[ProjectionsError] = InvalidQuery) -> None:
+    """
+    Check that a time, where there is one, has a zone.
+
+    Args:
+        name: What it is called by who gave it.
+        value: The time.
+        refusal: What is raised where it has none.
+    """
+    if value is not None and value.utcoffset() is None:
+        raise refusal(f"{name} has no zone: {value.isoformat()}")
+
+
+def check_limit(limit: int) -> None:
+    """
+    Check that a page of a list can be so large.
+
+    Raises:
+        InvalidQuery: It is not 1 to 1,000.
+    """
+    if not 1 <= limit <= LARGEST_PAGE:
+        raise InvalidQuery(f"limit must be 1 to {LARGEST_PAGE}, not {limit}")
