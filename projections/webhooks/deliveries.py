@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from journal import Database
 from projections.webhooks.checks import check_limit, check_time
-from projections.webhooks.errors import UnknownDelivery, own_errors
+from projections.webhooks.errors import UnknownDelivery
+from projections.webhooks.tenant_rows import call
 
 __all__ = ["Deliveries", "Delivery", "DeliveryFilter", "DeliveryState", "DeliveryWithPayload"]
 
@@ -187,8 +188,7 @@ class Deliveries:
             NotRetriable: Its endpoint is disabled, it is behind others in an order, or its payload is gone.
         """
         async with self._database.session() as session:
-            with own_errors():
-                await session.fetchval(_RETRY, tenant, endpoint_id, event_id)
+            await call(session, _RETRY, tenant, endpoint_id, event_id)
 
     async def drop(self, tenant: str | None, endpoint_id: str, event_id: str) -> None:
         """
@@ -200,8 +200,7 @@ class Deliveries:
             NotRetriable: It has arrived.
         """
         async with self._database.session() as session:
-            with own_errors():
-                await session.fetchval(_DROP, tenant, endpoint_id, event_id)
+            await call(session, _DROP, tenant, endpoint_id, event_id)
 
     async def retry_many(self, which: DeliveryFilter, *, step: int = 1000) -> AsyncIterator[int]:
         """
@@ -246,9 +245,7 @@ class Deliveries:
         changed, after = 0, 0
         while after is not None:
             async with self._database.session() as session:
-                with own_errors():
-                    row = await session.fetchrow(sql, *arguments, after, step)
-            assert row is not None  # noqa: S101 - the functions return one row
+                row = await call(session, sql, *arguments, after, step)
             changed, after = changed + row["changed"], row["last_delivery_id"]
             yield changed
 

@@ -10,16 +10,17 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from journal import Database, Row, Session
+from journal import Database, Row
 from projections.interests.errors import InvalidFilter
 from projections.interests.filters import parse_filter
 from projections.webhooks.addresses import AddressRules
-from projections.webhooks.checks import check_limit, check_tenant
+from projections.webhooks.checks import check_tenant
 from projections.webhooks.ciphers import Cipher, PlainCipher
-from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, UnknownEndpoint, fields_of, own_errors
+from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, UnknownEndpoint, fields_of
 from projections.webhooks.headers import checked_headers
 from projections.webhooks.keys import PublicKey, Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.limits import bounds, check_bounds
+from projections.webhooks.tenant_rows import TenantRows
 from projections.webhooks.topics import endpoint_topics
 from projections.webhooks.urls import checked_url
 from projections.webhooks.verdicts import RetryPolicy
@@ -40,15 +41,7 @@ updated_at, coalesce(verified_url = url, FALSE) AS verified
 _CREATE = f"SELECT {_COLUMNS} FROM projections.create_endpoint_v1($1, $2, $3, $4, $5)"
 _CHANGE = f"SELECT {_COLUMNS} FROM projections.change_endpoint_v1($1, $2, $3, $4)"
 _SET_STATE = f"SELECT {_COLUMNS} FROM projections.set_endpoint_state_v1($1, $2, $3, $4, $5, $6)"
-_REMOVE = "SELECT projections.remove_endpoint_v1($1, $2, $3)"
 _ROTATE = f"SELECT {_COLUMNS} FROM projections.rotate_secret_v1($1, $2, $3, $4, $5)"
-_GET = f"""
-SELECT {_COLUMNS} FROM projections.webhook_endpoints WHERE endpoint_id = $1 AND ($2::text IS NULL OR tenant = $2)
-"""
-_LIST = f"""
-SELECT {_COLUMNS} FROM projections.webhook_endpoints
-WHERE ($1::text IS NULL OR tenant = $1) AND endpoint_id > $2 ORDER BY endpoint_id LIMIT $3
-"""
 _SECRETS = """
 SELECT s.secret, s.expires_at FROM projections.webhook_secrets AS s
 INNER JOIN projections.webhook_endpoints AS e ON s.endpoint_id = e.endpoint_id
@@ -136,7 +129,7 @@ class NewEndpoint(NamedTuple):
     secret: Secret
 
 
-class Endpoints:
+class Endpoints(TenantRows[Endpoint]):
     """
     The endpoints of all tenants. Where a tenant is given, those of others are not there; None is for administrators.
 
@@ -148,6 +141,10 @@ class Endpoints:
         topics: Those that there are: an endpoint that asks for another one is refused. None: whatever one asks for.
     """
 
+    _kind = "endpoint"
+    _columns = _COLUMNS
+    _unknown = UnknownEndpoint
+
     def __init__(
         self,
         database: Database,
@@ -157,7 +154,7 @@ class Endpoints:
         allow_http: bool = False,
         topics: Collection[str] | None = None,
     ) -> None:
-        self._database = database
+        super().__init__(database)
         self._cipher = cipher or PlainCipher()
         self._rules = rules or AddressRules()
         self._allow_http = allow_http
@@ -193,37 +190,8 @@ class Endpoints:
         encrypted = self._cipher.encrypt(chosen.reveal())
         async with self._database.session() as session:
             check_bounds(settings, EndpointSettings(url=settings.url), await bounds(session))
-            made = await _written(session, _CREATE, endpoint_id, tenant, stored, encrypted, at_most)
+            made = await self._written(session, _CREATE, endpoint_id, tenant, stored, encrypted, at_most)
         return NewEndpoint(made, chosen)
-
-    async def get(self, tenant: str | None, endpoint_id: str) -> Endpoint:
-        """
-        One endpoint.
-
-        Raises:
-            UnknownEndpoint: The tenant has none of this id.
-        """
-        async with self._database.session() as session:
-            row = await session.fetchrow(_GET, endpoint_id, tenant)
-        if row is None:
-            raise UnknownEndpoint(f"there is no endpoint {endpoint_id!r:.80}")
-        return _endpoint(row)
-
-    async def list(self, tenant: str | None, *, after: str = "", limit: int = 100) -> Sequence[Endpoint]:
-        """
-        Endpoints in the order of their ids.
-
-        Args:
-            tenant: Whose; None is all.
-            after: Those after this one.
-            limit: At most so many, 1 to 1,000.
-
-        Raises:
-            InvalidQuery: The limit can not be so.
-        """
-        check_limit(limit)
-        async with self._database.session() as session:
-            return [_endpoint(row) for row in await session.fetch(_LIST, tenant, after, limit)]
 
     async def change(
         self, tenant: str | None, endpoint_id: str, changes: Mapping[str, Any], *, version: int | None = None
@@ -253,7 +221,7 @@ class Endpoints:
         stored = json.dumps(self._checked(settings.model_dump(mode="json", include=set(changes))))
         async with self._database.session() as session:
             check_bounds(settings, found, await bounds(session))
-            return await _written(session, _CHANGE, tenant, endpoint_id, stored, version)
+            return await self._written(session, _CHANGE, tenant, endpoint_id, stored, version)
 
     async def set_state(
         self,
@@ -286,19 +254,9 @@ class Endpoints:
         """
         allowed = None if expected is None else list(expected)
         async with self._database.session() as session:
-            return await _written(session, _SET_STATE, tenant, endpoint_id, state, reason, allowed, version)
-
-    async def remove(self, tenant: str | None, endpoint_id: str, *, version: int | None = None) -> None:
-        """
-        Remove an endpoint and its deliveries; what was tried stays in the log.
-
-        Raises:
-            UnknownEndpoint: The tenant has none of this id.
-            OutdatedVersion: It has another version than the one that is named.
-        """
-        async with self._database.session() as session:
-            with own_errors():
-                await session.fetchval(_REMOVE, tenant, endpoint_id, version)
+            return await self._written(
+                session, _SET_STATE, tenant, endpoint_id, state, reason, allowed, version
+            )
 
     async def rotate_secret(
         self,
@@ -334,7 +292,7 @@ class Endpoints:
             chosen = _signing(secret)
         encrypted = self._cipher.encrypt(chosen.reveal())
         async with self._database.session() as session:
-            changed = await _written(session, _ROTATE, tenant, endpoint_id, encrypted, grace, version)
+            changed = await self._written(session, _ROTATE, tenant, endpoint_id, encrypted, grace, version)
         return NewEndpoint(changed, chosen)
 
     async def secrets(self, tenant: str | None, endpoint_id: str) -> Sequence[Secret]:
@@ -373,6 +331,14 @@ class Endpoints:
                 await session.execute(_STORE_ANSWER, row["tenant"], row["key"], renewed)
         return len(rows)
 
+    @staticmethod
+    def _read(row: Row) -> Endpoint:
+        """An endpoint from its row, whose JSON is text."""
+        values = {name: row[name] for name in Endpoint.model_fields}
+        for name in ("filter", "headers", "policy"):
+            values[name] = None if values[name] is None else json.loads(values[name])
+        return Endpoint.model_validate(values)
+
     def _checked(self, settings: dict[str, Any]) -> dict[str, Any]:
         checked = dict(settings)
         if "url" in settings:
@@ -394,19 +360,3 @@ def _signing(secret: Secret | str) -> Secret:
     if isinstance(parsed, PublicKey):
         raise InvalidSecret("a public key (whpk_) signs nothing: give the private one (whsk_)")
     return parsed
-
-
-async def _written(session: Session, sql: str, *arguments: Any) -> Endpoint:
-    """The endpoint as a statement has written it, whatever others write after it."""
-    with own_errors():
-        row = await session.fetchrow(sql, *arguments)
-    assert row is not None  # noqa: S101 - the functions return one row
-    return _endpoint(row)
-
-
-def _endpoint(row: Row) -> Endpoint:
-    """An endpoint from its row, whose JSON is text."""
-    values = {name: row[name] for name in Endpoint.model_fields}
-    for name in ("filter", "headers", "policy"):
-        values[name] = None if values[name] is None else json.loads(values[name])
-    return Endpoint.model_validate(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, Unpack
 from uuid import UUID, uuid4, uuid5
 from zlib import crc32
 
@@ -15,7 +15,7 @@ from projections.webhooks.checks import check_tenant, check_time
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.topics import check_topic
 
-__all__ = ["MESSAGE", "Message", "message_event", "message_of", "send", "send_sync"]
+__all__ = ["MESSAGE", "Message", "MessageOptions", "message_event", "message_of", "send", "send_sync"]
 
 MESSAGE = "webhook-message"
 """The entity type of messages that are sent by :func:`send`."""
@@ -54,6 +54,27 @@ class Message:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
+class MessageOptions(TypedDict, total=False):
+    """What can be said about a message that is sent: the arguments of :func:`message_event`."""
+
+    message_id: UUID | str | None
+    """Makes it idempotent: a UUID, or any text that is the tenant's own for it. Sent again with the same content,
+    nothing happens."""
+    order_key: str | None
+    """An endpoint that asks for an order gets messages with the same key one after the other; up to 1,000 bytes."""
+    not_before: datetime | None
+    """Aware; not to be sent earlier."""
+    endpoint_id: str | None
+    """For this endpoint alone, if its topics and filter let it through."""
+    eligible_for_retry: bool
+    """Whether it is tried again when it fails; by default it is."""
+    metadata: Mapping[str, str] | None
+    """Labels for filters and for the log; they are not sent."""
+    traceparent: str | None
+    """The span that sends, as W3C Trace Context has it: fan-out and requests are traced from there on. By default the
+    current span of OpenTelemetry, where one is being recorded."""
+
+
 def message_of(envelope: EventEnvelope) -> Message | None:
     """
     What an event becomes when nobody says otherwise.
@@ -85,14 +106,7 @@ async def send(
     tenant: str,
     topic: str,
     data: Any,
-    *,
-    message_id: UUID | str | None = None,
-    order_key: str | None = None,
-    not_before: datetime | None = None,
-    endpoint_id: str | None = None,
-    eligible_for_retry: bool = True,
-    metadata: Mapping[str, str] | None = None,
-    traceparent: str | None = None,
+    **options: Unpack[MessageOptions],
 ) -> Appended:
     """
     Send a message to a tenant's endpoints; it commits with the caller's transaction, or not at all.
@@ -102,16 +116,7 @@ async def send(
         tenant: Whose, 1 to 200 characters.
         topic: What it is about, such as ``flight.delayed``.
         data: A pydantic model, or anything that pydantic can turn into JSON; :class:`journal.RawJson` as it is.
-        message_id: Makes it idempotent: a UUID, or any text that is the tenant's own for it. Sent again with the same
-            content, nothing happens.
-        order_key: An endpoint that asks for an order gets messages with the same key one after the other; it has
-            up to 1,000 bytes.
-        not_before: Aware; not to be sent earlier.
-        endpoint_id: For this endpoint alone, if its topics and filter let it through.
-        eligible_for_retry: Whether it is tried again when it fails.
-        metadata: Labels for filters and for the log; they are not sent.
-        traceparent: The span that sends, as W3C Trace Context has it: fan-out and requests are traced from there on. By
-            default the current span of OpenTelemetry, where one is being recorded.
+        options: Those of :class:`MessageOptions`.
 
     Returns:
         Where it is in the journal; its ``event_id`` is the ``webhook-id`` that receivers see.
@@ -121,11 +126,7 @@ async def send(
         InvalidEvent: The data can not be stored.
         EventIdConflict: The ``message_id`` was used for other content.
     """
-    event = message_event(
-        tenant, topic, data, message_id=message_id, order_key=order_key, not_before=not_before,
-        endpoint_id=endpoint_id, eligible_for_retry=eligible_for_retry, metadata=metadata, traceparent=traceparent,
-    )  # fmt: skip
-    return (await append(connection, [event]))[0]
+    return (await append(connection, [message_event(tenant, topic, data, **options)]))[0]
 
 
 def send_sync(
@@ -133,25 +134,14 @@ def send_sync(
     tenant: str,
     topic: str,
     data: Any,
-    *,
-    message_id: UUID | str | None = None,
-    order_key: str | None = None,
-    not_before: datetime | None = None,
-    endpoint_id: str | None = None,
-    eligible_for_retry: bool = True,
-    metadata: Mapping[str, str] | None = None,
-    traceparent: str | None = None,
+    **options: Unpack[MessageOptions],
 ) -> Appended:
     """
     Send a message on a synchronous connection, as for :func:`journal.append_sync`.
 
     Arguments, result and errors are those of :func:`send`.
     """
-    event = message_event(
-        tenant, topic, data, message_id=message_id, order_key=order_key, not_before=not_before,
-        endpoint_id=endpoint_id, eligible_for_retry=eligible_for_retry, metadata=metadata, traceparent=traceparent,
-    )  # fmt: skip
-    return append_sync(connection, [event])[0]
+    return append_sync(connection, [message_event(tenant, topic, data, **options)])[0]
 
 
 def message_event(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import secrets as random_source
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, get_args
 
-from journal import Appended, Database, DatabaseError, InvalidEvent, RawJson, Session, append
+from journal import Appended, DatabaseError, InvalidEvent, RawJson, Row, append
 from journal.payload import check_text, encode
-from projections.webhooks.checks import check_limit, check_tenant
+from projections.webhooks.checks import check_tenant
 from projections.webhooks.cron import CronLine, MissedTicks
-from projections.webhooks.errors import InvalidMessage, InvalidSchedule, UnknownSchedule, own_errors
+from projections.webhooks.errors import InvalidMessage, InvalidSchedule, UnknownSchedule
 from projections.webhooks.messages import message_event
+from projections.webhooks.tenant_rows import TenantRows
 from projections.webhooks.topics import check_topic
 
 __all__ = ["Schedule", "Schedules"]
@@ -32,16 +33,8 @@ _CREATE = (
 )
 _LOCK = f"SELECT {_COLUMNS} FROM projections.lock_schedule_v1($1, $2, $3)"
 _CHANGE = f"SELECT {_COLUMNS} FROM projections.change_schedule_v1($1, $2, $3, $4)"
-_REMOVE = "SELECT projections.remove_schedule_v1($1, $2, $3)"
-_GET = f"""
-SELECT {_COLUMNS} FROM projections.webhook_schedules WHERE schedule_id = $1 AND ($2::text IS NULL OR tenant = $2)
-"""
 _WITHOUT_SILENCE = "SET LOCAL idle_in_transaction_session_timeout = '10s'"
 """A process that is frozen in the transaction would hold up the ticks of other schedules."""
-_LIST = f"""
-SELECT {_COLUMNS} FROM projections.webhook_schedules
-WHERE ($1::text IS NULL OR tenant = $1) AND schedule_id > $2 ORDER BY schedule_id LIMIT $3
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +69,16 @@ class Schedule:
 _CHANGEABLE = ("name", "cron", "timezone", "topic", "data", "endpoint_id", "missed", "paused")
 
 
-class Schedules:
-    """
-    The schedules of all tenants. Where a tenant is given, those of others are not there; None is for administrators.
+class Schedules(TenantRows[Schedule]):
+    """The schedules of all tenants. Where a tenant is given, those of others are not there; None is for all."""
 
-    Args:
-        database: Where they are.
-    """
+    _kind = "schedule"
+    _columns = _COLUMNS
+    _unknown = UnknownSchedule
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    @staticmethod
+    def _read(row: Row) -> Schedule:
+        return Schedule(*row.values())
 
     async def create(
         self,
@@ -124,34 +117,8 @@ class Schedules:
         line = _checked(tenant, dict(zip(_CHANGEABLE, (*values, False), strict=True)))
         async with self._database.session() as session:
             first = line.next_tick(await session.fetchval(_NOW))
-            with _own_errors(name):
-                return await _written(session, _CREATE, schedule_id, tenant, *values, first, at_most)
-
-    async def get(self, tenant: str | None, schedule_id: str) -> Schedule:
-        """
-        One schedule.
-
-        Raises:
-            UnknownSchedule: The tenant has none of this id.
-        """
-        async with self._database.session() as session:
-            return await _read(session, tenant, schedule_id)
-
-    async def list(self, tenant: str | None, *, after: str = "", limit: int = 100) -> Sequence[Schedule]:
-        """
-        Schedules in the order of their ids.
-
-        Args:
-            tenant: Whose; None is all.
-            after: Those after this one.
-            limit: At most so many, 1 to 1,000.
-
-        Raises:
-            InvalidQuery: The limit can not be so.
-        """
-        check_limit(limit)
-        async with self._database.session() as session:
-            return [Schedule(*row.values()) for row in await session.fetch(_LIST, tenant, after, limit)]
+            with _named_once(name):
+                return await self._written(session, _CREATE, schedule_id, tenant, *values, first, at_most)
 
     async def change(
         self, tenant: str | None, schedule_id: str, changes: Mapping[str, Any], *, version: int | None = None
@@ -185,14 +152,13 @@ class Schedules:
             key: _encoded(value) if key == "data" else value for key, value in changes.items()
         }
         async with self._database.transaction() as session:
-            with own_errors():
-                old = await _written(session, _LOCK, tenant, schedule_id, version)
+            old = await self._written(session, _LOCK, tenant, schedule_id, version)
             new = replace(old, **values)
             line = _checked(old.tenant, asdict(new))
             begins_anew = (new.cron, new.timezone) != (old.cron, old.timezone) or new.paused < old.paused
             next_at = line.next_tick(await session.fetchval(_NOW)) if begins_anew else None
-            with _own_errors(new.name):
-                return await _written(session, _CHANGE, tenant, schedule_id, json.dumps(values), next_at)
+            with _named_once(new.name):
+                return await self._written(session, _CHANGE, tenant, schedule_id, json.dumps(values), next_at)
 
     async def pause(self, tenant: str | None, schedule_id: str, *, version: int | None = None) -> Schedule:
         """
@@ -214,18 +180,6 @@ class Schedules:
         """
         return await self.change(tenant, schedule_id, {"paused": False}, version=version)
 
-    async def remove(self, tenant: str | None, schedule_id: str, *, version: int | None = None) -> None:
-        """
-        Remove a schedule; what it has sent goes on.
-
-        Raises:
-            UnknownSchedule: The tenant has none of this id.
-            OutdatedVersion: It has another version than the one that is named.
-        """
-        async with self._database.session() as session:
-            with own_errors():
-                await session.fetchval(_REMOVE, tenant, schedule_id, version)
-
     async def send_now(self, tenant: str | None, schedule_id: str) -> Appended:
         """
         Send its message now, beside its ticks, also while it is paused.
@@ -235,7 +189,7 @@ class Schedules:
         """
         async with self._database.transaction() as session:
             await session.execute(_WITHOUT_SILENCE)
-            schedule = await _read(session, tenant, schedule_id)
+            schedule = await self._get(session, tenant, schedule_id)
             event = message_event(
                 schedule.tenant, schedule.topic, RawJson(schedule.data),
                 order_key=schedule_id, endpoint_id=schedule.endpoint_id, of_schedule=True,
@@ -244,25 +198,10 @@ class Schedules:
             return (await append(session, [event]))[0]
 
 
-async def _read(session: Session, tenant: str | None, schedule_id: str) -> Schedule:
-    row = await session.fetchrow(_GET, schedule_id, tenant)
-    if row is None:
-        raise UnknownSchedule(f"there is no schedule {schedule_id!r:.80}")
-    return Schedule(*row.values())
-
-
-async def _written(session: Session, sql: str, *arguments: Any) -> Schedule:
-    """The schedule as a statement has locked or written it, whatever others write after it."""
-    row = await session.fetchrow(sql, *arguments)
-    assert row is not None  # noqa: S101 - the functions return one row
-    return Schedule(*row.values())
-
-
 @contextmanager
-def _own_errors(name: str) -> Iterator[None]:
+def _named_once(name: str) -> Iterator[None]:
     try:
-        with own_errors():
-            yield
+        yield
     except DatabaseError as error:
         if error.sqlstate != "23505":  # unique_violation
             raise

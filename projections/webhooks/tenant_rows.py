@@ -1,0 +1,104 @@
+"""Rows that tenants have, each by its id: endpoints and schedules are got, listed and removed in the same way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from journal import Database, ProjectionsError, Row, Session
+from projections.webhooks.checks import check_limit
+from projections.webhooks.errors import own_errors
+
+__all__ = ["TenantRows", "call"]
+
+T = TypeVar("T")
+
+
+class TenantRows(ABC, Generic[T]):
+    """Those of all tenants. Where a tenant is given, those of others are not there; None is for administrators."""
+
+    _kind: ClassVar[str]
+    """What they are called in the names of tables, ids and functions."""
+    _columns: ClassVar[str]
+    _unknown: ClassVar[type[ProjectionsError]]
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @staticmethod
+    @abstractmethod
+    def _read(row: Row) -> T:
+        """What a row with the columns says."""
+
+    async def get(self, tenant: str | None, row_id: str) -> T:
+        """
+        The one with this id.
+
+        Raises:
+            UnknownEndpoint: The tenant has no such endpoint.
+            UnknownSchedule: Or no such schedule.
+        """
+        async with self._database.session() as session:
+            return await self._get(session, tenant, row_id)
+
+    async def list(self, tenant: str | None, *, after: str = "", limit: int = 100) -> Sequence[T]:
+        """
+        Those of a tenant, in the order of their ids.
+
+        Args:
+            tenant: Whose; None is all.
+            after: Those after this id.
+            limit: At most so many, 1 to 1,000.
+
+        Raises:
+            InvalidQuery: The limit can not be so.
+        """
+        check_limit(limit)
+        sql = f"""
+        SELECT {self._columns} FROM projections.webhook_{self._kind}s
+        WHERE ($1::text IS NULL OR tenant = $1) AND {self._kind}_id > $2 ORDER BY {self._kind}_id LIMIT $3
+        """
+        async with self._database.session() as session:
+            return [self._read(row) for row in await session.fetch(sql, tenant, after, limit)]
+
+    async def remove(self, tenant: str | None, row_id: str, *, version: int | None = None) -> None:
+        """
+        Remove one: an endpoint with its deliveries, but not what is logged; a schedule, but not what it has sent.
+
+        Raises:
+            UnknownEndpoint: The tenant has no such endpoint.
+            UnknownSchedule: Or no such schedule.
+            OutdatedVersion: It has another version than the one that is named.
+        """
+        async with self._database.session() as session:
+            await call(
+                session, f"SELECT projections.remove_{self._kind}_v1($1, $2, $3)", tenant, row_id, version
+            )
+
+    async def _get(self, session: Session, tenant: str | None, row_id: str) -> T:
+        sql = f"""
+        SELECT {self._columns} FROM projections.webhook_{self._kind}s
+        WHERE {self._kind}_id = $1 AND ($2::text IS NULL OR tenant = $2)
+        """
+        row = await session.fetchrow(sql, row_id, tenant)
+        if row is None:
+            raise self._unknown(f"there is no {self._kind} {row_id!r:.80}")
+        return self._read(row)
+
+    async def _written(self, session: Session, sql: str, *arguments: Any) -> T:
+        """One as a statement has locked or written it, whatever others write after it."""
+        return self._read(await call(session, sql, *arguments))
+
+
+async def call(session: Session, sql: str, *arguments: Any) -> Row:
+    """
+    The row of a function of webhooks.
+
+    Raises:
+        ProjectionsError: What the function has raised, as :func:`own_errors` tells it.
+    """
+    with own_errors():
+        row = await session.fetchrow(sql, *arguments)
+    assert row is not None  # noqa: S101 - the functions return one row
+    return row
