@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from journal import Database
 from projections.webhooks.checks import check_limit, check_time
 from projections.webhooks.errors import UnknownDelivery
-from projections.webhooks.tenant_rows import call
+from projections.webhooks.tenant_rows import DESCRIBED, HIDDEN, call
 
 __all__ = ["Deliveries", "Delivery", "DeliveryFilter", "DeliveryState", "DeliveryWithPayload"]
 
@@ -53,7 +53,9 @@ _DROP_MANY = "SELECT * FROM projections.drop_deliveries_v1($1, $2, $3, $4, $5, $
 class Delivery:
     """One event for one endpoint, and where it stands."""
 
-    delivery_id: int
+    __pydantic_config__ = DESCRIBED
+
+    delivery_id: Annotated[int, HIDDEN]
     """Grows with time: a place in lists."""
     endpoint_id: str
     event_id: str

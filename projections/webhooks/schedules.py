@@ -16,7 +16,7 @@ from projections.webhooks.checks import check_tenant
 from projections.webhooks.cron import CronLine, MissedTicks
 from projections.webhooks.errors import InvalidMessage, InvalidSchedule, UnknownSchedule
 from projections.webhooks.messages import message_event
-from projections.webhooks.tenant_rows import TenantRows
+from projections.webhooks.tenant_rows import DESCRIBED, Json, TenantRows
 from projections.webhooks.topics import check_topic
 
 __all__ = ["Schedule", "Schedules"]
@@ -41,6 +41,8 @@ _WITHOUT_SILENCE = "SET LOCAL idle_in_transaction_session_timeout = '10s'"
 class Schedule:
     """A message that is sent at each tick of a cron line, and how far it has come."""
 
+    __pydantic_config__ = DESCRIBED
+
     schedule_id: str
     tenant: str
     name: str
@@ -48,8 +50,8 @@ class Schedule:
     cron: str
     timezone: str
     topic: str
-    data: str
-    """JSON text, sent as it was written."""
+    data: Json
+    """JSON text, byte by byte as it is sent."""
     endpoint_id: str | None
     """For this endpoint alone; None: for all of the tenant that want the topic."""
     missed: MissedTicks
@@ -78,7 +80,7 @@ class Schedules(TenantRows[Schedule]):
 
     @staticmethod
     def _read(row: Row) -> Schedule:
-        return Schedule(*row.values())
+        return Schedule(**{**row, "data": RawJson(row["data"])})
 
     async def create(
         self,
@@ -234,8 +236,8 @@ def _checked(tenant: str, values: Mapping[str, Any]) -> CronLine:
     return CronLine(values["cron"], values["timezone"])
 
 
-def _encoded(data: Any) -> str:
+def _encoded(data: Any) -> RawJson:
     try:
-        return encode(data, "data")
+        return RawJson(encode(data, "data"))
     except InvalidEvent as error:
         raise InvalidSchedule(str(error)) from None

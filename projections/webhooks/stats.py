@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from journal import Session
+from projections.webhooks.tenant_rows import DESCRIBED, HIDDEN
 
 __all__ = ["EndpointStats", "endpoint_stats"]
 
@@ -18,14 +20,17 @@ ORDER BY CASE WHEN $6::text IS NULL THEN s.tenant END COLLATE "C", s.endpoint_id
 """
 
 
-class EndpointStats(NamedTuple):
-    """How one endpoint fares; times in seconds."""
+@dataclass(frozen=True, slots=True)
+class EndpointStats:
+    """How one endpoint fares. Times in seconds."""
+
+    __pydantic_config__ = DESCRIBED
 
     endpoint_id: str
-    tenant: str
-    url: str
+    tenant: Annotated[str, HIDDEN]
+    url: Annotated[str, HIDDEN]
     state: Literal["active", "paused", "disabled"]
-    reason: str | None
+    reason: Annotated[str | None, HIDDEN]
     """Why it is not active."""
     pending: int
     """To be sent, now or at the next attempt."""
@@ -48,7 +53,7 @@ class EndpointStats(NamedTuple):
     """99 of 100 attempts took less."""
     verified: bool
     """Whether its URL has shown that it wants webhooks."""
-    at: datetime
+    at: Annotated[datetime, HIDDEN]
     """When this was so, by the database's clock."""
 
     @property

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
+
+from pydantic import ConfigDict, Field, PlainSerializer
 
 from journal import Database, ProjectionsError, Row, Session
 from projections.webhooks.checks import check_limit
 from projections.webhooks.errors import own_errors
 
-__all__ = ["TenantRows", "call"]
+__all__ = ["DESCRIBED", "HIDDEN", "Json", "TenantRows", "call"]
 
 T = TypeVar("T")
+
+DESCRIBED = ConfigDict(use_attribute_docstrings=True)
+"""Of rows that the API shows as they are: its document says of a field what stands below it."""
+
+HIDDEN = Field(exclude=True)
+"""Of a field of such a row: the API does not show it."""
+
+Json = Annotated[Any, PlainSerializer(lambda value: value, return_type=Any)]
+"""Any JSON, byte by byte as it was written."""
 
 
 class TenantRows(ABC, Generic[T]):

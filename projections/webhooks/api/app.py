@@ -12,18 +12,16 @@ from projections.http.strict_headers import StrictHeaders
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.api.allowances import Allowances
 from projections.webhooks.api.authentication import Authenticate
-from projections.webhooks.api.calls import Services
 from projections.webhooks.api.delivery_operations import delivery_operations
 from projections.webhooks.api.endpoint_operations import endpoint_operations
 from projections.webhooks.api.guard import Guard, request_id_of
 from projections.webhooks.api.json_text import write_json
-from projections.webhooks.api.limited import LimitedDatabase
 from projections.webhooks.api.log_operations import log_operations
 from projections.webhooks.api.message_operations import message_operations
 from projections.webhooks.api.metrics_operations import metrics_operations
-from projections.webhooks.api.once import Once
+from projections.webhooks.api.once import LimitedDatabase, Once
 from projections.webhooks.api.openapi import openapi_document
-from projections.webhooks.api.operations import Operation
+from projections.webhooks.api.operations import Operation, Services
 from projections.webhooks.api.problems import Problem, problem_of, problem_response
 from projections.webhooks.api.requests import read_call
 from projections.webhooks.api.schedule_operations import schedule_operations

@@ -4,49 +4,37 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from projections.webhooks.api.calls import LONGEST_WORD, Body, Call, Json, NoBody, Query, Time, View, Word
 from projections.webhooks.api.json_text import kept
-from projections.webhooks.api.operations import Operations
+from projections.webhooks.api.operations import (
+    LONGEST_WORD,
+    Body,
+    Call,
+    NoBody,
+    Operations,
+    Query,
+    Time,
+    View,
+    Word,
+    Words,
+)
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.deliveries import Delivery, DeliveryFilter, DeliveryState
 from projections.webhooks.errors import UnknownDelivery
+from projections.webhooks.tenant_rows import Json
 
 __all__ = ["delivery_operations"]
 
 delivery_operations = Operations("deliveries")
 _PATH = "/v1/endpoints/{endpoint_id}/deliveries/{event_id}"
 
-Words = Annotated[tuple[Word, ...], Field(max_length=100)]
 
-
-class DeliveryView(View):
-    """One event for one endpoint, and where it stands."""
-
-    endpoint_id: str
-    event_id: str
-    event_time: datetime
-    tenant: str
-    topic: str
-    order_key: str | None
-    state: DeliveryState
-    attempts: int
-    """Used up, the one on its way included."""
-    manual: bool
-    """The next attempt was asked for by a person."""
-    next_at: datetime
-    """When it is tried next, if it is pending."""
-    last_code: str | None
-    """Of the last attempt: an HTTP status, or what went wrong."""
-    created_at: datetime
-    finished_at: datetime | None
-
-
-class DeliveryWithData(DeliveryView):
+@dataclass(frozen=True, slots=True)
+class DeliveryWithData(Delivery):
     """A delivery, and what is sent."""
 
     data: Json
@@ -56,7 +44,7 @@ class DeliveryWithData(DeliveryView):
 class DeliveryPage(View):
     """Some deliveries, the newest first."""
 
-    data: tuple[DeliveryView, ...]
+    data: tuple[Delivery, ...]
     next: str | None
     """For the query's next: the page after it."""
 
@@ -132,16 +120,14 @@ class WhichDeliveries(WhichDeadLetters):
     )
 
 
-@delivery_operations.add("GET", "/v1/deliveries", query=DeliveriesQuery, answer=DeliveryPage, problems=(400,))
+@delivery_operations.add("GET", "/v1/deliveries", problems=(400,))
 async def list_deliveries(call: Call[DeliveriesQuery, NoBody]) -> DeliveryPage:
     """List deliveries, the newest first."""
     found, following = await _listed(call, call.query.states or None)
-    return DeliveryPage(data=tuple(DeliveryView(**_facts(each)) for each in found), next=following)
+    return DeliveryPage(data=tuple(found), next=following)
 
 
-@delivery_operations.add(
-    "GET", "/v1/dead-letters", query=DeadLettersQuery, answer=DeadLetterPage, problems=(400,)
-)
+@delivery_operations.add("GET", "/v1/dead-letters", problems=(400,))
 async def list_dead_letters(call: Call[DeadLettersQuery, NoBody]) -> DeadLetterPage:
     """List what could not be delivered, with its data, the newest first."""
     found, following = await _listed(call, ("dead",))
@@ -150,13 +136,13 @@ async def list_dead_letters(call: Call[DeadLettersQuery, NoBody]) -> DeadLetterP
     return DeadLetterPage(data=data, next=following)
 
 
-@delivery_operations.add("GET", _PATH, answer=DeliveryWithData, problems=(404,))
+@delivery_operations.add("GET", _PATH, problems=(404,))
 async def get_delivery(call: Call[Query, NoBody]) -> DeliveryWithData:
     """Show a delivery and its data."""
     return _with_data(*await call.services.deliveries.show(call.tenant, **call.place))
 
 
-@delivery_operations.add("POST", f"{_PATH}/retry", answer=Accepted, status=202, problems=(400, 404, 409))
+@delivery_operations.add("POST", f"{_PATH}/retry", status=202, problems=(400, 404, 409))
 async def retry_delivery(call: Call[Query, NoBody]) -> Accepted:
     """Try a delivery again, now, whatever became of it; an endpoint that is held back is asked at once."""
     await call.services.deliveries.retry(call.tenant, **call.place)
@@ -169,26 +155,20 @@ async def drop_delivery(call: Call[Query, NoBody]) -> None:
     await call.services.deliveries.drop(call.tenant, **call.place)
 
 
-@delivery_operations.add(
-    "POST", "/v1/dead-letters/retry", body=WhichDeadLetters, answer=Retried, status=202, problems=(400,)
-)
+@delivery_operations.add("POST", "/v1/dead-letters/retry", status=202, problems=(400,))
 async def retry_dead_letters(call: Call[Query, WhichDeadLetters]) -> Retried:
     """Try many dead letters again, in their order; those of endpoints that are disabled are passed over."""
     return await _retry_many(call, ("dead",))
 
 
-@delivery_operations.add(
-    "POST", "/v1/dead-letters/drop", body=WhichDeadLetters, answer=Dropped, status=202, problems=(400,)
-)
+@delivery_operations.add("POST", "/v1/dead-letters/drop", status=202, problems=(400,))
 async def drop_dead_letters(call: Call[Query, WhichDeadLetters]) -> Dropped:
     """Drop many dead letters: they are not tried again, and what waits for them in an order goes on."""
     dropped, complete = await _in_time(call, call.services.deliveries.drop_many(_which(call, ("dead",))))
     return Dropped(dropped=dropped, complete=complete)
 
 
-@delivery_operations.add(
-    "POST", "/v1/deliveries/retry", body=WhichDeliveries, answer=Retried, status=202, problems=(400,)
-)
+@delivery_operations.add("POST", "/v1/deliveries/retry", status=202, problems=(400,))
 async def retry_deliveries(call: Call[Query, WhichDeliveries]) -> Retried:
     """Try many deliveries again, in their order, also those that had arrived."""
     return await _retry_many(call, call.body.states)
@@ -220,12 +200,8 @@ async def _place(call: Call[Any, NoBody], text: str) -> int:
         raise wrong from None
 
 
-def _facts(delivery: Delivery) -> dict[str, Any]:
-    return {name: getattr(delivery, name) for name in DeliveryView.model_fields}
-
-
 def _with_data(delivery: Delivery, text: str | None) -> DeliveryWithData:
-    return DeliveryWithData(**_facts(delivery), data=None if text is None else kept(text))
+    return DeliveryWithData(**asdict(delivery), data=None if text is None else kept(text))
 
 
 async def _retry_many(call: Call[Query, Any], states: Sequence[DeliveryState]) -> Retried:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from projections.webhooks.api.calls import Body, Json, PageQuery, Query, Tenant, View, Word, without_defaults
-from projections.webhooks.endpoints import Endpoint, EndpointSettings, EndpointState
-from projections.webhooks.verdicts import RetryPolicy
+from projections.webhooks.api.operations import (
+    Body,
+    PageQuery,
+    Query,
+    Tenant,
+    View,
+    Word,
+    without_defaults,
+)
+from projections.webhooks.endpoints import Endpoint, EndpointSettings
+from projections.webhooks.stats import EndpointStats
+from projections.webhooks.tenant_rows import Json
 
 __all__ = [
     "CreatedEndpoint",
     "EndpointChanges",
     "EndpointPage",
-    "EndpointStats",
     "EndpointView",
     "NewEndpointBody",
     "NewSecret",
@@ -29,9 +36,9 @@ __all__ = [
     "StatsQuery",
     "TestBody",
     "Verification",
-    "facts_of",
-    "view_of",
 ]
+
+E = TypeVar("E", bound=BaseModel)
 
 # A public key signs nothing.
 OwnSecret = Annotated[str, Field(max_length=200, pattern="^(whsec|whsk)_")]
@@ -46,30 +53,18 @@ class SecretView(View):
     """What receivers verify v1a signatures with."""
 
 
-class EndpointView(View):
+class EndpointView(Endpoint):
     """An endpoint. The values of its headers are not shown: they may be secret."""
 
-    endpoint_id: str
-    tenant: str
-    url: str
-    description: str
-    topics: tuple[str, ...]
-    filter: dict[str, Any] | None
+    model_config = ConfigDict(extra="ignore", json_schema_serialization_defaults_required=True)
+
+    headers: dict[str, str] = Field(default={}, exclude=True)
     header_names: tuple[str, ...]
-    policy: RetryPolicy
-    max_in_flight: int
-    rate_limit: float | None
-    ordering: Literal["none", "key", "endpoint"]
-    on_dead: Literal["skip", "block"]
-    when_disabled: Literal["keep", "discard"]
-    gzip: bool
-    state: EndpointState
-    reason: str | None
-    version: int
-    created_at: datetime
-    updated_at: datetime
-    verified: bool
-    """Whether its URL has answered the challenge."""
+
+    @classmethod
+    def of(cls, endpoint: Endpoint, **more: Any) -> Self:
+        """What is shown of an endpoint, and more."""
+        return cls.model_validate(vars(endpoint) | {"header_names": tuple(endpoint.headers)} | more)
 
 
 class OneEndpoint(EndpointView):
@@ -100,31 +95,6 @@ class EndpointPage(View):
     data: tuple[EndpointView, ...]
     next: str | None
     """For the query's next: what comes after them."""
-
-
-class EndpointStats(View):
-    """How an endpoint fares. Times in seconds."""
-
-    endpoint_id: str
-    state: EndpointState
-    pending: int
-    waiting: int
-    """Behind others, in an order."""
-    in_flight: int
-    dead: int
-    failures: int
-    """Attempts that failed, since the last that succeeded."""
-    failing_since: datetime | None
-    blocked_until: datetime | None
-    lag: float
-    """Age of the oldest delivery that is to be made."""
-    succeeded: int
-    failed: int
-    median: float | None
-    """Of the attempts' durations."""
-    slowest_percent: float | None
-    """So long took the slowest in a hundred attempts, at least."""
-    verified: bool
 
 
 class StatsPage(View):
@@ -205,14 +175,3 @@ class Verification(View):
     """Whether it has given the challenge back, now or before."""
     code: str | None
     """What it answered: an HTTP status, or what went wrong; null: it was verified before, and was not asked."""
-
-
-def view_of(endpoint: Endpoint) -> EndpointView:
-    """What is shown of an endpoint."""
-    return EndpointView(**facts_of(endpoint))
-
-
-def facts_of(endpoint: Endpoint) -> dict[str, Any]:
-    """The fields of a view."""
-    facts = {name: getattr(endpoint, name) for name in EndpointView.model_fields if name != "header_names"}
-    return facts | {"header_names": tuple(endpoint.headers)}

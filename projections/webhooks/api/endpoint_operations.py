@@ -12,12 +12,10 @@ from uuid import uuid4
 from projections.interests.filters import compile_filter
 from projections.interests.topics import parse_topics
 from projections.webhooks import verifying
-from projections.webhooks.api.calls import Call, NoBody, PageQuery, Query
 from projections.webhooks.api.endpoint_models import (
     CreatedEndpoint,
     EndpointChanges,
     EndpointPage,
-    EndpointStats,
     EndpointView,
     NewEndpointBody,
     NewSecret,
@@ -31,16 +29,14 @@ from projections.webhooks.api.endpoint_models import (
     StatsQuery,
     TestBody,
     Verification,
-    facts_of,
-    view_of,
 )
-from projections.webhooks.api.operations import Operations
+from projections.webhooks.api.operations import Call, NoBody, Operations, PageQuery, Query
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.endpoints import ENABLED, Endpoint, EndpointSettings, EndpointState
 from projections.webhooks.keys import Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.messages import send
 from projections.webhooks.sender import HttpSender, NotSentError
-from projections.webhooks.stats import endpoint_stats
+from projections.webhooks.stats import EndpointStats, endpoint_stats
 
 __all__ = ["endpoint_operations"]
 
@@ -48,9 +44,7 @@ endpoint_operations = Operations("endpoints")
 _PATH = "/v1/endpoints/{endpoint_id}"
 
 
-@endpoint_operations.add(
-    "POST", "/v1/endpoints", body=NewEndpointBody, answer=CreatedEndpoint, status=201, location=_PATH
-)
+@endpoint_operations.add("POST", "/v1/endpoints", status=201, location=_PATH)
 async def create_endpoint(call: Call[Query, NewEndpointBody]) -> CreatedEndpoint:
     """Make an endpoint, for events from now on."""
     body, limit = call.body, call.services.settings.endpoints_per_tenant
@@ -59,19 +53,19 @@ async def create_endpoint(call: Call[Query, NewEndpointBody]) -> CreatedEndpoint
     made = await call.services.endpoints.create(
         call.owner(body.tenant), settings, chosen, at_most=call.at_most(limit)
     )
-    return CreatedEndpoint(**facts_of(made.endpoint), secret=_shown(made.secret))
+    return CreatedEndpoint.of(made.endpoint, secret=_shown(made.secret))
 
 
-@endpoint_operations.add("GET", "/v1/endpoints", query=PageQuery, answer=EndpointPage)
+@endpoint_operations.add("GET", "/v1/endpoints")
 async def list_endpoints(call: Call[PageQuery, NoBody]) -> EndpointPage:
     """List endpoints."""
     limit = call.query.limit
     found = await call.services.endpoints.list(call.tenant, after=call.query.next, limit=limit)
     following = found[-1].endpoint_id if len(found) == limit else None
-    return EndpointPage(data=tuple(map(view_of, found)), next=following)
+    return EndpointPage(data=tuple(map(EndpointView.of, found)), next=following)
 
 
-@endpoint_operations.add("GET", "/v1/endpoint-stats", query=StatsQuery, answer=StatsPage)
+@endpoint_operations.add("GET", "/v1/endpoint-stats")
 async def list_endpoint_stats(call: Call[StatsQuery, NoBody]) -> StatsPage:
     """Tell how endpoints fare, in the order of their ids."""
     limit = call.query.limit
@@ -80,18 +74,16 @@ async def list_endpoint_stats(call: Call[StatsQuery, NoBody]) -> StatsPage:
     return StatsPage(data=data[:limit], next=data[limit - 1].endpoint_id if more else None)
 
 
-@endpoint_operations.add("GET", _PATH, answer=OneEndpoint, problems=(404,))
+@endpoint_operations.add("GET", _PATH, problems=(404,))
 async def get_endpoint(call: Call[Query, NoBody]) -> OneEndpoint:
     """Show an endpoint."""
     endpoint_id = call.place["endpoint_id"]
     endpoint = await call.services.endpoints.get(call.tenant, endpoint_id)
     secrets = await call.services.endpoints.secrets(call.tenant, endpoint_id)
-    return OneEndpoint(**facts_of(endpoint), secrets=tuple(map(_secret_view, secrets)))
+    return OneEndpoint.of(endpoint, secrets=tuple(map(_secret_view, secrets)))
 
 
-@endpoint_operations.add(
-    "PATCH", _PATH, body=EndpointChanges, answer=EndpointView, problems=(404,), matches="must"
-)
+@endpoint_operations.add("PATCH", _PATH, problems=(404,), matches="must")
 async def change_endpoint(call: Call[Query, EndpointChanges]) -> EndpointView:
     """
     Change settings of an endpoint.
@@ -105,9 +97,9 @@ async def change_endpoint(call: Call[Query, EndpointChanges]) -> EndpointView:
     if not changes:
         endpoint = await call.services.endpoints.get(call.tenant, endpoint_id)
         call.check_version(endpoint.version)
-        return view_of(endpoint)
+        return EndpointView.of(endpoint)
     changed = await call.services.endpoints.change(call.tenant, endpoint_id, changes, version=call.version)
-    return view_of(changed)
+    return EndpointView.of(changed)
 
 
 @endpoint_operations.add("DELETE", _PATH, status=204, problems=(404,), matches="may")
@@ -116,41 +108,31 @@ async def delete_endpoint(call: Call[Query, NoBody]) -> None:
     await call.services.endpoints.remove(call.tenant, call.place["endpoint_id"], version=call.version)
 
 
-@endpoint_operations.add(
-    "POST", f"{_PATH}/pause", body=StateBody, answer=EndpointView, problems=(404, 409), matches="may"
-)
+@endpoint_operations.add("POST", f"{_PATH}/pause", problems=(404, 409), matches="may")
 async def pause_endpoint(call: Call[Query, StateBody]) -> EndpointView:
     """Send nothing to an endpoint until it is resumed; what is for it is kept."""
     return await _set_state(call, "paused", ENABLED)
 
 
-@endpoint_operations.add(
-    "POST", f"{_PATH}/resume", body=StateBody, answer=EndpointView, problems=(404, 409), matches="may"
-)
+@endpoint_operations.add("POST", f"{_PATH}/resume", problems=(404, 409), matches="may")
 async def resume_endpoint(call: Call[Query, StateBody]) -> EndpointView:
     """Go on with a paused endpoint."""
     return await _set_state(call, "active", ENABLED)
 
 
-@endpoint_operations.add(
-    "POST", f"{_PATH}/disable", body=StateBody, answer=EndpointView, problems=(404,), matches="may"
-)
+@endpoint_operations.add("POST", f"{_PATH}/disable", problems=(404,), matches="may")
 async def disable_endpoint(call: Call[Query, StateBody]) -> EndpointView:
     """Send nothing to an endpoint until it is enabled."""
     return await _set_state(call, "disabled")
 
 
-@endpoint_operations.add(
-    "POST", f"{_PATH}/enable", body=StateBody, answer=EndpointView, problems=(404,), matches="may"
-)
+@endpoint_operations.add("POST", f"{_PATH}/enable", problems=(404,), matches="may")
 async def enable_endpoint(call: Call[Query, StateBody]) -> EndpointView:
     """Go on with an endpoint, whoever or whatever had disabled or paused it."""
     return await _set_state(call, "active")
 
 
-@endpoint_operations.add(
-    "POST", f"{_PATH}/rotate-secret", body=RotateBody, answer=NewSecret, problems=(404,), matches="may"
-)
+@endpoint_operations.add("POST", f"{_PATH}/rotate-secret", problems=(404,), matches="may")
 async def rotate_secret(call: Call[Query, RotateBody]) -> NewSecret:
     """
     Sign with a new secret, which is shown this once.
@@ -168,7 +150,7 @@ async def rotate_secret(call: Call[Query, RotateBody]) -> NewSecret:
     return NewSecret(secret=_shown(secret), fingerprint=secret.fingerprint, version=made.endpoint.version)
 
 
-@endpoint_operations.add("GET", f"{_PATH}/stats", query=OneStatsQuery, answer=EndpointStats, problems=(404,))
+@endpoint_operations.add("GET", f"{_PATH}/stats", problems=(404,))
 async def get_endpoint_stats(call: Call[OneStatsQuery, NoBody]) -> EndpointStats:
     """Tell how an endpoint fares."""
     endpoint = await call.services.endpoints.get(call.tenant, call.place["endpoint_id"])
@@ -181,7 +163,6 @@ async def get_endpoint_stats(call: Call[OneStatsQuery, NoBody]) -> EndpointStats
 @endpoint_operations.add(
     "POST",
     f"{_PATH}/verify",
-    answer=Verification,
     problems=(404,),
     # No transaction is open while somebody else's server is waited for.
     own_key="Not needed: a URL that is verified is not asked again.",
@@ -211,9 +192,7 @@ async def verify_endpoint(call: Call[Query, NoBody]) -> Verification:
     return Verification(endpoint_id=endpoint.endpoint_id, verified=verified, code=reply.code)
 
 
-@endpoint_operations.add(
-    "POST", f"{_PATH}/test", body=TestBody, raw=("data",), answer=SentTest, status=202, problems=(400, 404)
-)
+@endpoint_operations.add("POST", f"{_PATH}/test", raw=("data",), status=202, problems=(400, 404))
 async def send_test(call: Call[Query, TestBody]) -> SentTest:
     """Send a message to this endpoint alone; its topics and its filter have to let it through."""
     endpoint = await call.services.endpoints.get(call.tenant, call.place["endpoint_id"])
@@ -243,7 +222,7 @@ async def _set_state(
 ) -> EndpointView:
     endpoints, endpoint_id = call.services.endpoints, call.place["endpoint_id"]
     reason, version = call.body.reason, call.version
-    return view_of(
+    return EndpointView.of(
         await endpoints.set_state(call.tenant, endpoint_id, state, reason, expected=expected, version=version)
     )
 
@@ -258,10 +237,11 @@ async def _stats(
 ) -> tuple[EndpointStats, ...]:
     window = timedelta(minutes=call.query.minutes)
     async with call.services.database.session() as session:
-        found = await endpoint_stats(
-            session, tenant, window=window, endpoint_id=endpoint_id, after=after, limit=limit
+        return tuple(
+            await endpoint_stats(
+                session, tenant, window=window, endpoint_id=endpoint_id, after=after, limit=limit
+            )
         )
-    return tuple(EndpointStats.model_validate(one, from_attributes=True) for one in found)
 
 
 def _check_wanted(endpoint: Endpoint, topic: str, event_id: str, data: Any) -> None:

@@ -12,12 +12,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple, get_type_hints
 
 from pydantic import BaseModel
 from pydantic_core import from_json, to_jsonable_python
 
 from journal import RawJson
+from projections.webhooks.tenant_rows import HIDDEN
 
 __all__ = ["Member", "kept", "read_members", "write_json"]
 
@@ -71,8 +73,8 @@ def write_json(value: Any) -> str:
         return str(value)
     if isinstance(value, BaseModel):
         value = {name: getattr(value, name) for name in _shown(value)}
-    if is_dataclass(value):
-        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    elif is_dataclass(value) and not isinstance(value, type):
+        value = {name: getattr(value, name) for name in _shown_fields(type(value))}
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{json.dumps(str(k))}:{write_json(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -93,9 +95,17 @@ def kept(text: str) -> RawJson:
 
 def _shown(model: BaseModel) -> Iterator[str]:
     """A field that has a default and is None was not asked for, and is left out, unless the model says otherwise."""
-    for name in type(model).model_fields:
-        if name in model.model_fields_set or getattr(model, name) is not None:
+    for name, field in type(model).model_fields.items():
+        if not field.exclude and (name in model.model_fields_set or getattr(model, name) is not None):
             yield name
+
+
+@cache
+def _shown_fields(kind: type[Any]) -> tuple[str, ...]:
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(
+        field.name for field in fields(kind) if HIDDEN not in getattr(hints[field.name], "__metadata__", ())
+    )
 
 
 def _members(text: str) -> Iterator[tuple[str, Member]]:

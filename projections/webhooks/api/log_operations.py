@@ -10,21 +10,20 @@ from uuid import UUID
 from pydantic import Field, PlainSerializer
 
 from journal import find_event
-from projections.webhooks.api.calls import Call, Json, NoBody, Query, Time, View, Word
-from projections.webhooks.api.endpoint_models import EndpointView, view_of
+from projections.webhooks.api.endpoint_models import EndpointView
 from projections.webhooks.api.json_text import kept
-from projections.webhooks.api.operations import Operations
+from projections.webhooks.api.operations import Call, NoBody, Operations, Query, Time, View, Words
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.errors import UnknownEndpoint
 from projections.webhooks.log import AttemptsRequest, AttemptWithEvent, EventsRequest, LoggedEvent
 from projections.webhooks.messages import MESSAGE, message_of
+from projections.webhooks.tenant_rows import Json
 
 __all__ = ["log_operations"]
 
 log_operations = Operations("log")
 _OF_ENDPOINT = "/v1/endpoints/{endpoint_id}/attempts"
 
-Words = Annotated[tuple[Word, ...], Field(max_length=100)]
 Seconds = Annotated[timedelta, PlainSerializer(lambda value: value.total_seconds(), return_type=float)]
 Included = Annotated[
     tuple[Literal["event", "event.data", "response_data", "endpoint"], ...], Field(max_length=8)
@@ -143,7 +142,7 @@ class AttemptQuery(Query):
     include: Included = ()
 
 
-@log_operations.add("GET", "/v1/events", query=EventsQuery, answer=EventPage, problems=(400,))
+@log_operations.add("GET", "/v1/events", problems=(400,))
 async def list_events(call: Call[EventsQuery, NoBody]) -> EventPage:
     """List events that were for endpoints."""
     query = call.query
@@ -153,7 +152,7 @@ async def list_events(call: Call[EventsQuery, NoBody]) -> EventPage:
     return EventPage(data=data, next=page.next, prev=page.prev)
 
 
-@log_operations.add("GET", "/v1/events/{event_id}", answer=EventView, problems=(404,))
+@log_operations.add("GET", "/v1/events/{event_id}", problems=(404,))
 async def get_event(call: Call[Query, NoBody]) -> EventView:
     """
     Show an event and its data.
@@ -184,32 +183,26 @@ async def _sent(call: Call[Query, NoBody]) -> LoggedEvent | None:
     )  # fmt: skip
 
 
-@log_operations.add("GET", "/v1/attempts", query=AttemptsQuery, answer=AttemptPage, problems=(400,))
+@log_operations.add("GET", "/v1/attempts", problems=(400,))
 async def list_attempts(call: Call[AttemptsQuery, NoBody]) -> AttemptPage:
     """List attempts to deliver events."""
     return await _page(call, call.query.request(call.tenants) | {"endpoint_types": call.query.endpoint_type})
 
 
-@log_operations.add(
-    "GET", "/v1/attempts/{attempt_id}", query=AttemptQuery, answer=AttemptView, problems=(404,)
-)
+@log_operations.add("GET", "/v1/attempts/{attempt_id}", problems=(404,))
 async def get_attempt(call: Call[AttemptQuery, NoBody]) -> AttemptView:
     """Show an attempt."""
     return await _one(call)
 
 
-@log_operations.add(
-    "GET", _OF_ENDPOINT, query=AttemptsOfEndpointQuery, answer=AttemptPage, problems=(400, 404)
-)
+@log_operations.add("GET", _OF_ENDPOINT, problems=(400, 404))
 async def list_endpoint_attempts(call: Call[AttemptsOfEndpointQuery, NoBody]) -> AttemptPage:
     """List attempts at an endpoint."""
     endpoint = await call.services.endpoints.get(call.tenant, call.place["endpoint_id"])
     return await _page(call, call.query.request(call.tenants) | {"endpoint_ids": [endpoint.endpoint_id]})
 
 
-@log_operations.add(
-    "GET", f"{_OF_ENDPOINT}/{{attempt_id}}", query=AttemptQuery, answer=AttemptView, problems=(404,)
-)
+@log_operations.add("GET", f"{_OF_ENDPOINT}/{{attempt_id}}", problems=(404,))
 async def get_endpoint_attempt(call: Call[AttemptQuery, NoBody]) -> AttemptView:
     """Show an attempt at an endpoint."""
     return await _one(call)
@@ -243,7 +236,7 @@ async def _endpoints(call: Call[Any, NoBody], endpoint_ids: set[str]) -> dict[st
                 endpoint = await call.services.endpoints.get(call.caller.tenant, endpoint_id)
             except UnknownEndpoint:
                 continue
-            found[endpoint_id] = view_of(endpoint)
+            found[endpoint_id] = EndpointView.of(endpoint)
     return found
 
 

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from journal import Appended, Session
 from projections.trace_parent import is_traceparent
-from projections.webhooks.api.calls import Body, Call, Json, Query, Tenant, Time, View, Word
-from projections.webhooks.api.operations import Operations
+from projections.webhooks.api.operations import Body, Call, Operations, Query, Tenant, Time, View, Word
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.messages import send
+from projections.webhooks.tenant_rows import Json
 
 __all__ = ["message_operations"]
 
@@ -62,9 +62,7 @@ class SentMessage(View):
 @message_operations.add(
     "POST",
     "/v1/messages",
-    body=NewMessage,
     raw=("data",),
-    answer=SentMessage,
     status=202,
     problems=(400, 404, 409),
     own_key="The message's id; instead of the field id, or equal to it.",

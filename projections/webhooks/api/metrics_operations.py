@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from projections.webhooks.api.calls import Call, NoBody, Query, Time, View, Word
-from projections.webhooks.api.operations import Operations
+from projections.webhooks.api.operations import Call, NoBody, Operations, Query, Time, Words
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.log import Metrics, MetricsRequest
 
 __all__ = ["metrics_operations"]
 
 metrics_operations = Operations("metrics")
-
-Words = Annotated[tuple[Word, ...], Field(max_length=100)]
-
-
-class DataPointView(View):
-    """One row of an answer."""
-
-    time_bucket: datetime | None
-    """Where its bucket begins; null without a granularity."""
-    dimensions: dict[str, str]
-    measures: dict[str, float]
-
-
-class MetricsView(View):
-    """What was measured."""
-
-    data: tuple[DataPointView, ...]
-    granularity: str | None
-    row_count: int
-    row_limit: int
-    truncated: bool
-    """Rows are missing, because there were more than the limit."""
 
 
 class EventMetricsQuery(Query):
@@ -65,14 +41,14 @@ class AttemptMetricsQuery(EventMetricsQuery):
     attempt_number: Annotated[tuple[Annotated[int, Field(ge=1, lt=2**31)], ...], Field(max_length=100)] = ()
 
 
-@metrics_operations.add("GET", "/v1/metrics/events", query=EventMetricsQuery, answer=MetricsView)
-async def measure_events(call: Call[EventMetricsQuery, NoBody]) -> MetricsView:
+@metrics_operations.add("GET", "/v1/metrics/events")
+async def measure_events(call: Call[EventMetricsQuery, NoBody]) -> Metrics:
     """Count events: count, rate (a second); by tenant, topic, endpoint_id."""
-    return _view(await call.services.log.event_metrics(_request(call)))
+    return await call.services.log.event_metrics(_request(call))
 
 
-@metrics_operations.add("GET", "/v1/metrics/attempts", query=AttemptMetricsQuery, answer=MetricsView)
-async def measure_attempts(call: Call[AttemptMetricsQuery, NoBody]) -> MetricsView:
+@metrics_operations.add("GET", "/v1/metrics/attempts")
+async def measure_attempts(call: Call[AttemptMetricsQuery, NoBody]) -> Metrics:
     """
     Count attempts, and how they ended.
 
@@ -80,7 +56,7 @@ async def measure_attempts(call: Call[AttemptMetricsQuery, NoBody]) -> MetricsVi
     manual_retry_count, avg_attempt_number, rate, successful_rate and failed_rate; by tenant, topic, endpoint_id,
     endpoint_type, status, code, manual, attempt_number.
     """
-    return _view(await call.services.log.attempt_metrics(_request(call)))
+    return await call.services.log.attempt_metrics(_request(call))
 
 
 def _request(call: Call[Any, NoBody]) -> MetricsRequest:
@@ -102,19 +78,3 @@ _FILTERS = {"topic": "topics"} | {
     name: name for name in ("endpoint_id", "endpoint_type", "status", "code", "manual", "attempt_number")
 }
 """Fields of the log, and what the query calls them."""
-
-
-def _view(metrics: Metrics) -> MetricsView:
-    points = tuple(
-        DataPointView(
-            time_bucket=point.time_bucket, dimensions=dict(point.dimensions), measures=dict(point.measures)
-        )
-        for point in metrics.data
-    )
-    return MetricsView(
-        data=points,
-        granularity=metrics.granularity,
-        row_count=metrics.row_count,
-        row_limit=metrics.row_limit,
-        truncated=metrics.truncated,
-    )

@@ -1,4 +1,8 @@
-"""Requests with an ``Idempotency-Key``: followed once, and answered the same whenever they are asked again."""
+"""
+Databases as requests see them: with limited statements; and with an ``Idempotency-Key`` in one transaction.
+
+Such a request is followed once, and answered the same whenever it is asked again.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +15,70 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from journal import Database, OwnedSession, Session
-from projections.webhooks.api.calls import Call, Services
 from projections.webhooks.api.json_text import write_json
-from projections.webhooks.api.limited import LimitedDatabase
-from projections.webhooks.api.operations import Operation
+from projections.webhooks.api.operations import Call, Operation, Services
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.ciphers import Cipher
 from projections.webhooks.errors import own_errors
 
-__all__ = ["Once", "StoredAnswer"]
+__all__ = ["LimitedDatabase", "Once", "StoredAnswer"]
 
 KEPT_FOR = timedelta(hours=24)
 _AGAIN_AFTER = {"retry-after": "1"}
+_LIMIT = "SELECT set_config('statement_timeout', $1, TRUE)"
 _RECALL = "SELECT free, answer FROM projections.recall_answer_v1($1, $2)"
 _KEEP = "SELECT projections.keep_answer_v1($1, $2, $3, $4, $5)"
+
+
+class LimitedDatabase:
+    """
+    A :class:`journal.Database` of which each session is a transaction with a ``statement_timeout``.
+
+    The setting goes with the transaction, so that it works behind PgBouncer too.
+
+    Args:
+        database: The pool that it borrows from; closing it is its owner's.
+        longest: How long a statement may take.
+    """
+
+    def __init__(self, database: Database, longest: timedelta) -> None:
+        self._database = database
+        self._idle = longest
+        self._longest = f"{longest // timedelta(milliseconds=1)}ms"
+
+    @property
+    def max_connections(self) -> int:
+        """How many sessions can be lent at a time."""
+        return self._database.max_connections
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[OwnedSession]:
+        """Lend a session with an open transaction: commits at the end, rolls back on an error."""
+        async with self._database.session() as session:
+            # Nor does a process that is frozen or cut off hold its locks for longer.
+            await session.begin(idle=self._idle)
+            try:
+                await session.execute(_LIMIT, self._longest)
+                yield session
+            except BaseException:
+                await session.rollback()
+                raise
+            await session.commit()
+
+    def transaction(self) -> AbstractAsyncContextManager[OwnedSession]:
+        """Lend such a session."""
+        return self.session()
+
+    def listen(self, channel: str, heard: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        """Listen as the pool does."""
+        return self._database.listen(channel, heard)
+
+    async def renew(self) -> None:
+        """Replace the connections of the pool."""
+        await self._database.renew()
+
+    async def close(self) -> None:
+        """Leave the pool open: it is its owner's."""
 
 
 class StoredAnswer(NamedTuple):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter
-from pydantic.json_schema import JsonSchemaMode, models_json_schema
+from pydantic import TypeAdapter
+from pydantic.json_schema import JsonSchemaMode
 
 from projections.webhooks.api.operations import Operation
 from projections.webhooks.api.problems import ProblemBody
@@ -21,31 +21,23 @@ __all__ = ["openapi_document"]
 _ALWAYS = (401, 403, 414, 429, 431, 500, 503)
 _LATER = (409, 429, 503)
 _WITH_BODY = (400, 408, 413, 415, 422)
-_REQUEST_ID = {
-    "x-request-id": {
-        "description": "What the server's log calls this request; a request may bring its own.",
-        "schema": {"type": "string"},
-    }
-}
-_ETAG = {
-    "etag": {
-        "description": "The version of what is shown: for the header if-match of a change.",
-        "schema": {"type": "string"},
-    }
-}
-_LOCATION = {
-    "location": {
-        "description": "Where what was made is.",
-        "schema": {"type": "string", "format": "uri-reference"},
-    }
-}
-_RETRY_AFTER = {
-    "retry-after": {
-        "description": "Where trying again helps: seconds after which to.",
-        "schema": {"type": "integer"},
-    }
-}
 
+
+def _header(name: str, said: str, **schema: Any) -> dict[str, Any]:
+    return {name: {"description": said, "schema": {"type": "string", **schema}}}
+
+
+_REQUEST_ID = _header(
+    "x-request-id", "What the server's log calls this request; a request may bring its own."
+)
+_ETAG = _header("etag", "The version of what is shown: for the header if-match of a change.")
+_LOCATION = _header("location", "Where what was made is.", format="uri-reference")
+_FOLLOWED_ONCE = (
+    "What the caller tells this request by: asked again within 24 hours, nothing is done, and the answer is the same. "
+    "With another request: 409."
+)
+_IF_MATCH = "The etag of what is changed, as it was read; * for whatever it is by now."
+_RETRY_AFTER = _header("retry-after", "Where trying again helps: seconds after which to.", type="integer")
 
 _DURATION = re.compile(r"P(?:[0-9]+D)?(?:T[0-9.HMS]+)?")
 _TYPES: Mapping[str, Any] = {
@@ -59,27 +51,28 @@ _TYPES: Mapping[str, Any] = {
 
 
 class _Schemas:
-    """Schemas of models, under names that no two share."""
+    """Schemas of queries, bodies and answers, under names that no two share."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
-        models: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {(ProblemBody, "serialization"): None}
+        kinds: dict[tuple[Any, JsonSchemaMode], None] = {(ProblemBody, "serialization"): None}
         for operation in operations:
-            models[operation.query, "validation"] = None
+            kinds[operation.query, "validation"] = None
             if operation.takes_body:
-                models[operation.body, "validation"] = None
+                kinds[operation.body, "validation"] = None
             if operation.answer is not None:
-                models[operation.answer, "serialization"] = None
-        self._references, definitions = models_json_schema(
-            list(models), ref_template="#/components/schemas/{model}"
+                kinds[operation.answer, "serialization"] = None
+        found, definitions = TypeAdapter.json_schemas(
+            [(kind, mode, TypeAdapter(kind)) for kind, mode in kinds],
+            ref_template="#/components/schemas/{model}",
         )
+        self._references = {key: _named(schema["$ref"]) for key, schema in found.items()}
         self.all = {_named(name): _tidied(schema) for name, schema in definitions["$defs"].items()}
 
-    def reference(self, model: type[BaseModel], mode: JsonSchemaMode) -> Mapping[str, Any]:
-        return {"$ref": _named(self._references[model, mode]["$ref"])}
+    def reference(self, kind: type[Any], mode: JsonSchemaMode) -> Mapping[str, Any]:
+        return {"$ref": self._references[kind, mode]}
 
-    def of(self, model: type[BaseModel], mode: JsonSchemaMode) -> Mapping[str, Any]:
-        schema: Mapping[str, Any] = self.all[self.reference(model, mode)["$ref"].rpartition("/")[2]]
-        return schema
+    def name(self, kind: type[Any], mode: JsonSchemaMode) -> str:
+        return self._references[kind, mode].rpartition("/")[2]
 
 
 def _named(reference: str) -> str:
@@ -152,7 +145,7 @@ def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, schemas)
-    queries = {schemas.reference(each.query, "validation")["$ref"].rpartition("/")[2] for each in operations}
+    queries = {schemas.name(each.query, "validation") for each in operations}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -181,20 +174,16 @@ def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
 
 
 def _described(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
+    summary, description = operation.said
     described: dict[str, Any] = {
         "operationId": operation.name,
         "tags": [operation.tag],
-        "summary": operation.summary,
-        "parameters": [*map(_of_path, operation.parameters), *_of_query(operation, schemas)],
+        "summary": summary,
+        "parameters": [*_of_path(operation), *_of_query(operation, schemas), *_of_headers(operation)],
         "responses": _answers(operation, schemas),
     }
-    if operation.description:
-        described["description"] = operation.description
-    if operation.method == "POST":
-        described["parameters"].append(_idempotency_key(operation))
-    described["parameters"] += [_header(name, said) for name, said in operation.headers_taken.items()]
-    if operation.matches:
-        described["parameters"].append(_if_match(required=operation.matches == "must"))
+    if description:
+        described["description"] = description
     if operation.takes_body:
         described["requestBody"] = {
             "required": operation.needs_body,
@@ -203,48 +192,28 @@ def _described(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     return described
 
 
-def _idempotency_key(operation: Operation) -> dict[str, Any]:
-    of_others = (
-        "What the caller tells this request by: asked again within 24 hours, nothing is done, and the answer is the "
-        "same. With another request: 409."
-    )
-    return {
-        "name": "idempotency-key",
-        "in": "header",
-        "required": False,
-        "description": operation.own_key or of_others,
-        "schema": {"type": "string", "minLength": 1, "maxLength": 255},
-    }
+def _parameter(name: str, where: str, said: str, *examples: Any, required: bool = False) -> dict[str, Any]:
+    schema = {"type": "string", "minLength": 1, "maxLength": 255}
+    schema |= {"examples": list(examples)} if examples else {}
+    return {"name": name, "in": where, "required": required, "description": said, "schema": schema}
 
 
-def _header(name: str, said: str) -> dict[str, Any]:
-    schema = {"type": "string", "maxLength": 255, "examples": [WORDS[name].example]}
-    return {"name": name, "in": "header", "required": False, "description": said, "schema": schema}
+def _of_path(operation: Operation) -> Iterator[dict[str, Any]]:
+    for name in operation.parameters:
+        yield _parameter(name, "path", WORDS[name].meaning, WORDS[name].example, required=True)
 
 
-def _if_match(*, required: bool) -> dict[str, Any]:
-    return {
-        "name": "if-match",
-        "in": "header",
-        "required": required,
-        "description": "The etag of what is changed, as it was read; * for whatever it is by now.",
-        "schema": {"type": "string", "minLength": 1, "maxLength": 255, "examples": ['"1"']},
-    }
-
-
-def _of_path(name: str) -> dict[str, Any]:
-    schema = {"type": "string", "minLength": 1, "maxLength": 255, "examples": [WORDS[name].example]}
-    return {
-        "name": name,
-        "in": "path",
-        "required": True,
-        "description": WORDS[name].meaning,
-        "schema": schema,
-    }
+def _of_headers(operation: Operation) -> Iterator[dict[str, Any]]:
+    if operation.method == "POST":
+        yield _parameter("idempotency-key", "header", operation.own_key or _FOLLOWED_ONCE)
+    for name, said in operation.headers_taken.items():
+        yield _parameter(name, "header", said, WORDS[name].example)
+    if operation.matches:
+        yield _parameter("if-match", "header", _IF_MATCH, '"1"', required=operation.matches == "must")
 
 
 def _of_query(operation: Operation, schemas: _Schemas) -> list[dict[str, Any]]:
-    model = schemas.of(operation.query, "validation")
+    model = schemas.all[schemas.name(operation.query, "validation")]
     required = model.get("required", ())
     return [
         {

@@ -1,4 +1,4 @@
-"""Operations: what the API can do. Routes and the OpenAPI document are made of them."""
+"""Operations: what the API can do, and the requests that they get. Routes and the OpenAPI document are made of them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,239 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from datetime import UTC, datetime
+from types import NoneType
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, get_args, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
-from projections.webhooks.api.calls import Call, NoBody, Query
+from journal import Database, RawJson
+from projections.interests.json_values import storable
+from projections.webhooks.addresses import AddressRules
+from projections.webhooks.api.allowances import Allowances
+from projections.webhooks.api.authentication import Caller
+from projections.webhooks.api.problems import Problem
+from projections.webhooks.api.settings import ApiSettings
+from projections.webhooks.checks import LARGEST_PAGE, LONGEST_TENANT
+from projections.webhooks.deliveries import Deliveries
+from projections.webhooks.endpoints import Endpoints
+from projections.webhooks.log import PostgresLog
+from projections.webhooks.schedules import Schedules
 
-__all__ = ["Operation", "Operations"]
+__all__ = [
+    "Body",
+    "Call",
+    "NoBody",
+    "Operation",
+    "Operations",
+    "PageQuery",
+    "Query",
+    "Services",
+    "Tenant",
+    "Time",
+    "View",
+    "Word",
+    "Words",
+    "check_tenants",
+    "without_defaults",
+]
 
-Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[BaseModel | None]]
-
+LONGEST_WORD = 255
 _PARAMETER = re.compile(r"{(\w+)}")
+_ETAG = re.compile(r'(?:W/)?"([0-9]{1,9})"')  # proxies that compress make it a weak one
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+def _time(value: datetime) -> datetime:
+    # Compared before it is moved to UTC: at both ends of the calendar that overflows.
+    if not _FIRST <= value < _LAST:
+        raise ValueError("a time is from 1970 to 9998")
+    return value.astimezone(UTC)
+
+
+Word = Annotated[str, Field(min_length=1, max_length=LONGEST_WORD)]
+"""An id, a topic, a code: what lists are filtered by."""
+
+Words = Annotated[tuple[Word, ...], Field(max_length=100)]
+
+Tenant = Annotated[str, Field(min_length=1, max_length=LONGEST_TENANT)]
+
+Time = Annotated[AwareDatetime, AfterValidator(_time)]
+"""With its zone; in UTC once it is read."""
+
+
+class Query(BaseModel):
+    """What can be written behind the question mark. An administrator may look at some tenants alone."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    tenant: Annotated[tuple[Tenant, ...], Field(max_length=100)] = ()
+    """Whose, for administrators; without it, all. A tenant may name itself alone."""
+
+
+class PageQuery(Query):
+    """A page of a list."""
+
+    limit: Annotated[int, Field(ge=1, le=LARGEST_PAGE)] = 100
+    next: Annotated[str, Field(max_length=LONGEST_WORD)] = ""
+    """What a page said."""
+
+
+class Body(BaseModel):
+    """What a request brings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+def without_defaults(schema: dict[str, Any]) -> None:
+    """Of changes: what is left out stays as it is."""
+    for each in schema["properties"].values():
+        each.pop("default", None)
+
+
+class NoBody(Body):
+    """Of operations that take none; it is not read."""
+
+
+class View(BaseModel):
+    """What an answer has."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+
+Q = TypeVar("Q", bound=Query)
+B = TypeVar("B", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What operations are done with. All of them reach the database with its time for a statement limited."""
+
+    database: Database
+    endpoints: Endpoints
+    schedules: Schedules
+    deliveries: Deliveries
+    log: PostgresLog
+    settings: ApiSettings
+    allowances: Allowances
+    rules: AddressRules
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Q, B]):
+    """
+    One request.
+
+    Args:
+        services: What to do it with.
+        caller: Who asks.
+        place: The values of the path's parameters.
+        query: What stands behind the question mark.
+        body: What it brings.
+        raw: Fields of the body as they were written.
+        headers: Of the request, their names in lower case.
+    """
+
+    services: Services
+    caller: Caller
+    place: Mapping[str, str]
+    query: Q
+    body: B
+    raw: Mapping[str, RawJson]
+    headers: Mapping[str, str]
+
+    @property
+    def version(self) -> int | None:
+        """
+        Which version of something the caller wants to change: its ``If-Match``; None: whichever it has.
+
+        Raises:
+            Problem: It is none of ours, so nothing has it, or there are several.
+        """
+        given = self.headers.get("if-match", "*").strip()
+        if given == "*":
+            return None
+        found = _ETAG.fullmatch(given)
+        if found is None:
+            raise Problem(412, "outdated_version", "if-match is * or one etag, as an answer had it")
+        return int(found[1])
+
+    def check_version(self, current: int) -> None:
+        """
+        Check that something has the version that the caller wants to change.
+
+        Raises:
+            Problem: It has another one.
+        """
+        if self.version not in {None, current}:
+            raise Problem(412, "outdated_version", f"it has version {current} by now: read it again")
+
+    @property
+    def key(self) -> str | None:
+        """
+        What the caller tells this request by when it asks again: its ``Idempotency-Key``; None: it has none.
+
+        Raises:
+            Problem: It is empty, too long, or cannot be stored.
+        """
+        key = self.headers.get("idempotency-key")
+        if key is not None and (not 1 <= len(key) <= LONGEST_WORD or not storable(key)):
+            raise Problem(
+                400, "invalid_idempotency_key", f"an idempotency-key has 1 to {LONGEST_WORD} characters"
+            )
+        return key
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """Whose rows are seen; none: those of all, for administrators alone."""
+        return self.query.tenant if self.caller.tenant is None else (self.caller.tenant,)
+
+    @property
+    def tenant(self) -> str | None:
+        """
+        Whose things there are; None: all of them are, for administrators alone.
+
+        Raises:
+            Problem: An administrator named several where one can be.
+        """
+        if len(self.tenants) > 1:
+            raise Problem(422, "one_tenant", "name one tenant here, or none for all of them")
+        return self.tenants[0] if self.tenants else None
+
+    def owner(self, named: str | None) -> str:
+        """
+        Whose something new is to be.
+
+        Args:
+            named: Whom the body names.
+
+        Raises:
+            Problem: A tenant named another one, or an administrator nobody.
+        """
+        check_tenants(self.caller, () if named is None else (named,))
+        owner = named or self.tenant
+        if owner is None:
+            raise Problem(422, "tenant_missing", "an administrator says whose it is: give the tenant")
+        return owner
+
+    def at_most(self, limit: int) -> int | None:
+        """How many of a kind the caller may make, where a tenant may make so many; None: any number."""
+        return None if self.caller.tenant is None else limit
+
+
+def check_tenants(caller: Caller, named: tuple[str, ...]) -> None:
+    """
+    Check that a tenant names itself alone.
+
+    Raises:
+        Problem: It names another one; whether that exists makes no difference.
+    """
+    if caller.tenant is not None and any(name != caller.tenant for name in named):
+        raise Problem(403, "other_tenant", "the token is another tenant's than the one that is asked for")
+
+
+Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +251,10 @@ class Operation:
         path: With parameters in braces.
         handler: Does it. Its name is the operation's; the first line of its docstring says what it is.
         tag: What it belongs to.
-        status: When it succeeds.
-        answer: The model of its answer; None: an empty one.
         query: The model of its query.
         body: The model of its body.
+        answer: The model or the dataclass of its answer; None: an empty one.
+        status: When it succeeds.
         raw: Fields of the body that are kept as they were written; they may hold what PostgreSQL cannot store.
         problems: Statuses of its own problems.
         location: Where what it has made is: a path with fields of the answer in braces.
@@ -45,10 +267,10 @@ class Operation:
     path: str
     handler: Handler
     tag: str
+    query: type[Query]
+    body: type[BaseModel]
+    answer: type[Any] | None
     status: int = 200
-    answer: type[BaseModel] | None = None
-    query: type[Query] = Query
-    body: type[BaseModel] = NoBody
     raw: tuple[str, ...] = ()
     problems: tuple[int, ...] = ()
     location: str = ""
@@ -62,29 +284,31 @@ class Operation:
         return self.handler.__name__
 
     @property
-    def summary(self) -> str:
-        """In a line."""
-        return (inspect.getdoc(self.handler) or "").partition("\n")[0]
-
-    @property
-    def description(self) -> str:
-        """All there is to say beside the summary."""
-        return (inspect.getdoc(self.handler) or "").partition("\n")[2].strip()
+    def said(self) -> tuple[str, str]:
+        """What it is in a line, and all there is to say beside it."""
+        summary, _, more = (inspect.getdoc(self.handler) or "").partition("\n")
+        return summary, more.strip()
 
     @property
     def tells_version(self) -> bool:
         """Whether its answer has an ``ETag``."""
-        return self.answer is not None and "version" in self.answer.model_fields
+        return self.answer is not None and "version" in get_type_hints(self.answer)
 
-    def headers(self, answer: BaseModel) -> dict[str, str]:
+    def headers(self, answer: Any) -> dict[str, str]:
         """What is sent beside an answer."""
-        headers = {"etag": f'"{getattr(answer, "version")}"'} if self.tells_version else {}  # noqa: B009
-        return headers | ({"location": self.location.format_map(vars(answer))} if self.location else {})
+        headers = {"etag": f'"{answer.version}"'} if self.tells_version else {}
+        place = {name: getattr(answer, name) for name in self.parameters_of(self.location)}
+        return headers | ({"location": self.location.format_map(place)} if self.location else {})
 
     @property
     def parameters(self) -> list[str]:
         """The path's."""
-        return _PARAMETER.findall(self.path)
+        return self.parameters_of(self.path)
+
+    @staticmethod
+    def parameters_of(path: str) -> list[str]:
+        """The names that a path has in braces."""
+        return _PARAMETER.findall(path)
 
     @property
     def takes_body(self) -> bool:
@@ -111,7 +335,7 @@ class Operations:
 
     def add(self, method: str, path: str, **facts: Any) -> Callable[[Handler], Handler]:
         """
-        Declare the decorated handler an operation.
+        Declare the decorated handler an operation; its annotations are the models of query, body and answer.
 
         Args:
             method: Of HTTP.
@@ -120,7 +344,10 @@ class Operations:
         """
 
         def declare(handler: Handler) -> Handler:
-            self._all.append(Operation(method, path, handler, self._tag, **facts))
+            hints = get_type_hints(handler)
+            query, body = get_args(hints["call"])
+            answer = None if hints["return"] is NoneType else hints["return"]
+            self._all.append(Operation(method, path, handler, self._tag, query, body, answer, **facts))
             return handler
 
         return declare

@@ -17,9 +17,8 @@ from projections.http.cross_site import foreign
 from projections.http.tokens import bearer_token
 from projections.interests.json_values import storable
 from projections.webhooks.api.authentication import Authenticate, Caller
-from projections.webhooks.api.calls import LONGEST_WORD, Call, Query, Services, check_tenants
 from projections.webhooks.api.json_text import Member, read_members
-from projections.webhooks.api.operations import Operation
+from projections.webhooks.api.operations import LONGEST_WORD, Call, Operation, Query, Services, check_tenants
 from projections.webhooks.api.problems import FieldProblem, Problem, unfit
 
 with from_extra("webhooks"):

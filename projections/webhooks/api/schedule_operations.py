@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from projections.webhooks.api.calls import (
+from projections.webhooks.api.operations import (
     Body,
     Call,
-    Json,
     NoBody,
+    Operations,
     PageQuery,
     Query,
     Tenant,
@@ -19,10 +18,9 @@ from projections.webhooks.api.calls import (
     Word,
     without_defaults,
 )
-from projections.webhooks.api.json_text import kept
-from projections.webhooks.api.operations import Operations
 from projections.webhooks.cron import MissedTicks
 from projections.webhooks.schedules import Schedule
+from projections.webhooks.tenant_rows import Json
 
 __all__ = ["schedule_operations"]
 
@@ -34,34 +32,10 @@ Cron = Annotated[str, Field(min_length=1, max_length=200)]
 Zone = Annotated[str, Field(min_length=1, max_length=100)]
 
 
-class ScheduleView(View):
-    """A message that is sent at each tick of a cron line, and how far it has come."""
-
-    schedule_id: str
-    tenant: str
-    name: str
-    cron: str
-    timezone: str
-    topic: str
-    data: Json
-    """Byte by byte as it is sent."""
-    endpoint_id: str | None
-    missed: MissedTicks
-    paused: bool
-    next_at: datetime | None
-    """The tick to come; null: there is none any more."""
-    last_at: datetime | None
-    """The last tick that was sent."""
-    error: str | None
-    """Why the last tick was not sent."""
-    version: int
-    created_at: datetime
-
-
 class SchedulePage(View):
     """Some schedules, in the order of their ids."""
 
-    data: tuple[ScheduleView, ...]
+    data: tuple[Schedule, ...]
     next: str | None
     """For the query's next: what comes after them."""
 
@@ -107,51 +81,33 @@ class ScheduleChanges(Body):
     paused: bool = False
 
 
-@schedule_operations.add(
-    "POST",
-    "/v1/schedules",
-    body=NewSchedule,
-    raw=("data",),
-    answer=ScheduleView,
-    status=201,
-    problems=(404,),
-    location=_PATH,
-)
-async def create_schedule(call: Call[Query, NewSchedule]) -> ScheduleView:
+@schedule_operations.add("POST", "/v1/schedules", raw=("data",), status=201, problems=(404,), location=_PATH)
+async def create_schedule(call: Call[Query, NewSchedule]) -> Schedule:
     """Make a schedule; its first message is sent at its first tick from now on."""
     body, limit = call.body, call.services.settings.schedules_per_tenant
-    made = await call.services.schedules.create(
+    return await call.services.schedules.create(
         call.owner(body.tenant), body.name, body.cron, timezone=body.timezone, topic=body.topic,
         data=call.raw["data"], endpoint_id=body.endpoint_id, missed=body.missed, at_most=call.at_most(limit),
     )  # fmt: skip
-    return _view(made)
 
 
-@schedule_operations.add("GET", "/v1/schedules", query=PageQuery, answer=SchedulePage)
+@schedule_operations.add("GET", "/v1/schedules")
 async def list_schedules(call: Call[PageQuery, NoBody]) -> SchedulePage:
     """List schedules."""
     limit = call.query.limit
     found = await call.services.schedules.list(call.tenant, after=call.query.next, limit=limit)
     following = found[-1].schedule_id if len(found) == limit else None
-    return SchedulePage(data=tuple(map(_view, found)), next=following)
+    return SchedulePage(data=tuple(found), next=following)
 
 
-@schedule_operations.add("GET", _PATH, answer=ScheduleView, problems=(404,))
-async def get_schedule(call: Call[Query, NoBody]) -> ScheduleView:
+@schedule_operations.add("GET", _PATH, problems=(404,))
+async def get_schedule(call: Call[Query, NoBody]) -> Schedule:
     """Show a schedule."""
-    return _view(await call.services.schedules.get(call.tenant, call.place["schedule_id"]))
+    return await call.services.schedules.get(call.tenant, call.place["schedule_id"])
 
 
-@schedule_operations.add(
-    "PATCH",
-    _PATH,
-    body=ScheduleChanges,
-    raw=("data",),
-    answer=ScheduleView,
-    problems=(404,),
-    matches="must",
-)
-async def change_schedule(call: Call[Query, ScheduleChanges]) -> ScheduleView:
+@schedule_operations.add("PATCH", _PATH, raw=("data",), problems=(404,), matches="must")
+async def change_schedule(call: Call[Query, ScheduleChanges]) -> Schedule:
     """
     Change a schedule. With another line or zone, its next tick is the first one from now on.
 
@@ -163,8 +119,8 @@ async def change_schedule(call: Call[Query, ScheduleChanges]) -> ScheduleView:
     if not changes:
         found = await schedules.get(call.tenant, schedule_id)
         call.check_version(found.version)
-        return _view(found)
-    return _view(await schedules.change(call.tenant, schedule_id, changes, version=call.version))
+        return found
+    return await schedules.change(call.tenant, schedule_id, changes, version=call.version)
 
 
 @schedule_operations.add("DELETE", _PATH, status=204, problems=(404,), matches="may")
@@ -173,27 +129,22 @@ async def delete_schedule(call: Call[Query, NoBody]) -> None:
     await call.services.schedules.remove(call.tenant, call.place["schedule_id"], version=call.version)
 
 
-@schedule_operations.add("POST", f"{_PATH}/pause", answer=ScheduleView, problems=(404,), matches="may")
-async def pause_schedule(call: Call[Query, NoBody]) -> ScheduleView:
+@schedule_operations.add("POST", f"{_PATH}/pause", problems=(404,), matches="may")
+async def pause_schedule(call: Call[Query, NoBody]) -> Schedule:
     """Send nothing until it is resumed."""
     schedules, schedule_id = call.services.schedules, call.place["schedule_id"]
-    return _view(await schedules.pause(call.tenant, schedule_id, version=call.version))
+    return await schedules.pause(call.tenant, schedule_id, version=call.version)
 
 
-@schedule_operations.add("POST", f"{_PATH}/resume", answer=ScheduleView, problems=(404,), matches="may")
-async def resume_schedule(call: Call[Query, NoBody]) -> ScheduleView:
+@schedule_operations.add("POST", f"{_PATH}/resume", problems=(404,), matches="may")
+async def resume_schedule(call: Call[Query, NoBody]) -> Schedule:
     """Go on with the first tick from now on."""
     schedules, schedule_id = call.services.schedules, call.place["schedule_id"]
-    return _view(await schedules.resume(call.tenant, schedule_id, version=call.version))
+    return await schedules.resume(call.tenant, schedule_id, version=call.version)
 
 
-@schedule_operations.add("POST", f"{_PATH}/send", answer=SentNow, status=202, problems=(404,))
+@schedule_operations.add("POST", f"{_PATH}/send", status=202, problems=(404,))
 async def send_schedule(call: Call[Query, NoBody]) -> SentNow:
     """Send its message now, beside its ticks."""
     sent = await call.services.schedules.send_now(call.tenant, call.place["schedule_id"])
     return SentNow(event_id=str(sent.event_id))
-
-
-def _view(schedule: Schedule) -> ScheduleView:
-    facts = {name: getattr(schedule, name) for name in ScheduleView.model_fields}
-    return ScheduleView(**facts | {"data": kept(schedule.data)})

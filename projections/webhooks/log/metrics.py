@@ -16,6 +16,7 @@ from projections.webhooks.checks import check_time
 from projections.webhooks.errors import InvalidQuery
 from projections.webhooks.log.buckets import Granularity, granularity_of
 from projections.webhooks.log.requests import checked_text
+from projections.webhooks.tenant_rows import DESCRIBED
 
 __all__ = [
     "ATTEMPT_DIMENSIONS",
@@ -79,41 +80,31 @@ class BucketCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DataPoint:
-    """
-    One row of an answer.
+    """One row of an answer."""
 
-    Args:
-        time_bucket: Where its bucket begins; None without a granularity.
-        dimensions: What it is of.
-        measures: What was measured.
-    """
+    __pydantic_config__ = DESCRIBED
 
     time_bucket: datetime | None
+    """Where its bucket begins; null without a granularity."""
     dimensions: Mapping[str, str]
-    measures: Mapping[str, int | float]
+    measures: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """
-    An answer.
+    """What was measured, by bucket and dimensions."""
 
-    Args:
-        data: Its rows, by bucket and dimensions.
-        granularity: As it was asked.
-        row_limit: So many rows it could have.
-        truncated: Whether rows are missing because there were more.
-    """
+    __pydantic_config__ = DESCRIBED
 
     data: tuple[DataPoint, ...]
     granularity: str | None = None
+    row_count: int = field(init=False)
     row_limit: int = ROW_LIMIT
     truncated: bool = False
+    """Rows are missing, because there were more than the limit."""
 
-    @property
-    def row_count(self) -> int:
-        """How many rows there are."""
-        return len(self.data)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "row_count", len(self.data))
 
 
 @dataclass(frozen=True, slots=True)
