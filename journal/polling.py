@@ -1,5 +1,5 @@
 """
-One poll of the writers for all ranges of a process: quick while something happens, slow while nothing does.
+One poll of the writers for all who read in a process: quick while something happens, slow while nothing does.
 
 A range that has used one poll waits for the next; those in between it may leave out (journal/backtracking.py
 says why that is safe). A notification ends the wait at once; a lost one costs latency, nothing else.
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
+from weakref import WeakKeyDictionary
 
 from journal.backtracking import END_OF_TIME, Backtracking, WritersPoll
 from journal.database import Database, KeptSession, Row
@@ -76,6 +77,54 @@ class Look:
         return nothing_new and reader.unchanged(self.poll)
 
 
+class Polled(NamedTuple):
+    """What a poll has told besides; see :func:`hearing_polls`."""
+
+    at: float
+    """When it was asked, by the clock of the event loop."""
+    generation: Generation
+    last_match: int
+    """The last number that a match was given, seen or not yet."""
+
+
+_hearing: WeakKeyDictionary[Database, set[Callable[[Polled], None]]] = WeakKeyDictionary()
+
+
+@contextmanager
+def hearing_polls(database: Database, heard: Callable[[Polled], None]) -> Iterator[None]:
+    """Be told, while the block runs, of each poll that anybody in this process makes of a database."""
+    hearing = _hearing.setdefault(database, set())
+    hearing.add(heard)
+    try:
+        yield
+    finally:
+        hearing.discard(heard)
+
+
+_shared: dict[Database, WritersPoller] = {}
+
+
+@asynccontextmanager
+async def shared_poller(
+    database: Database, pacing: PollPacing, *, listen: bool
+) -> AsyncIterator[WritersPoller]:
+    """
+    The poller of a database for all that runs in this process.
+
+    Args:
+        database: Where to poll.
+        pacing: How often, at least, while the block runs.
+        listen: Be woken by notifications while it does.
+    """
+    poller = _shared.setdefault(database, WritersPoller(database, pacing))
+    try:
+        async with poller.used(pacing, listen=listen):
+            yield poller
+    finally:
+        if not poller.in_use and _shared.pop(database, None) is not None:
+            await poller.close()
+
+
 class WritersPoller:
     """
     Polls the writers for every range that asks.
@@ -88,6 +137,8 @@ class WritersPoller:
     def __init__(self, database: Database, pacing: PollPacing | None = None) -> None:
         self._database = database
         self._pacing = pacing or PollPacing()
+        self._users: list[tuple[PollPacing, bool]] = []
+        self._listening = AsyncExitStack()
         # One connection for all polls: lending one from the pool costs a second round trip each time.
         self._session = KeptSession(database.session)
         self._places: dict[object, tuple[str, datetime, int]] = {}
@@ -101,6 +152,7 @@ class WritersPoller:
         self._asked_at = 0.0
         self._pause = self._pacing.shortest.total_seconds()
         self._polled_at = 0.0
+        self._last_match = 0
         self._row: tuple[WritersPoll, dict[int, str], dict[str, datetime | None], datetime] | None = None
 
     @property
@@ -133,11 +185,39 @@ class WritersPoller:
         """Poll at once: something was appended."""
         self._woken.set()
 
+    @property
+    def in_use(self) -> bool:
+        """Whether anybody uses it now."""
+        return bool(self._users)
+
     @asynccontextmanager
-    async def listening(self) -> AsyncIterator[None]:
-        """Wake by notifications while the block runs."""
-        async with self._database.listen(CHANNEL, self.wake):
+    async def used(self, pacing: PollPacing, *, listen: bool) -> AsyncIterator[None]:
+        """Poll as often as the quickest of its users wants, and listen to notifications while one of them does."""
+        user, begins = (pacing, listen), listen and not self._is_listening
+        self._users.append(user)
+        self._pace()
+        self.wake()
+        try:
+            if begins:
+                await self._listening.enter_async_context(self._database.listen(CHANNEL, self.wake))
             yield
+        finally:
+            self._users.remove(user)
+            self._pace()
+            if listen and not self._is_listening:
+                # Another may begin while this one ends.
+                ended, self._listening = self._listening, AsyncExitStack()
+                await ended.aclose()
+
+    @property
+    def _is_listening(self) -> bool:
+        return any(listen for _, listen in self._users)
+
+    def _pace(self) -> None:
+        if self._users:
+            wanted = [pacing for pacing, _ in self._users]
+            self._pacing = PollPacing(min(one.shortest for one in wanted), min(one.longest for one in wanted))
+            self._pause = self._pacing.shortest.total_seconds()
 
     async def look(
         self,
@@ -206,17 +286,12 @@ class WritersPoller:
 
     async def _ask(self, import_id: int, places: dict[str, datetime]) -> Row:
         try:
-            async with asyncio.timeout(_PATIENCE):
-                session = await self._session.get()
+            async with asyncio.timeout(_PATIENCE), self._session.use() as session:
                 row = await session.fetchrow(POLL, import_id, list(places), list(places.values()))
         except TimeoutError as error:
-            await self.close()
             raise DatabaseUnavailable(
                 f"no connection to the database: no answer for {_PATIENCE} s"
             ) from error
-        except BaseException:
-            await self.close()
-            raise
         assert row is not None  # noqa: S101 - the function returns one row
         return row
 
@@ -265,8 +340,11 @@ class WritersPoller:
         self._covered = covered
         self._number += 1
         self._polled_at = asyncio.get_running_loop().time()
-        if any(newest.values()):
+        if any(newest.values()) or row["last_match"] != self._last_match:
             self._pause = self._pacing.shortest.total_seconds()
+        self._last_match = row["last_match"]
+        for heard in list(_hearing.get(self._database, ())):
+            heard(Polled(asked_at, Generation.of(row), self._last_match))
 
 
 class Notifier:

@@ -15,6 +15,7 @@ from journal import (
     EventEnvelope,
     Key,
     Poll,
+    PollPacing,
     ReadEvents,
     ReadKeys,
     Session,
@@ -23,6 +24,7 @@ from journal import (
     WriterLockBacktracking,
     WritersPoller,
 )
+from journal.polling import shared_poller
 from offsets.state import BatchVerdicts, OffsetState, Verdict
 
 _BEGIN = """
@@ -44,7 +46,6 @@ async def live_events(
     *,
     start: datetime | None = None,
     backtracking: Callable[[datetime], Backtracking] = WriterLockBacktracking,
-    poller: WritersPoller | None = None,
 ) -> AsyncIterator[EventEnvelope]:
     """
     Events of a range of slices, for ever: those in the log since ``start``, then new ones as they commit.
@@ -63,13 +64,9 @@ async def live_events(
         slices: Range of slices.
         start: Leave out events with a timestamp before this; by default the database's time when it begins.
         backtracking: Makes the state machine from ``start``, such as :class:`journal.IntervalBacktracking`.
-        poller: Share one among the readers of a process; by default one of its own that hears notifications.
     """
     async with AsyncExitStack() as stack:
-        if poller is None:
-            poller = WritersPoller(database)
-            await stack.enter_async_context(poller.listening())
-            stack.push_async_callback(poller.close)
+        poller = await stack.enter_async_context(shared_poller(database, PollPacing(), listen=True))
         async with database.session() as session:
             begin = await session.fetchrow(_BEGIN)
         assert begin is not None  # noqa: S101 - an aggregate has one row

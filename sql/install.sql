@@ -132,6 +132,7 @@
 \ir functions/subscriptions/matchable_events_v1.sql
 \ir functions/subscriptions/subscriptions_state_v1.sql
 \ir functions/subscriptions/interests_v1.sql
+\ir functions/subscriptions/look_at_matching_v1.sql
 \ir functions/subscriptions/ask_alone_v1.sql
 \ir functions/subscriptions/asked_events_v1.sql
 \ir functions/subscriptions/match_as_given_v1.sql

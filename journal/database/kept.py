@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 from journal.database.session import OwnedSession
 
@@ -27,6 +27,15 @@ class KeptSession:
         if self._session is None:
             self._session = await self._lent.enter_async_context(self._lend())
         return self._session
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[OwnedSession]:
+        """The session; after an error in the block it is given back."""
+        try:
+            yield await self.get()
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Give it back, also after an error on it; a later :meth:`get` borrows another."""

@@ -50,6 +50,11 @@ class Connections:
         """Whether a range should give its connection back as soon as it can."""
         return self.ranges > self._size
 
+    @property
+    def all_taken(self) -> bool:
+        """Whether ranges may hold all that are theirs: then nobody else should keep the one that is spare."""
+        return self.ranges >= self._size
+
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[OwnedSession]:
         """Lend one for a turn, in the order of asking."""

@@ -43,6 +43,7 @@ class Process:
         self.connections = Connections(database, settings.read_timeout)
         self.pages = PageLimit(settings.page_bytes)
         self.beats = Beats()
-        self.poller = WritersPoller(database, settings.pacing)
+        self.poller: WritersPoller
+        """Of all that runs on the database: joined once the schema is known to be there."""
         self.tables = TableWriter()
         self.monitor = LoopMonitor(settings.blocked_after, settings.handler_timeout, settings.abort_after)

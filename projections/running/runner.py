@@ -14,7 +14,16 @@ from datetime import datetime
 from typing import Any
 
 import offsets
-from journal import Database, OwnedSession, ProjectionsError, SliceRange, has_events, slice_ranges
+from journal import (
+    Database,
+    KeptSession,
+    OwnedSession,
+    ProjectionsError,
+    SliceRange,
+    has_events,
+    slice_ranges,
+)
+from journal.polling import shared_poller
 from journal.schema import check_version
 from journal.tasks import end
 from projections.defining.discovery import Discovery
@@ -91,9 +100,9 @@ async def run(
                 versions = {number: projection.version for number, projection in known.items()}
                 await offsets.take_over(session, process.worker.owner, versions)
         stack.enter_context(process.monitor.watching())
-        stack.push_async_callback(process.poller.close)
-        if process.settings.listen:
-            await stack.enter_async_context(process.poller.listening())
+        process.poller = await stack.enter_async_context(
+            shared_poller(database, process.settings.pacing, listen=process.settings.listen)
+        )
         try:
             await _run(process, known, cut, until, discovery)
         except BaseExceptionGroup as errors:
@@ -132,17 +141,23 @@ async def _discover(
 ) -> None:
     """Begin what comes to be, until cancelled. What is known is not registered again: each time costs a number."""
     known = {projection.name for projection in begun}
-    while True:
-        await asyncio.sleep(_TEND_EVERY)
-        try:
-            async with process.database.session() as session:
-                for projection in await discovery.tend(session):
-                    if projection.name not in known:
-                        begin(await _register(session, projection, slice_ranges(1)), projection)
-                        known.add(projection.name)
-                        process.changed.set()
-        except ProjectionsError as error:  # a database that is gone comes back
-            log.warning("discovery: %s", error, extra={"action": "discovery_failed"})
+    kept = KeptSession(process.database.session)
+    try:
+        while True:
+            await asyncio.sleep(_TEND_EVERY)
+            try:
+                async with kept.use() as session:
+                    for projection in await discovery.tend(session):
+                        if projection.name not in known:
+                            begin(await _register(session, projection, slice_ranges(1)), projection)
+                            known.add(projection.name)
+                            process.changed.set()
+                if process.connections.all_taken:
+                    await kept.close()
+            except ProjectionsError as error:  # a database that is gone comes back
+                log.warning("discovery: %s", error, extra={"action": "discovery_failed"})
+    finally:
+        await kept.close()
 
 
 def _check_names(projections: Sequence[Projection]) -> None:

@@ -20,7 +20,9 @@ from journal import (
     ProjectionsError,
 )
 from journal.database.faults import Fault, fault_of
+from journal.polling import Polled, hearing_polls
 from journal.schema import check_version
+from journal.tasks import running
 from offsets import DatabaseWentBack, RangeLost
 from projections.errors import said
 from projections.running.page_limit import PageLimit
@@ -65,6 +67,7 @@ class Consuming:
     def __init__(
         self, database: Database, group: str, owner: str, subscribe: Subscribe, settings: ConsumerSettings
     ) -> None:
+        self._database = database
         self._group = group
         self._joining = Joining(group, owner, settings.lease)
         self._subscribe = subscribe
@@ -78,6 +81,7 @@ class Consuming:
         self._stop = asyncio.Event()
         self._stopping = False
         self._settled = -1
+        self._polled: Polled | None = None
         self._pages = PageLimit(settings.page_bytes)
         self._generation: Generation | None = None
         self._failures = 0
@@ -91,13 +95,13 @@ class Consuming:
         """Read until it is told to stop; then finish what was begun, give back the ranges, and leave."""
         await self._subscribe_handlers()
         self._stop = stop
-        told = asyncio.create_task(self._wait_for_stop())
         try:
-            while not stop.is_set():
-                await self._wait(busy=await self._try_turn())
-            await self._finish()
+            with hearing_polls(self._database, self._heard):
+                async with running(self._wait_for_stop()):
+                    while not stop.is_set():
+                        await self._wait(busy=await self._try_turn())
+                    await self._finish()
         finally:
-            told.cancel()
             await self._leave()
 
     async def _subscribe_handlers(self) -> None:
@@ -324,10 +328,31 @@ class Consuming:
 
     # Reading
 
+    def _heard(self, polled: Polled) -> None:
+        """Somebody else in this process has polled the database: that spares a look, or is a reason for one."""
+        self._polled = polled
+        if not self._is_still(polled):
+            self._changed.set()
+
+    def _is_still(self, polled: Polled) -> bool:
+        """Whether a poll shows what the last look has shown."""
+        same = self._generation is not None and polled.generation.follows(self._generation)
+        return same and polled.last_match == self._settled
+
+    def _nothing_new(self, readers: Sequence[RangeReader]) -> bool:
+        """Whether a poll that is as new as a look would be says that there is nothing to read."""
+        polled, longest = self._polled, self._settings.pacing.longest.total_seconds()
+        return (
+            polled is not None
+            and asyncio.get_running_loop().time() - polled.at < longest
+            and self._is_still(polled)
+            and all(reader.looked_until == self._settled for reader in readers)
+        )
+
     async def _read(self) -> bool:
         """Read a page of each range that has room; returns whether there is more."""
         open_ranges = [reader for reader in self._ranges if reader.has_room]
-        if not open_ranges:
+        if not open_ranges or self._nothing_new(open_ranges):
             return False
         look = await self._ask(reading.look)
         before, self._generation = self._generation or look.generation, look.generation

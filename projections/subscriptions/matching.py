@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from journal import EventEnvelope, OwnedSession, entity_types, slice_ranges
+from journal import EventEnvelope, OwnedSession, slice_ranges
 from projections.defining.handlers import Kind, Projection
 from projections.defining.settings import ExactlyOnce, Group
 from projections.failing.recovery import Recovery
@@ -30,7 +30,7 @@ _ASKED = 500
 """Topics that are asked about in one statement, for which there is a limit of time."""
 _DUE = 1000
 
-_BEGUN = "SELECT p.name FROM projections.projections AS p WHERE p.name = ANY ($1::text[])"
+_LOOK = "SELECT * FROM projections.look_at_matching_v1()"
 _BEGIN = "SELECT projections.begin_matching_v1($1, $2)"
 _STATE = "SELECT projections.subscriptions_state_v1()"
 _INTERESTS = """
@@ -69,19 +69,19 @@ class Matching:
 
     async def tend(self, session: OwnedSession) -> Sequence[Projection]:
         """Match events that are due, or wait for a condition; returns the projections of all entity types."""
-        types = await entity_types(session)
-        begun = {row["name"] for row in await session.fetch(_BEGUN, [f"matching/{each}" for each in types])}
-        for entity_type in types:
-            if (
-                f"matching/{entity_type}" not in begun
-            ):  # or not any more, where the database went back in time
-                await session.fetchval(_BEGIN, entity_type, self._min_slices)
+        look = await session.fetchrow(_LOOK)
+        assert look is not None  # noqa: S101 - the function returns one row
+        for entity_type in look["new_types"]:  # or begun no more, where the database went back in time
+            await session.fetchval(_BEGIN, entity_type, self._min_slices)
+        for entity_type in look["entity_types"]:
             if entity_type not in self._projections:
                 self._projections[entity_type] = _projection(entity_type, self._timeout)
-        await check_again(session)
-        while await self._match_due(session, _DUE):
+        if look["unchecked"]:
+            await check_again(session)
+        while look["due"] and await self._match_due(session, _DUE):
             pass
-        await self._catching_up.go_on(session)
+        if look["behind"]:
+            await self._catching_up.go_on(session)
         return list(self._projections.values())
 
     async def _match_due(self, session: OwnedSession, limit: int) -> int:

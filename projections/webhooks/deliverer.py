@@ -14,7 +14,7 @@ import random
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 
-from journal import Database, KeptSession, ProjectionsError
+from journal import Database, KeptSession, OwnedSession, ProjectionsError
 from journal.tasks import end, raise_errors, running
 from projections.running.page_limit import PageLimit
 from projections.webhooks.ciphers import Cipher, PlainCipher
@@ -90,17 +90,17 @@ class _Deliverer:
         # What is finished makes room at its endpoint, and lets the next of its order go.
         self._outcomes = Outcomes(database, settings, observer, stored=self._woken.set)
         self._failures = 0
+        self._reap_at = 0.0
+        self._is_told = False
         self._shortage = Shortage(settings.restart)
 
     async def run(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
             if self._settings.listen:
-                await stack.enter_async_context(self._database.listen(_CHANNEL, self._woken.set))
+                await stack.enter_async_context(self._database.listen(_CHANNEL, self._heard))
             stack.push_async_callback(self._give_session_back)
             tasks = await stack.enter_async_context(
-                running(
-                    self._keep_claiming(), self._outcomes.keep_storing(), self._keep_reaping(), stop.wait()
-                )
+                running(self._keep_claiming(), self._outcomes.keep_storing(), stop.wait())
             )
             claiming, storing, *_ = tasks
             try:
@@ -110,6 +110,11 @@ class _Deliverer:
                 await self._drain(storing)
             raise_errors(tasks)  # an error of this program ends all
 
+    def _heard(self) -> None:
+        """Also when listening begins: behind a pooler it never does."""
+        self._is_told = True
+        self._woken.set()
+
     async def _give_session_back(self) -> None:
         with suppress(TimeoutError):  # it may be cut from the server, and nobody says so
             async with asyncio.timeout(self._patience):
@@ -117,6 +122,7 @@ class _Deliverer:
 
     async def _keep_claiming(self) -> None:
         pause = shortest = self._settings.pacing.shortest.total_seconds()
+        longest = self._settings.pacing.longest.total_seconds()
         while not self._ending.is_set():
             await self._shortage.over(self._ending)
             free = self._settings.max_in_flight - len(self._in_flight)
@@ -135,7 +141,8 @@ class _Deliverer:
                 await asyncio.wait_for(self._woken.wait(), pause)
                 pause = shortest
             except TimeoutError:
-                pause = min(pause * 2, self._settings.pacing.longest.total_seconds())
+                # What is for now is told: what is for later is waited for with more patience.
+                pause = min(pause * 2, 2 * longest if self._is_told else longest)
 
     @property
     def _free_bytes(self) -> int:
@@ -170,6 +177,7 @@ class _Deliverer:
         try:
             async with asyncio.timeout(self._patience):
                 session = await self._session.get()
+                await self._reap(session)
                 found = await claim(session, limit, self._settings.margin, self._left())
         except (ProjectionsError, TimeoutError, MemoryError) as error:
             await self._session.close()
@@ -184,6 +192,16 @@ class _Deliverer:
         self._failures = 0
         tell(self._observer.ready, ready=True)
         return found
+
+    async def _reap(self, session: OwnedSession) -> None:
+        """Take back, now and then, what processes had that died."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._reap_at:
+            self._reap_at = now + self._settings.reap_every.total_seconds()
+            if lost := await reap(session):
+                log.warning(
+                    "took back %d attempts whose process was lost", lost, extra={"action": "webhooks_reaped"}
+                )
 
     async def _attempt(self, claimed: Claimed) -> None:
         try:
@@ -239,20 +257,6 @@ class _Deliverer:
             await asyncio.wait(self._in_flight, timeout=self._settings.stop_timeout.total_seconds())
         await end(*self._in_flight)
         await self._outcomes.flush(storing)
-
-    async def _keep_reaping(self) -> None:
-        while True:
-            await asyncio.sleep(self._settings.reap_every.total_seconds())
-            try:
-                async with asyncio.timeout(self._patience), self._database.session() as session:
-                    if lost := await reap(session):
-                        log.warning(
-                            "took back %d attempts whose process was lost",
-                            lost,
-                            extra={"action": "webhooks_reaped"},
-                        )
-            except (ProjectionsError, TimeoutError) as error:
-                log.warning("webhooks: %s", str(error) or "no answer", extra={"action": "webhooks_wait"})
 
 
 _LATER = timedelta(seconds=2)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import timedelta
 from uuid import uuid4
 
-from journal import Database, ProjectionsError
+from journal import Database, KeptSession, ProjectionsError
 from projections.failing.retries import Backoff
 from projections.webhooks.steps import RESTART, Step, rest
 
@@ -52,7 +52,7 @@ class Duties:
         every: timedelta = timedelta(minutes=1),
         restart: Backoff = RESTART,
     ) -> None:
-        self._database = database
+        self._session = KeptSession(database.session)
         self._lease = lease
         self._every = every.total_seconds()
         self._owner = uuid4().hex
@@ -79,7 +79,7 @@ class Duties:
             await self._give_back()
 
     async def _take(self) -> float:
-        async with self._database.session() as session:
+        async with self._session.use() as session:
             taken = bool(await session.fetchval(_TAKE, _NAME, self._owner, self._lease))
         if taken and not self._on_duty:
             log.info("this process does the duties of webhooks", extra={"action": "webhooks_on_duty"})
@@ -93,12 +93,12 @@ class Duties:
         return await self._forgotten(_FORGET_ANSWERS)
 
     async def _forgotten(self, sql: str) -> float:
-        async with self._database.session() as session:
+        async with self._session.use() as session:
             forgotten = await session.fetchval(sql, _FORGOTTEN_AT_ONCE)
         return 0 if forgotten == _FORGOTTEN_AT_ONCE else self._every
 
     async def _release(self) -> float:
-        async with self._database.session() as session:
+        async with self._session.use() as session:
             row = await session.fetchrow(_RELEASE, *self._walked_to)
         assert row is not None  # noqa: S101 - the function returns one row
         if row["released"]:
@@ -116,5 +116,7 @@ class Duties:
         """Also if it does not know that it has the lease: it may have been cancelled while it took it."""
         self._on_duty = False
         with suppress(ProjectionsError, TimeoutError):
-            async with asyncio.timeout(_FAREWELL), self._database.session() as session:
-                await session.fetchval(_TAKE, _NAME, self._owner, timedelta(0))
+            async with asyncio.timeout(_FAREWELL):
+                async with self._session.use() as session:
+                    await session.fetchval(_TAKE, _NAME, self._owner, timedelta(0))
+                await self._session.close()

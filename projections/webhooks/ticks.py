@@ -24,6 +24,8 @@ from journal import (
     Event,
     EventIdConflict,
     InvalidEvent,
+    KeptSession,
+    OwnedSession,
     RawJson,
     Row,
     Session,
@@ -42,6 +44,8 @@ log = logging.getLogger("projections")
 
 _SOON = 1.0
 """Seconds between looks at schedules; a tick that comes sooner is waited for."""
+_WATCH_EVERY = 10
+"""Seconds after which schedules are claimed although none is due: watch_schedules_v1 notes that somebody can send."""
 _SCHEDULES_AT_ONCE = 200
 _TICKS_AT_ONCE = 100
 """Ticks of a schedule that are sent in one transaction; more come with the next look."""
@@ -56,7 +60,7 @@ SELECT began_at, ended_at FROM projections.webhook_standstills
 WHERE ended_at >= $1 AND ended_at < 'infinity' ORDER BY ended_at
 """
 _ADVANCE = "SELECT projections.advance_schedules_v1($1, $2, $3, $4, $5, $6, $7)"
-_NEXT = "SELECT projections.next_schedule_v1()"
+_NEXT = "SELECT projections.next_schedule_v1($1)"
 
 
 class SentTicks(NamedTuple):
@@ -95,22 +99,37 @@ class Ticks:
     """
 
     def __init__(self, database: Database, *, restart: Backoff = RESTART) -> None:
-        self._database = database
+        self._session = KeptSession(database.session)
         self._limit = _SCHEDULES_AT_ONCE
+        self._watch_at = 0.0
         self._step = Step("schedules", self._send, restart)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Look for what is due until stopped. Errors are logged, and end nothing."""
-        while not stop.is_set():
-            await self._step.do()
-            await rest(stop, self._step)
+        try:
+            while not stop.is_set():
+                await self._step.do()
+                await rest(stop, self._step)
+        finally:
+            await self._session.close()
 
     async def _send(self) -> float:
+        async with self._session.use() as session:
+            next_in = await self._look(session)
+        return _SOON if next_in is None else min(_SOON, next_in.total_seconds())
+
+    async def _look(self, session: OwnedSession) -> timedelta | None:
+        """Send what is due, if anything is; now and then also look without, which says that somebody can."""
+        clock = asyncio.get_running_loop().time
+        next_in: timedelta | None = await session.fetchval(_NEXT, True)
+        if (next_in is None or next_in > timedelta(0)) and clock() < self._watch_at:
+            return next_in
         # Where so many take too long together, fewer may not.
         limit, self._limit = self._limit, max(1, self._limit // 2)
-        _, next_in = await send_due(self._database, limit)
+        _, next_in = await _send_due(session, limit)
         self._limit = min(_SCHEDULES_AT_ONCE, limit * 2)
-        return _SOON if next_in is None else min(_SOON, next_in.total_seconds())
+        self._watch_at = clock() + _WATCH_EVERY
+        return next_in
 
 
 async def send_due(database: Database, limit: int = _SCHEDULES_AT_ONCE) -> SentTicks:
@@ -127,12 +146,19 @@ async def send_due(database: Database, limit: int = _SCHEDULES_AT_ONCE) -> SentT
         MissingExtra: The package cronsim is not installed.
         DatabaseError: The database cannot be reached, or lets nobody send.
     """
-    async with database.transaction() as session:
-        claimed, sent = await send_claimed(session, limit)
-    if claimed:
-        return SentTicks(sent, timedelta(0))
     async with database.session() as session:
-        return SentTicks(0, await session.fetchval(_NEXT))
+        return await _send_due(session, limit)
+
+
+async def _send_due(session: OwnedSession, limit: int) -> SentTicks:
+    await session.begin()
+    try:
+        claimed, sent = await send_claimed(session, limit)
+        await session.commit()
+    except BaseException:
+        await session.rollback()
+        raise
+    return SentTicks(sent, timedelta(0) if claimed else await session.fetchval(_NEXT, False))
 
 
 async def send_claimed(session: Session, limit: int = _SCHEDULES_AT_ONCE) -> tuple[int, int]:

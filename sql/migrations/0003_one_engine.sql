@@ -22,6 +22,8 @@ DROP FUNCTION IF EXISTS projections.leave_group_v1(text, text);
 DROP FUNCTION IF EXISTS projections.check_cut_v1(integer[]);
 -- Functions whose arguments or result changed: they are made again as they are now.
 DROP FUNCTION IF EXISTS projections.assign_ranges_v1(integer, integer[], text[]);
+DROP FUNCTION IF EXISTS projections.poll_writers_v1(bigint, text[], timestamptz[]);
+DROP FUNCTION IF EXISTS projections.next_schedule_v1();
 -- Topics have one grammar: * stands for characters of one segment, ** for segments.
 ALTER TABLE projections.subscriptions ADD COLUMN likes text[], ADD COLUMN regexes text[];
 -- What a pattern matched it still matches, found by the LIKE of before. Where * stood for dots too, it is written in the new grammar.

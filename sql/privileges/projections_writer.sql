@@ -11,7 +11,7 @@ BEGIN
         projections.schema_versions, projections.captured_tables, projections.projections, projections.partition_settings
     TO projections_writer;
     GRANT SELECT ON
-        projections.events, projections.sources, projections.subscriptions, projections.imports
+        projections.events, projections.sources, projections.subscriptions, projections.imports, projections.match_ids
     TO projections_writer;
     -- What it had before.
     REVOKE INSERT, UPDATE ON

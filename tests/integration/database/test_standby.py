@@ -24,6 +24,7 @@ from journal import (
     current_events,
 )
 from journal.errors import NeedsPrimary
+from journal.polling import Polled, hearing_polls
 from offsets import live_events
 from projections.monitoring.snapshot import snapshot
 from spark_projections.reading.horizon import NoHorizon, settled_now
@@ -101,22 +102,25 @@ class Live:
     """A live reader of the standby, in the background."""
 
     def __init__(self, database: Database) -> None:
-        self.poller = WritersPoller(database)
+        self.polls = 0
         self.seen: list[tuple[str, int]] = []
         self._database = database
         self._more = asyncio.Condition()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(self._read())
-            await self.polled(1)
-            yield
-            task.cancel()
-        await self.poller.close()
+        with hearing_polls(self._database, self._polled):
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(self._read())
+                await self.polled(1)
+                yield
+                task.cancel()
+
+    def _polled(self, _: Polled) -> None:
+        self.polls += 1
 
     async def _read(self) -> None:
-        events = live_events(self._database, "plane", backtracking=BY_INTERVAL, poller=self.poller)
+        events = live_events(self._database, "plane", backtracking=BY_INTERVAL)
         async for event in events:
             self.seen.append((event.source_id, event.seq_nr))
             async with self._more:
@@ -128,9 +132,9 @@ class Live:
 
     async def polled(self, times: int) -> None:
         """Wait for so many polls more."""
-        number = self.poller.number + times
+        number = self.polls + times
         async with asyncio.timeout(30):
-            while self.poller.number < number:
+            while self.polls < number:
                 await asyncio.sleep(0)
 
 

@@ -176,6 +176,7 @@ CALLS = {
     "ask_condition_v1": "SELECT projections.ask_condition_v1(2, '{}', '{}', '{}', TRUE)",
     "ask_alone_v1": "SELECT projections.ask_alone_v1(1, 'plane', '{a}', '{1}', ARRAY[now()], '{Landed}')",
     "subscriptions_state_v1": "SELECT projections.subscriptions_state_v1()",
+    "look_at_matching_v1": "SELECT projections.look_at_matching_v1()",
     "interests_v1": "SELECT projections.interests_v1('plane', '{Landed,NULL}')",
     "asked_events_v1": "SELECT projections.asked_events_v1("
     "'{a}', '{1}', ARRAY[now()], '{Landed}', '{1}', '{Landed}', '{\"{1}\"}')",
