@@ -17,26 +17,13 @@ LONGEST_TENANT = 200
 
 
 def check_tenant(tenant: object, refusal: type[ProjectionsError]) -> None:
-    """
-    Check that somebody can be a tenant.
-
-    Args:
-        tenant: Its name.
-        refusal: What is raised where it can not be.
-    """
+    """Check that somebody can be a tenant."""
     if not isinstance(tenant, str) or not 1 <= len(tenant) <= LONGEST_TENANT:
         raise refusal(f"a tenant has 1 to {LONGEST_TENANT} characters, not {tenant!r:.80}")
 
 
 def check_time(name: str, value: datetime | None, refusal: type[ProjectionsError] = InvalidQuery) -> None:
-    """
-    Check that a time, where there is one, has a zone.
-
-    Args:
-        name: What it is called by who gave it.
-        value: The time.
-        refusal: What is raised where it has none.
-    """
+    """Check that a time, where there is one, has a zone."""
     if value is not None and value.utcoffset() is None:
         raise refusal(f"{name} has no zone: {value.isoformat()}")
 

@@ -79,24 +79,16 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFilter:
-    """
-    Which deliveries: those that fit all that is given.
-
-    Args:
-        tenant: Whose; None for all, which is for administrators.
-        endpoint_id: To this endpoint.
-        states: In one of these.
-        topics: Of one of these.
-        since: Of events from then on.
-        until: Of events before then.
-    """
+    """Which deliveries: those that fit all that is given."""
 
     tenant: str | None = None
     endpoint_id: str | None = None
     states: Sequence[DeliveryState] | None = None
     topics: Sequence[str] | None = None
     since: datetime | None = None
+    """Of events from then on."""
     until: datetime | None = None
+    """Of events before then."""
 
     def __post_init__(self) -> None:
         for name in ("since", "until"):
@@ -112,12 +104,7 @@ class DeliveryWithPayload(NamedTuple):
 
 
 class Deliveries:
-    """
-    The deliveries of all tenants. Where a tenant is given, those of others are not there; None is for administrators.
-
-    Args:
-        database: Where they are.
-    """
+    """The deliveries of all tenants. Where a tenant is given, those of others are not there; None is for all."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -211,10 +198,6 @@ class Deliveries:
         What can not be, because its endpoint is disabled or its payload gone, is passed over. Each step is a
         transaction of its own; ending early leaves the rest as it is.
 
-        Args:
-            which: The filter that names the deliveries.
-            step: How many are looked at in a transaction.
-
         Yields:
             How many are tried again so far, after each step.
 
@@ -231,10 +214,6 @@ class Deliveries:
         Drop many dead letters: they are not tried again, and what waits for them in an order goes on.
 
         Each step is a transaction of its own; ending early leaves the rest as it is.
-
-        Args:
-            which: Which; of its states, only dead ones are dropped.
-            step: How many are looked at in a transaction.
 
         Yields:
             How many are dropped so far, after each step.

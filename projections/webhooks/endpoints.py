@@ -169,13 +169,7 @@ class Endpoints(TenantRows[Endpoint]):
         at_most: int | None = None,
     ) -> NewEndpoint:
         """
-        Make an endpoint, for events from now on.
-
-        Args:
-            tenant: Whose, 1 to 200 characters.
-            settings: What its owner says about it.
-            secret: To sign with; by default a new one.
-            at_most: Refuse it where the tenant has so many already; None: it may have any number.
+        Make an endpoint, for events from now on; without a secret, one is made to sign with.
 
         Raises:
             TooMany: The tenant has as many as it may make.
@@ -197,13 +191,9 @@ class Endpoints(TenantRows[Endpoint]):
         self, tenant: str | None, endpoint_id: str, changes: Mapping[str, Any], *, version: int | None = None
     ) -> Endpoint:
         """
-        Change some of an endpoint's settings; those left out stay as they are.
+        Change some of an endpoint's settings, each as a whole; those left out stay as they are.
 
-        Args:
-            tenant: Whose; None is any.
-            endpoint_id: Which endpoint.
-            changes: Settings by their names, each as a whole.
-            version: Only if it has this one, which the changes were made from; None: whatever it has.
+        Only if it has the version that is named, which the changes were made from; None: whatever it has.
 
         Returns:
             The endpoint as this change has written it.
@@ -236,13 +226,8 @@ class Endpoints(TenantRows[Endpoint]):
         """
         Make an endpoint active, paused or disabled. What is to be delivered stays, and goes on when it is active.
 
-        Args:
-            tenant: Whose; None is any.
-            endpoint_id: Which endpoint.
-            state: What it is to be.
-            reason: Why, for those who look at it.
-            expected: Only if it is one of these, such as :data:`ENABLED`; None: whatever it is.
-            version: Only if it has this version; None: whatever it has.
+        Only if its state is one of what is expected, such as :data:`ENABLED`, and its version the one that is named;
+        None: whatever it is.
 
         Returns:
             The endpoint as this change has written it.
@@ -270,12 +255,7 @@ class Endpoints(TenantRows[Endpoint]):
         """
         Sign with a new secret; the old ones sign beside it for a while, so that receivers can change in their time.
 
-        Args:
-            tenant: Whose; None is any.
-            endpoint_id: Of which endpoint.
-            secret: The new one; by default one is made, of the kind of the old one.
-            grace: How long the old ones are good for.
-            version: Only if it has this version; None: whatever it has.
+        Without a secret one is made, of the kind of the old one.
 
         Returns:
             The endpoint as this change has written it, and the new secret: shown this once.

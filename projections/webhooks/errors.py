@@ -1,27 +1,4 @@
-"""
-Errors of webhooks.
-
-    ProjectionsError
-    ├── InvalidEndpoint       a URL, header, topic, filter, limit or policy of an endpoint can not be as it is
-    ├── InvalidSecret         a signing secret is malformed, or can not be read with this cipher
-    ├── InvalidMessage        a message that was to be sent can not be as it is
-    ├── InvalidSchedule       a cron line, time zone or policy can not be as it is
-    ├── UnknownEndpoint       the tenant has no such endpoint
-    ├── UnknownDelivery       the tenant has no such delivery
-    ├── UnknownSchedule       the tenant has no such schedule
-    ├── DeliveryInFlight      a delivery is being tried at this moment
-    ├── NotRetriable          a delivery can not be tried again: its endpoint is disabled, or its event is gone
-    ├── WrongState            an endpoint is in another state than what is asked is for
-    ├── OutdatedVersion       an endpoint or a schedule has another version than the one that was to be changed
-    ├── TooMany               a tenant has as many endpoints or schedules as it may make
-    ├── FilterTooCostly       a filter and an event take too long together
-    ├── VerificationFailed    a received webhook is not what the sender signed
-    ├── InvalidPageCursor         a page's cursor is malformed, or of other filters, order or tenant
-    │   └── CursorVersionError  … or of another version of this library
-    ├── InvalidQuery          a list or a metric was asked for with values that can not be
-    ├── InvalidToken          a token or a key of the API is too weak
-    └── NotListening          a receiver can not listen at its address
-"""
+"""Errors of webhooks; all are a :class:`ProjectionsError`."""
 
 from __future__ import annotations
 

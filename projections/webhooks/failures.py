@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from projections.extras import from_extra
 from projections.webhooks.dialling import Dial
-from projections.webhooks.incoming import TooMuchError
 from projections.webhooks.lookups import UnresolvedError
+from projections.webhooks.replies import TooMuchError
 
 with from_extra("webhooks"):
     import aiohttp
@@ -62,13 +62,7 @@ _log = logging.getLogger(__name__)
 
 
 def code_of(error: Exception, dial: Dial) -> str:
-    """
-    Give the code for what went wrong; the error's own text tells about this network, and stays here.
-
-    Args:
-        error: What was raised while sending.
-        dial: What was seen of the connection.
-    """
+    """Give the code for what went wrong; the error's own text tells about this network, and stays here."""
     if dial.refused and not dial.tried:
         return "blocked_address"
     for kinds, code in _BY_KIND:
@@ -89,10 +83,6 @@ def lack_of(error: Exception, dial: Dial) -> str | None:
 
     A look-up, or a check of a certificate, that cannot open a file says something else, or nothing: so whether a socket
     can be made now is tried.
-
-    Args:
-        error: What was raised while sending.
-        dial: What was seen of the connection.
     """
     for found in (*_causes(error), *_causes(dial.lacked)):
         if isinstance(found, MemoryError) or (
@@ -114,10 +104,6 @@ def lacks_port(error: Exception, dial: Dial) -> bool:
 
     The same error says that there is no address here of the receiver's family, such as IPv6. That holds for any kind of
     socket, and ports of TCP do not: so it is asked which of the addresses there is a way to.
-
-    Args:
-        error: What was raised while connecting.
-        dial: What was seen of the connection.
     """
     if not isinstance(error, OSError) or errno.EADDRNOTAVAIL not in (numbers := _numbers(error)):
         return False

@@ -29,9 +29,6 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """
     Check the headers that a tenant wants sent with each request; values are never in an error: they may be secret.
 
-    Args:
-        headers: Values by name.
-
     Returns:
         The same, without blanks around the values.
 

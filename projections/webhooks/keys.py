@@ -39,12 +39,7 @@ _PUBLIC_KEY_BYTES = 32
 
 @dataclass(frozen=True, repr=False)
 class Secret(ABC):
-    """
-    A secret of an endpoint; see `parse_secret` and `generate_secret`.
-
-    Args:
-        key: Its bytes.
-    """
+    """A secret of an endpoint; see `parse_secret` and `generate_secret`."""
 
     prefix: ClassVar[str]
     version: ClassVar[SignatureVersion]

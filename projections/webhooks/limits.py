@@ -83,11 +83,7 @@ async def change_bound(
     """
     Change what endpoints may ask for. Those that ask for what it leaves out are held to it when they are next sent to.
 
-    Args:
-        session: Any session; the role must own the schema.
-        name: Of what.
-        least: The least, in seconds where it is a time; ``"none"``: what the library allows. None: as it is.
-        most: The most, likewise.
+    Times are in seconds; ``"none"`` is what the library allows, None leaves it as it is. The role must own the schema.
 
     Raises:
         InvalidEndpoint: There is no such bound, or it cannot be so.

@@ -59,18 +59,9 @@ def signed_request(
     tenant: str = "",
 ) -> Outgoing:
     """
-    Sign a body, and make the request that brings it.
+    Sign a body of :func:`body_of` with all secrets, and make the request that brings it.
 
-    Args:
-        url: Where to.
-        message_id: For the header `webhook-id`.
-        body: What :func:`body_of` gave.
-        secrets: All that are valid now, the newest first.
-        at: When it is signed.
-        headers: The endpoint's own.
-        timeout: For all of it.
-        gzip: Whether it is sent compressed; what is signed is not.
-        tenant: Whose it is.
+    It may be sent compressed; what is signed is not.
 
     Raises:
         InvalidMessage: The id can not be in a header.

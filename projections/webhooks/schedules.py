@@ -128,13 +128,8 @@ class Schedules(TenantRows[Schedule]):
         """
         Change some of what :meth:`create` takes, or ``paused``; what is left out stays as it is.
 
-        With another line or zone, and when it is no longer paused, the next tick is the first one from now on.
-
-        Args:
-            tenant: Whose; None is any.
-            schedule_id: Which schedule.
-            changes: Values by their names, each as a whole.
-            version: Only if it has this one, which the changes were made from; None: whatever it has.
+        With another line or zone, and when it is no longer paused, the next tick is the first one from now on. With a
+        version it is changed only if it still has that one, which the changes were made from.
 
         Returns:
             The schedule as this change has written it.

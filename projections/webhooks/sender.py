@@ -26,10 +26,9 @@ from projections.webhooks.dialling import (
     guarded_sockets,
 )
 from projections.webhooks.failures import CODES, FAILURES, code_of, lack_of, lacks_port
-from projections.webhooks.hosts import Hosts
-from projections.webhooks.incoming import FRAMING
 from projections.webhooks.lookups import LookUp, Lookups, Resolve, SystemLookup
-from projections.webhooks.replies import Answer, Reply
+from projections.webhooks.replies import FRAMING, Answer, Reply
+from projections.webhooks.shares import Hosts
 
 with from_extra("webhooks"):
     import aiohttp

@@ -18,12 +18,7 @@ _QUIET = 60.0
 
 
 class Shortage:
-    """
-    Remembers that nothing could be sent, and for how long to take nothing more.
-
-    Args:
-        backoff: Pauses, one for each time that it is still there.
-    """
+    """Remembers that nothing could be sent, and for how long to take nothing more."""
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff

@@ -44,14 +44,7 @@ async def verify_endpoint(
 
     The body is as usual, of the topic ``webhook.verification``; its ``data`` has a ``challenge``. The answer is a 2xx
     whose body is the challenge, as text or as JSON: ``{"challenge": "..."}``. Another URL has to be verified again.
-
-    Args:
-        database: Where the endpoint is.
-        endpoints: Of the same database, with the cipher of its secrets.
-        sender: Makes the request.
-        tenant: Whose; None is any.
-        endpoint_id: Which endpoint.
-        within: How long its answer is waited for, if that is less than the endpoint's time-out.
+    The answer is waited for as long as the endpoint's time-out, or ``within`` where that is less.
 
     Raises:
         UnknownEndpoint: The tenant has none of this id.

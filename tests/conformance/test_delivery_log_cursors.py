@@ -10,8 +10,7 @@ import pytest
 from journal import Generation
 from projections.webhooks.errors import CursorVersionError, InvalidPageCursor
 from projections.webhooks.log import AttemptsRequest, EventsRequest
-from projections.webhooks.log.cursors import VERSION, Cursors, PagePlace, _base62
-from projections.webhooks.log.paging import _filters
+from projections.webhooks.log.paging import VERSION, Cursors, PagePlace, _base62, _filters
 from tests.conformance.delivery_log_support import (
     BASE,
     MICRO,

@@ -89,12 +89,7 @@ class Allowances:
 
 
 class _Rate:
-    """
-    So many a second for each tenant.
-
-    Args:
-        rate: How many.
-    """
+    """So many a second for each tenant."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import cache
+from secrets import token_hex
 from typing import Any
 
 from journal import Database
 from projections.extras import from_extra
+from projections.http.asgi import ASGIApp, Message, Receive, Scope, Send
 from projections.http.strict_headers import StrictHeaders
+from projections.http.tokens import headers_of
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.api.allowances import Allowances
 from projections.webhooks.api.authentication import Authenticate
 from projections.webhooks.api.delivery_operations import delivery_operations
 from projections.webhooks.api.endpoint_operations import endpoint_operations
-from projections.webhooks.api.guard import Guard, request_id_of
 from projections.webhooks.api.json_text import write_json
 from projections.webhooks.api.log_operations import log_operations
 from projections.webhooks.api.message_operations import message_operations
@@ -34,6 +37,7 @@ from projections.webhooks.schedules import Schedules
 
 with from_extra("webhooks"):
     from starlette.applications import Starlette
+    from starlette.datastructures import MutableHeaders
     from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware
     from starlette.requests import Request
@@ -52,6 +56,8 @@ OPERATIONS: Sequence[Operation] = (
 )
 """All that the API can do."""
 
+_REQUEST_ID = "x-request-id"
+_SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 _DETAILS = {404: "there is nothing here", 405: "this cannot be done here; see the header allow"}
 
@@ -103,7 +109,7 @@ def webhooks_app(
     routes = _routes(services(limited), auth, Once(limited, services, cipher))
     app = Starlette(
         routes=[*routes, Route("/openapi.json", _openapi), Route("/", _index)],
-        middleware=[Middleware(StrictHeaders), Middleware(Guard, settings=settings)],
+        middleware=[Middleware(StrictHeaders), Middleware(_Guard, settings=settings)],
         exception_handlers={HTTPException: _refused},
     )
     app.router.redirect_slashes = False
@@ -131,7 +137,7 @@ def _follower(
             async with services.allowances.place(call.caller.tenant):
                 answer = await once.follow(operation, call)
         except Exception as error:  # noqa: BLE001 - each becomes an answer, and what is not foreseen is logged
-            request_id = request_id_of(request.scope)
+            request_id = _request_id_of(request.scope)
             return problem_response(problem_of(error, request_id), request_id)
         if answer.text is None:
             return Response(status_code=operation.status)
@@ -162,8 +168,57 @@ async def _refused(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 500)
     code, detail = _CODES.get(status, "refused"), _DETAILS.get(status, "the request cannot be followed")
     problem = Problem(status, code, detail, headers=getattr(error, "headers", None))
-    return problem_response(problem, request_id_of(request.scope))
+    return problem_response(problem, _request_id_of(request.scope))
 
 
 def _json(value: Any) -> Response:
     return Response(write_json(value), media_type="application/json")
+
+
+class _Guard:
+    """ASGI middleware: refuses what is too large, and gives each request an id."""
+
+    def __init__(self, app: ASGIApp, settings: ApiSettings) -> None:
+        self._app = app
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _given_id(scope)
+        scope.setdefault("state", {})[_REQUEST_ID] = request_id
+
+        async def named(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)[_REQUEST_ID] = request_id
+            await send(message)
+
+        problem = self._too_large(scope)
+        app = self._app if problem is None else problem_response(problem, request_id)
+        await app(scope, receive, named)
+
+    def _too_large(self, scope: Scope) -> Problem | None:
+        url = scope.get("raw_path") or scope["path"].encode()
+        most = self._settings.max_url_bytes
+        if len(url) + len(scope["query_string"]) > most:
+            return Problem(414, "url_too_long", f"path and query have at most {most} bytes together")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > self._settings.max_header_bytes:
+            return Problem(
+                431,
+                "headers_too_large",
+                f"headers have at most {self._settings.max_header_bytes} bytes together",
+            )
+        return None
+
+
+def _request_id_of(scope: Any) -> str:
+    """The id of a request that the guard has let through."""
+    return str(scope["state"][_REQUEST_ID])
+
+
+def _given_id(scope: Scope) -> str:
+    """The caller's own, if it can be one: it goes into logs and headers."""
+    given = [value.decode("latin-1") for value in headers_of(scope, _REQUEST_ID.encode())]
+    return given[0] if len(given) == 1 and _SAFE_ID.fullmatch(given[0]) else token_hex(16)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from projections.webhooks.api.json_text import kept
 from projections.webhooks.api.operations import (
@@ -16,6 +16,7 @@ from projections.webhooks.api.operations import (
     Call,
     NoBody,
     Operations,
+    Page,
     Query,
     Time,
     View,
@@ -41,20 +42,12 @@ class DeliveryWithData(Delivery):
     """Byte by byte as it was sent; null once it is no longer kept."""
 
 
-class DeliveryPage(View):
+class DeliveryPage(Page[Delivery]):
     """Some deliveries, the newest first."""
 
-    data: tuple[Delivery, ...]
-    next: str | None
-    """For the query's next: the page after it."""
 
-
-class DeadLetterPage(View):
+class DeadLetterPage(Page[DeliveryWithData]):
     """Some dead letters, the newest first."""
-
-    data: tuple[DeliveryWithData, ...]
-    next: str | None
-    """For the query's next: the page after it."""
 
 
 class Accepted(View):
@@ -80,15 +73,30 @@ class Dropped(View):
     """False: there may be more; ask again."""
 
 
-class DeadLettersQuery(Query):
-    """A page of deliveries."""
+class Which(BaseModel):
+    """Which deliveries: those that fit all that is given."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     endpoint_id: Word | None = None
-    topics: Words = ()
+    topics: Words | None = None
     since: Time | None = None
     """Of events from then on."""
     until: Time | None = None
     """Of events before then."""
+
+    def among(self, tenant: str | None, states: Sequence[DeliveryState] | None) -> DeliveryFilter:
+        """Those of a tenant that are in these states. A list of no topics is none of them: it lets nothing through."""
+        return DeliveryFilter(
+            tenant=tenant, endpoint_id=self.endpoint_id, states=states, since=self.since, until=self.until,
+            topics=self.topics if "topics" in self.model_fields_set else None,
+        )  # fmt: skip
+
+
+class DeadLettersQuery(Which, Query):
+    """A page of deliveries."""
+
+    topics: Words = ()
     limit: Annotated[int, Field(ge=1, le=100)] = 100
     next: str = ""
     """What a page said."""
@@ -101,15 +109,8 @@ class DeliveriesQuery(DeadLettersQuery):
     states: Annotated[tuple[DeliveryState, ...], Field(max_length=6)] = ()
 
 
-class WhichDeadLetters(Body):
+class WhichDeadLetters(Which, Body):
     """Which to decide about: those that fit all that is given."""
-
-    endpoint_id: Word | None = None
-    topics: Words | None = None
-    since: Time | None = None
-    """Of events from then on."""
-    until: Time | None = None
-    """Of events before then."""
 
 
 class WhichDeliveries(WhichDeadLetters):
@@ -164,7 +165,9 @@ async def retry_dead_letters(call: Call[Query, WhichDeadLetters]) -> Retried:
 @delivery_operations.add("POST", "/v1/dead-letters/drop", status=202, problems=(400,))
 async def drop_dead_letters(call: Call[Query, WhichDeadLetters]) -> Dropped:
     """Drop many dead letters: they are not tried again, and what waits for them in an order goes on."""
-    dropped, complete = await _in_time(call, call.services.deliveries.drop_many(_which(call, ("dead",))))
+    dropped, complete = await _in_time(
+        call, call.services.deliveries.drop_many(call.body.among(call.tenant, ("dead",)))
+    )
     return Dropped(dropped=dropped, complete=complete)
 
 
@@ -179,12 +182,8 @@ async def _listed(
 ) -> tuple[Sequence[Delivery], str | None]:
     """A page, and what the next one begins with."""
     query, limit = call.query, call.query.limit
-    which = DeliveryFilter(
-        tenant=call.tenant, endpoint_id=query.endpoint_id, states=states, topics=query.topics or None,
-        since=query.since, until=query.until,
-    )  # fmt: skip
     before = await _place(call, query.next) if query.next else None
-    found = await call.services.deliveries.list(which, before=before, limit=limit)
+    found = await call.services.deliveries.list(query.among(call.tenant, states), before=before, limit=limit)
     # By its ids, which the tenant knows: a number would tell how many deliveries there are of all tenants.
     return found, f"{found[-1].endpoint_id}/{found[-1].event_id}" if len(found) == limit else None
 
@@ -205,16 +204,10 @@ def _with_data(delivery: Delivery, text: str | None) -> DeliveryWithData:
 
 
 async def _retry_many(call: Call[Query, Any], states: Sequence[DeliveryState]) -> Retried:
-    retried, complete = await _in_time(call, call.services.deliveries.retry_many(_which(call, states)))
+    retried, complete = await _in_time(
+        call, call.services.deliveries.retry_many(call.body.among(call.tenant, states))
+    )
     return Retried(retried=retried, complete=complete)
-
-
-def _which(call: Call[Query, Any], states: Sequence[DeliveryState]) -> DeliveryFilter:
-    body = call.body
-    return DeliveryFilter(
-        tenant=call.tenant, endpoint_id=body.endpoint_id, states=states, topics=body.topics, since=body.since,
-        until=body.until,
-    )  # fmt: skip
 
 
 async def _in_time(call: Call[Query, Any], steps: AsyncIterator[int]) -> tuple[int, bool]:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from projections.webhooks.api.operations import (
     Body,
+    Page,
     PageQuery,
     Query,
     Tenant,
@@ -89,19 +90,12 @@ class CreatedEndpoint(EndpointView):
     secret: str
 
 
-class EndpointPage(View):
+class EndpointPage(Page[EndpointView]):
     """Some endpoints, in the order of their ids."""
 
-    data: tuple[EndpointView, ...]
-    next: str | None
-    """For the query's next: what comes after them."""
 
-
-class StatsPage(View):
+class StatsPage(Page[EndpointStats]):
     """How some endpoints fare."""
-
-    data: tuple[EndpointStats, ...]
-    next: str | None
 
 
 class StatsQuery(PageQuery):

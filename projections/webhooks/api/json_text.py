@@ -38,11 +38,7 @@ class Member(NamedTuple):
 
 def read_members(text: str, most: int) -> dict[str, Member]:
     """
-    Read an object, and keep the text of each field.
-
-    Args:
-        text: JSON.
-        most: How many fields it may have.
+    Read an object of so many fields at most, and keep the text of each.
 
     Raises:
         ValueError: It is no JSON, no object, or has a field twice or too many.

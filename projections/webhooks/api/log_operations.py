@@ -12,7 +12,7 @@ from pydantic import Field, PlainSerializer
 from journal import find_event
 from projections.webhooks.api.endpoint_models import EndpointView
 from projections.webhooks.api.json_text import kept
-from projections.webhooks.api.operations import Call, NoBody, Operations, Query, Time, View, Words
+from projections.webhooks.api.operations import Call, NoBody, Operations, Page, Query, Time, View, Words
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.errors import UnknownEndpoint
 from projections.webhooks.log import AttemptsRequest, AttemptWithEvent, EventsRequest, LoggedEvent
@@ -72,21 +72,15 @@ class AttemptView(View):
     """Where it was asked for, and the endpoint still exists."""
 
 
-class EventPage(View):
+class EventPage(Page[EventView]):
     """A page of events."""
 
-    data: tuple[EventView, ...]
-    next: str | None
-    """For the query's next: the page after it. A page may be short, or empty, and have one after it."""
     prev: str | None
 
 
-class AttemptPage(View):
+class AttemptPage(Page[AttemptView]):
     """A page of attempts."""
 
-    data: tuple[AttemptView, ...]
-    next: str | None
-    """For the query's next: the page after it. A page may be short, or empty, and have one after it."""
     prev: str | None
 
 

@@ -35,10 +35,6 @@ class LimitedDatabase:
     A :class:`journal.Database` of which each session is a transaction with a ``statement_timeout``.
 
     The setting goes with the transaction, so that it works behind PgBouncer too.
-
-    Args:
-        database: The pool that it borrows from; closing it is its owner's.
-        longest: How long a statement may take.
     """
 
     def __init__(self, database: Database, longest: timedelta) -> None:
@@ -94,12 +90,7 @@ class Once:
     Follows requests; those with an ``Idempotency-Key`` once.
 
     The key, what the request does, and its answer are written in one transaction: whatever fails or dies on the way
-    has done nothing, and is followed when it is asked again.
-
-    Args:
-        database: Where the answers are kept.
-        services: What to follow requests with, on a database.
-        cipher: How answers are kept: they may hold new secrets.
+    has done nothing, and is followed when it is asked again. Answers are kept encrypted: they may hold new secrets.
     """
 
     def __init__(

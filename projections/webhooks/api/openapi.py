@@ -135,12 +135,7 @@ def _example(name: str, schema: Mapping[str, Any]) -> Any:
 
 
 def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
-    """
-    Describe operations.
-
-    Args:
-        operations: All of them.
-    """
+    """Describe operations."""
     schemas = _Schemas(operations)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:

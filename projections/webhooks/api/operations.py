@@ -31,6 +31,7 @@ __all__ = [
     "NoBody",
     "Operation",
     "Operations",
+    "Page",
     "PageQuery",
     "Query",
     "Services",
@@ -107,6 +108,17 @@ class View(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
+T = TypeVar("T")
+
+
+class Page(View, Generic[T]):
+    """A page of a list."""
+
+    data: tuple[T, ...]
+    next: str | None
+    """For the query's next: what comes after it. A page of the log may be short, or empty, and have one after it."""
+
+
 Q = TypeVar("Q", bound=Query)
 B = TypeVar("B", bound=BaseModel)
 
@@ -127,26 +139,18 @@ class Services:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Q, B]):
-    """
-    One request.
-
-    Args:
-        services: What to do it with.
-        caller: Who asks.
-        place: The values of the path's parameters.
-        query: What stands behind the question mark.
-        body: What it brings.
-        raw: Fields of the body as they were written.
-        headers: Of the request, their names in lower case.
-    """
+    """One request."""
 
     services: Services
     caller: Caller
     place: Mapping[str, str]
+    """The values of the path's parameters."""
     query: Q
     body: B
     raw: Mapping[str, RawJson]
+    """Fields of the body as they were written."""
     headers: Mapping[str, str]
+    """Of the request, their names in lower case."""
 
     @property
     def version(self) -> int | None:
@@ -208,10 +212,7 @@ class Call(Generic[Q, B]):
 
     def owner(self, named: str | None) -> str:
         """
-        Whose something new is to be.
-
-        Args:
-            named: Whom the body names.
+        Whose something new is to be, where the body names this tenant, or none.
 
         Raises:
             Problem: A tenant named another one, or an administrator nobody.
@@ -322,26 +323,14 @@ class Operation:
 
 
 class Operations:
-    """
-    The operations of a module, as its handlers are declared.
-
-    Args:
-        tag: What they belong to.
-    """
+    """The operations of a module, as its handlers are declared."""
 
     def __init__(self, tag: str) -> None:
         self._tag = tag
         self._all: list[Operation] = []
 
     def add(self, method: str, path: str, **facts: Any) -> Callable[[Handler], Handler]:
-        """
-        Declare the decorated handler an operation; its annotations are the models of query, body and answer.
-
-        Args:
-            method: Of HTTP.
-            path: Its path.
-            facts: The rest of :class:`Operation`.
-        """
+        """Declare the decorated handler an operation: its annotations are the models of query, body and answer."""
 
         def declare(handler: Handler) -> Handler:
             hints = get_type_hints(handler)

@@ -81,19 +81,11 @@ class ProblemBody(BaseModel):
 
 @dataclass(eq=False)
 class Problem(Exception):
-    """
-    A request that is not followed.
-
-    Args:
-        status: The HTTP status that says so.
-        code: What programs tell it by.
-        detail: For people.
-        errors: Which fields, if it is about some.
-        headers: Sent with it.
-    """
+    """A request that is not followed."""
 
     status: int
     code: str
+    """What programs tell it by."""
     detail: str
     errors: Sequence[FieldProblem] = ()
     headers: Mapping[str, str] | None = None
@@ -121,13 +113,7 @@ _OWN: Sequence[tuple[type[ProjectionsError], int, str]] = (
 
 
 def problem_of(error: Exception, request_id: str) -> Problem:
-    """
-    What an error is over HTTP. What is the server's own fault is logged here, and the answer says no more than that.
-
-    Args:
-        error: What a handler raised.
-        request_id: What the log calls the request.
-    """
+    """What an error is over HTTP. What is the server's own fault is logged here, and the answer says no more."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, EventIdConflict):

@@ -11,6 +11,7 @@ from projections.webhooks.api.operations import (
     Call,
     NoBody,
     Operations,
+    Page,
     PageQuery,
     Query,
     Tenant,
@@ -32,12 +33,8 @@ Cron = Annotated[str, Field(min_length=1, max_length=200)]
 Zone = Annotated[str, Field(min_length=1, max_length=100)]
 
 
-class SchedulePage(View):
+class SchedulePage(Page[Schedule]):
     """Some schedules, in the order of their ids."""
-
-    data: tuple[Schedule, ...]
-    next: str | None
-    """For the query's next: what comes after them."""
 
 
 class SentNow(View):

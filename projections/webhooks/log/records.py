@@ -16,51 +16,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedEvent:
-    """
-    An event that was for at least one endpoint.
-
-    Args:
-        event_id: Its id, which is the only one whatever the time and the tenant.
-        tenant: Whose it is.
-        topic: What it is about.
-        time: When it was; aware, to the microsecond.
-        endpoint_ids: The endpoints that it was for.
-        eligible_for_retry: Whether it is tried again when an attempt failed.
-        metadata: What was said about it beside its data.
-        data: Its payload: JSON as it was written.
-    """
+    """An event that was for at least one endpoint."""
 
     event_id: str
     tenant: str
     topic: str
     time: datetime
+    """Aware, to the microsecond."""
     endpoint_ids: tuple[str, ...] = ()
+    """The endpoints that it was for."""
     eligible_for_retry: bool = True
     metadata: Mapping[str, str] = field(default_factory=dict)
     data: str = "{}"
+    """JSON as it was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedAttempt:
-    """
-    One try to deliver an event to an endpoint.
-
-    Args:
-        attempt_id: Its id, which is the only one whatever the time and the tenant.
-        tenant: Whose the event and the endpoint are.
-        event_id: The event.
-        event_time: When that was.
-        topic: What that is about.
-        endpoint_id: The endpoint.
-        endpoint_type: What kind of endpoint that is.
-        attempt_number: Which try of this delivery it is, from 1 on.
-        manual: Whether somebody asked for it.
-        status: How it ended.
-        time: When it was; aware, to the microsecond.
-        code: The HTTP status, or a word for why there was none.
-        response: What the endpoint answered.
-        took: How long it took.
-    """
+    """One try to deliver an event to an endpoint."""
 
     attempt_id: str
     tenant: str
@@ -73,23 +46,21 @@ class LoggedAttempt:
     endpoint_type: str = "webhook"
     attempt_number: int = 1
     manual: bool = False
+    """Somebody asked for it."""
     code: str | None = None
+    """The HTTP status, or a word for why there was none."""
     response: str | None = None
+    """What the endpoint answered."""
     took: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptWithEvent:
-    """
-    An attempt, and its event.
-
-    Args:
-        attempt: The attempt.
-        event: Its event; None where the log does not have it any more.
-    """
+    """An attempt, and its event."""
 
     attempt: LoggedAttempt
     event: LoggedEvent | None
+    """None where the log does not have it any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,13 +98,7 @@ class EventsRequest(ListRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptsRequest(ListRequest):
-    """
-    What a list of attempts can be asked for.
-
-    Args:
-        endpoint_types: Of endpoints of these kinds.
-        status: Only those that ended so: ``success`` or ``failed``.
-    """
+    """What a list of attempts can be asked for."""
 
     endpoint_types: Iterable[str] = ()
     status: str | None = None
