@@ -9,13 +9,7 @@ __all__ = ["did_you_mean"]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """
-    To end a message with: the known name that is most like the one that was written, as a question, or nothing.
-
-    Args:
-        name: What was written.
-        known: What there is.
-    """
+    """To end a message with: the known name that is most like the one that was written, as a question, or nothing."""
     by_lower = {one.lower(): one for one in known}
     found = get_close_matches(name.lower(), by_lower, n=1)
     return f". Did you mean {by_lower[found[0]]!r}?" if found else ""

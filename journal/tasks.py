@@ -32,9 +32,6 @@ async def running(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[list[asynci
     """
     Run coroutines as tasks for the length of the block, and end them with it; an error of one ends no other.
 
-    Args:
-        works: What to run.
-
     Returns:
         Their tasks, in the same order.
     """
@@ -48,9 +45,6 @@ async def running(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[list[asynci
 async def first_of(*works: Coroutine[Any, Any, Any]) -> None:
     """
     Run coroutines until one of them has ended; the others are cancelled.
-
-    Args:
-        works: What to run.
 
     Raises:
         Exception: What ended it was an error of one of them.

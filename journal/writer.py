@@ -138,11 +138,6 @@ def check_list(items: object, kind: type, call: str) -> None:
     """
     Check that a call was given several.
 
-    Args:
-        items: What it was given.
-        kind: Of each.
-        call: Its name.
-
     Raises:
         InvalidEvent: It is no list; the message says what to write.
     """

@@ -166,10 +166,6 @@ def still_open(waited_for: Iterable[str], holders: Iterable[str]) -> frozenset[s
     Of transactions that are waited for, those that may still be open.
 
     One that is prepared changes its name, so whatever is prepared may be one of them.
-
-    Args:
-        waited_for: Those that held the lock before.
-        holders: Those that hold it now.
     """
     waited_for = frozenset(waited_for)
     return frozenset(one for one in holders if one in waited_for or (waited_for and one.startswith("p")))

@@ -231,13 +231,7 @@ async def evict(session: OwnedSession, projection_id: int, retention: timedelta)
 
 
 class OffsetStore:
-    """
-    The offsets of one claimed range. Progress is compared and set: nothing is stored on what is not as it was left.
-
-    Args:
-        claim: The range and its epoch.
-        beats: The heartbeats of its owner.
-    """
+    """The offsets of one claimed range. Progress is compared and set: nothing is stored on what has changed since."""
 
     def __init__(self, claim: Claim, beats: Beats | None = None) -> None:
         self.claim = claim

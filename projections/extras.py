@@ -17,9 +17,6 @@ def from_extra(extra: str) -> Iterator[None]:
     """
     Around imports: say which extra brings what is not there.
 
-    Args:
-        extra: Its name.
-
     Raises:
         MissingExtra: An import failed.
     """

@@ -6,10 +6,5 @@ from psycopg import sql as pgsql
 
 
 def quote(*parts: str) -> str:
-    """
-    Quote a name for SQL text: ``quote("a", 'b"c')`` is ``"a"."b""c"``.
-
-    Args:
-        parts: A name, preceded by the names that qualify it.
-    """
+    """Quote a name for SQL text: ``quote("a", 'b"c')`` is ``"a"."b""c"``."""
     return pgsql.Identifier(*parts).as_string(None)

@@ -10,12 +10,7 @@ from journal.database.session import OwnedSession
 
 
 class KeptSession:
-    """
-    Saves whoever needs a session often the round trip of borrowing it each time.
-
-    Args:
-        lend: Where to borrow it.
-    """
+    """Saves whoever needs a session often the round trip of borrowing it each time."""
 
     def __init__(self, lend: Callable[[], AbstractAsyncContextManager[OwnedSession]]) -> None:
         self._lend = lend

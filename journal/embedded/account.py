@@ -24,14 +24,7 @@ _UNPRIVILEGED = ("postgres", "nobody")
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """
-    The user that the server runs as.
-
-    Args:
-        uid: Its number.
-        gid: The number of its group.
-        name: Its name, for messages.
-    """
+    """The user that the server runs as."""
 
     uid: int
     gid: int

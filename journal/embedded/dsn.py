@@ -51,10 +51,6 @@ def check_dsn(dsn: str, name: str = "the DSN") -> str:
     """
     Return the DSN when it has the form of one: a PostgreSQL URL or a libpq keyword string.
 
-    Args:
-        dsn: What the user gave.
-        name: What to call it in the message.
-
     Raises:
         DsnError: It has neither form.
     """

@@ -172,9 +172,6 @@ def contents(dsn: str) -> Contents:
     """
     What :func:`uninstall` would drop.
 
-    Args:
-        dsn: The database.
-
     Raises:
         SchemaError: The schema is not installed.
         DatabaseError: The database refused.
@@ -220,9 +217,6 @@ def installed_version(dsn: str) -> int | None:
 async def check_version(session: Session) -> None:
     """
     Refuse to work on another schema than this library's.
-
-    Args:
-        session: A session on the database.
 
     Raises:
         SchemaError: The schema is missing; the message says what to run.

@@ -16,9 +16,6 @@ class Discovery(Protocol):
         """
         Do what is due; called every second.
 
-        Args:
-            session: A session of the process's pool.
-
         Returns:
             The projections that are to run here; new ones are begun.
         """

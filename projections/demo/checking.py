@@ -71,11 +71,6 @@ async def differing_rows(session: Session, flights: Sequence[Flight], entries: S
     """
     Compare every row of both read models with what the CSV file says.
 
-    Args:
-        session: Where the read models are.
-        flights: All rows of the file.
-        entries: The part of their timeline that was appended.
-
     Returns:
         A line for each row that differs, that is missing or that is too much.
     """

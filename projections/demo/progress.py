@@ -30,12 +30,7 @@ class Reporter(Protocol):
 
 
 class Lines:
-    """
-    Writes lines, each when another twentieth is done.
-
-    Args:
-        console: The terminal to draw on.
-    """
+    """Writes lines, each when another twentieth is done."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -64,12 +59,7 @@ class Lines:
 
 
 class Bars:
-    """
-    Moves bars.
-
-    Args:
-        progress: Shows them.
-    """
+    """Moves bars."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

@@ -81,14 +81,7 @@ class RebuildResult(NamedTuple):
 
 
 class Rebuilding:
-    """
-    Rebuilds the demo's read models, and keeps what was built to be compared at the end.
-
-    Args:
-        batch: Does it.
-        dsn: The database.
-        report: Is told how far it is.
-    """
+    """Rebuilds the demo's read models, and keeps what was built to be compared at the end."""
 
     def __init__(self, batch: Rebuilder, dsn: str, report: Reporter) -> None:
         self._batch = batch
@@ -155,14 +148,7 @@ class Rebuilding:
 
 
 def first_of_each(flights: Sequence[Flight], entries: Sequence[int], counts: Mapping[str, int]) -> list[int]:
-    """
-    The first so many entries of each source: what of a timeline became the events up to a fence.
-
-    Args:
-        flights: All rows of the file.
-        entries: A part of their timeline.
-        counts: How many, by source.
-    """
+    """The first so many entries of each source: what of a timeline became the events up to a fence."""
     seen: Counter[str] = Counter()
     found = []
     for entry in entries:

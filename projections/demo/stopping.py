@@ -13,12 +13,7 @@ U = TypeVar("U")
 
 
 class StopRequest:
-    """
-    Whether the run is to stop.
-
-    Args:
-        event: Set then.
-    """
+    """Whether the run is to stop."""
 
     def __init__(self, event: asyncio.Event) -> None:
         self.event = event

@@ -16,15 +16,7 @@ _PATIENCE = 5.0
 
 
 class Watch(StatusObserver):
-    """
-    Counts what is appended and handled, and remembers when.
-
-    Args:
-        report: Is told.
-        appended: Events in the journal.
-        handled: Of them, those that had their effect.
-        ranges: How many there are, of all projections.
-    """
+    """Counts what is appended and handled, and remembers when."""
 
     def __init__(self, report: Reporter, appended: int, handled: int, ranges: int) -> None:
         self._report = report

@@ -93,13 +93,7 @@ class Webhooks:
             return not behind and not await session.fetchval(_UNFINISHED, [_tenant(a) for a in _AIRPORTS])
 
     def compare(self, flights: Sequence[Flight], entries: Iterable[int]) -> Arrivals:
-        """
-        Compare what has arrived with the rows of the CSV file.
-
-        Args:
-            flights: All rows of the file.
-            entries: The part of their timeline that was appended.
-        """
+        """Compare what has arrived with the rows of the CSV file."""
         expected = Counter(_expected(flights, entries))
         found = {
             one.message_id: _told(one.data())

@@ -30,14 +30,7 @@ class Streak:
             self._failed = {key: sources for key, sources in self._failed.items() if key[0] not in ended}
 
     def failed(self, event_type: str, kind: str, source_id: str) -> bool:
-        """
-        Note that a source is to be given up; whether too many have failed alike.
-
-        Args:
-            event_type: Of the event that failed.
-            kind: What it failed with.
-            source_id: Whose it is.
-        """
+        """Note that a source is to be given up; whether too many have failed alike."""
         wide = self._wider is not None and self._wider.failed(event_type, kind, source_id)
         sources = self._failed.setdefault((event_type, kind), set())
         if len(sources) <= self.limit:

@@ -18,13 +18,7 @@ _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Foreign(NamedTuple):
-    """
-    Why a request may be another site's.
-
-    Args:
-        status: The HTTP status that says so.
-        reason: For people.
-    """
+    """Why a request may be another site's."""
 
     status: int
     reason: str

@@ -36,12 +36,7 @@ class TokenMissing(ProjectionsError):
 
 
 class KnownTokens(Generic[T]):
-    """
-    Tells whose token a request carries.
-
-    Args:
-        tokens: Whose, and the token.
-    """
+    """Tells whose token a request carries."""
 
     def __init__(self, tokens: Iterable[tuple[T, str]]) -> None:
         self._known = [(holder, _digest(token.encode())) for holder, token in tokens]

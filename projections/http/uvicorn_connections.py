@@ -17,13 +17,7 @@ __all__ = ["LimitedProtocol"]
 
 
 class LimitedProtocol(H11Protocol):
-    """
-    A connection that ends when its client leaves something undone for too long.
-
-    Args:
-        open_connections: Where it takes its place.
-        facts: Of uvicorn.
-    """
+    """A connection that ends when its client leaves something undone for too long."""
 
     def __init__(self, open_connections: OpenConnections, **facts: Any) -> None:
         super().__init__(**facts)

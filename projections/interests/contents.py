@@ -15,9 +15,6 @@ def check_contents(contents: Mapping[str, Any]) -> None:
     """
     Check that a payload can be asked for contents without operators.
 
-    Args:
-        contents: JSON as it was read.
-
     Raises:
         InvalidFilter: It has a name that begins with ``$``, as operators do.
     """

@@ -59,12 +59,7 @@ _Walked = TypeVar("_Walked", list[Any], tuple[Any, ...], list[_Predicate], Mappi
 
 @dataclass(frozen=True)
 class Filter:
-    """
-    A filter, compiled; see `parse_filter`.
-
-    Args:
-        definition: As it was given, for storing it.
-    """
+    """A filter, compiled; see `parse_filter`."""
 
     definition: Mapping[str, Any]
     _predicate: _Predicate = field(repr=False, compare=False)

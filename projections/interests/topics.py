@@ -41,12 +41,7 @@ _WITHIN = f"[^.{_ANY_SEGMENTS}]*"
 
 @dataclass(frozen=True)
 class TopicMatcher:
-    """
-    Tells which topics some patterns match; :func:`parse_topics` makes it.
-
-    Args:
-        patterns: Valid ones.
-    """
+    """Tells which topics some patterns match; :func:`parse_topics` makes it."""
 
     patterns: tuple[str, ...]
 

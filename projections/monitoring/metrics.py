@@ -68,12 +68,7 @@ def database_up(*, up: bool) -> Metric:
 
 
 def snapshot_metrics(snapshot: Snapshot) -> Iterable[Metric]:
-    """
-    Everything that the database tells.
-
-    Args:
-        snapshot: As of when.
-    """
+    """Everything that the database tells."""
     ranges = [(one.name, part) for one in snapshot.projections for part in one.ranges]
     return [
         *range_metrics(snapshot.at, ranges),
@@ -85,13 +80,7 @@ def snapshot_metrics(snapshot: Snapshot) -> Iterable[Metric]:
 
 
 def range_metrics(at: datetime, ranges: Iterable[tuple[str, RangeLag]]) -> Iterable[Metric]:
-    """
-    What the database tells of ranges.
-
-    Args:
-        at: The database's time.
-        ranges: Each with the name of its projection.
-    """
+    """What the database tells of ranges."""
     lag = _gauge(
         "projections_lag_seconds", "Age of the oldest event that is not handled; 0 when there is none."
     )

@@ -194,12 +194,7 @@ def delivering_app(webhooks: WebhookMetrics, database: Database) -> Starlette:
 
 
 def monitor_probe(database: Database) -> Probe:
-    """
-    What a monitor serves beside its page: what the database tells of all projections, groups and webhooks.
-
-    Args:
-        database: Where they run.
-    """
+    """What a monitor serves beside its page: what the database tells of all projections, groups and webhooks."""
 
     def collect(snapshot: Snapshot | None) -> Iterable[Metric]:
         return [build_info(), *(snapshot_metrics(snapshot) if snapshot else ())]

@@ -32,12 +32,7 @@ _GOODBYE = 2
 
 
 class Membership:
-    """
-    Takes part, from joining to leaving.
-
-    Args:
-        process: The process.
-    """
+    """Takes part, from joining to leaving."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

@@ -69,12 +69,7 @@ class StatusObserver:
 
 
 class CombinedObserver(StatusObserver):
-    """
-    Tells several observers, in their order; the mistakes of one are logged, and the others are told all the same.
-
-    Args:
-        observers: Those to notify, in this order.
-    """
+    """Tells several observers, in their order; the mistakes of one are logged, and the others are told all the same."""
 
     def __init__(self, observers: Iterable[StatusObserver]) -> None:
         self._observers = list(observers)

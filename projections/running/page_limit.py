@@ -14,12 +14,7 @@ _SMALLEST = 64 * 1024
 
 
 class PageLimit:
-    """
-    The bytes of a page, shared by all ranges of a process as its memory is.
-
-    Args:
-        limit: To begin with.
-    """
+    """The bytes of a page, shared by all ranges of a process as its memory is."""
 
     def __init__(self, limit: int) -> None:
         self.bytes = limit

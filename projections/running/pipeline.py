@@ -31,12 +31,7 @@ class Parts:
 
 
 class Pipeline:
-    """
-    Handles batches of one range, exactly once.
-
-    Args:
-        parts: What to handle them with.
-    """
+    """Handles batches of one range, exactly once."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts

@@ -16,10 +16,6 @@ class ReadAhead:
     Reads one page ahead of a range that is catching up, on a connection that is spare.
 
     The range never waits for that connection, nor fails with it: without one, a page is read when it is due.
-
-    Args:
-        reader: Reads the range.
-        connections: Lends the connection.
     """
 
     def __init__(self, reader: SliceReader, connections: Connections) -> None:

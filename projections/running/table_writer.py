@@ -50,10 +50,6 @@ class TableWriter:
         """
         Check tables before the first change comes; those that were checked cost nothing.
 
-        Args:
-            session: Any session on the database that is written.
-            *tables: Their declarations.
-
         Raises:
             TableError: A table does not fit its declaration; the message names table, column and what to do.
         """

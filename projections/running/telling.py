@@ -14,14 +14,7 @@ log = logging.getLogger("projections")
 
 
 class Telling:
-    """
-    Tells of batches, and of events that fail.
-
-    Args:
-        name: The projection.
-        slices: The range.
-        observer: Is told.
-    """
+    """Tells of batches, and of events that fail."""
 
     def __init__(self, name: str, slices: SliceRange, observer: StatusObserver) -> None:
         self._name = name

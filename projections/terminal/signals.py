@@ -20,12 +20,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class ReceivedSignal:
-    """
-    Which signal asked to stop, if any.
-
-    Args:
-        resort: Ends the process when it does not end by itself.
-    """
+    """Which signal asked to stop, if any."""
 
     def __init__(self, resort: LastResort) -> None:
         self.resort = resort

@@ -16,12 +16,7 @@ _RETRY = timedelta(seconds=1)
 
 
 class FeedStream:
-    """
-    Sends what a feed has: first its history, then each document. A slow client misses some, and holds up nobody.
-
-    Args:
-        feed: The documents.
-    """
+    """Sends what a feed has: first its history, then each document. A slow client misses some, and holds up nobody."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed

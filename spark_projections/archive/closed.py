@@ -18,11 +18,6 @@ def archive_partition(dsn: str, directory: Path, partition: Partition) -> None:
     """
     Export a closed partition; then read its files back.
 
-    Args:
-        dsn: The journal.
-        directory: The archive, made when it is missing.
-        partition: Which one, with its rows counted.
-
     Raises:
         ArchiveError: Not every event of the partition is in the archive as it should be.
         DatabaseError: The database refused, or can not be reached.

@@ -19,9 +19,6 @@ def content_sql(row: str = "e") -> str:
 
     Each row counts with 56 bits of the SHA-256 of its columns, text as it is stored, so the order of rows and the
     cut into files do not matter. It is the same number on every version of PostgreSQL, and in :func:`content_of`.
-
-    Args:
-        row: How the query calls a row.
     """
     text = ", ".join(
         (

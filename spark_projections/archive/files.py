@@ -184,10 +184,6 @@ def footer_of(directory: Path, path: str) -> ArchivedFile:
     """
     What a file says of itself.
 
-    Args:
-        directory: The archive.
-        path: From there on.
-
     Raises:
         ArchiveError: It is no Parquet file, or none that an export has described.
     """

@@ -65,11 +65,6 @@ def plan_history(dsn: str, directory: Path, reading: Reading) -> ArchivedHistory
     """
     Decide what is read from where.
 
-    Args:
-        dsn: The journal.
-        directory: The archive.
-        reading: What to read.
-
     Raises:
         ArchiveError: There is no manifest, or it can not be read.
         DatabaseError: The database refused, or can not be reached.
@@ -140,12 +135,6 @@ def read_with_archive(
 
     A source's archived events come before its present ones. Memory holds a band: the slices that have up to
     ``band_rows`` events together, or one slice.
-
-    Args:
-        dsn: The journal.
-        directory: The archive.
-        reading: What to read.
-        band_rows: Events that are sorted at a time.
 
     Raises:
         ArchiveError: A file is gone, or not what was written.

@@ -102,11 +102,6 @@ def export_part(dsn: str, directory: Path, part: Part) -> WrittenPart:
     """
     Write one file of an archive, under a name that no other attempt has; the rows in (slice, source, number) order.
 
-    Args:
-        dsn: The journal.
-        directory: The archive.
-        part: What to write.
-
     Raises:
         ArchiveError: The file can not be written.
         DatabaseError: The database refused, or can not be reached.

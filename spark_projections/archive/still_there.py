@@ -30,12 +30,6 @@ def still_there(
     """
     Those files whose events are in a partition; the others have left the journal with an earlier one of that time.
 
-    Args:
-        connection: The journal.
-        directory: The archive.
-        partition: The partition.
-        files: Of one type, as the manifest has them.
-
     Raises:
         ArchiveError: The journal has a part of a file, or never had it: somebody has to decide what becomes of that.
     """
@@ -71,12 +65,6 @@ def check_exported(
 ) -> None:
     """
     Make sure that a partition still has what was just read from it, before it is marked as exported.
-
-    Args:
-        connection: The journal.
-        partition: The partition.
-        entity_type: Which events.
-        files: What was written of them.
 
     Raises:
         ArchiveError: It has not.

@@ -48,14 +48,7 @@ _IMPORTERS = 2
 
 
 class Backfilled(NamedTuple):
-    """
-    What a backfill did, or with ``dry_run`` would do.
-
-    Args:
-        events: How many were imported.
-        skipped: How many were stored already, and equal.
-        sources: Of how many sources the rows are.
-    """
+    """What a backfill did, or with ``dry_run`` would do."""
 
     events: int
     skipped: int

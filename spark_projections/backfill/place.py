@@ -26,12 +26,7 @@ _NOW = "SELECT clock_timestamp()"
 
 
 class Numbering:
-    """
-    Where each source stands while its rows go by, in their order: which are new, and which number they get.
-
-    Args:
-        entity_type: Of all rows.
-    """
+    """Where each source stands while its rows go by, in their order: which are new, and which number they get."""
 
     def __init__(self, entity_type: str) -> None:
         self._entity_type = entity_type

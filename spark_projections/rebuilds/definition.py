@@ -164,10 +164,6 @@ def fingerprint(definition: Any, *options: object) -> str:
 
     The code is its module and every module that is reached from there, without Python's own and installed packages.
     Code that is in no file, as in a notebook, is different each time.
-
-    Args:
-        definition: Of the projection.
-        options: What else decides about the result.
     """
     cls = definition if isinstance(definition, type) else type(definition)
     found = hashlib.sha256(

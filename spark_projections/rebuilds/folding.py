@@ -118,10 +118,6 @@ def fold_part(job: Job, slices: SliceRange) -> None:
     """
     Fold what is left of a part; does nothing where nothing is, or where the rebuild has ended or failed.
 
-    Args:
-        job: The rebuild.
-        slices: The part.
-
     Raises:
         journal.DatabaseError: The connection was lost, or the database has no room: another attempt may get through.
         ProjectionsError: What another attempt does not mend; it is noted for whoever waits for the parts.

@@ -34,13 +34,7 @@ def staged_columns(table: Table) -> tuple[str, ...]:
 
 
 class ShadowWriter:
-    """
-    Writes folded batches to the tables of a rebuild.
-
-    Args:
-        rebuild_id: The number of the rebuild.
-        written: The tables of the projection, in their order.
-    """
+    """Writes folded batches to the tables of a rebuild."""
 
     def __init__(self, rebuild_id: int, written: Sequence[WrittenTable]) -> None:
         self._writer = TableWriter()

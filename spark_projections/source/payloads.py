@@ -29,9 +29,6 @@ class PayloadReader:
     A field that a payload does not have is null; what a payload has beyond the fields is left out. Numbers, texts and
     truth values are not turned into one another; times and dates are ISO texts.
 
-    Args:
-        wanted: The struct to make.
-
     Raises:
         ValueError: A field has a type that JSON is not read into, or must not be null.
     """
@@ -142,13 +139,7 @@ def _with_doubles(kind: pa.DataType) -> pa.DataType:
 
 
 def _refuse_overflow(found: pa.Array, doubles: pa.Array) -> None:
-    """
-    Raise where a number did not fit: Arrow makes it infinite as a float, and any number at all as a decimal.
-
-    Args:
-        found: What was read.
-        doubles: The same, read with doubles for decimals.
-    """
+    """Raise where a number did not fit: Arrow makes it infinite as a float, and any number at all as a decimal."""
     if pa.types.is_struct(found.type):
         for one, its_doubles in zip(found.flatten(), doubles.flatten(), strict=True):
             _refuse_overflow(one, its_doubles)

@@ -203,12 +203,7 @@ def up_to_horizon(dsn: str, reading: Reading, wait: timedelta) -> Reading:
 
 
 def register(spark: SparkSession) -> None:
-    """
-    Make the format ``journal`` known to a session; again does nothing.
-
-    Args:
-        spark: The session.
-    """
+    """Make the format ``journal`` known to a session; again does nothing."""
     try:
         spark.dataSource.register(JournalDataSource)
     except AnalysisException as error:
