@@ -57,8 +57,8 @@ _SPARK = "spark_projections.demo"  # imported when it is asked for: nothing here
     type=click.IntRange(0, _MOST_WORKERS),
     default=0,
     show_default=True,
-    help="Run the projections in so many processes, cut their ranges anew while they run, and kill one. "
-    "0: in this process alone.",
+    help="Run the projections in so many processes, cut their ranges again while they run, and kill one. "
+    "0: in one, to which nothing happens.",
 )
 @click.option(
     "--spark", is_flag=True, help="Rebuild the read models half way, on Spark, while all the rest goes on."
@@ -85,7 +85,7 @@ def demo(
     Run real flights through a journal and two projections, and prove that each event counted once.
 
     The flights that left New York in 2013 become events of their planes: Departed, Landed or Cancelled, in the
-    order in which they happened. One process appends them to the journal while this one already reads, and
+    order in which they happened. One process appends them to the journal while another already reads, and
     writes two read models: delays by carrier and day, and departures by airport and hour. The last 300 events
     are appended one at a time, to measure how soon an event is handled. At the end both read models are computed
     again from the CSV file in plain Python, and every row is compared.
@@ -119,7 +119,7 @@ def demo(
       append_per_s        batches of 500, while the projections read; null for less than 1,000 events
       handle_per_s        from the first append to the last effect, by both projections together; or null
       latency_ms          from the start of an event's commit to the end of its handling
-      workers             processes that ran the projections; 0 for the demo's own
+      workers             processes that ran the projections; 0 for one to which nothing happens
       takeovers           ranges that were taken over from a worker that had died
       rescales            how often the slices were cut into another number of ranges
       seconds             all in all, set-up and comparison included

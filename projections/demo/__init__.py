@@ -1,5 +1,5 @@
 """
 The demo: real flights through a journal into read models, and proof that each event counted exactly once.
 
-A process of its own appends while this one reads, so killing either at any time must change nothing in the end.
+One process appends and others read, so killing any at any time must change nothing in the end.
 """

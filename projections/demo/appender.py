@@ -2,28 +2,24 @@
 The process that appends: ``python -m projections.demo.appender``, talked to in lines of JSON.
 
 It says how many events the data has, is told where to append and how many, appends most of them in batches, stops at
-each of some numbers until it is told to go on, and appends the rest one at a time. It ends when its standard input
-does, so it never outlives a demo that was killed; should it be late in that, the token of the next run shuts it out.
+each of some numbers until it is told to go on, and appends the rest one at a time. It ends with the demo; should it be
+late in that, the token of the next run shuts it out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
 from queue import SimpleQueue
-from typing import Any
 
-from journal import ConnectionSettings, Database, Notifier, ProjectionsError, append, connect, hide_password
+from journal import ConnectionSettings, Database, Notifier, append, connect
+from projections.demo.child import serve, tell
 from projections.demo.database import fence
 from projections.demo.events import event_of
 from projections.demo.flights import Flight, data_file, moment, read_flights, timeline
-from projections.running.event_loop import loop_runner
 
 BATCH = 500
 PACE = 0.01
@@ -33,15 +29,7 @@ _PLACES = "SELECT source_id, seq_nr FROM projections.sources"
 
 
 class TimelineFeed:
-    """
-    Appends the timeline from where the journal stands.
-
-    Args:
-        database: The database that has the schema, as :func:`journal.connect` opens it.
-        flights: The data.
-        entries: Their timeline.
-        token: Of the run.
-    """
+    """Appends the timeline from where the journal stands; the token is that of the run."""
 
     def __init__(
         self, database: Database, flights: Sequence[Flight], entries: Sequence[int], token: str
@@ -111,23 +99,5 @@ async def main(lines: SimpleQueue[str]) -> None:
     tell(done=True)
 
 
-def tell(**values: Any) -> None:
-    """Say something to the demo."""
-    print(json.dumps(values), flush=True)  # noqa: T201 - the protocol
-
-
-def _listen(lines: SimpleQueue[str]) -> None:
-    for line in sys.stdin:
-        lines.put(line)
-    os._exit(1)  # whoever started this process is gone: what is open is rolled back by the database
-
-
 if __name__ == "__main__":
-    queue: SimpleQueue[str] = SimpleQueue()
-    threading.Thread(target=_listen, args=(queue,), daemon=True).start()
-    try:
-        with loop_runner() as loop:
-            loop.run(main(queue))
-    except ProjectionsError as error:
-        tell(error=hide_password(str(error)))
-        sys.exit(1)
+    serve(main)

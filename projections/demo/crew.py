@@ -7,20 +7,16 @@ What they tell is shown; what counts is read from the database.
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import offsets
 from journal import NUMBER_OF_SLICES, Database
 from offsets import RangeStatus, UnknownProjection
-from projections.demo.errors import DemoError
+from projections.demo.child import Child, child
 from projections.demo.progress import Reporter
 from projections.demo.read_models import PROJECTIONS
-from projections.demo.running import Moves
 from projections.demo.stopping import StopRequest
 from projections.demo.watch import Watch
 from projections.monitoring import projection_lags
@@ -33,80 +29,22 @@ _MEASURE = 0.5
 T = TypeVar("T")
 
 
-class CrewMember:
-    """
-    A worker process.
+class Moves(NamedTuple):
+    """What became of the ranges, as the workers and the database tell."""
 
-    Args:
-        number: 1 for the first.
-        process: The process.
-    """
-
-    def __init__(self, number: int, process: Process) -> None:
-        self.number = number
-        self.pid = process.pid
-        self._process = process
-        self._may_end = False
-
-    def __str__(self) -> str:
-        return f"worker {self.number}"
-
-    async def tell(self, **values: Any) -> None:
-        """Tell it something."""
-        assert self._process.stdin is not None  # noqa: S101 - asked for when it was started
-        with suppress(ConnectionError):  # one that has ended says why on its output
-            self._process.stdin.write(json.dumps(values).encode() + b"\n")
-            await self._process.stdin.drain()
-
-    async def follow(self, hear: Callable[[CrewMember, dict[str, Any]], None]) -> None:
-        """
-        Hand on what it says until its end.
-
-        Raises:
-            DemoError: It has failed.
-        """
-        assert self._process.stdout is not None  # noqa: S101 - asked for when it was started
-        async for line in self._process.stdout:
-            if "error" in (said := json.loads(line)):
-                raise DemoError(f"{self}: {said['error']}")
-            hear(self, said)
-        code = await self._process.wait()
-        if not self._may_end:
-            raise DemoError(f"{self} ended unexpectedly, exit code {code}")
-
-    def kill(self) -> None:
-        """Kill it, as the kernel does when memory is short."""
-        self._may_end = True
-        self._process.kill()
-
-    async def stop(self) -> None:
-        """Ask it to finish what is at hand and to leave."""
-        self._may_end = True
-        await self.tell(stop=True)
-
-    async def end(self) -> None:
-        """End it at once, if it has not ended."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        await self._process.wait()
+    takeovers: int = 0
+    """Ranges that were taken over from a worker whose lease had ended."""
+    rescales: int = 0
+    """How often the slices were cut into another number of ranges."""
 
 
 class Crew:
-    """
-    Worker processes that run the projections; :func:`crew` starts them.
-
-    Args:
-        database: The database that has the schema, as :func:`journal.connect` opens it.
-        members: The processes.
-        ranges: Of each projection.
-        report: Is told what happens to them.
-        stopping: Whether to stop.
-    """
+    """Worker processes that run the projections; :func:`crew` starts them."""
 
     def __init__(
         self,
         database: Database,
-        members: Sequence[CrewMember],
+        members: Sequence[Child],
         ranges: int,
         report: Reporter,
         stopping: StopRequest,
@@ -129,17 +67,17 @@ class Crew:
     async def join(self) -> None:
         """Wait until each holds ranges."""
         self._listening = [
-            asyncio.create_task(member.follow(self._hear), name=str(member)) for member in self._members
+            asyncio.create_task(self._follow(member), name=str(member)) for member in self._members
         ]
         pids = {member.pid for member in self._members}
         await self._until(lambda: self._holding(pids))
-        ranges = sum(len(held) for held in (await self._ranges()).values())
-        self._report.step(f"{len(pids)} workers share {ranges} ranges of {len(PROJECTIONS)} projections")
+        if len(pids) > 1:
+            ranges = sum(len(held) for held in (await self._ranges()).values())
+            self._report.step(f"{len(pids)} workers share {ranges} ranges of {len(PROJECTIONS)} projections")
 
     async def during(self, watch: Watch, work: Coroutine[Any, Any, T]) -> T:
         """Do something while they run, then let them catch up."""
         self._watch = watch
-        watch.all_started.set()
         measuring = asyncio.create_task(self._measure(watch))
         try:
             result = await self._stopping.unless(work, measuring, *self._alive())
@@ -150,7 +88,9 @@ class Crew:
             await asyncio.gather(measuring, return_exceptions=True)
 
     async def incidents(self, watch: Watch, left: int) -> None:
-        """What happens to workers in a year happens while so many events are appended."""
+        """What happens to workers in a year happens to several while so many events are appended; to one, nothing."""
+        if len(self._members) == 1:
+            return
         begin = watch.appended
         await watch.reached(begin + left // 4)
         await self._rescale()
@@ -200,13 +140,16 @@ class Crew:
         names = {str(member) for member in self._members}
         return [task for task in self._listening if task.get_name() in names]
 
-    def _hear(self, member: CrewMember, said: dict[str, Any]) -> None:
-        if "failed" in said:
-            self._report.step(f"{member}: {said['failed']}")
-        elif "taken_over" in said:
-            self._takeovers += 1
-        elif self._watch is not None:
-            self._watch.effects(said["at"], [(source_id, seq_nr) for source_id, seq_nr in said["effects"]])
+    async def _follow(self, member: Child) -> None:
+        async for said in member.said:
+            if "failed" in said:
+                self._report.step(f"{member}: {said['failed']}")
+            elif "taken_over" in said:
+                self._takeovers += 1
+            elif self._watch is not None:
+                self._watch.effects(
+                    said["at"], [(source_id, seq_nr) for source_id, seq_nr in said["effects"]]
+                )
 
     async def _until(self, true: Callable[[], Awaitable[bool]]) -> None:
         async def look() -> None:
@@ -230,12 +173,12 @@ class Crew:
             return all(one.alive and one.owner == one.assigned_to for one in ranges)
         return False
 
-    async def _held_by(self, member: CrewMember) -> list[RangeStatus]:
+    async def _held_by(self, member: Child) -> list[RangeStatus]:
         async with self._database.session() as session:
             owners = {w.owner for w in await offsets.workers(session) if w.pid == member.pid}
         return [one for held in (await self._ranges()).values() for one in held if one.owner in owners]
 
-    async def _taken_over(self, victim: CrewMember) -> bool:
+    async def _taken_over(self, victim: Child) -> bool:
         return not await self._held_by(victim) and await self._all_held()
 
     async def _caught_up(self, watch: Watch) -> bool:
@@ -261,24 +204,33 @@ async def crew(
     database: Database, dsn: str, report: Reporter, stopping: StopRequest, *, workers: int, ranges: int
 ) -> AsyncIterator[Crew]:
     """Run workers for the length of the block; they end with it, and with this process."""
-    report.step(f"starting {workers} workers")
+    if workers > 1:
+        report.step(f"starting {workers} workers")
     async with AsyncExitStack() as stack:
         members = []
         for number in range(1, workers + 1):
-            member = CrewMember(number, await _start())
-            stack.push_async_callback(member.end)
+            member = await stack.enter_async_context(child("worker", f"worker {number}"))
             await member.tell(dsn=dsn, ranges=ranges)
             members.append(member)
         found = Crew(database, members, ranges, report, stopping)
         stack.push_async_callback(found.silence)
         await found.join()
         yield found
+        await found.leave()
 
 
-async def _start() -> Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "projections.demo.worker",
-        stdin=PIPE, stdout=PIPE,
-        start_new_session=True,  # Ctrl-C is for the demo, which then ends it
+async def settle(database: Database, ranges: int) -> None:
+    """
+    Leave nothing of an earlier run's workers, and cut the slices as this one begins.
 
-    )  # fmt: skip
+    Workers that were killed would keep their ranges until their leases end. Only one demo runs on a database, so
+    all of them are of runs that have ended.
+    """
+    async with database.session() as session:
+        for worker in await offsets.workers(session):
+            if PROJECTIONS.keys() >= set(worker.projections):
+                await offsets.leave(session, worker.owner)
+        for name in PROJECTIONS:
+            with suppress(UnknownProjection):  # it is cut when it runs for the first time
+                if len((await offsets.status(session, name)).ranges) != ranges:
+                    await offsets.rescale(session, name, ranges)

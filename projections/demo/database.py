@@ -152,12 +152,7 @@ async def prepare(session: Session, fingerprint: str, events: int, *, reset: boo
             await session.execute(_CANCEL, number)
     token = secrets.token_hex(8)
     await session.execute(f"UPDATE {SCHEMA}.run SET token = $1, events = $2", token, events)
-    return Start(token, appended, await handled_events(session))
-
-
-async def handled_events(session: Session) -> int:
-    """How many effects the events have had."""
-    return int(await session.fetchval(_HANDLED))
+    return Start(token, appended, int(await session.fetchval(_HANDLED)))
 
 
 async def _rebuilds(session: Session) -> list[int]:

@@ -11,19 +11,17 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from journal import ConnectionSettings, Database, connect
 from projections.demo.checking import EventCounts, count, differing_rows
-from projections.demo.crew import crew
-from projections.demo.database import Start, alone, complete, handled_events, prepare
-from projections.demo.feeding import Feeding, feeding
+from projections.demo.child import Child, child
+from projections.demo.crew import Crew, Moves, crew, settle
+from projections.demo.database import Start, alone, complete, prepare
 from projections.demo.flights import data_file, fingerprint, read_flights, timeline
 from projections.demo.progress import Reporter
-from projections.demo.read_models import PROJECTIONS
 from projections.demo.rebuilding import Rebuilder, Rebuilding, RebuildResult
-from projections.demo.running import InProcess, Moves, Projecting, settle
 from projections.demo.stopping import StopRequest, together
 from projections.demo.watch import Watch
 
@@ -36,8 +34,7 @@ _SINGLE = 300
 """Events that are appended one at a time, to measure the latency; at most a tenth of all."""
 _LEAST_MEASURED = 1000
 """Fewer events say nothing of a rate."""
-_OTHER_CONNECTIONS = 4  # the demo's own
-_POLLING = 4  # heartbeats, polls, notifications
+_CONNECTIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class Options:
         events: How many events of the timeline; None for all.
         ranges: Slice ranges of each projection at the beginning; None for as many as workers, or 2.
         reset: Begin anew, whatever an earlier run has left.
-        workers: Processes that run the projections; 0 for this one alone.
+        workers: Processes that run the projections, of which one is killed; 0 for one that nothing happens to.
         webhooks: Whether delayed departures are sent to receivers.
     """
 
@@ -140,18 +137,21 @@ class Demo:
             DemoInterrupted: It was asked to stop.
             ProjectionsError: It can not go on.
         """
-        here = 0 if self._options.workers else _POLLING + len(PROJECTIONS) * self._ranges
-        settings = ConnectionSettings(max_connections=_OTHER_CONNECTIONS + here)
+        settings = ConnectionSettings(max_connections=_CONNECTIONS)
         async with connect(self._dsn, settings) as database, alone(database):
-            async with feeding() as feed:
+            async with child("appender", "the appending process") as feed:
                 start, events = await self._begin(database, feed)
-                async with self._projecting(database) as projecting, self._sending(start) as sending:
-                    measured = await self._append_and_project(database, projecting, feed, start, events)
-            return await self._check(database, events, measured, projecting.moves, sending)
+                workers = crew(
+                    database, self._dsn, self._report, self._stopping,
+                    workers=self._options.workers or 1, ranges=self._ranges,
+                )  # fmt: skip
+                async with workers as members, self._sending(start) as sending:
+                    measured = await self._append_and_project(members, feed, start, events)
+            return await self._check(database, events, measured, members.moves, sending)
 
-    async def _begin(self, database: Database, feed: Feeding) -> tuple[Start, int]:
+    async def _begin(self, database: Database, feed: Child) -> tuple[Start, int]:
         self._report.step("reading the flights of 2013")
-        available = (await self._stopping.unless(feed.hear()))["available"]
+        available = (await self._stopping.unless(_next(feed)))["available"]
         events = min(self._options.events or available, available)
         async with database.transaction() as session:
             start = await prepare(session, fingerprint(self._path), events, reset=self._options.reset)
@@ -159,18 +159,6 @@ class Demo:
             self._report.step(f"going on from {start.appended:,} events of a run that was interrupted")
         await settle(database, self._ranges)
         return start, events
-
-    @asynccontextmanager
-    async def _projecting(self, database: Database) -> AsyncIterator[Projecting]:
-        workers = self._options.workers
-        if not workers:
-            yield InProcess(database, self._ranges, self._stopping)
-            return
-        async with crew(
-            database, self._dsn, self._report, self._stopping, workers=workers, ranges=self._ranges
-        ) as members:
-            yield members
-            await members.leave()
 
     @asynccontextmanager
     async def _sending(self, start: Start) -> AsyncIterator[Webhooks | None]:
@@ -183,74 +171,51 @@ class Demo:
         async with webhooks(self._dsn, self._stopping, self._report, again=start.appended > 0) as running:
             yield running
 
-    async def _append_and_project(
-        self, database: Database, projecting: Projecting, feed: Feeding, start: Start, events: int
-    ) -> _Measured:
+    async def _append_and_project(self, members: Crew, feed: Child, start: Start, events: int) -> _Measured:
         self._report.begin(events)
         bulk = events - min(_SINGLE, events // 10)
         stops = [bulk] if self._rebuilding is None else [(bulk + 1) // 2, bulk]
         await feed.tell(dsn=self._dsn, token=start.token, stops=stops, events=events)
-        watch = self._new_watch(start.appended, start.handled)
-        measured = await self._bulk(database, projecting, feed, watch, bulk)
-        watch = self._new_watch(watch.appended, watch.appended)  # all are handled now
-        return replace(measured, latency=await self._one_at_a_time(projecting, feed, watch))
-
-    def _new_watch(self, appended: int, handled: int) -> Watch:
-        return Watch(self._report, appended, handled, self._ranges * len(PROJECTIONS))
-
-    async def _bulk(
-        self, database: Database, projecting: Projecting, feed: Feeding, watch: Watch, bulk: int
-    ) -> _Measured:
-        appended, handled, began_at = watch.appended, watch.handled_events, time.monotonic()
-
-        async def work() -> float:
-            seconds, _ = await together(
-                self._follow_bulk(database, feed, watch), projecting.incidents(watch, bulk - appended)
-            )
-            return seconds
-
-        seconds = await projecting.during(watch, work())
+        watch = Watch(self._report, start.appended, start.handled)
+        began_at = time.monotonic()
+        seconds, _ = await members.during(
+            watch,
+            together(self._follow_bulk(feed, watch), members.incidents(watch, bulk - start.appended)),
+        )
         waited = 0.0 if self._rebuilding is None else self._rebuilding.waited
         return _Measured(
-            append=_rate(watch.appended - appended, seconds),
-            handle=_rate(watch.appended - handled, watch.last_at - began_at - waited),
+            append=_rate(watch.appended - start.appended, seconds),
+            handle=_rate(watch.appended - start.handled, watch.last_at - began_at - waited),
+            latency=await self._one_at_a_time(members, feed, watch.appended),
         )
 
-    async def _follow_bulk(self, database: Database, feed: Feeding, watch: Watch) -> float:
+    async def _follow_bulk(self, feed: Child, watch: Watch) -> float:
         """Count what is appended, and rebuild meanwhile if that is asked for; returns the seconds of appending."""
         first = await _follow(feed, watch, "seconds")
         if self._rebuilding is None:
             return float(first["seconds"])
         await self._rebuilding.ready()
-        rest, _ = await together(
-            self._go_on(feed, watch, self._rebuilding), self._rebuild(database, self._rebuilding, watch)
-        )
+        rest, _ = await together(self._go_on(feed, watch, self._rebuilding), self._rebuilding.run())
         return float(first["seconds"] + rest["seconds"])
 
     @staticmethod
-    async def _go_on(feed: Feeding, watch: Watch, rebuilding: Rebuilding) -> dict[str, Any]:
+    async def _go_on(feed: Child, watch: Watch, rebuilding: Rebuilding) -> dict[str, Any]:
         """Have the other half appended while the rebuild is at work."""
         await rebuilding.begun.wait()
         await feed.tell(go=True)
         return await _follow(feed, watch, "seconds")
 
-    async def _rebuild(self, database: Database, rebuilding: Rebuilding, watch: Watch) -> None:
-        await rebuilding.run()
-        async with database.session() as session:
-            # It has seen some handled again, whose first effect went with the old tables.
-            watch.handled_events = await handled_events(session)
-
-    async def _one_at_a_time(self, projecting: Projecting, feed: Feeding, watch: Watch) -> Latency | None:
+    async def _one_at_a_time(self, members: Crew, feed: Child, appended: int) -> Latency | None:
+        watch = Watch(self._report, appended, appended)  # all are handled now
         effect_at: dict[tuple[str, int], float] = {}
         watch.effect_at = effect_at
         samples: list[tuple[str, int, float]] = []
 
         async def work() -> None:
-            await watch.all_started.wait()
             await feed.tell(go=True)
             await _follow(feed, watch, "done", samples)
 
-        await projecting.during(watch, work())
+        await members.during(watch, work())
         await watch.told_of([(s, n) for s, n, _ in samples])
         return _latency([effect_at[s, n] - at for s, n, at in samples if (s, n) in effect_at])
 
@@ -281,14 +246,18 @@ class Demo:
 class _Measured:
     append: float | None
     handle: float | None
-    latency: Latency | None = None
+    latency: Latency | None
+
+
+async def _next(feed: Child) -> dict[str, Any]:
+    return await anext(feed.said)
 
 
 async def _follow(
-    feed: Feeding, watch: Watch, last: str, samples: list[tuple[str, int, float]] | None = None
+    feed: Child, watch: Watch, last: str, samples: list[tuple[str, int, float]] | None = None
 ) -> dict[str, Any]:
     """Count what the appender has done, until it says a last word."""
-    while last not in (said := await feed.hear()):
+    while last not in (said := await _next(feed)):
         if samples is not None:
             samples.append(tuple(said["sample"]))
         watch.fed(said["appended"])

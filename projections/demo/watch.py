@@ -1,26 +1,21 @@
-"""What a run of the demo sees of its projections, in this process or in others."""
+"""What a run of the demo sees of its projections."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
-from journal import EventEnvelope, SliceRange
 from projections.demo.progress import Reporter
-from projections.demo.read_models import PROJECTIONS
-from projections.running.observer import StatusObserver
 
 _PATIENCE = 5.0
 """Seconds to wait for the news of an event that the database shows as handled; a killed worker tells none."""
 
 
-class Watch(StatusObserver):
+class Watch:
     """Counts what is appended and handled, and remembers when."""
 
-    def __init__(self, report: Reporter, appended: int, handled: int, ranges: int) -> None:
+    def __init__(self, report: Reporter, appended: int, handled: int) -> None:
         self._report = report
-        self._awaited = ranges
         self._news = asyncio.Event()
         self.appended = appended
         self.handled_events = handled
@@ -30,7 +25,6 @@ class Watch(StatusObserver):
         """Seconds."""
         self.effect_at: dict[tuple[str, int], float] | None = None
         """When each event was handled, by the monotonic clock; None for not to be remembered."""
-        self.all_started = asyncio.Event()
 
     def fed(self, appended: int) -> None:
         """So many are in the journal."""
@@ -65,25 +59,6 @@ class Watch(StatusObserver):
         except TimeoutError:
             return
 
-    def started(self, name: str, slices: SliceRange) -> None:  # noqa: ARG002
-        """See :class:`StatusObserver`."""
-        self._awaited -= 1
-        if self._awaited <= 0:
-            self.all_started.set()
-
-    def handled(self, name: str, slices: SliceRange, envelopes: Sequence[EventEnvelope]) -> None:  # noqa: ARG002
-        """See :class:`StatusObserver`."""
-        found = with_effect(name, envelopes)
-        self.handled_events += len(found)
-        self.effects(time.monotonic(), found)
-        self._report.counted(self.appended, min(self.handled_events, self.appended))
-
     async def _next_news(self) -> None:
         await self._news.wait()
         self._news.clear()
-
-
-def with_effect(name: str, envelopes: Sequence[EventEnvelope]) -> list[tuple[str, int]]:
-    """Source and number of the events that have an effect in a projection."""
-    types = PROJECTIONS[name][1]
-    return [(e.source_id, e.seq_nr) for e in envelopes if e.event_type in types]

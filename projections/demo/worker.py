@@ -1,8 +1,7 @@
 """
 A worker process: ``python -m projections.demo.worker``, talked to in lines of JSON.
 
-It runs the demo's projections as any other worker on the database, tells what it does, and ends when it is told
-to, or when its standard input does, so it never outlives a demo that was killed.
+It runs the demo's projections as any other worker on the database, tells what it does, and ends when it is told to.
 """
 
 from __future__ import annotations
@@ -10,19 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
-import sys
 import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
 from queue import SimpleQueue
-from typing import Any
 
-from journal import ConnectionSettings, EventEnvelope, ProjectionsError, SliceRange, connect, hide_password
-from projections.demo.running import CLASSES
-from projections.demo.watch import with_effect
-from projections.running.event_loop import loop_runner
+from journal import ConnectionSettings, EventEnvelope, SliceRange, connect, hide_password
+from projections.demo.child import serve, tell
+from projections.demo.read_models import PROJECTIONS
 from projections.running.observer import StatusObserver
 from projections.running.runner import run
 from projections.running.settings import RunSettings
@@ -37,7 +32,8 @@ _NAMED = 20
 
 class _Teller(StatusObserver):
     def handled(self, name: str, slices: SliceRange, envelopes: Sequence[EventEnvelope]) -> None:  # noqa: ARG002
-        found = with_effect(name, envelopes)
+        types = PROJECTIONS[name][1]  # those that have an effect in it
+        found = [(e.source_id, e.seq_nr) for e in envelopes if e.event_type in types]
         tell(at=time.monotonic(), effects=found if len(envelopes) <= _NAMED else [])
 
     def taken_over(self, name: str, slices: SliceRange, owner: str) -> None:
@@ -62,7 +58,7 @@ async def main(lines: SimpleQueue[str]) -> None:
     async with connect(asked["dsn"], connections) as database:
         await run(
             database,
-            *CLASSES,
+            *(definition for definition, _ in PROJECTIONS.values()),
             ranges=asked["ranges"],
             settings=RunSettings(lease=LEASE),
             observer=_Teller(),
@@ -70,24 +66,6 @@ async def main(lines: SimpleQueue[str]) -> None:
         )
 
 
-def tell(**values: Any) -> None:
-    """Say something to the demo."""
-    print(json.dumps(values), flush=True)  # noqa: T201 - the protocol
-
-
-def _listen(lines: SimpleQueue[str]) -> None:
-    for line in sys.stdin:
-        lines.put(line)
-    os._exit(1)  # whoever started this process is gone: what is open is rolled back by the database
-
-
 if __name__ == "__main__":
     logging.basicConfig(level=logging.ERROR, handlers=[_ErrorTeller()])
-    queue: SimpleQueue[str] = SimpleQueue()
-    threading.Thread(target=_listen, args=(queue,), name="listening", daemon=True).start()
-    try:
-        with loop_runner() as runner:
-            runner.run(main(queue))
-    except ProjectionsError as error:
-        tell(error=hide_password(str(error)))
-        sys.exit(1)
+    serve(main)

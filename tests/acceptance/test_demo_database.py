@@ -18,7 +18,7 @@ from projections.demo.errors import DemoError
 from projections.demo.events import event_of
 from projections.demo.flights import Flight, data_file, moment, read_flights, timeline
 from projections.demo.oracle import airport_departures
-from projections.demo.progress import Lines
+from projections.demo.progress import Reporter
 from projections.demo.rebuilding import Built, Rebuilding, RebuildResult
 
 
@@ -184,7 +184,7 @@ async def compared(database: Database, year: Year, built: Built) -> RebuildResul
 
     await prepared(database)
     first = [event_of(moment(year.flights, entry)) for entry in year.timeline[:3]]
-    rebuilding = Rebuilding(Fixed(), "", Lines(Console(stderr=True)))
+    rebuilding = Rebuilding(Fixed(), "", Reporter(Console(stderr=True)))
     await rebuilding.run()
     async with database.transaction() as session:
         await append(session, first)
