@@ -1,5 +1,6 @@
 """The journal: events as they are stored, appended and read."""
 
+from journal.backtracking import CLOCK_MARGIN as CLOCK_MARGIN
 from journal.backtracking import Backtracking as Backtracking
 from journal.backtracking import IntervalBacktracking as IntervalBacktracking
 from journal.backtracking import Poll as Poll
@@ -54,14 +55,21 @@ from journal.events import Origin as Origin
 from journal.events import Position as Position
 from journal.importing import ImportResult as ImportResult
 from journal.importing import import_events
+from journal.payload import LONGEST_INTEGER as LONGEST_INTEGER
+from journal.payload import MAX_PAYLOAD_BYTES as MAX_PAYLOAD_BYTES
+from journal.payload import check_text as check_text
 from journal.payload import decode as decode
 from journal.payload import decoder as decoder
+from journal.payload import encode as encode
 from journal.payload import event_type
 from journal.payload import event_type_of as event_type_of
 from journal.polling import Look as Look
 from journal.polling import Notifier as Notifier
+from journal.polling import Polled as Polled
 from journal.polling import PollPacing as PollPacing
 from journal.polling import WritersPoller as WritersPoller
+from journal.polling import hearing_polls as hearing_polls
+from journal.polling import shared_poller as shared_poller
 from journal.reader import PAGE_BYTES as PAGE_BYTES
 from journal.reader import HeadReader as HeadReader
 from journal.reader import Key as Key
@@ -84,6 +92,11 @@ from journal.slices import (
 from journal.slices import slice_of as slice_of
 from journal.slices import slice_ranges as slice_ranges
 from journal.writer import append, append_sync
+from journal.writer import check_entity_type as check_entity_type
+from journal.writer import check_kind as check_kind
+from journal.writer import check_list as check_list
+from journal.writer import check_name as check_name
+from journal.writer import event_row as event_row
 
 __all__ = [
     "AppendConflict",

@@ -23,8 +23,8 @@ from journal import (
     SliceReader,
     WriterLockBacktracking,
     WritersPoller,
+    shared_poller,
 )
-from journal.polling import shared_poller
 from offsets.state import BatchVerdicts, OffsetState, Verdict
 
 _BEGIN = """

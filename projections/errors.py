@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from journal import EventEnvelope, ProjectionsError, hide_password
-from journal.database.faults import chain, sqlstate_of
+from journal.database import chain, sqlstate_of
 
 _CALLS_HANDLERS = {str(Path(__file__).parent / "running" / "dispatch.py"), asyncio.timeouts.__file__}
 """Files whose lines come before those of a handler in a traceback."""

@@ -15,8 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 from uuid import UUID, uuid4
 
-from journal import Database, Event, EventEnvelope, SliceRange, UnknownEventType, decode, slice_of
-from journal.writer import event_row
+from journal import Database, Event, EventEnvelope, SliceRange, UnknownEventType, decode, event_row, slice_of
 from projections.defining.folding import Batch
 from projections.defining.handlers import Kind, projection_of
 from projections.errors import InvalidHandler

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from pyspark import SparkContext
 
 from journal import ConnectionSettings, connect
-from journal.database.sync import connect_sync
+from journal.database import connect_sync
 from projections.demo.checking import ReadModel
 from projections.demo.rebuilding import Built, Rebuilder
 from spark_projections.engine.jvm import find_java

@@ -1,22 +1,32 @@
 """Access to PostgreSQL: the only package that imports a driver."""
 
 from journal.database.failures import hide_password, translate, translated
+from journal.database.faults import Fault, chain, fault_of, is_conflict, sqlstate_of
 from journal.database.foreign import fetch_on, fetch_on_sync
-from journal.database.kept import KeptSession
+from journal.database.identifiers import quote
 from journal.database.pool import connect
-from journal.database.session import PLAN_ANEW, Database, OwnedSession, Row, Session
+from journal.database.session import PLAN_ANEW, Database, KeptSession, OwnedSession, Row, Session
+from journal.database.sync import SyncConnection, connect_sync
 
 __all__ = [
     "PLAN_ANEW",
     "Database",
+    "Fault",
     "KeptSession",
     "OwnedSession",
     "Row",
     "Session",
+    "SyncConnection",
+    "chain",
     "connect",
+    "connect_sync",
+    "fault_of",
     "fetch_on",
     "fetch_on_sync",
     "hide_password",
+    "is_conflict",
+    "quote",
+    "sqlstate_of",
     "translate",
     "translated",
 ]

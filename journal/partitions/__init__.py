@@ -12,6 +12,7 @@ from journal.partitions.making import MaintainedPartition as MaintainedPartition
 from journal.partitions.pg_cron import schedule as schedule
 from journal.partitions.retention import Archive as Archive
 from journal.partitions.retention import DroppedPartition as DroppedPartition
+from journal.partitions.settings import TABLES as TABLES
 from journal.partitions.settings import (
     InvalidPartitionSetting,
     change_partition_settings,

@@ -7,8 +7,7 @@ import dataclasses
 import click
 from rich.table import Table
 
-from journal import Session
-from journal.capture import CapturedTable, capture_table, captured_tables, release_table
+from journal import CapturedTable, Session, capture_table, captured_tables, release_table
 from projections.terminal.connection import visit
 from projections.terminal.options import dsn_option, echo_json, json_option
 from projections.terminal.output import in_table, print_table, printable

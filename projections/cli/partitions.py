@@ -10,13 +10,13 @@ from rich.table import Column, Table
 
 from journal import Session
 from journal.partitions import (
+    TABLES,
     Partition,
     PartitionSettings,
     change_partition_settings,
     partition_settings,
 )
 from journal.partitions import partitions as read_partitions
-from journal.partitions.settings import TABLES
 from projections.durations import duration_text
 from projections.terminal.connection import visit
 from projections.terminal.durations import Duration

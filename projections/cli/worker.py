@@ -29,7 +29,7 @@ from projections.running.loop_monitor import ABORT_AFTER
 from projections.running.observer import CombinedObserver, StatusObserver
 from projections.running.runner import run as run_projections
 from projections.running.settings import RunSettings
-from projections.subscriptions.matching import Matching
+from projections.subscriptions import Matching
 from projections.terminal.durations import Duration
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.options import dsn_option

@@ -7,7 +7,7 @@ from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation,
 from operator import index
 from typing import Any, NamedTuple
 
-from journal.errors import ProjectionsError
+from journal import ProjectionsError
 from projections.defining.tables import Change, Changes, ColumnOperation, Table, TableConflict
 
 __all__ = ["Batch", "Folded", "fold"]

@@ -14,8 +14,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 from pydantic import BaseModel
 
-from journal import EventEnvelope, Session, event_type_of
-from journal.writer import check_entity_type, check_name
+from journal import EventEnvelope, Session, check_entity_type, check_name, event_type_of
 from projections.defining.settings import EVENT_BATCH, TABLE_BATCH, AtLeastOnce, ExactlyOnce, Group
 from projections.defining.tables import Changes, Table
 from projections.errors import InvalidHandler

@@ -14,7 +14,7 @@ from enum import Enum
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from journal.errors import ProjectionsError
+from journal import ProjectionsError
 
 __all__ = [
     "Change",

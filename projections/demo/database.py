@@ -16,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from journal import Database, Session, schema
-from journal.database.sync import connect_sync
+from journal.database import connect_sync
 from journal.embedded import DSN_VARIABLE, database_dsn
 from projections.demo.errors import DemoError
 from projections.demo.events import ENTITY_TYPE

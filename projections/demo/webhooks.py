@@ -21,17 +21,21 @@ from projections.demo.flights import Flight, moment
 from projections.demo.progress import Reporter
 from projections.demo.stopping import StopRequest
 from projections.monitoring import projection_lag
-from projections.webhooks.addresses import AddressRules
-from projections.webhooks.deliveries import Deliveries, DeliveryFilter
-from projections.webhooks.endpoints import Endpoint, Endpoints, EndpointSettings
-from projections.webhooks.fan_out import FanOut
-from projections.webhooks.keys import generate_secret
-from projections.webhooks.messages import Message
-from projections.webhooks.receiver import Receiver
-from projections.webhooks.running import run_webhooks
-from projections.webhooks.sender import HttpSender
-from projections.webhooks.settings import DeliverySettings
-from projections.webhooks.verdicts import RetryPolicy
+from projections.webhooks import (
+    AddressRules,
+    Deliveries,
+    DeliveryFilter,
+    DeliverySettings,
+    Endpoints,
+    EndpointSettings,
+    FanOut,
+    HttpSender,
+    Message,
+    Receiver,
+    RetryPolicy,
+    generate_secret,
+    run_webhooks,
+)
 
 __all__ = ["Arrivals", "Webhooks", "webhooks"]
 
@@ -157,7 +161,7 @@ async def webhooks(
 async def _received(stack: AsyncExitStack, endpoints: Endpoints, place: int, airport: str) -> Receiver:
     """A receiver, and an endpoint for it: a new one, or that of an earlier run."""
     tenant = _tenant(airport)
-    known: Sequence[Endpoint] = await endpoints.list(tenant)
+    known = await endpoints.list(tenant)
     secrets = await endpoints.secrets(tenant, known[0].endpoint_id) if known else [generate_secret()]
     receiver = await stack.enter_async_context(Receiver(secrets, fail_rate=_FAIL_RATE, seed=place))
     if known:

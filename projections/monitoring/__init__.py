@@ -20,7 +20,7 @@ from projections.monitoring.snapshot import Snapshot as Snapshot
 from projections.monitoring.snapshot import snapshot
 from projections.monitoring.webhooks import DeadDelivery as DeadDelivery
 from projections.monitoring.webhooks import dead_deliveries as dead_deliveries
-from projections.subscriptions.errors import UnknownGroup
+from projections.subscriptions import UnknownGroup
 
 __all__ = [
     "UnknownGroup",

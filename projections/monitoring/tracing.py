@@ -25,7 +25,7 @@ with from_extra("otel"):
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 if TYPE_CHECKING:  # needs an extra that others than those who deliver may not have
-    from projections.subscriptions.matched import MatchedEvent
+    from projections.subscriptions import MatchedEvent
     from projections.webhooks.sender import Outgoing, Reply, Sender
 
 _SYSTEM = "slice-projections"

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from journal import Database, EventEnvelope, OwnedSession
-from journal.database.faults import Fault, fault_of
+from journal.database import Fault, fault_of
 from journal.tasks import end
 from projections.defining.handlers import Kind
 from projections.defining.settings import AtLeastOnce

@@ -19,8 +19,7 @@ from journal import (
     UnknownEventType,
     decoder,
 )
-from journal.database import translate
-from journal.database.faults import Fault, fault_of, sqlstate_of
+from journal.database import Fault, fault_of, sqlstate_of, translate
 from offsets import TransactionEnded
 from projections.defining.folding import Batch
 from projections.defining.handlers import Kind, Projection

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from journal import EventEnvelope, OwnedSession, Page, read_source_page
-from journal.database.faults import Fault, fault_of
+from journal.database import Fault, fault_of
 from offsets import Parked
 from projections.errors import HandlerFailed
 from projections.running.dispatch import Dispatcher

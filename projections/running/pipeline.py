@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from journal import EventEnvelope, OwnedSession
-from journal.database.faults import Fault, fault_of
+from journal.database import Fault, fault_of
 from projections.defining.handlers import Projection
 from projections.errors import HandlerFailed
 from projections.running.dispatch import Dispatcher

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import offsets
 from journal import DatabaseError, ProjectionsError, SchemaError
-from journal.database.faults import Fault, fault_of, sqlstate_of
+from journal.database import Fault, fault_of, sqlstate_of
 from journal.tasks import end
 from offsets import Claim, DatabaseWentBack, OffsetStore, Progress, RangeLost, TransactionEnded
 from projections.defining.handlers import Projection

@@ -21,9 +21,9 @@ from journal import (
     ProjectionsError,
     SliceRange,
     has_events,
+    shared_poller,
     slice_ranges,
 )
-from journal.polling import shared_poller
 from journal.schema import check_version
 from journal.tasks import end
 from projections.defining.discovery import Discovery

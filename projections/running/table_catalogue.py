@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from journal.database import Row, Session
-from journal.database.identifiers import quote
+from journal.database import Row, Session, quote
 from projections.defining.tables import ColumnOperation, Table, TableError
 from projections.running.table_values import Column, ValueKind, kind_of
 

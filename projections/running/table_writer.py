@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from journal.database import PLAN_ANEW, Session
-from journal.database.identifiers import quote
-from journal.errors import DatabaseError
+from journal import DatabaseError
+from journal.database import PLAN_ANEW, Session, quote
 from projections.defining.folding import Batch, Folded
 from projections.defining.tables import ColumnOperation, Table, TableError
 from projections.running.table_catalogue import Shape, read_shape

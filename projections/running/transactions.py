@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from journal import DatabaseError, EventEnvelope, OwnedSession, Session
-from journal.database.faults import Fault, fault_of, is_conflict
+from journal.database import Fault, fault_of, is_conflict
 from offsets import OffsetState, OffsetStore
 from projections.errors import HandlerFailed, said, traceback_of
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from journal import DatabaseError, MissingPrivilege, OwnedSession
-from journal.database.faults import Fault, fault_of, is_conflict
+from journal.database import Fault, fault_of, is_conflict
 
 __all__ = ["NARROWER", "Asked", "AskedOf", "Failed", "TooMuch", "check_again"]
 

@@ -17,10 +17,11 @@ from journal import (
     DatabaseError,
     Generation,
     OtherSchemaVersion,
+    Polled,
     ProjectionsError,
+    hearing_polls,
 )
-from journal.database.faults import Fault, fault_of
-from journal.polling import Polled, hearing_polls
+from journal.database import Fault, fault_of
 from journal.schema import check_version
 from journal.tasks import running
 from offsets import DatabaseWentBack, RangeLost

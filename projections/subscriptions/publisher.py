@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from journal import Appended, Database, ProjectionsError
-from journal.database.faults import Fault, fault_of
+from journal.database import Fault, fault_of
 from projections.subscriptions.errors import PublishFailed
 from projections.subscriptions.publishing import (
     DEFAULT_PUBLISHER,

@@ -8,10 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from journal import Appended, InvalidEvent
+from journal import Appended, InvalidEvent, check_kind, check_list, check_name, check_text, encode
 from journal.database import fetch_on, fetch_on_sync
-from journal.payload import check_text, encode
-from journal.writer import check_kind, check_list, check_name
 from projections.subscriptions.errors import InvalidSubscription, own_errors
 from projections.trace_parent import current_traceparent, is_traceparent
 

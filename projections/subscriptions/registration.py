@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
-from journal.database.faults import Fault, fault_of
+from journal.database import Fault, fault_of
 from projections.errors import InvalidHandler
 from projections.failing.retries import Pause, Retries
 from projections.subscriptions.matched import MatchedEvent

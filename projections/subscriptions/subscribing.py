@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from journal import InvalidEvent, Session
+from journal import InvalidEvent, Session, encode
 from journal.database import fetch_on, fetch_on_sync
-from journal.payload import encode
 from projections.interests.contents import CONTAINS, check_contents
 from projections.interests.errors import InvalidFilter
 from projections.subscriptions.errors import InvalidSubscription, own_errors

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import click
 
+from journal import ProjectionsError
 from journal.database import hide_password
-from journal.errors import ProjectionsError
 from journal.suggestions import did_you_mean
 
 __all__ = ["CommandGroup", "LazyCommand", "ListGroup"]

@@ -19,7 +19,7 @@ from projections.monitoring import (
     RangeLag,
     Snapshot,
 )
-from projections.subscriptions.retrying import FailedBatch
+from projections.subscriptions import FailedBatch
 from projections.web.history import LagHistory, Point
 from projections.webhooks.stats import EndpointStats
 

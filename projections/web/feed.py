@@ -19,7 +19,7 @@ from projections.monitoring import (
     snapshot,
 )
 from projections.monitoring.cache import PATIENCE, Cache, LookFailed, closing
-from projections.subscriptions.retrying import FailedBatch, list_dead
+from projections.subscriptions import FailedBatch, list_dead
 from projections.web import document
 from projections.web.history import LagHistory
 from projections.webhooks.stats import EndpointStats, endpoint_stats

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 from cachetools import LRUCache
 
-from journal import EventEnvelope, OwnedSession, Row
+from journal import EventEnvelope, OwnedSession, Row, check_entity_type
 from journal.tasks import Turn
-from journal.writer import check_entity_type
 from projections.defining.handlers import Kind, Projection
 from projections.defining.settings import ExactlyOnce, Group
 from projections.errors import InvalidHandler

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from journal import Database, DatabaseError
-from journal.database.faults import Fault, fault_of
+from journal.database import Fault, fault_of
 from journal.tasks import end
 from projections.webhooks.claims import Claimed, Outcome, finish
 from projections.webhooks.delivery_observer import DeliveryObserver, tell

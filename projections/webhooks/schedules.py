@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, get_args
 
-from journal import Appended, DatabaseError, InvalidEvent, RawJson, Row, append
-from journal.payload import check_text, encode
+from journal import Appended, DatabaseError, InvalidEvent, RawJson, Row, append, check_text, encode
 from projections.webhooks.checks import check_tenant
 from projections.webhooks.cron import CronLine, MissedTicks
 from projections.webhooks.errors import InvalidMessage, InvalidSchedule, UnknownSchedule

@@ -31,7 +31,7 @@ from journal import (
     Session,
     append,
 )
-from journal.database.faults import Fault, fault_of
+from journal.database import Fault, fault_of
 from projections.failing.retries import Backoff
 from projections.webhooks.cron import CronLine, DueTicks, Standstill
 from projections.webhooks.errors import InvalidMessage

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from journal.backtracking import CLOCK_MARGIN
-from journal.database.sync import SyncConnection
+from journal import CLOCK_MARGIN
+from journal.database import SyncConnection
 from spark_projections.archive.files import ArchivedFile, ArchiveError, Bounds
 from spark_projections.archive.locking import locked, sync_directory
 from spark_projections.archive.lookup import autocommit, types_in

@@ -17,8 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from journal import SliceRange
-from journal.errors import ProjectionsError
+from journal import ProjectionsError, SliceRange
 
 __all__ = [
     "NOT_KNOWN",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import NamedTuple
 
-from journal.database.sync import SyncConnection, connect_sync
+from journal.database import SyncConnection, connect_sync
 from spark_projections.archive.content import content_sql
 from spark_projections.archive.files import NOT_KNOWN, ArchivedFile, Bounds
 

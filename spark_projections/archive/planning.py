@@ -8,7 +8,7 @@ from datetime import UTC
 from pathlib import Path
 
 from journal import SliceRange
-from journal.database.sync import SyncConnection
+from journal.database import SyncConnection
 from spark_projections.archive.check import check_archived_file
 from spark_projections.archive.files import ArchivedFile, ArchiveError
 from spark_projections.archive.lookup import archived_by_day, content_by_day, newer_imports, types_in

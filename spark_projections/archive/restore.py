@@ -19,7 +19,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from journal.database.sync import SyncConnection, connect_sync
+from journal.database import SyncConnection, connect_sync
 from spark_projections.archive.files import (
     ArchivedFile,
     ArchiveError,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from journal.database.sync import SyncConnection
+from journal.database import SyncConnection
 from spark_projections.archive.files import ArchivedFile, ArchiveError, open_file
 from spark_projections.archive.lookup import (
     archived_by_day,

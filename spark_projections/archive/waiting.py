@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from journal.backtracking import CLOCK_MARGIN
-from journal.database.sync import SyncConnection
+from journal import CLOCK_MARGIN
+from journal.database import SyncConnection
 from journal.writers import Pause, still_open, wait_for_writers_sync, writers_in_flight_sync
 from spark_projections.reading.horizon import look
 

@@ -18,9 +18,16 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from journal import NUMBER_OF_SLICES, ConnectionSettings, Database, import_events, slice_of
+from journal import (
+    NUMBER_OF_SLICES,
+    ConnectionSettings,
+    Database,
+    EventIdConflict,
+    InvalidEvent,
+    import_events,
+    slice_of,
+)
 from journal.database import connect
-from journal.errors import EventIdConflict, InvalidEvent
 from spark_projections.backfill.formats import (
     BadRow,
     FilePart,

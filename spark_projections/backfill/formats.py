@@ -15,10 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic_core import to_json
 
-from journal import BEGINNING, HistoricEvent, InvalidEvent, RawJson, slice_of
-from journal.errors import ProjectionsError
-from journal.payload import LONGEST_INTEGER, MAX_PAYLOAD_BYTES
-from journal.writer import event_row
+from journal import (
+    BEGINNING,
+    LONGEST_INTEGER,
+    MAX_PAYLOAD_BYTES,
+    HistoricEvent,
+    InvalidEvent,
+    ProjectionsError,
+    RawJson,
+    event_row,
+    slice_of,
+)
 from spark_projections.backfill.mapped import FIELDS, REQUIRED, Mapped
 
 __all__ = ["BadRow", "FilePart", "HistoricRow", "Mapped", "file_parts", "read_rows"]

@@ -23,7 +23,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from journal.errors import ProjectionsError
+from journal import ProjectionsError
 
 __all__ = [
     "JAVA_VARIABLE",

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from journal.errors import ProjectionsError
+from journal import ProjectionsError
 from spark_projections.engine.jvm import end_java, find_java, start_gateway
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from multiprocessing.connection import wait
 from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from journal import hide_password
-from journal.errors import DatabaseError, ProjectionsError
+from journal import DatabaseError, ProjectionsError, hide_password
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

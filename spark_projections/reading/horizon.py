@@ -13,9 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from journal import ProjectionsError
-from journal.backtracking import CLOCK_MARGIN
-from journal.database.sync import SyncConnection, connect_sync
+from journal import CLOCK_MARGIN, ProjectionsError
+from journal.database import SyncConnection, connect_sync
 from journal.writers import (
     NO_IMPORTS,
     Pause,

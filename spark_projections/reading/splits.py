@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from journal import ALL_SLICES, SliceRange
-from journal.database.sync import connect_sync
+from journal.database import connect_sync
 
 _COUNTS = """
 SELECT s.slice, sum(s.seq_nr)::bigint FROM projections.sources AS s WHERE s.entity_type = %s GROUP BY s.slice

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from journal import OwnedSession, Session, SliceRange
-from journal.database.identifiers import quote
+from journal.database import quote
 from projections.defining.tables import ColumnOperation, Table
 from projections.running.table_catalogue import read_shape
 from projections.running.table_values import Column, ValueKind

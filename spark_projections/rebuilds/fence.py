@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from journal import Session
-from journal.backtracking import CLOCK_MARGIN
+from journal import CLOCK_MARGIN, Session
 from journal.writers import Writer, look_at_writers, wait_for_writers
 
 __all__ = ["Fence", "take_fence"]

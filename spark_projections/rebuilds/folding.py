@@ -29,8 +29,7 @@ from journal import (
     SliceRange,
     connect,
 )
-from journal.database.faults import Fault, fault_of, is_conflict
-from journal.database.identifiers import quote
+from journal.database import Fault, fault_of, is_conflict, quote
 from offsets import TransactionEnded
 from projections.defining.handlers import Kind, projection_of
 from projections.errors import HandlerFailed, describe

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from journal import OwnedSession
-from journal.database.identifiers import quote
+from journal.database import quote
 from spark_projections.rebuilds.bookkeeping import RebuiltTable
 from spark_projections.rebuilds.locking import PAUSE, named, try_with_lock
 

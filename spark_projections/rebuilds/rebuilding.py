@@ -29,7 +29,7 @@ from journal import (
     SliceRange,
     connect,
 )
-from journal.database.identifiers import quote
+from journal.database import quote
 from journal.schema import check_version
 from journal.writers import Writer
 from projections.defining.handlers import Projection

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from journal import Session
-from journal.database.identifiers import quote
+from journal.database import quote
 from projections.defining.folding import Batch, Folded
 from projections.defining.tables import ColumnOperation, Table, TableError
 from projections.running.table_catalogue import Shape, read_shape

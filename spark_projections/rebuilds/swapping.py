@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from journal import DatabaseError, OwnedSession
-from journal.database.identifiers import quote
+from journal.database import quote
 from spark_projections.errors import BEGIN_AGAIN, SwapRefused
 from spark_projections.rebuilds.bookkeeping import Rebuild, RebuiltTable
 from spark_projections.rebuilds.locking import PAUSE, named, try_with_lock

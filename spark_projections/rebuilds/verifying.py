@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from journal import EventEnvelope, OwnedSession, Session, decoder, read_source
-from journal.database.identifiers import quote
+from journal.database import quote
 from projections.defining.folding import Batch
 from projections.defining.handlers import Kind, Projection, projection_of
 from projections.defining.tables import ColumnOperation, Table

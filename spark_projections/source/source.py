@@ -27,8 +27,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from journal import ALL_SLICES, SliceRange
-from journal.database import translated
-from journal.database.sync import SyncConnection, connect_sync
+from journal.database import SyncConnection, connect_sync, translated
 from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, LOCK_LOG, Reading, read_batches
 from spark_projections.reading.horizon import settled_now
 from spark_projections.reading.splits import balanced, slice_counts

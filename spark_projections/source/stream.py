@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from journal import ProjectionsError, SliceRange
-from journal.database.sync import SyncConnection, connect_sync
+from journal.database import SyncConnection, connect_sync
 from journal.writers import Pause, WritersLook, writers_in_flight_sync
 from spark_projections.reading.horizon import Settled, look, settled_now
 from spark_projections.reading.splits import balanced, slice_counts
