@@ -33,7 +33,7 @@
 \ir tables/webhook_secrets.sql
 \ir tables/webhook_deliveries.sql
 \ir tables/webhook_schedules.sql
-\ir tables/webhook_duties.sql
+\ir tables/turns.sql
 \ir tables/webhook_standstills.sql
 \ir tables/webhook_answers.sql
 \ir tables/webhook_forgotten.sql
@@ -189,7 +189,7 @@
 \ir functions/webhooks/forget_logged_ids_v1.sql
 \ir functions/maintenance/maintenance_steps_v1.sql
 \ir functions/maintenance/maintain_v1.sql
-\ir functions/maintenance/take_maintenance_v1.sql
+\ir functions/maintenance/take_turn_v1.sql
 \ir functions/rebuilds/index_shapes_v1.sql
 \ir functions/rebuilds/statistics_shapes_v1.sql
 \ir functions/rebuilds/table_shape_v1.sql
@@ -259,7 +259,6 @@
 \ir functions/webhooks/drop_delivery_v1.sql
 \ir functions/webhooks/drop_deliveries_v1.sql
 \ir functions/webhooks/forget_deliveries_v1.sql
-\ir functions/webhooks/take_webhook_duty_v1.sql
 \ir functions/webhooks/release_waiting_v1.sql
 \ir functions/webhooks/check_schedule_endpoint_v1.sql
 \ir functions/webhooks/create_schedule_v1.sql

@@ -22,7 +22,7 @@ __all__ = ["maintaining", "take_turn"]
 
 log = logging.getLogger("projections")
 
-_TAKE = "SELECT projections.take_maintenance_v1($1)"
+_TAKE = "SELECT projections.take_turn_v1('maintenance', $1)"
 _STEP = (
     "SELECT m.step, m.table_name, m.from_timestamp, m.to_timestamp, m.amount, m.problem, m.waited "
     "FROM projections.maintain_v1() AS m"

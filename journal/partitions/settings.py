@@ -7,7 +7,7 @@ Their defaults are in ``sql/tables/partition_settings.sql``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Literal
 
 from journal.database import Session
@@ -28,7 +28,7 @@ The tables that are partitioned by time: the journal, what matched for groups of
 webhooks.
 """
 
-_COLUMNS = "s.table_name, s.partition_interval, s.ahead, s.retention, s.archive_first, s.maintained_at"
+_COLUMNS = "s.table_name, s.partition_interval, s.ahead, s.retention, s.archive_first"
 _READ = f"SELECT {_COLUMNS} FROM projections.partition_settings AS s ORDER BY s.table_name"
 _CHANGE = f"""
 UPDATE projections.partition_settings AS s SET
@@ -59,7 +59,6 @@ class PartitionSettings:
         ahead: How many intervals to come have a partition.
         retention: How long a partition is kept after its time, at least; None: for ever.
         archive_first: Whether only a run that archives partitions drops them.
-        maintained_at: When a worker last took maintenance on itself.
     """
 
     table: str
@@ -67,7 +66,6 @@ class PartitionSettings:
     ahead: int
     retention: timedelta | None
     archive_first: bool
-    maintained_at: datetime
 
 
 async def partition_settings(session: Session) -> list[PartitionSettings]:

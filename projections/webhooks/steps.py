@@ -28,14 +28,16 @@ class Step:
         name: For the log.
         step: Does it; returns after how many seconds it is to be done again.
         restart: Pauses after failures.
+        due: When it is to be done first, by the clock of the event loop.
     """
 
-    def __init__(self, name: str, step: Callable[[], Awaitable[float]], restart: Backoff = RESTART) -> None:
+    def __init__(
+        self, name: str, step: Callable[[], Awaitable[float]], restart: Backoff = RESTART, due: float = 0.0
+    ) -> None:
         self._name = name
         self._step = step
         self._restart = restart
-        self.due = 0.0
-        """When, by the clock of the event loop."""
+        self.due = due
         self.failures = 0
         """One after the other, until now."""
 

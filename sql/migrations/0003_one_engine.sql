@@ -20,6 +20,20 @@ ON CONFLICT (owner) DO NOTHING;
 DROP TABLE projections.group_readers;
 DROP FUNCTION IF EXISTS projections.leave_group_v1(text, text);
 DROP FUNCTION IF EXISTS projections.check_cut_v1(integer[]);
+-- What one process at a time does for all is done in turns; nobody has it for longer.
+CREATE TABLE projections.turns (
+    chore text PRIMARY KEY,
+    taken_at timestamptz NOT NULL
+);
+INSERT INTO projections.turns (chore, taken_at)
+SELECT
+    'maintenance' AS chore,
+    max(s.maintained_at) AS taken_at
+FROM projections.partition_settings AS s HAVING count(*) > 0;
+ALTER TABLE projections.partition_settings DROP COLUMN maintained_at;
+DROP TABLE projections.webhook_duties;
+DROP FUNCTION IF EXISTS projections.take_maintenance_v1(interval);
+DROP FUNCTION IF EXISTS projections.take_webhook_duty_v1(text, text, interval);
 -- Functions whose arguments or result changed: they are made again as they are now.
 DROP FUNCTION IF EXISTS projections.assign_ranges_v1(integer, integer[], text[]);
 DROP FUNCTION IF EXISTS projections.poll_writers_v1(bigint, text[], timestamptz[]);

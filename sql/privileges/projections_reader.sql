@@ -24,7 +24,7 @@ BEGIN
         when_disabled, gzip, version, created_at, updated_at, verified_url
     ) ON projections.webhook_endpoints TO projections_reader;
     GRANT SELECT ON
-        projections.webhook_circuits, projections.webhook_deliveries, projections.webhook_schedules, projections.webhook_duties,
+        projections.webhook_circuits, projections.webhook_deliveries, projections.webhook_schedules, projections.turns,
         projections.webhook_forgotten, projections.webhook_standstills
     TO projections_reader;
     GRANT EXECUTE ON FUNCTION

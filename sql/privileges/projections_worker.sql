@@ -12,7 +12,7 @@ BEGIN
         projections.subscription_groups, projections.group_handlers, projections.group_ranges, projections.group_retries,
         projections.conditions, projections.subscriptions, projections.directed_events, projections.unanswered, projections.unasked,
         projections.webhook_endpoints, projections.webhook_circuits, projections.webhook_secrets, projections.webhook_deliveries,
-        projections.webhook_schedules, projections.webhook_duties, projections.webhook_standstills, projections.webhook_answers,
+        projections.webhook_schedules, projections.turns, projections.webhook_standstills, projections.webhook_answers,
         projections.webhook_events, projections.webhook_attempts, projections.webhook_log_ids
     TO projections_worker;
     GRANT SELECT, INSERT ON

@@ -10,8 +10,6 @@ CREATE TABLE IF NOT EXISTS projections.partition_settings (
     retention interval,
     -- Drop no partition of the journal that the same run has not archived.
     archive_first boolean NOT NULL DEFAULT FALSE,
-    -- When a worker last took it on itself to maintain: the next does after a while.
-    maintained_at timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
     CONSTRAINT table_is_partitioned_by_time CHECK (table_name IN ('events', 'matches', 'webhook_events', 'webhook_attempts')),
     CONSTRAINT interval_is_1_minute_to_366_days_in_seconds CHECK (
         partition_interval >= '1 minute' AND partition_interval <= '366 days'

@@ -194,8 +194,7 @@ class TestRoles:
         )
 
         assert [name for (name,) in run(dsn, definers)] == [
-            "compile_condition_v1", "drop_condition_v1", "maintain_v1", "take_maintenance_v1",
-            "tell_of_endpoint_v1",
+            "compile_condition_v1", "drop_condition_v1", "maintain_v1", "tell_of_endpoint_v1",
         ]  # fmt: skip
 
     def test_a_worker_does_not_append(self, login: Any) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -13,11 +14,12 @@ import pytest
 
 from journal import Database, DatabaseError, Event, append, connect, schema
 from journal.schema import installing
-from offsets import retry_parked
+from offsets import DatabaseWentBack, retry_parked
 from projections.interests.filters import compile_filter
 from projections.interests.json_values import read_json
 from projections.interests.topics import parse_topics
-from projections.subscriptions import Consumer, Matching
+from projections.subscriptions import Consumer, InvalidSubscription, Matching
+from projections.subscriptions.groups import poll_group
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from tests.fixtures.locks import WAITING
 from tests.fixtures.postgres import Databases
@@ -30,9 +32,10 @@ from tests.fixtures.webhook_delivery import delivering, endpoints, finished
 RELEASED = [1]
 """Versions of the schema that were released: for each, how it was installed, and rows for every table."""
 TABLES = """
-SELECT c.relname, array_agg(quote_ident(a.attname) ORDER BY a.attnum)
+SELECT c.relname, array_agg(quote_ident(a.attname) ORDER BY a.attnum) FILTER (WHERE a.attname <> ALL (%s))
 FROM pg_class AS c INNER JOIN pg_attribute AS a ON c.oid = a.attrelid AND a.attnum > 0 AND NOT a.attisdropped
 WHERE c.relnamespace = 'projections'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+AND c.relname <> ALL (%s)
 GROUP BY c.relname ORDER BY c.relname
 """
 
@@ -59,13 +62,15 @@ def earlier(released: str, databases: Databases) -> Iterator[str]:
         yield dsn
 
 
+LEFT = {"webhook_duties", "maintained_at"}
+"""Tables and columns that an upgrade has dropped: their rows say nothing that is to be kept as it was."""
 MOVED = {"group_readers": "workers"}
 """Tables whose rows an upgrade has moved to another, under the same names of columns."""
 
 
 def rows(dsn: str, like: Rows | None = None) -> Rows:
     """All rows, of the columns that other tables have."""
-    columns = {table: ", ".join(names) for table, names in run(dsn, TABLES)}
+    columns = {table: ", ".join(names) for table, names in run(dsn, TABLES, [*LEFT], [*LEFT])}
     if like is not None:
         columns |= {table: names for table, (names, _) in like.items()}
     return {
@@ -92,6 +97,15 @@ def test_an_upgrade_keeps_every_row_and_leaves_no_difference(earlier: str) -> No
     } == {}
     assert schema.installed_version(earlier) == schema.SCHEMA_VERSION
     assert schema.verify(earlier) == []
+
+
+def test_who_maintains_next_waits_for_as_long_as_before(earlier: str) -> None:
+    run(earlier, "SELECT projections.take_maintenance_v1('1 second')")
+    schema.upgrade(earlier)
+    assert run(
+        earlier,
+        "SELECT projections.take_turn_v1('maintenance', '1 hour'), projections.take_turn_v1('maintenance', '0')",
+    ) == [(False, True)]
 
 
 def test_upgrading_twice_changes_nothing_more(earlier: str) -> None:
@@ -143,13 +157,48 @@ async def test_a_projection_goes_on_where_it_stood(upgraded: Database) -> None:
     each_once(await effects(upgraded), old=1, a=4, b=3, c=2, d=1)
 
 
+ASSIGNED = "SELECT array_agg(DISTINCT assigned_to) FROM projections.group_ranges WHERE owner IS NOT NULL"
+
+
 async def test_a_consumer_goes_on_after_what_was_handled(upgraded: Database) -> None:
+    assert await fetchval(upgraded, ASSIGNED) == ["gone/2"]
+    await handles_what_is_left(upgraded)
+
+
+async def test_a_reader_whose_name_a_worker_has_joins_again_and_nothing_is_lost(earlier: str) -> None:
+    """Both are alive, and one name is one row from now on: that of the worker."""
+    with psycopg.connect(earlier, autocommit=True) as connection:
+        for statement in (
+            "UPDATE projections.group_readers SET owner = 'gone/1', lease_until = now() + interval '1 hour'",
+            "UPDATE projections.group_ranges SET owner = 'gone/1' WHERE owner IS NOT NULL",
+            "UPDATE projections.workers SET lease_until = now() + interval '1 hour' WHERE owner = 'gone/1'",
+        ):
+            connection.execute(statement)
+    ((held, epoch), *_) = run(
+        earlier, "SELECT min_slice, epoch FROM projections.group_ranges WHERE owner = 'gone/1' ORDER BY 1"
+    )
+    schema.upgrade(earlier)
+    async with connect(earlier) as database:
+        assert await fetchval(database, ASSIGNED) == ["gone/1"]
+        async with database.session() as session:
+            with pytest.raises(DatabaseWentBack, match="is not known"):
+                await poll_group(session, "g", "gone/1", timedelta(seconds=10), joined=True)
+            with pytest.raises(InvalidSubscription, match="has the name of a worker"):
+                await poll_group(session, "g", "gone/1", timedelta(seconds=10))
+
+        await handles_what_is_left(database)
+
+        stored = await fetchval(database, "SELECT max(cursor) FROM projections.group_ranges")
+        with pytest.raises(DatabaseError, match="no longer held"):
+            await fetchval(
+                database, "SELECT projections.move_cursor_v1('g', $1, $2, $3)", held, epoch, stored
+            )
+
+
+async def handles_what_is_left(upgraded: Database) -> None:
     seen = Seen()
     reader = Consumer(upgraded, "g", settings=quick())
     reader.handle(seen, name="h", topics=["Landed"], condition="e.seq_nr > 0")
-    assigned = "SELECT array_agg(DISTINCT assigned_to) FROM projections.group_ranges WHERE owner IS NOT NULL"
-    assert await fetchval(upgraded, assigned) == ["gone/2"]
-
     async with consuming(upgraded, reader):
         await seen.until_events(2)
         async with upgraded.transaction() as session:

@@ -18,100 +18,70 @@ from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, t
 
 SHORT = timedelta(milliseconds=100)
 PENDING = "SELECT EXISTS (SELECT FROM projections.webhook_deliveries WHERE state = 'pending')"
-OWNERS = "SELECT owner FROM projections.webhook_duties WHERE lease_until > clock_timestamp()"
+TAKEN = "SELECT taken_at FROM projections.turns WHERE chore = 'webhooks'"
 
 
 @asynccontextmanager
-async def on_duty(database: Database, **options: Any) -> AsyncIterator[tuple[Duties, asyncio.Task[None]]]:
+async def on_duty(database: Database, **options: Any) -> AsyncIterator[Duties]:
     """Do the duties for the length of the block, then stop as a user would."""
     stop = asyncio.Event()
-    duties = Duties(database, **{"lease": SHORT * 50, "every": SHORT, "restart": QUICK} | options)
+    duties = Duties(database, **{"every": SHORT, "restart": QUICK} | options)
     task = asyncio.create_task(duties.run(stop))
     try:
-        yield duties, task
+        yield duties
     finally:
         stop.set()
         async with asyncio.timeout(30):
-            await asyncio.gather(task, return_exceptions=True)
-    if not task.cancelled():
-        task.result()
+            await task
 
 
-async def owner(database: Database) -> Any:
-    return await fetchval(database, OWNERS)
+async def until_taken(database: Database) -> None:
+    """Wait for a turn that is not the last one."""
+    before = await fetchval(database, TAKEN)
+    await until(database, f"SELECT ({TAKEN}) IS DISTINCT FROM $1", before)
 
 
-async def until_owned(database: Database, duties: Duties) -> None:
-    await until(database, f"SELECT EXISTS ({OWNERS} AND owner = $1)", duties._owner)
-    async with asyncio.timeout(30):
-        while not duties._on_duty:
-            await asyncio.sleep(0)
+async def take_turn(database: Database, every: timedelta) -> Any:
+    return await fetchval(database, "SELECT projections.take_turn_v1('webhooks', $1)", every)
 
 
 class TestTurns:
-    async def test_one_of_two_does_and_the_other_goes_on_when_it_stops(self, database: Database) -> None:
-        async with on_duty(database, lease=timedelta(hours=1)) as (first, _):
-            await until_owned(database, first)
-            second = Duties(database, lease=SHORT)
-            await second._take()
-            passed_over = second._on_duty
-        async with on_duty(database) as (third, _):
-            await until_owned(database, third)
+    async def test_one_of_two_does_and_the_other_after_that_time(self, database: Database) -> None:
+        hour = timedelta(hours=1)
+        turns = [await take_turn(database, hour) for _ in range(2)]
+        async with on_duty(database, every=hour) as duties:
+            while not duties._turn.due:
+                await asyncio.sleep(0)
+            passed_over = all(duty.due > asyncio.get_running_loop().time() for duty in duties._duties)
+        async with on_duty(database):
+            await until_taken(database)
 
-        assert not passed_over
+        assert (turns, passed_over) == ([True, False], True)
 
-    async def test_the_lease_is_given_back_also_by_one_that_is_cancelled(self, database: Database) -> None:
-        async with on_duty(database, lease=timedelta(hours=1)) as (duties, task):
-            await until_owned(database, duties)
-            task.cancel()
+    async def test_of_many_at_once_one_has_the_turn(self, database: Database) -> None:
+        turns = await asyncio.gather(*(take_turn(database, timedelta(hours=1)) for _ in range(5)))
 
-        assert await owner(database) is None
+        assert sorted(turns) == [False] * 4 + [True]
 
-    async def test_another_goes_on_when_the_lease_of_one_that_died_is_over(self, database: Database) -> None:
-        await fetchval(
-            database, "SELECT projections.take_webhook_duty_v1('webhooks', 'dead', '300 milliseconds')"
-        )
-        async with on_duty(database, lease=SHORT * 5) as (duties, _):
-            await until_owned(database, duties)
+    async def test_a_clock_that_was_ahead_keeps_nobody_from_it(self, database: Database) -> None:
+        await execute(database, "INSERT INTO projections.turns VALUES ('webhooks', now() + interval '1 day')")
 
-    async def test_one_that_lost_its_lease_does_no_more(self, database: Database) -> None:
-        duties = Duties(database)
-        await duties._take()
-        await execute(
-            database,
-            "UPDATE projections.webhook_duties SET owner = 'another', lease_until = now() + interval '1 hour'",
-        )
-
-        await duties._take()
-
-        assert not duties._on_duty
-
-    async def test_one_that_does_nothing_gives_nothing_back(self, database: Database) -> None:
-        await fetchval(database, "SELECT projections.take_webhook_duty_v1('webhooks', 'busy', '1 hour')")
-        stop = asyncio.Event()
-        duties = Duties(database)
-        await duties._take()
-        stop.set()
-
-        await duties.run(stop)
-
-        assert await owner(database) == "busy"
+        assert await take_turn(database, timedelta(hours=1))
 
 
 class TestFailures:
     async def test_a_database_that_goes_away_is_waited_for(
         self, database: Database, caplog: pytest.LogCaptureFixture
     ) -> None:
-        async with on_duty(database) as (duties, _):
-            await until_owned(database, duties)
+        async with on_duty(database):
+            await until_taken(database)
             async with database.session() as session:
                 await session.fetchval(
                     "SELECT count(pg_terminate_backend(a.pid)) FROM pg_stat_activity AS a "
                     "WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() "
                     "AND a.backend_type = 'client backend'"
                 )
-            await execute(database, "DELETE FROM projections.webhook_duties")
-            await until(database, f"SELECT EXISTS ({OWNERS} AND owner = $1)", duties._owner)
+            await until_taken(database)
 
     async def test_a_duty_that_fails_holds_no_other_up_and_is_done_when_it_can_be(
         self, database: Database, caplog: pytest.LogCaptureFixture
@@ -120,7 +90,7 @@ class TestFailures:
             database,
             "ALTER FUNCTION projections.forget_deliveries_v1 RENAME TO forgotten",
         )
-        async with on_duty(database) as (duties, _):
+        async with on_duty(database) as duties:
             ep = await endpoint(database, "ep_1", ordering="key")
             await deliver_events(database, ep, 2, key="k")
             await execute(

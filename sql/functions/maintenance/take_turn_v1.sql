@@ -1,0 +1,15 @@
+-- Whether the caller is to do a chore now: of all processes one, each time that so long has passed. One that dies over it is
+-- followed by the next when the time has passed again, so a chore is safe when two do it at once.
+CREATE OR REPLACE FUNCTION projections.take_turn_v1(p_chore text, p_every interval)
+RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO projections.turns AS t (chore, taken_at) VALUES (p_chore, clock_timestamp())
+    ON CONFLICT (chore) DO UPDATE SET taken_at = excluded.taken_at
+    -- A time to come is that of a clock which was ahead.
+    WHERE t.taken_at <= excluded.taken_at - p_every OR t.taken_at > excluded.taken_at;
+    RETURN FOUND;
+END;
+$$;
