@@ -107,6 +107,8 @@
 \ir functions/subscriptions/as_jsonb_v1.sql
 \ir views/matchable_events.sql
 \ir views/subscriptions_at_hand.sql
+\ir views/events_to_match.sql
+\ir views/interests.sql
 \ir functions/subscriptions/refuse_condition_v1.sql
 \ir functions/subscriptions/check_condition_v1.sql
 \ir functions/subscriptions/make_condition_v1.sql
@@ -138,13 +140,11 @@
 \ir functions/subscriptions/match_as_given_v1.sql
 \ir functions/subscriptions/quarantine_condition_v1.sql
 \ir functions/subscriptions/judge_condition_v1.sql
-\ir functions/subscriptions/put_aside_v1.sql
 \ir functions/subscriptions/keep_unasked_v1.sql
 \ir functions/subscriptions/match_events_v1.sql
 \ir functions/subscriptions/match_log_v1.sql
 \ir functions/subscriptions/match_due_v1.sql
 \ir functions/subscriptions/next_unanswered_v1.sql
-\ir functions/subscriptions/match_behind_v1.sql
 \ir functions/subscriptions/match_unanswered_v1.sql
 \ir functions/subscriptions/next_unasked_v1.sql
 \ir functions/subscriptions/match_unasked_v1.sql

@@ -7,10 +7,10 @@ offsets, so each event is matched once. The work itself is done by the database,
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from journal import EventEnvelope, OwnedSession, slice_ranges
 from projections.defining.handlers import Kind, Projection
@@ -33,11 +33,13 @@ _DUE = 1000
 _LOOK = "SELECT * FROM projections.look_at_matching_v1()"
 _BEGIN = "SELECT projections.begin_matching_v1($1, $2)"
 _STATE = "SELECT projections.subscriptions_state_v1()"
-_INTERESTS = """
-SELECT condition_id, topic, group_id, subscription_ids::text AS ids FROM projections.interests_v1($1, $2)
+_INTERESTS = "SELECT i.topic, i::text AS interest FROM projections.interests_v1($1, $2) AS i"
+_MATCH = """
+SELECT projections.match_log_v1(
+    $1, $2, $3, $4, $5, $6, $7::text[]::projections.interests[], $8::text::jsonb
+)
 """
-_MATCH = "SELECT projections.match_log_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
-_MATCH_DUE = "SELECT projections.match_due_v1($1, $2, $3)"
+_MATCH_DUE = "SELECT projections.match_due_v1($1, $2::text::jsonb)"
 _DUE_EVENTS = """
 SELECT source_id, seq_nr, db_timestamp, slice, topic FROM projections.directed_events
 WHERE NOT matched AND not_before <= clock_timestamp() ORDER BY not_before LIMIT $1 FOR UPDATE SKIP LOCKED
@@ -94,7 +96,7 @@ class Matching:
                 asked = AskedOf("published", [tuple(row.values()) for row in rows])
 
                 async def match(failed: Failed) -> int:
-                    found: int = await session.fetchval(_MATCH_DUE, len(rows), [*failed], [*failed.values()])
+                    found: int = await session.fetchval(_MATCH_DUE, len(rows), json.dumps(failed))
                     return found
 
                 matched = await Asked(session, asked, self._timeout).run(match)
@@ -145,30 +147,26 @@ class _Matcher:
 
         async def match(failed: Failed) -> None:
             interests = await self._interests.of(session, set(asked.topics))
-            await session.fetchval(_MATCH, *asked.columns, *interests, [*failed], [*failed.values()])
+            await session.fetchval(_MATCH, *asked.columns, interests, json.dumps(failed))
 
         await Asked(session, asked, self._timeout).run(match)
-
-
-_Interest = tuple[int | None, str | None, int, str]
-"""A condition that looks at events, a topic, a group, and the array of its subscriptions, as text."""
 
 
 class _Interests:
     """
     Remembers which subscriptions want which topics, until any subscription changes.
 
-    It looks after the events at hand were read: what was committed before them is never missed. Those with a condition
-    that name no topic are remembered as of None.
+    As match_log_v1 takes them, each a row in the text form. It looks after the events at hand were read: what was
+    committed before them is never missed. Those with a condition that name no topic are remembered as of None.
     """
 
     def __init__(self, entity_type: str) -> None:
         self._entity_type = entity_type
         self._state = ""
-        self._known: dict[str | None, list[_Interest]] = {}
+        self._known: dict[str | None, list[str]] = {}
 
-    async def of(self, session: OwnedSession, topics: set[str]) -> tuple[list[Any], ...]:
-        """Conditions, topics, groups and arrays of subscriptions, side by side."""
+    async def of(self, session: OwnedSession, topics: set[str]) -> list[str]:
+        """Those in these topics, and in all."""
         state: str = await session.fetchval(_STATE)
         if state != self._state or len(self._known) > _REMEMBERED:
             self._state, self._known = state, {}
@@ -176,16 +174,10 @@ class _Interests:
         unknown = list(wanted - self._known.keys())
         for first in range(0, len(unknown), _ASKED):
             self._known |= await self._read(session, unknown[first : first + _ASKED])
-        return _columns([interest for topic in wanted for interest in self._known[topic]], 4)
+        return [interest for topic in wanted for interest in self._known[topic]]
 
-    async def _read(
-        self, session: OwnedSession, topics: list[str | None]
-    ) -> dict[str | None, list[_Interest]]:
-        found: dict[str | None, list[_Interest]] = {topic: [] for topic in topics}
+    async def _read(self, session: OwnedSession, topics: list[str | None]) -> dict[str | None, list[str]]:
+        found: dict[str | None, list[str]] = {topic: [] for topic in topics}
         for row in await session.fetch(_INTERESTS, self._entity_type, topics):
-            found[row["topic"]].append((row["condition_id"], row["topic"], row["group_id"], row["ids"]))
+            found[row["topic"]].append(row["interest"])
         return found
-
-
-def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> tuple[list[Any], ...]:
-    return tuple([row[n] for row in rows] for n in range(width))

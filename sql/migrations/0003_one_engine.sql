@@ -179,3 +179,28 @@ DROP FUNCTION IF EXISTS projections.read_keys_by_slices_v1(
 DROP FUNCTION IF EXISTS projections.read_heads_by_slices_v1(
     text, integer, integer, timestamptz, integer, text, bigint, timestamptz, integer
 );
+-- Functions of matching take events and interests in arrays of rows.
+DROP FUNCTION IF EXISTS projections.match_log_v1(
+    text, text[], bigint[], timestamptz[], smallint[], text[], integer[], text[], integer[], text[], integer[], text[]
+);
+DROP FUNCTION IF EXISTS projections.match_due_v1(integer, integer[], text[]);
+DROP FUNCTION IF EXISTS projections.match_events_v1(
+    text, text[], bigint[], timestamptz[], smallint[], text[], integer[], text[], integer[], text[], bigint[], timestamptz[],
+    integer[], text[], integer
+);
+DROP FUNCTION IF EXISTS projections.match_as_given_v1(
+    text[], bigint[], timestamptz[], smallint[], text[], integer[], text[], integer[], text[], integer[], bigint[]
+);
+DROP FUNCTION IF EXISTS projections.match_behind_v1(
+    integer, text, text[], bigint[], timestamptz[], smallint[], text[], timestamptz[], text
+);
+DROP FUNCTION IF EXISTS projections.asked_events_v1(
+    text[], bigint[], timestamptz[], text[], integer[], text[], text[], integer[]
+);
+DROP FUNCTION IF EXISTS projections.keep_unasked_v1(
+    integer[], integer[], text[], text, text[], bigint[], timestamptz[], text[], timestamptz[]
+);
+DROP FUNCTION IF EXISTS projections.put_aside_v1(
+    integer, text, text[], bigint[], timestamptz[], smallint[], text[], timestamptz[], bigint[], text[]
+);
+DROP FUNCTION IF EXISTS projections.interests_v1(text, text[], integer);

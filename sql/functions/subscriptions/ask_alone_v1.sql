@@ -12,25 +12,18 @@ LANGUAGE plpgsql
 STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    _wanted record;
 BEGIN
-    SELECT array_agg(i.topic) AS topics, array_agg(i.subscription_id) AS subscription_ids, coalesce(bool_or(i.topic IS NULL), FALSE) AS open
-    INTO _wanted
-    FROM (
-        SELECT i.topic, u.subscription_id
-        FROM projections.interests_v1(
-            p_entity_type, ARRAY(SELECT DISTINCT t.topic FROM unnest(p_topics) AS t (topic)) || NULL::text, p_condition_id
-        ) AS i
-        CROSS JOIN LATERAL unnest(i.subscription_ids) AS u (subscription_id)
-    ) AS i;
-    PERFORM projections.ask_condition_v1(
-        p_condition_id,
+    PERFORM projections.ask_condition_v1(a.condition_id, a.events, a.topics, a.subscription_ids, a.open)
+    FROM projections.asked_events_v1(
         ARRAY(
-            SELECT e FROM projections.matchable_events_v1(p_source_ids, p_seq_nrs, p_db_timestamps) AS e
-            WHERE _wanted.open OR e.topic = ANY (_wanted.topics)
+            SELECT (e.source_id, e.seq_nr, e.db_timestamp, NULL, e.topic, e.db_timestamp, NULL)::projections.events_to_match
+            FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps, p_topics) AS e (source_id, seq_nr, db_timestamp, topic)
         ),
-        _wanted.topics, _wanted.subscription_ids, _wanted.open
-    );
+        ARRAY(
+            SELECT i FROM projections.interests_v1(
+                p_entity_type, ARRAY(SELECT DISTINCT t.topic FROM unnest(p_topics) AS t (topic)) || NULL::text, p_condition_id
+            ) AS i
+        )
+    ) AS a;
 END;
 $$;

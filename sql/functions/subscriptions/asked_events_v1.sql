@@ -1,14 +1,7 @@
 -- What is to be asked about events themselves, of what interests_v1 says: for each condition the events that it is to see, with
 -- their places, and the subscriptions by topic. Events without a topic are left out, and so are the conditions in p_apart.
 CREATE OR REPLACE FUNCTION projections.asked_events_v1(
-    p_source_ids text[],
-    p_seq_nrs bigint[],
-    p_db_timestamps timestamptz[],
-    p_topics text[],
-    p_condition_ids integer[],
-    p_wanted_topics text[],
-    p_wanted_ids text[],
-    p_apart integer[] DEFAULT '{}'
+    p_events projections.events_to_match[], p_interests projections.interests[], p_apart integer[] DEFAULT '{}'
 )
 RETURNS TABLE (
     condition_id integer,
@@ -26,17 +19,14 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
-    IF cardinality(array_remove(p_condition_ids, NULL)) = 0 THEN
+    IF NOT EXISTS (SELECT FROM unnest(p_interests) AS w WHERE w.condition_id IS NOT NULL) THEN
         RETURN;
     END IF;
     RETURN QUERY
     WITH given AS MATERIALIZED (
-        SELECT k.* FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps, p_topics)
-        WITH ORDINALITY AS k (source_id, seq_nr, db_timestamp, topic, place)
-        WHERE k.topic IS NOT NULL
+        SELECT e.*, e.ordinality AS place FROM unnest(p_events) WITH ORDINALITY AS e WHERE e.topic IS NOT NULL
     ), wanted AS MATERIALIZED (
-        SELECT w.* FROM unnest(p_condition_ids, p_wanted_topics, p_wanted_ids) AS w (condition_id, topic, subscription_ids)
-        WHERE w.condition_id IS NOT NULL AND w.condition_id <> ALL (p_apart)
+        SELECT w.* FROM unnest(p_interests) AS w WHERE w.condition_id IS NOT NULL AND w.condition_id <> ALL (p_apart)
     ), conditions AS MATERIALIZED (
         SELECT w.condition_id, bool_or(w.topic IS NULL) AS open FROM wanted AS w GROUP BY w.condition_id
     ), places AS MATERIALIZED (
@@ -67,7 +57,7 @@ BEGIN
     ) AS e ON c.condition_id = e.condition_id
     LEFT JOIN (
         SELECT w.condition_id, array_agg(w.topic) AS topics, array_agg(u.subscription_id) AS subscription_ids
-        FROM wanted AS w CROSS JOIN LATERAL unnest(w.subscription_ids::bigint[]) AS u (subscription_id)
+        FROM wanted AS w CROSS JOIN LATERAL unnest(w.subscription_ids) AS u (subscription_id)
         WHERE w.topic IS NOT NULL
         GROUP BY w.condition_id
     ) AS w ON c.condition_id = w.condition_id

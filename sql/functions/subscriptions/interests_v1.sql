@@ -5,7 +5,7 @@
 -- A condition on types is asked about them here. Where it fails on one, or is set apart, it comes as one that looks at events.
 -- With p_condition_id only that condition comes, and so.
 CREATE OR REPLACE FUNCTION projections.interests_v1(p_entity_type text, p_topics text[], p_condition_id integer DEFAULT NULL)
-RETURNS TABLE (condition_id integer, topic text, group_id integer, subscription_ids bigint[])
+RETURNS SETOF projections.interests
 LANGUAGE plpgsql
 STABLE
 -- The planner takes arrays to be short, and would go through one for each element of another.
@@ -14,7 +14,6 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$
-#variable_conflict use_column
 DECLARE
     _named CONSTANT text[] := ARRAY(SELECT t.topic FROM unnest(p_topics) AS t (topic) WHERE t.topic IS NOT NULL);
     _apart CONSTANT integer[] := CASE WHEN p_condition_id IS NULL THEN ARRAY(SELECT projections.conditions_apart_v1()) ELSE ARRAY[p_condition_id] END;

@@ -1,18 +1,8 @@
 -- Writes the matches of events that need no look at any subscription alone: the arrays of subscriptions as they were given.
 -- Where several are for one event and group, each set of them is put together once. match_events_v1 calls it. In p_answered are
--- conditions, and in p_places events that these say TRUE of.
+-- conditions, and in p_places, beside them, the places of events that these say TRUE of.
 CREATE OR REPLACE FUNCTION projections.match_as_given_v1(
-    p_source_ids text[],
-    p_seq_nrs bigint[],
-    p_db_timestamps timestamptz[],
-    p_slices smallint[],
-    p_topics text[],
-    p_condition_ids integer[],
-    p_wanted_topics text[],
-    p_wanted_groups integer[],
-    p_wanted_ids text[],
-    p_answered integer[],
-    p_places bigint[]
+    p_events projections.events_to_match[], p_interests projections.interests[], p_answered integer[], p_places bigint[]
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -28,37 +18,29 @@ BEGIN
         INSERT INTO projections.matches (match_id, group_id, slice, seq_nr, db_timestamp, matched_at, source_id, subscription_ids)
         SELECT nextval('projections.match_ids'), m.* FROM (
             SELECT w.group_id, e.slice, e.seq_nr, e.db_timestamp, clock_timestamp(), e.source_id, w.subscription_ids
-            FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics)
-            WITH ORDINALITY AS e (source_id, seq_nr, db_timestamp, slice, topic, place)
-            INNER JOIN (
-                SELECT w.topic, w.group_id, w.subscription_ids::bigint[] AS subscription_ids
-                FROM unnest(p_condition_ids, p_wanted_topics, p_wanted_groups, p_wanted_ids)
-                AS w (condition_id, topic, group_id, subscription_ids)
-                WHERE w.condition_id IS NULL
-            ) AS w ON e.topic = w.topic
-            ORDER BY e.place, w.group_id
+            FROM unnest(p_events) WITH ORDINALITY AS e INNER JOIN unnest(p_interests) AS w ON e.topic = w.topic
+            WHERE w.condition_id IS NULL
+            ORDER BY e.ordinality, w.group_id
         ) AS m;
     ELSE
         WITH given AS MATERIALIZED (
-            SELECT * FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics)
-            WITH ORDINALITY AS e (source_id, seq_nr, db_timestamp, slice, topic, place)
+            SELECT * FROM unnest(p_events) WITH ORDINALITY
         ), wanted AS MATERIALIZED (
-            SELECT w.condition_id, w.topic, w.group_id, w.subscription_ids::bigint[] AS subscription_ids, w.number
-            FROM unnest(p_condition_ids, p_wanted_topics, p_wanted_groups, p_wanted_ids)
-            WITH ORDINALITY AS w (condition_id, topic, group_id, subscription_ids, number)
+            SELECT * FROM unnest(p_interests) WITH ORDINALITY
         ), answers AS MATERIALIZED (
             SELECT a.condition_id, a.place, e.topic
-            FROM unnest(p_answered, p_places) AS a (condition_id, place) INNER JOIN given AS e ON a.place = e.place
+            FROM unnest(p_answered, p_places) AS a (condition_id, place) INNER JOIN given AS e ON a.place = e.ordinality
         ), found AS (
             SELECT f.place, f.group_id, array_agg(f.number ORDER BY f.number) AS numbers
             FROM (
-                SELECT e.place, w.group_id, w.number FROM given AS e INNER JOIN wanted AS w ON e.topic = w.topic
+                SELECT e.ordinality AS place, w.group_id, w.ordinality AS number
+                FROM given AS e INNER JOIN wanted AS w ON e.topic = w.topic
                 WHERE w.condition_id IS NULL
                 UNION ALL
-                SELECT a.place, w.group_id, w.number
+                SELECT a.place, w.group_id, w.ordinality
                 FROM answers AS a INNER JOIN wanted AS w ON a.condition_id = w.condition_id AND a.topic = w.topic
                 UNION ALL
-                SELECT a.place, w.group_id, w.number FROM answers AS a INNER JOIN wanted AS w ON a.condition_id = w.condition_id
+                SELECT a.place, w.group_id, w.ordinality FROM answers AS a INNER JOIN wanted AS w ON a.condition_id = w.condition_id
                 WHERE w.topic IS NULL
             ) AS f
             GROUP BY f.place, f.group_id
@@ -66,7 +48,7 @@ BEGIN
             SELECT n.numbers, array_agg(u.subscription_id ORDER BY u.subscription_id) AS subscription_ids
             FROM (SELECT DISTINCT f.numbers FROM found AS f) AS n
             CROSS JOIN LATERAL unnest(n.numbers) AS m (number)
-            INNER JOIN wanted AS w ON m.number = w.number
+            INNER JOIN wanted AS w ON m.number = w.ordinality
             CROSS JOIN LATERAL unnest(w.subscription_ids) AS u (subscription_id)
             GROUP BY n.numbers
         )
@@ -74,9 +56,9 @@ BEGIN
         SELECT nextval('projections.match_ids'), m.* FROM (
             SELECT f.group_id, e.slice, e.seq_nr, e.db_timestamp, clock_timestamp(), e.source_id, s.subscription_ids
             FROM found AS f
-            INNER JOIN given AS e ON f.place = e.place
+            INNER JOIN given AS e ON f.place = e.ordinality
             INNER JOIN sets AS s ON f.numbers = s.numbers
-            ORDER BY e.place, f.group_id
+            ORDER BY e.ordinality, f.group_id
         ) AS m;
     END IF;
     GET DIAGNOSTICS _count = ROW_COUNT;

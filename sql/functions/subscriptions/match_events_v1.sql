@@ -1,27 +1,16 @@
 -- Matches events of one entity type, in their order, with all subscriptions; returns how many (event, group) pairs that made.
--- Arrays run in parallel. Each event is to be given once: the transaction of the caller, who stores where the reading of the
--- log stands, sees to that. p_condition_ids and p_wanted have what interests_v1 returns for the topics and for none, should the
--- caller know it already. An event without a topic is for the subscription in p_to alone, whatever that asks for, and for none
--- where that is NULL. An event is for subscriptions that were there at its time in p_as_of; NULL: when it was committed.
+-- Each event is to be given once: the transaction of the caller, who stores where the reading of the log stands, sees to that.
+-- p_interests has what interests_v1 returns for their topics and for none, should the caller know it already.
 --
--- An event that a condition fails on is put aside for it; what comes for those that are set apart is kept. One that takes longer than the
--- caller's statement_timeout fails the call: asking each alone about one event tells which, and with p_failed and p_errors the
--- event is put aside for those. p_behind is a condition that is asked though it is set apart: it catches up.
+-- An event that a condition fails on is put aside for it; what comes for those that are set apart is kept. One that takes longer
+-- than the caller's statement_timeout fails the call: asking each alone about one event tells which, and with p_failed, an object
+-- of errors by condition, the events are put aside for those. p_behind is the one condition that is asked, though it is set apart:
+-- it catches up.
 CREATE OR REPLACE FUNCTION projections.match_events_v1(
     p_entity_type text,
-    p_source_ids text[],
-    p_seq_nrs bigint[],
-    p_db_timestamps timestamptz[],
-    p_slices smallint[],
-    p_topics text[],
-    p_condition_ids integer[] DEFAULT NULL,
-    p_wanted_topics text[] DEFAULT NULL,
-    p_wanted_groups integer[] DEFAULT NULL,
-    p_wanted_ids text[] DEFAULT NULL,
-    p_to bigint[] DEFAULT NULL,
-    p_as_of timestamptz[] DEFAULT NULL,
-    p_failed integer[] DEFAULT NULL,
-    p_errors text[] DEFAULT NULL,
+    p_events projections.events_to_match[],
+    p_interests projections.interests[] DEFAULT NULL,
+    p_failed jsonb DEFAULT NULL,
     p_behind integer DEFAULT NULL
 )
 RETURNS bigint
@@ -32,34 +21,35 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$
 DECLARE
-    _oldest CONSTANT timestamptz := (
-        SELECT least(min(t.at), min(t.as_of)) FROM unnest(p_db_timestamps, p_as_of) AS t (at, as_of)
-    );
+    _oldest CONSTANT timestamptz := (SELECT min(e.as_of) FROM unnest(p_events) AS e);
     _apart CONSTANT integer[] := array_remove(ARRAY(SELECT projections.conditions_apart_v1()), p_behind);
     -- These have failed lately: answers count, too.
     _watched CONSTANT integer[] := ARRAY(SELECT c.condition_id FROM projections.conditions AS c WHERE c.failures > 0);
     -- Who gets which event: a subscription, or, where that is NULL, all that want it of a condition.
-    _places bigint[] := ARRAY(SELECT t.place FROM unnest(p_to) WITH ORDINALITY AS t (id, place) WHERE t.id IS NOT NULL ORDER BY t.place);
-    _ids bigint[] := ARRAY(SELECT p_to[t.place] FROM unnest(_places) WITH ORDINALITY AS t (place, n) ORDER BY t.n);
-    _conditions integer[] := array_fill(NULL::integer, ARRAY[cardinality(_places)]);
+    _places bigint[];
+    _ids bigint[];
+    _conditions integer[];
     _asked record;
     _matched record;
     _failures integer;
     _error text;
     _count bigint;
 BEGIN
-    IF p_condition_ids IS NULL THEN
-        SELECT array_agg(i.condition_id), array_agg(i.topic), array_agg(i.group_id), array_agg(i.subscription_ids::text)
-        INTO p_condition_ids, p_wanted_topics, p_wanted_groups, p_wanted_ids
-        FROM projections.interests_v1(p_entity_type, ARRAY(SELECT DISTINCT t.topic FROM unnest(p_topics) AS t (topic)) || NULL::text) AS i;
+    SELECT
+        coalesce(array_agg(e.ordinality), '{}'), coalesce(array_agg(e.subscription_id), '{}'),
+        coalesce(array_agg(NULL::integer), '{}')
+    INTO _places, _ids, _conditions
+    FROM unnest(p_events) WITH ORDINALITY AS e WHERE e.subscription_id IS NOT NULL;
+    IF p_interests IS NULL THEN
+        p_interests := ARRAY(
+            SELECT i FROM projections.interests_v1(
+                p_entity_type, ARRAY(SELECT DISTINCT e.topic FROM unnest(p_events) AS e) || NULL::text, p_behind
+            ) AS i
+        );
     END IF;
-    FOR _asked IN
-        SELECT * FROM projections.asked_events_v1(
-            p_source_ids, p_seq_nrs, p_db_timestamps, p_topics, p_condition_ids, p_wanted_topics, p_wanted_ids, _apart
-        )
-    LOOP
-        IF _asked.condition_id = ANY (p_failed) THEN
-            _error := p_errors[array_position(p_failed, _asked.condition_id)];
+    FOR _asked IN SELECT * FROM projections.asked_events_v1(p_events, p_interests, _apart) LOOP
+        _error := p_failed ->> _asked.condition_id::text;
+        IF _error IS NOT NULL THEN
             SELECT
                 NULL::bigint[] AS places, NULL::bigint[] AS subscription_ids, ARRAY[1]::bigint[] AS failed, ARRAY[_error] AS errors
             INTO _matched;
@@ -70,17 +60,24 @@ BEGIN
         END IF;
         _failures := coalesce(cardinality(_matched.failed), 0);
         IF _failures > 0 THEN
-            PERFORM projections.put_aside_v1(
-                _asked.condition_id, p_entity_type, p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics, p_as_of,
-                ARRAY(SELECT _asked.places[m.place] FROM unnest(_matched.failed) WITH ORDINALITY AS m (place, n) ORDER BY m.n),
-                _matched.errors
-            );
+            INSERT INTO projections.unanswered AS u (
+                condition_id, entity_type, source_id, seq_nr, db_timestamp, slice, topic, as_of, error, due
+            )
+            SELECT
+                _asked.condition_id, p_entity_type, e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.topic, e.as_of,
+                left(f.error, 2000), FALSE
+            FROM unnest(_matched.failed, _matched.errors) AS f (place, error)
+            CROSS JOIN LATERAL unnest(ARRAY[p_events[_asked.places[f.place]]]) AS e
+            ORDER BY f.place
+            -- It was asked again, and failed again.
+            ON CONFLICT (condition_id, source_id, seq_nr) DO UPDATE
+            SET error = excluded.error, due = FALSE, set_apart_at = clock_timestamp();
         END IF;
         IF _failures > 0 OR _asked.condition_id = ANY (_watched) THEN
             PERFORM projections.judge_condition_v1(
                 _asked.condition_id,
                 -- To find that it took too long has cost time, of others too: three in a row are enough.
-                CASE WHEN _asked.condition_id = ANY (p_failed) THEN 4 ELSE _failures END,
+                CASE WHEN _error IS NOT NULL THEN 4 ELSE _failures END,
                 cardinality(_asked.events) - _failures, _matched.errors[1]
             );
         END IF;
@@ -91,27 +88,20 @@ BEGIN
         _conditions := _conditions || array_fill(_asked.condition_id, ARRAY[coalesce(cardinality(_matched.places), 0)]);
     END LOOP;
     IF cardinality(_apart) > 0 THEN
-        PERFORM projections.keep_unasked_v1(
-            _apart, p_condition_ids, p_wanted_topics, p_entity_type, p_source_ids, p_seq_nrs, p_db_timestamps, p_topics, p_as_of
-        );
+        PERFORM projections.keep_unasked_v1(_apart, p_entity_type, p_events, p_interests);
     END IF;
-    IF cardinality(_places) = 0 AND coalesce(cardinality(p_condition_ids) - cardinality(array_remove(p_condition_ids, NULL)), 0) = 0 THEN
+    IF cardinality(_places) = 0 AND NOT EXISTS (SELECT FROM unnest(p_interests) AS w WHERE w.condition_id IS NULL) THEN
         RETURN 0;
     END IF;
 
     PERFORM projections.lock_matching_v1();
     IF cardinality(array_remove(_ids, NULL)) = 0 AND NOT EXISTS (SELECT FROM projections.subscriptions AS s WHERE s.since > _oldest) THEN
-        RETURN projections.match_as_given_v1(
-            p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics,
-            p_condition_ids, p_wanted_topics, p_wanted_groups, p_wanted_ids, _conditions, _places
-        );
+        RETURN projections.match_as_given_v1(p_events, p_interests, _conditions, _places);
     END IF;
     WITH given AS (
-        SELECT * FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics, p_as_of)
-        WITH ORDINALITY AS e (source_id, seq_nr, db_timestamp, slice, topic, as_of, place)
+        SELECT * FROM unnest(p_events) WITH ORDINALITY
     ), wanted AS MATERIALIZED (
-        SELECT w.condition_id, w.topic, w.subscription_ids::bigint[] AS subscription_ids
-        FROM unnest(p_condition_ids, p_wanted_topics, p_wanted_ids) AS w (condition_id, topic, subscription_ids)
+        SELECT * FROM unnest(p_interests)
     ), answers AS MATERIALIZED (
         SELECT * FROM unnest(_conditions, _places, _ids) AS a (condition_id, place, subscription_id)
     ), pairs AS (
@@ -119,12 +109,12 @@ BEGIN
         UNION ALL
         SELECT f.place, u.subscription_id
         FROM (
-            SELECT e.place, w.subscription_ids FROM given AS e INNER JOIN wanted AS w ON e.topic = w.topic
+            SELECT e.ordinality AS place, w.subscription_ids FROM given AS e INNER JOIN wanted AS w ON e.topic = w.topic
             WHERE w.condition_id IS NULL
             UNION ALL
             SELECT a.place, w.subscription_ids
             FROM answers AS a
-            INNER JOIN given AS e ON a.place = e.place
+            INNER JOIN given AS e ON a.place = e.ordinality
             INNER JOIN wanted AS w ON a.condition_id = w.condition_id AND e.topic = w.topic
             WHERE a.subscription_id IS NULL
             UNION ALL
@@ -140,13 +130,13 @@ BEGIN
             s.group_id, e.slice, e.seq_nr, e.db_timestamp, clock_timestamp(), e.source_id,
             array_agg(p.subscription_id ORDER BY p.subscription_id)
         FROM pairs AS p
-        INNER JOIN given AS e ON p.place = e.place
+        INNER JOIN given AS e ON p.place = e.ordinality
         CROSS JOIN LATERAL (
             SELECT s.group_id FROM projections.subscriptions AS s
-            WHERE s.subscription_id = p.subscription_id AND s.since <= coalesce(e.as_of, e.db_timestamp) LIMIT 1
+            WHERE s.subscription_id = p.subscription_id AND s.since <= e.as_of LIMIT 1
         ) AS s
-        GROUP BY e.place, s.group_id, e.slice, e.seq_nr, e.db_timestamp, e.source_id
-        ORDER BY e.place, s.group_id
+        GROUP BY e.ordinality, s.group_id, e.slice, e.seq_nr, e.db_timestamp, e.source_id
+        ORDER BY e.ordinality, s.group_id
     ) AS m;
     GET DIAGNOSTICS _count = ROW_COUNT;
     RETURN _count;

@@ -1,5 +1,6 @@
--- What the reader of the log does with events of one entity type, as match_events_v1 takes them: those that are for one
--- subscription go to that one, those that are for later are left to match_due_v1, and all others are matched.
+-- What the reader of the log does with events of one entity type, whose columns run in parallel: those that are for one subscription
+-- go to that one, those that are for later are left to match_due_v1, and all others are matched. Returns what match_events_v1 does,
+-- which says what the other arguments are.
 CREATE OR REPLACE FUNCTION projections.match_log_v1(
     p_entity_type text,
     p_source_ids text[],
@@ -7,12 +8,8 @@ CREATE OR REPLACE FUNCTION projections.match_log_v1(
     p_db_timestamps timestamptz[],
     p_slices smallint[],
     p_topics text[],
-    p_condition_ids integer[] DEFAULT NULL,
-    p_wanted_topics text[] DEFAULT NULL,
-    p_wanted_groups integer[] DEFAULT NULL,
-    p_wanted_ids text[] DEFAULT NULL,
-    p_failed integer[] DEFAULT NULL,
-    p_errors text[] DEFAULT NULL
+    p_interests projections.interests[] DEFAULT NULL,
+    p_failed jsonb DEFAULT NULL
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -23,48 +20,36 @@ SET enable_bitmapscan = off
 AS $$
 DECLARE
     _directed record;
+    _rows tid[] := '{}';
     _to bigint[];
 BEGIN
     IF p_entity_type = 'published' AND EXISTS (SELECT FROM projections.directed_events) THEN
         _to := array_fill(NULL::bigint, ARRAY[cardinality(p_topics)]);
         FOR _directed IN
-            SELECT e.place, d.source_id, d.seq_nr, d.subscription_id, d.not_before IS NULL AS now
+            SELECT e.place, d.ctid, d.subscription_id, d.not_before IS NULL AS now
             FROM unnest(p_source_ids, p_seq_nrs) WITH ORDINALITY AS e (source_id, seq_nr, place)
             INNER JOIN projections.directed_events AS d ON e.source_id = d.source_id AND e.seq_nr = d.seq_nr
             ORDER BY d.source_id, d.seq_nr
             FOR UPDATE OF d
         LOOP
+            _rows := _rows || _directed.ctid;
             p_topics[_directed.place] := NULL;
             IF _directed.now THEN
                 _to[_directed.place] := _directed.subscription_id;
             END IF;
         END LOOP;
-        IF FOUND THEN
-            -- Whoever comes second removes it: this reader, or match_due_v1.
-            DELETE FROM projections.directed_events AS d
-            WHERE d.ctid = ANY (ARRAY(
-                SELECT f.ctid FROM unnest(p_source_ids, p_seq_nrs, p_topics) AS e (source_id, seq_nr, topic)
-                CROSS JOIN LATERAL (
-                    SELECT f.ctid FROM projections.directed_events AS f
-                    WHERE f.source_id = e.source_id AND f.seq_nr = e.seq_nr AND (f.not_before IS NULL OR f.matched) LIMIT 1
-                ) AS f
-                WHERE e.topic IS NULL
-            ));
-            UPDATE projections.directed_events AS d SET passed = TRUE
-            WHERE d.ctid = ANY (ARRAY(
-                SELECT f.ctid FROM unnest(p_source_ids, p_seq_nrs, p_topics) AS e (source_id, seq_nr, topic)
-                CROSS JOIN LATERAL (
-                    SELECT f.ctid FROM projections.directed_events AS f
-                    WHERE f.source_id = e.source_id AND f.seq_nr = e.seq_nr LIMIT 1
-                ) AS f
-                WHERE e.topic IS NULL
-            ));
-        END IF;
+        -- They are locked: they stay where they are. Whoever comes second removes one: this reader, or match_due_v1.
+        DELETE FROM projections.directed_events AS d WHERE d.ctid = ANY (_rows) AND (d.not_before IS NULL OR d.matched);
+        UPDATE projections.directed_events AS d SET passed = TRUE WHERE d.ctid = ANY (_rows);
     END IF;
     RETURN projections.match_events_v1(
-        p_entity_type, p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics,
-        p_condition_ids, p_wanted_topics, p_wanted_groups, p_wanted_ids, _to,
-        p_failed => p_failed, p_errors => p_errors
+        p_entity_type,
+        ARRAY(
+            SELECT (e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.topic, e.db_timestamp, e.subscription_id)::projections.events_to_match
+            FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics, _to)
+            AS e (source_id, seq_nr, db_timestamp, slice, topic, subscription_id)
+        ),
+        p_interests, p_failed
     );
 END;
 $$;

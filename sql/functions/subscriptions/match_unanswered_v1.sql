@@ -10,7 +10,6 @@ SET enable_bitmapscan = off
 AS $$
 DECLARE
     _taken projections.unanswered[];
-    _e record;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtext('slice-projections unanswered'), p_condition_id) THEN
         RETURN 0;
@@ -30,17 +29,18 @@ BEGIN
     END IF;
     UPDATE projections.unanswered AS u SET due = FALSE, error = NULL
     WHERE u.unanswered_id = ANY (ARRAY(SELECT t.unanswered_id FROM unnest(_taken) AS t));
-    SELECT
-        array_agg(t.source_id) AS source_ids, array_agg(t.seq_nr) AS seq_nrs, array_agg(t.db_timestamp) AS db_timestamps,
-        array_agg(t.slice) AS slices, array_agg(t.topic) AS topics, array_agg(t.as_of) AS as_of
-    INTO _e FROM unnest(_taken) AS t
-    -- Somebody may have dropped it with its partition, by force.
-    CROSS JOIN LATERAL (
-        SELECT FROM projections.events AS e
-        WHERE e.source_id = t.source_id AND e.seq_nr = t.seq_nr AND e.db_timestamp = t.db_timestamp LIMIT 1
-    ) AS e;
-    PERFORM projections.match_behind_v1(
-        p_condition_id, _taken[1].entity_type, _e.source_ids, _e.seq_nrs, _e.db_timestamps, _e.slices, _e.topics, _e.as_of, p_error
+    PERFORM projections.match_events_v1(
+        _taken[1].entity_type,
+        ARRAY(
+            SELECT (t.source_id, t.seq_nr, t.db_timestamp, t.slice, t.topic, t.as_of, NULL)::projections.events_to_match
+            FROM unnest(_taken) AS t
+            -- Somebody may have dropped it with its partition, by force.
+            CROSS JOIN LATERAL (
+                SELECT FROM projections.events AS e
+                WHERE e.source_id = t.source_id AND e.seq_nr = t.seq_nr AND e.db_timestamp = t.db_timestamp LIMIT 1
+            ) AS e
+        ),
+        p_failed => jsonb_build_object(p_condition_id, p_error), p_behind => p_condition_id
     );
     DELETE FROM projections.unanswered AS u
     WHERE u.unanswered_id = ANY (ARRAY(SELECT t.unanswered_id FROM unnest(_taken) AS t)) AND u.error IS NULL;

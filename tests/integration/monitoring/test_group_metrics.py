@@ -55,11 +55,12 @@ async def test_failed_batches_and_conditions_set_apart_are_counted(group: Databa
 
 async def test_events_that_a_condition_failed_on_are_counted(group: Database) -> None:
     put_aside = """
-    SELECT projections.put_aside_v1(
-        1, 'plane', '{a,a}', '{1,2}', ARRAY[now(), now()], '{1,1}', '{t,t}', NULL, '{1,2}', $1
+    INSERT INTO projections.unanswered (
+        condition_id, entity_type, source_id, seq_nr, db_timestamp, slice, topic, as_of, error, due
     )
+    SELECT 1, 'plane', 'a', n, now(), 1, 't', now(), 'why', FALSE FROM generate_series(1, 2) AS n
     """
-    await execute(group, put_aside, ["why", "why"])
+    await execute(group, put_aside)
     await execute(group, "SELECT projections.retry_unanswered_v1(1)")
 
     assert (await told_by_the_database(group))[series("projections_events_set_apart")] == 1

@@ -217,8 +217,9 @@ async def test_events_that_a_stopped_condition_was_not_asked_about_keep_their_pa
     await execute(journal, "SELECT projections.quarantine_condition_v1(1, 'why')")
     await execute(
         journal,
-        "SELECT projections.keep_unasked_v1('{1}', '{1}', '{NULL}', 'plane', '{a}', '{5}', ARRAY[$1::timestamptz], "
-        "'{Happened}', NULL)",
+        "SELECT projections.keep_unasked_v1('{1}', 'plane', "
+        "ARRAY[('a', 5, $1::timestamptz, 97, 'Happened', $1::timestamptz, NULL)::projections.events_to_match], "
+        "ARRAY[(1, NULL, 1, '{}')::projections.interests])",
         PAST + DAY,
     )
     assert await kept_by(journal) == dict.fromkeys(NAMES, ())

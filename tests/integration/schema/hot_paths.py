@@ -287,8 +287,10 @@ _SUBSCRIPTIONS = [
     match(1, SOURCES),
     # A condition that catches up, page after page of ten events.
     "SELECT projections.subscribe_v1('g', 'e.seq_nr > 0', p_topics => '{none}')",
-    """SELECT projections.keep_unasked_v1('{3}', '{3}', '{NULL}', 'thing', array_agg(e.source_id), array_agg(e.seq_nr),
-        array_agg(e.db_timestamp), array_agg(e.event_type), NULL)
+    """SELECT projections.keep_unasked_v1('{3}', 'thing', array_agg(
+            (e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type, e.db_timestamp, NULL)
+            ::projections.events_to_match
+        ), ARRAY[(3, NULL, 1, '{}')::projections.interests])
     FROM (
         SELECT e.*, row_number() OVER (ORDER BY e.source_id) / 10 AS page
         FROM projections.events AS e WHERE e.entity_type = 'thing' AND e.seq_nr = 1

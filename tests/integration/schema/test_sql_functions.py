@@ -17,7 +17,10 @@ VOLATILITY = {"IMMUTABLE": "i", "STABLE": "s", "VOLATILE": "v"}
 
 PARTITION = "'projections.events_20190101t000000'"
 
-MATCHED = "'plane', '{a}', '{1}', ARRAY[now()], '{97}', '{Landed}'"
+TO_MATCH = (
+    "ARRAY[('a', 1, now(), 97, 'Landed', now(), NULL)::projections.events_to_match], "
+    "ARRAY[(1, 'Landed', 1, '{1}')::projections.interests]"
+)
 
 # One call of each, in an order in which each finds something to do.
 POLICY = json.dumps(
@@ -156,12 +159,7 @@ CALLS = {
     "release_condition_v1": "SELECT projections.release_condition_v1(2)",
     "conditions_apart_v1": "SELECT projections.conditions_apart_v1()",
     "judge_condition_v1": "SELECT projections.judge_condition_v1(2, 1, 0, 'why')",
-    "put_aside_v1": "SELECT projections.put_aside_v1(1, 'plane', '{a}', '{1}', ARRAY[now()], '{97}', "
-    "'{Landed}', NULL, '{1}', '{why}')",
-    "keep_unasked_v1": "SELECT projections.keep_unasked_v1("
-    "'{1}', '{1}', '{Landed}', 'plane', '{a}', '{1}', ARRAY[now()], '{Landed}', NULL)",
-    "match_behind_v1": "SELECT projections.match_behind_v1(1, 'plane', '{a}', '{1}', ARRAY[now()], '{97}', '{Landed}', "
-    "ARRAY[now()], NULL)",
+    "keep_unasked_v1": f"SELECT projections.keep_unasked_v1('{{1}}', 'plane', {TO_MATCH})",
     "next_unasked_v1": "SELECT projections.next_unasked_v1(1, 10)",
     "match_unasked_v1": "SELECT projections.match_unasked_v1(1, 1, 1, 1)",
     "pass_unasked_v1": "SELECT projections.pass_unasked_v1()",
@@ -178,14 +176,12 @@ CALLS = {
     "subscriptions_state_v1": "SELECT projections.subscriptions_state_v1()",
     "look_at_matching_v1": "SELECT projections.look_at_matching_v1()",
     "interests_v1": "SELECT projections.interests_v1('plane', '{Landed,NULL}')",
-    "asked_events_v1": "SELECT projections.asked_events_v1("
-    "'{a}', '{1}', ARRAY[now()], '{Landed}', '{1}', '{Landed}', '{\"{1}\"}')",
+    "asked_events_v1": f"SELECT projections.asked_events_v1({TO_MATCH})",
     "lock_matching_v1": "SELECT projections.lock_matching_v1()",
-    "match_as_given_v1": "SELECT projections.match_as_given_v1('{a}', '{1}', ARRAY[now()], '{97}', '{Landed}', "
-    "'{NULL}', '{Landed}', '{1}', '{\"{1}\"}', '{}', '{}')",
-    "match_events_v1": f"SELECT projections.match_events_v1({MATCHED})",
+    "match_as_given_v1": f"SELECT projections.match_as_given_v1({TO_MATCH}, '{{}}', '{{}}')",
+    "match_events_v1": f"SELECT projections.match_events_v1('plane', {TO_MATCH})",
     "publish_v1": "SELECT projections.publish_v1('p', '{t}', '{1}', p_not_before => ARRAY[now()])",
-    "match_log_v1": f"SELECT projections.match_log_v1({MATCHED})",
+    "match_log_v1": "SELECT projections.match_log_v1('plane', '{a}', '{1}', ARRAY[now()], '{97}', '{Landed}')",
     "match_due_v1": "SELECT projections.match_due_v1()",
     "entity_types_v1": "SELECT projections.entity_types_v1()",
     "begin_matching_v1": "SELECT projections.begin_matching_v1('plane')",

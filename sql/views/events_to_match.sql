@@ -1,0 +1,12 @@
+-- An event as matching takes it: functions take arrays of such rows. It is for the subscriptions that were there at as_of; one without
+-- a topic is for the subscription that it names alone, whatever that asks for.
+CREATE OR REPLACE VIEW projections.events_to_match AS
+SELECT
+    e.source_id,
+    e.seq_nr,
+    e.db_timestamp,
+    e.slice,
+    e.event_type AS topic,
+    e.db_timestamp AS as_of,
+    NULL::bigint AS subscription_id
+FROM projections.events AS e;
