@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 import journal
+import offsets
 from journal import ConnectionSettings, ProjectionsError, Session, hide_password
 from journal.database import connect
 from journal.embedded import DSN_VARIABLE, binaries_for_user, database_dsn
@@ -112,9 +113,7 @@ async def _look_at_database(dsn: str, findings: _Findings) -> None:
             findings.problems.append("database: default_transaction_read_only is on: it takes no writes")
         await check_version(session)
         findings.found["schema version"] = SCHEMA_VERSION
-        findings.found["projections"] = [
-            row["name"] for row in await session.fetch("SELECT name FROM projections.projections ORDER BY 1")
-        ]
+        findings.found["projections"] = await offsets.names(session)
         findings.found["writers in flight"] = await _writers(session)
 
 
