@@ -23,12 +23,10 @@ from journal.schema import check_version
 from projections.cli.supervisor import StopAsked, heard_from_supervisor, supervise, tagged_logs
 from projections.durations import duration_text
 from projections.http.addresses import Address
-from projections.running.connections import OTHER_CONNECTIONS, WORKER_CONNECTIONS
 from projections.running.event_loop import loop_runner
-from projections.running.loop_monitor import ABORT_AFTER
 from projections.running.observer import CombinedObserver, StatusObserver
 from projections.running.runner import run as run_projections
-from projections.running.settings import RunSettings
+from projections.running.settings import ABORT_AFTER, OTHER_CONNECTIONS, WORKER_CONNECTIONS, RunSettings
 from projections.subscriptions import Matching
 from projections.terminal.durations import Duration
 from projections.terminal.logs import LogFormat, configure_logs

@@ -10,11 +10,11 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
 from pydantic import BaseModel
 
-from journal import EventEnvelope, Session, check_entity_type, check_name, event_type_of
+from journal import EventEnvelope, OwnedSession, Session, check_entity_type, check_name, event_type_of
 from projections.defining.settings import EVENT_BATCH, TABLE_BATCH, AtLeastOnce, ExactlyOnce, Group
 from projections.defining.tables import Changes, Table
 from projections.errors import InvalidHandler
@@ -287,3 +287,15 @@ def projection_of(definition: Any) -> Projection:
     if isinstance(definition, type):
         return declared
     return replace(declared, make=lambda: definition)
+
+
+class Discovery(Protocol):
+    """A service that says which projections there are, also those that come to be while a process runs."""
+
+    async def tend(self, session: OwnedSession) -> Sequence[Projection]:
+        """
+        Do what is due; called every second.
+
+        Returns:
+            The projections that are to run here; new ones are begun.
+        """

@@ -9,11 +9,8 @@ from datetime import timedelta
 
 from journal import Database, OwnedSession
 from projections.errors import PoolTooSmall
+from projections.running.settings import OTHER_CONNECTIONS
 
-WORKER_CONNECTIONS = 20
-"""The pool of a worker process, unless it is told otherwise."""
-OTHER_CONNECTIONS = 3
-"""Of a pool, what ranges do not take: one for polls, one for heartbeats, one for what comes up."""
 _READING_AHEAD = 2
 """How many ranges read a page ahead at a time: with two cores, a third would only wait."""
 

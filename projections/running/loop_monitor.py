@@ -19,8 +19,6 @@ log = logging.getLogger("projections")
 
 ABORTED = 70
 """Exit code of a process that was ended because of a handler that nothing else could end."""
-ABORT_AFTER = timedelta(minutes=5)
-"""A loop that has not turned for this time will hardly turn again: the process of a worker is ended."""
 _GRACE = 10.0
 """Seconds that a handler has to end after it was cancelled."""
 

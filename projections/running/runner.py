@@ -26,8 +26,7 @@ from journal import (
 )
 from journal.schema import check_version
 from journal.tasks import end
-from projections.defining.discovery import Discovery
-from projections.defining.handlers import Projection, projection_of
+from projections.defining.handlers import Discovery, Projection, projection_of
 from projections.errors import InvalidHandler
 from projections.running.membership import Membership
 from projections.running.observer import StatusObserver

@@ -11,6 +11,13 @@ from journal import PAGE_BYTES, PollPacing
 from offsets.holding import LeaseSettings
 from projections.failing.retries import Backoff
 
+WORKER_CONNECTIONS = 20
+"""The pool of a worker process, unless it is told otherwise."""
+OTHER_CONNECTIONS = 3
+"""Of a pool, what ranges do not take: one for polls, one for heartbeats, one for what comes up."""
+ABORT_AFTER = timedelta(minutes=5)
+"""A loop that has not turned for this time will hardly turn again: the process of a worker is ended."""
+
 
 class RunSettings(LeaseSettings):
     """How projections run in a process."""

@@ -126,7 +126,7 @@ class StreamSettings(BaseModel):
     replay_limit: int = Field(default=10_000, ge=0)
     """Events that a client may have missed; one that has missed more begins anew, which 204 tells it."""
 
-    heartbeat: timedelta = Field(default=timedelta(seconds=15), gt=_NONE)
+    keep_alive: timedelta = Field(default=timedelta(seconds=15), gt=_NONE)
     """A client that nothing comes for is sent a comment so often, so that proxies leave the connection open."""
 
     retry: timedelta = Field(default=timedelta(seconds=2), ge=_NONE)

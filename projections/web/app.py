@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from journal import Database
 from projections.extras import from_extra
+from projections.http.server_sent_events import EventWriter, frame, while_connected
 from projections.http.strict_headers import StrictHeaders
 from projections.monitoring.probes import monitor_probe
 from projections.web.actions import Actions
 from projections.web.cross_site import CrossSite
 from projections.web.feed import Feed
-from projections.web.stream import FeedStream
 
 with from_extra("monitor"):
     from starlette.applications import Starlette
@@ -21,10 +22,13 @@ with from_extra("monitor"):
     from starlette.responses import FileResponse, Response
     from starlette.routing import Mount, Route
     from starlette.staticfiles import StaticFiles
+    from starlette.types import Receive, Scope, Send
 
 __all__ = ["monitor_app"]
 
 _STATIC = Path(__file__).parent / "static"
+_RETRY = timedelta(seconds=1)
+"""After which a browser connects again."""
 
 
 def monitor_app(database: Database, feed: Feed, *, origins: Collection[str] = ()) -> StrictHeaders:
@@ -49,7 +53,7 @@ def monitor_app(database: Database, feed: Feed, *, origins: Collection[str] = ()
         Route("/", _page),
         Mount("/static", StaticFiles(directory=_STATIC)),
         Route("/session", cross_site.session),
-        Route("/events", FeedStream(feed)),
+        Route("/events", _FeedStream(feed)),
         Route("/actions/{action}", Actions(database, cross_site).follow, methods=["POST"]),
         *probe.routes,
     ]
@@ -60,3 +64,24 @@ def monitor_app(database: Database, feed: Feed, *, origins: Collection[str] = ()
 
 async def _page(_: Request) -> Response:
     return FileResponse(_STATIC / "index.html")
+
+
+class _FeedStream:
+    """Sends what a feed has as server-sent events: its history, then each document. A slow client misses some."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        """Serve one client."""
+        with self._feed.watching():
+            await while_connected(receive, self._send(EventWriter(send)))
+
+    async def _send(self, writer: EventWriter) -> None:
+        await writer.begin()
+        await writer.write(frame(retry=_RETRY) + frame(self._feed.history(), event="history"))
+        number, document = await self._feed.after(0)
+        while not self._feed.closed:
+            await writer.write(frame(document, event="message"))
+            number, document = await self._feed.after(number)
+        await writer.finish()

@@ -29,7 +29,7 @@ def test_matching_is_not_cut_into_no_ranges() -> None:
         (ListenerSettings, "keep_every"),
         (ListenerSettings, "expires_after"),
         (ListenerSettings, "patience"),
-        (StreamSettings, "heartbeat"),
+        (StreamSettings, "keep_alive"),
         (StreamSettings, "patience"),
     ],
 )

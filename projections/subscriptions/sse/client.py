@@ -180,7 +180,7 @@ class StreamClient:
 
     async def _live(self) -> None:
         while not self._listening.ended.is_set():
-            matches = await self._listening.take(_PAGE, self._settings.heartbeat.total_seconds())
+            matches = await self._listening.take(_PAGE, self._settings.keep_alive.total_seconds())
             if matches:
                 await self._tell(await self._unseen(matches))
             elif not self._listening.ended.is_set():

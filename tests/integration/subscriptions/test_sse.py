@@ -226,7 +226,7 @@ async def test_a_client_that_goes_frees_everything_at_once(database: Database) -
 
 
 async def test_a_quiet_stream_beats_and_tells_how_far_it_is(database: Database) -> None:
-    settings = quick(heartbeat=timedelta(milliseconds=20))
+    settings = quick(keep_alive=timedelta(milliseconds=20))
     async with (
         streaming(database, subscription=lambda _: Interest(topics=["Never"]), settings=settings) as (
             stream,
@@ -259,7 +259,7 @@ async def test_a_client_that_does_not_read_is_ended_and_holds_up_nobody(database
 
 
 async def test_a_client_that_takes_nothing_though_little_comes_is_ended(database: Database) -> None:
-    settings = quick(heartbeat=timedelta(milliseconds=1), patience=timedelta(milliseconds=300))
+    settings = quick(keep_alive=timedelta(milliseconds=1), patience=timedelta(milliseconds=300))
     async with streaming(database, settings=settings) as (stream, port), asked(port) as slow:
         await slow.block()
         await append_raw(database, json.dumps("x" * 8_000_000))
