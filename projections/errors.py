@@ -4,6 +4,7 @@ Errors of running projections.
     ProjectionsError
     ├── InvalidHandler      a projection class is not declared as it must be
     ├── PoolTooSmall        too few connections to run projections with
+    ├── UnknownGroup        there is no such group of consumers
     ├── HandlerFailed       a handler raised; names the event
     └── ProjectionFailed    recovery gave up; the range restarts from its stored offset
 """
@@ -28,6 +29,10 @@ class InvalidHandler(ProjectionsError, TypeError):
 
 class PoolTooSmall(ProjectionsError, ValueError):
     """Projections can not run with so few connections; the message says how many they need."""
+
+
+class UnknownGroup(ProjectionsError):
+    """There is no such group: subscribe for it, or create it first."""
 
 
 class HandlerFailed(ProjectionsError):

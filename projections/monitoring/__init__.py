@@ -1,6 +1,7 @@
 """How far projections and groups are behind, who runs them, and what holds them back: from the database alone."""
 
 from offsets import UnknownProjection
+from projections.errors import UnknownGroup
 from projections.monitoring.groups import GroupLag as GroupLag
 from projections.monitoring.groups import GroupRangeLag as GroupRangeLag
 from projections.monitoring.groups import QuarantinedCondition as QuarantinedCondition
@@ -20,7 +21,6 @@ from projections.monitoring.snapshot import Snapshot as Snapshot
 from projections.monitoring.snapshot import snapshot
 from projections.monitoring.webhooks import DeadDelivery as DeadDelivery
 from projections.monitoring.webhooks import dead_deliveries as dead_deliveries
-from projections.subscriptions import UnknownGroup
 
 __all__ = [
     "UnknownGroup",

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from journal import Row, Session, SliceRange
 from journal.suggestions import did_you_mean
-from projections.subscriptions import UnknownGroup, group_names
+from projections.errors import UnknownGroup
 
 _LAG = "SELECT * FROM projections.group_lag_v1($1)"
 _QUARANTINED = """
@@ -169,7 +169,7 @@ async def group_lag(session: Session, name: str | None = None) -> list[GroupLag]
     """
     rows = await session.fetch(_LAG, name)
     if name is not None and not rows:
-        raise UnknownGroup(_unknown(name, await group_names(session)))
+        raise UnknownGroup(_unknown(name, [one.name for one in await group_lag(session)]))
     return [_group(list(parts)) for _, parts in groupby(rows, lambda row: row["group_id"])]
 
 

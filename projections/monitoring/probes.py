@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from journal import Database
 from projections.durations import InvalidDuration, parse_duration
@@ -38,11 +38,19 @@ with from_extra("monitor"):
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
-if TYPE_CHECKING:  # needs an extra that others than those who deliver may not have
-    from projections.monitoring.webhook_metrics import WebhookMetrics
-
 _READY_FOR = timedelta(seconds=1)
 _READY_WITHIN = timedelta(seconds=3)
+
+
+class Counted(Protocol):
+    """What a process counts of something else than its projections, such as the webhooks that it delivers."""
+
+    def collect(self) -> Sequence[Metric]:
+        """What has been counted, as of now."""
+
+    @property
+    def fault(self) -> str | None:
+        """Why the process does not do it; None when it does."""
 
 
 class Probe:
@@ -139,9 +147,7 @@ class Probe:
         )
 
 
-def worker_app(
-    metrics: WorkerMetrics, database: Database, webhooks: WebhookMetrics | None = None
-) -> Starlette:
+def worker_app(metrics: WorkerMetrics, database: Database, webhooks: Counted | None = None) -> Starlette:
     """
     What a worker serves: its own counts, and what the database tells of the ranges that it holds.
 
@@ -175,7 +181,7 @@ def worker_app(
     return Starlette(routes=probe.routes, lifespan=probe.lifespan)
 
 
-def delivering_app(webhooks: WebhookMetrics, database: Database) -> Starlette:
+def delivering_app(webhooks: Counted, database: Database) -> Starlette:
     """
     What a process serves that delivers webhooks and runs no projections.
 

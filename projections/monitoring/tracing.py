@@ -1,5 +1,5 @@
 """
-A span for each batch, each call of a handler of a group, and each request of a webhook.
+A span for each batch, and each call of a handler of a group.
 
 Through the API package of OpenTelemetry alone: where spans go is the application's business.
 Without that package nothing is made, and nothing is paid.
@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Token
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
+from typing import NamedTuple, Protocol
 
 from journal import EventEnvelope, SliceRange
 from projections.extras import from_extra
 from projections.running.observer import StatusObserver
-from projections.webhooks.verdicts import is_success
 
 with from_extra("otel"):
     from opentelemetry import context, trace
@@ -24,16 +22,17 @@ with from_extra("otel"):
     from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, TracerProvider
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-if TYPE_CHECKING:  # needs an extra that others than those who deliver may not have
-    from projections.subscriptions import MatchedEvent
-    from projections.webhooks.sender import Outgoing, Reply, Sender
-
-_SYSTEM = "slice-projections"
+SYSTEM = "slice-projections"
 _MOST_LINKS = 128
 """As many as OpenTelemetry keeps by default."""
 _KEY = '"traceparent"'
-_PROPAGATOR = TraceContextTextMapPropagator()
-_FIELDS = _PROPAGATOR.fields
+PROPAGATOR = TraceContextTextMapPropagator()
+FIELDS = PROPAGATOR.fields
+
+
+class _Matched(Protocol):
+    @property
+    def envelope(self) -> EventEnvelope: ...
 
 
 class _Open(NamedTuple):
@@ -98,9 +97,7 @@ class TracedHandling:
     def __init__(self, provider: TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer("projections", tracer_provider=provider)
 
-    def __call__(
-        self, group: str, handler: str, batch: Sequence[MatchedEvent]
-    ) -> AbstractContextManager[Span]:
+    def __call__(self, group: str, handler: str, batch: Sequence[_Matched]) -> AbstractContextManager[Span]:
         """A span that lasts for the block, and is the current one in it."""
         envelopes = [event.envelope for event in batch]
         origins = _origins(envelopes)
@@ -111,79 +108,6 @@ class TracedHandling:
             attributes=_messaging(group, envelopes) | {"projections.handler": handler},
             links=[Link(origin) for origin in origins if origin is not None],
         )
-
-
-class TracedSender:
-    """
-    Makes a span of each request of a sender of webhooks.
-
-    It is below the span in which the event was written, where that is known (``traceparent`` of :func:`send`, or in the
-    metadata of the event). It tells the host and the event's id; neither the rest of the URL nor the headers, which may
-    be secret.
-
-    Args:
-        sender: What makes them; closing this one closes it.
-        inject: Send ``traceparent`` along, so that what receivers trace is below. It tells them the ids of spans.
-        provider: Of tracers; None for the global one.
-    """
-
-    def __init__(
-        self, sender: Sender, *, inject: bool = False, provider: TracerProvider | None = None
-    ) -> None:
-        self._sender = sender
-        self._inject = inject
-        self._tracer = trace.get_tracer("projections", tracer_provider=provider)
-
-    async def send(self, outgoing: Outgoing) -> Reply:
-        """Send one in a span of its own."""
-        attributes = _attributes_of_request(outgoing)
-        with self._tracer.start_as_current_span(
-            "deliver webhook",
-            context=_written_in(outgoing.traceparent),
-            kind=SpanKind.CLIENT,
-            attributes=attributes,
-        ) as span:
-            reply = await self._sender.send(_with_traceparent(outgoing) if self._inject else outgoing)
-            if reply.status is not None:
-                span.set_attribute("http.response.status_code", reply.status)
-            if not is_success(reply.code):
-                span.set_attribute("error.type", reply.code)
-                span.set_status(Status(StatusCode.ERROR, reply.code))
-        return reply
-
-    async def aclose(self) -> None:
-        """Close the sender."""
-        await self._sender.aclose()
-
-
-def _written_in(traceparent: str | None) -> Context:
-    """A context that has the span as its parent; else none, so that what started the process is not the parent."""
-    return Context() if traceparent is None else _PROPAGATOR.extract({"traceparent": traceparent}, Context())
-
-
-def _attributes_of_request(outgoing: Outgoing) -> dict[str, str | int]:
-    url = urlsplit(outgoing.url)
-    event_id = next((value for name, value in outgoing.headers if name == "webhook-id"), "")
-    again = {} if outgoing.attempt == 1 else {"http.request.resend_count": outgoing.attempt - 1}
-    return {
-        "http.request.method": "POST",
-        "url.scheme": url.scheme,
-        "server.address": url.hostname or "",
-        "server.port": url.port or (443 if url.scheme == "https" else 80),
-        "messaging.system": _SYSTEM,
-        "messaging.message.id": event_id,
-        "projections.event_id": event_id,
-        **again,
-    }
-
-
-def _with_traceparent(outgoing: Outgoing) -> Outgoing:
-    """With the current span, where the endpoint's own headers name none."""
-    if any(name.lower() in _FIELDS for name, _ in outgoing.headers):
-        return outgoing
-    added: dict[str, str] = {}
-    _PROPAGATOR.inject(added)
-    return outgoing._replace(headers=(*outgoing.headers, *added.items()))
 
 
 def _attributes(name: str, slices: SliceRange, envelopes: Sequence[EventEnvelope]) -> dict[str, str | int]:
@@ -200,7 +124,7 @@ def _attributes(name: str, slices: SliceRange, envelopes: Sequence[EventEnvelope
 def _messaging(group: str, envelopes: Sequence[EventEnvelope]) -> dict[str, str | int]:
     """What OpenTelemetry's conventions have of what handles messages."""
     return {
-        "messaging.system": _SYSTEM,
+        "messaging.system": SYSTEM,
         "messaging.operation.type": "process",
         "messaging.operation.name": "handle",
         "messaging.consumer.group.name": group,
@@ -226,8 +150,8 @@ def _origin(envelope: EventEnvelope) -> SpanContext | None:
     metadata = envelope.metadata
     if not isinstance(metadata, Mapping):
         return None
-    carrier = {key: value for key, value in metadata.items() if key in _FIELDS and isinstance(value, str)}
-    origin = trace.get_current_span(_PROPAGATOR.extract(carrier, Context())).get_span_context()
+    carrier = {key: value for key, value in metadata.items() if key in FIELDS and isinstance(value, str)}
+    origin = trace.get_current_span(PROPAGATOR.extract(carrier, Context())).get_span_context()
     return origin if origin.is_valid else None
 
 

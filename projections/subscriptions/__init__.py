@@ -1,7 +1,7 @@
 """Subscriptions of groups of consumers to events: matching, reading, publishing."""
 
 from journal import EventIdConflict, InvalidEvent
-from projections.errors import InvalidHandler
+from projections.errors import InvalidHandler, UnknownGroup
 from projections.subscriptions.consumer import Consumer
 from projections.subscriptions.errors import (
     InvalidSubscription,
@@ -10,7 +10,6 @@ from projections.subscriptions.errors import (
     NotDead,
     PublishFailed,
     SubscriptionLost,
-    UnknownGroup,
 )
 from projections.subscriptions.groups import (
     create_group,

@@ -25,11 +25,11 @@ from journal.database import Fault, fault_of
 from journal.schema import check_version
 from journal.tasks import running
 from offsets import DatabaseWentBack, RangeLost
-from projections.errors import said
+from projections.errors import UnknownGroup, said
 from projections.running.page_limit import PageLimit
 from projections.subscriptions import groups, reading
 from projections.subscriptions.asking import Asking
-from projections.subscriptions.errors import InvalidCursor, UnknownGroup
+from projections.subscriptions.errors import InvalidCursor
 from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.held_ranges import HeldRanges
 from projections.subscriptions.joining import Joining

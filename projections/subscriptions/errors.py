@@ -4,7 +4,7 @@ Errors of subscriptions and of those who read for them.
     ProjectionsError
     ├── InvalidSubscription     a subscription, a group or a publication cannot be as it is
     │   └── InvalidCondition    its condition is no boolean expression over the event and the subscription
-    ├── UnknownGroup            there is no such group
+    ├── UnknownGroup            there is no such group (projections)
     ├── NotDead                 a batch is no dead letter of the group, or not any more
     ├── InvalidCursor           a cursor is not one of the group's, or lies before the stored one
     ├── DatabaseWentBack        what is remembered of a group is not in the database any more (offsets)
@@ -23,6 +23,7 @@ from contextlib import contextmanager
 
 from journal import DatabaseError, ProjectionsError
 from offsets import DatabaseWentBack, RangeLost
+from projections.errors import UnknownGroup
 
 
 class InvalidSubscription(ProjectionsError, ValueError):
@@ -31,10 +32,6 @@ class InvalidSubscription(ProjectionsError, ValueError):
 
 class InvalidCondition(InvalidSubscription):
     """A condition is no single boolean expression, or does more than to look at the event and the subscription."""
-
-
-class UnknownGroup(ProjectionsError):
-    """There is no such group: subscribe for it, or create it first."""
 
 
 class NotDead(ProjectionsError):

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from journal import Session, SliceRange, slice_ranges
 from journal.suggestions import did_you_mean
-from projections.subscriptions.errors import UnknownGroup, own_errors
+from projections.errors import UnknownGroup
+from projections.subscriptions.errors import own_errors
 
 _CREATE = "SELECT projections.create_group_v1($1, $2, $3)"
 _REMOVE = "SELECT projections.remove_group_v1($1)"

@@ -267,7 +267,8 @@ async def _observed(
     """Who is to be told, and through what to send, serving what is counted for the length of the block."""
     observers: list[StatusObserver] = []
     if options.traces:
-        from projections.monitoring.tracing import TracedSender, Tracing  # noqa: PLC0415 - of an extra
+        from projections.monitoring.tracing import Tracing  # noqa: PLC0415 - of an extra
+        from projections.webhooks.tracing import TracedSender  # noqa: PLC0415 - likewise
 
         observers, sender = [Tracing()], TracedSender(sender)
     if options.address is None:
@@ -275,8 +276,8 @@ async def _observed(
         return
     from projections.http.serving import serving  # noqa: PLC0415 - of an extra
     from projections.monitoring.probes import delivering_app, worker_app  # noqa: PLC0415 - of an extra
-    from projections.monitoring.webhook_metrics import WebhookMetrics  # noqa: PLC0415 - likewise
     from projections.monitoring.worker_metrics import WorkerMetrics  # noqa: PLC0415 - likewise
+    from projections.webhooks.delivery_metrics import WebhookMetrics  # noqa: PLC0415 - likewise
 
     metrics, counted = WorkerMetrics(), WebhookMetrics()
     app = delivering_app(counted, database) if options.only_send else worker_app(metrics, database, counted)

@@ -26,10 +26,10 @@ from projections.monitoring import snapshot
 from projections.monitoring.cache import Cache, LookFailed
 from projections.monitoring.metrics import database_up, snapshot_metrics, write_metrics
 from projections.monitoring.probes import delivering_app, monitor_probe, worker_app
-from projections.monitoring.webhook_metrics import WebhookMetrics
 from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.subscriptions import create_group
 from projections.testing import run_until_caught_up
+from projections.webhooks.delivery_metrics import WebhookMetrics
 from tests.fixtures.attempts import claimed, reply
 from tests.fixtures.http import Series, asking, counting, parse, pulse, series
 from tests.fixtures.monitor import scraped, told_by, told_by_the_database
@@ -435,7 +435,9 @@ async def test_the_guide_explains_every_metric(journal: Database) -> None:
 
 @pytest.mark.parametrize("package", ["prometheus_client", "starlette", "uvicorn"])
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(package: str) -> None:
-    program = f"import sys; sys.modules[{package!r}] = None; import projections.http.serving, projections.web"
+    program = (
+        f"import sys; sys.modules[{package!r}] = None; import projections.http.serving, projections.web.app"
+    )
 
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False

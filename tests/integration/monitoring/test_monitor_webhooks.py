@@ -303,7 +303,7 @@ def test_the_monitor_needs_none_of_what_delivering_needs() -> None:
 import sys
 for name in ("aiohttp", "yarl", "multidict", "cryptography", "cronsim"):
     sys.modules[name] = None
-import projections.web, projections.monitoring.probes, projections.monitoring.tracing
+import projections.web.app, projections.monitoring.probes, projections.monitoring.tracing
 """
 
     done = subprocess.run(

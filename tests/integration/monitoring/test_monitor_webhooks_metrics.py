@@ -9,9 +9,9 @@ import pytest
 
 from journal import Database
 from projections.monitoring.probes import delivering_app, worker_app
-from projections.monitoring.webhook_metrics import WebhookMetrics
 from projections.monitoring.worker_metrics import WorkerMetrics
 from projections.webhooks.deliverer import deliver
+from projections.webhooks.delivery_metrics import WebhookMetrics
 from projections.webhooks.sender import FAILURES, Outgoing, Reply
 from tests.fixtures.attempts import claimed, reply
 from tests.fixtures.http import Series, asking, pulse, scrape, series

@@ -13,12 +13,13 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_tra
 
 from journal import Database, EventIdConflict, InvalidEvent, RawJson
 from projections import run
-from projections.monitoring.tracing import TracedSender, Tracing
+from projections.monitoring.tracing import Tracing
 from projections.subscriptions import publish
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.messages import send
 from projections.webhooks.sender import HttpSender, Outgoing, Reply
+from projections.webhooks.tracing import TracedSender
 from tests.fixtures.attempts import reply
 from tests.fixtures.projections import settings as run_settings
 from tests.fixtures.raw_server import RawServer, respond
