@@ -28,12 +28,10 @@ from offsets import DatabaseWentBack, RangeLost
 from projections.errors import UnknownGroup, said
 from projections.running.page_limit import PageLimit
 from projections.subscriptions import groups, reading
-from projections.subscriptions.asking import Asking
 from projections.subscriptions.errors import InvalidCursor
 from projections.subscriptions.groups import GroupRange
-from projections.subscriptions.held_ranges import HeldRanges
-from projections.subscriptions.joining import Joining
-from projections.subscriptions.range_reader import RangeReader
+from projections.subscriptions.member import Member
+from projections.subscriptions.range_reader import HeldRanges, RangeReader
 from projections.subscriptions.reading import MatchPlace
 from projections.subscriptions.redelivery import Redelivery
 from projections.subscriptions.registration import HandlerSubscription
@@ -57,12 +55,7 @@ class Consuming:
     """
     One consumer of a group, while it runs.
 
-    Args:
-        database: The database that has the schema, as :func:`journal.connect` opens it.
-        group: The group.
-        owner: The consumer's name, which nobody else has.
-        subscribe: Subscribes the handlers, again when a subscription is gone.
-        settings: Limits and times; None: the defaults.
+    Its owner is a name that nobody else has. It subscribes its handlers again when a subscription is gone.
     """
 
     def __init__(
@@ -70,15 +63,14 @@ class Consuming:
     ) -> None:
         self._database = database
         self._group = group
-        self._joining = Joining(group, owner, settings.lease)
         self._subscribe = subscribe
         self._settings = settings
-        self._ask = Asking(database, settings.lease / 2)
+        self._ask = Member(database, group, owner, settings.lease)
         self._handlers: Mapping[str, HandlerSubscription] = {}
         self._subscribed = False
         self._changed = asyncio.Event()
         self._ranges = HeldRanges(group, settings, self._changed.set)
-        self._redelivery = Redelivery(group, settings.retries_every, self._changed.set)
+        self._redelivery = Redelivery(self._ask, group, settings.retries_every, self._changed.set)
         self._stop = asyncio.Event()
         self._stopping = False
         self._settled = -1
@@ -140,31 +132,27 @@ class Consuming:
         await self._ranges.leave([asyncio.create_task(self._redelivery.close())], _GOODBYE)
         with suppress(ProjectionsError, TimeoutError):
             async with asyncio.timeout(_GOODBYE):
-                await self._joining.leave(self._ask)
-        await self._ask.close(_GOODBYE)
+                await self._ask.leave()
+        await self._ask.close()
 
     async def _try_turn(self) -> bool:
         """Do all that is to be done; returns whether there is more at once."""
         self._changed.clear()
         try:
             busy = await self._turn()
-        except OtherSchemaVersion:
-            await self._ask.close(_GOODBYE)
-            raise
-        except Exception as error:
+        except BaseException as error:
+            await self._ask.close()
+            if isinstance(error, OtherSchemaVersion) or not isinstance(error, Exception):
+                raise
             self._failures += 1
             log.warning(
                 "group %s: %s", self._group, said(error),
                 exc_info=None if isinstance(error, ProjectionsError) else error,
                 extra=self._extra("reading_failed"),
             )  # fmt: skip
-            await self._ask.close(_GOODBYE)
             self._ranges.look_again()
             self._look_at_lease()
             return False
-        except BaseException:
-            await self._ask.close(_GOODBYE)
-            raise
         self._failures = 0
         return busy
 
@@ -179,7 +167,7 @@ class Consuming:
             await self._keep_subscriptions()
         for reader in self._ranges:
             await self._store(reader)
-        await self._redelivery.turn(self._ask, taking=not self._stopping)
+        await self._redelivery.turn(taking=not self._stopping)
         return False if self._stopping else await self._read()
 
     # The lease and the ranges
@@ -188,7 +176,7 @@ class Consuming:
         sent_at = asyncio.get_running_loop().time()
         await self._join_handlers()
         try:
-            held = await self._joining.stay(self._ask, self._numbers)
+            held = await self._ask.stay(self._numbers)
         except (UnknownGroup, DatabaseWentBack) as error:
             await self._start_over(str(error))
             return
@@ -213,8 +201,8 @@ class Consuming:
             self._lose(reader, why)
         self._subscribed = False
         self._beat_at = 0.0
-        await self._joining.leave(self._ask)
-        await self._ask.close(_GOODBYE)  # subscribing borrows one of its own
+        await self._ask.leave()
+        await self._ask.close()  # subscribing borrows one of its own
         self._changed.set()
 
     async def _told(self, ranges: list[GroupRange]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -33,3 +34,8 @@ class MatchedEvent(NamedTuple):
     def payload(self) -> Any:
         """The payload as plain Python values."""
         return self.envelope.payload
+
+
+def describe(batch: Sequence[MatchedEvent]) -> str:
+    """A batch, for messages."""
+    return f"matches {batch[0].match_id} to {batch[-1].match_id}"

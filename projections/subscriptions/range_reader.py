@@ -1,17 +1,17 @@
-"""A range of a group that this process holds: what was read of it, how far it is, and when it starts again."""
+"""The ranges of a group that this process holds: what was read of it, how far it is, and when it starts again."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from journal import ProjectionsError
-from projections.failing.retries import Backoff
+from journal import ProjectionsError, SliceRange
 from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.handling import FailedPart, Flow
 from projections.subscriptions.reading import Match, MatchPlace
 from projections.subscriptions.registration import HandlerSubscription
+from projections.subscriptions.settings import ConsumerSettings
 
 log = logging.getLogger("projections")
 
@@ -27,8 +27,7 @@ class RangeReader:
         group: The group's name, for messages.
         held: The range, as the database gave it.
         handlers: All handlers of the process; those that the range is not for are left out.
-        read_ahead: How many pages may be in hand.
-        restart: Pauses before it starts again.
+        settings: How to read.
         changed: Called when there is something to do.
     """
 
@@ -37,9 +36,7 @@ class RangeReader:
         group: str,
         held: GroupRange,
         handlers: Mapping[str, HandlerSubscription],
-        *,
-        read_ahead: int,
-        restart: Backoff,
+        settings: ConsumerSettings,
         changed: Callable[[], None],
     ) -> None:
         self.held = held
@@ -52,8 +49,7 @@ class RangeReader:
         self._group = group
         self._all = handlers
         self._handlers = _handlers_of(held, handlers)
-        self._read_ahead = read_ahead
-        self._restart = restart
+        self._settings = settings
         self._changed = changed
         self._failures = 0
         self._failed_at = held.cursor
@@ -128,7 +124,7 @@ class RangeReader:
             self._flow is not None
             and not self.giving_up
             and self._flow.failure is None
-            and len(self._flow.checkpoints) < self._read_ahead
+            and len(self._flow.checkpoints) < self._settings.read_ahead
         )
 
     def take(self, page: Sequence[Match], read_until: MatchPlace) -> None:
@@ -158,7 +154,7 @@ class RangeReader:
         """Cancel all that is in hand, and go on from the stored cursor after a pause."""
         self._failures = 1 if self.stored > self._failed_at else self._failures + 1
         self._failed_at = self.stored
-        delay = self._restart.delay(self._failures)
+        delay = self._settings.restart.delay(self._failures)
         log.error(
             "group %s: slices %s: %s failed, starting again after match %d in %.1f s: %s",
             self._group, self.held.slices, what, self.stored, delay.total_seconds(), error,
@@ -227,6 +223,74 @@ class RangeReader:
     def labels(self, action: str) -> dict[str, object]:
         """For log records."""
         return {"action": action, "group": self._group, "slices": str(self.held.slices)}
+
+
+class HeldRanges:
+    """
+    A reader for each range that is held.
+
+    Going through it goes through those that were there at its beginning.
+
+    Args:
+        group: The group.
+        settings: How they read.
+        changed: Called when there is something to do.
+    """
+
+    def __init__(self, group: str, settings: ConsumerSettings, changed: Callable[[], None]) -> None:
+        self._group = group
+        self._settings = settings
+        self._changed = changed
+        self._readers: dict[tuple[SliceRange, int | None], RangeReader] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def __iter__(self) -> Iterator[RangeReader]:
+        """Each reader."""
+        return iter(list(self._readers.values()))
+
+    def __len__(self) -> int:
+        """How many ranges are held."""
+        return len(self._readers)
+
+    def get(self, key: tuple[SliceRange, int | None]) -> RangeReader | None:
+        """Who reads a range, by :attr:`GroupRange.key`; None where it is not held."""
+        return self._readers.get(key)
+
+    def look_again(self) -> None:
+        """Read all of them again, which says whether what they have read is still there."""
+        for reader in self:
+            reader.looked_until = -1
+
+    def start(self, held: GroupRange, handlers: Mapping[str, HandlerSubscription]) -> None:
+        """Read a range from its stored cursor on."""
+        reader = RangeReader(self._group, held, handlers, self._settings, self._changed)
+        self._readers[held.key] = reader
+        log.info(
+            "group %s: slices %s started after match %d", self._group, held.slices, held.cursor,
+            extra=reader.labels("started"),
+        )  # fmt: skip
+
+    def lose(self, reader: RangeReader, why: str) -> None:
+        """Drop a range that is another's, or not as it is remembered, and say why."""
+        log.warning(
+            "group %s: slices %s are lost: %s", self._group, reader.held.slices, why,
+            extra=reader.labels("range_lost"),
+        )  # fmt: skip
+        self.drop(reader)
+
+    def drop(self, reader: RangeReader) -> None:
+        """Cancel all that is in hand of a range."""
+        self._readers.pop(reader.held.key, None)
+        if (ending := reader.drop()) is not None:
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+    async def leave(self, others: Iterable[asyncio.Task[None]], limit: float) -> None:
+        """Drop all; waits so many seconds for what was cancelled, and for others that end."""
+        for reader in self:
+            self.drop(reader)
+        if ending := {*self._ending, *others}:
+            await asyncio.wait(ending, timeout=limit)
 
 
 def _handlers_of(

@@ -10,9 +10,8 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from journal.tasks import end
-from projections.subscriptions.calling import call, describe
-from projections.subscriptions.joining import Ask
-from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.matched import MatchedEvent, describe
+from projections.subscriptions.member import Member
 from projections.subscriptions.registration import RegisteredHandler
 from projections.subscriptions.retrying import (
     Retry,
@@ -38,45 +37,41 @@ class Redelivery:
     Has batches that are due handled again, one at a time for each handler, beside what is read.
 
     Args:
+        ask: How to ask the database.
         group: The group.
         every: How often to look for them.
         changed: Called when there is something to store.
     """
 
-    def __init__(self, group: str, every: timedelta, changed: Callable[[], None]) -> None:
+    def __init__(self, ask: Member, group: str, every: timedelta, changed: Callable[[], None]) -> None:
         self.handlers: Mapping[str, RegisteredHandler] = {}
         self.running: dict[str, asyncio.Task[None]] = {}
+        self._ask = ask
         self._group = group
         self._every = every.total_seconds()
         self._changed = changed
         self._look_at = 0.0
         self._outcomes: deque[_Outcome] = deque()
 
-    async def turn(self, ask: Ask, *, taking: bool) -> None:
-        """
-        Store what has become of batches, and take others.
-
-        Args:
-            ask: How to ask the database.
-            taking: Whether to take others.
-        """
+    async def turn(self, *, taking: bool) -> None:
+        """Store what has become of batches, and take others if that is wanted."""
         while self._outcomes:
-            await self._store(ask, self._outcomes[0])
+            await self._store(self._outcomes[0])
             done = self._outcomes.popleft()
             del self.running[done.retry.handler]
             self._look_at = 0.0
         if taking and asyncio.get_running_loop().time() >= self._look_at:
-            await self._take(ask)
+            await self._take()
 
     async def close(self) -> None:
         """Cancel what is running; it is due again when its lease is over."""
         await end(*self.running.values())
 
-    async def _take(self, ask: Ask) -> None:
+    async def _take(self) -> None:
         free = [name for name in self.handlers if name not in self.running]
         lease = max(handler.timeout for handler in self.handlers.values()) + _MARGIN
         while free:
-            taken: Sequence[Retry] = await ask(take_retries, self._group, free, lease, 1)
+            taken: Sequence[Retry] = await self._ask(take_retries, self._group, free, lease, 1)
             for retry in taken:
                 free.remove(retry.handler)
                 self.running[retry.handler] = asyncio.create_task(self._run(retry))
@@ -89,19 +84,19 @@ class Redelivery:
         failure: Exception | None = None
         try:
             events = tuple(decode_batch(retry.matches))
-            await call(self.handlers[retry.handler], events)
+            await self.handlers[retry.handler].handle(events)
         except Exception as error:  # noqa: BLE001 - it is the user's
             failure = error
         self._outcomes.append(_Outcome(retry, events, failure))
         self._changed()
 
-    async def _store(self, ask: Ask, outcome: _Outcome) -> None:
+    async def _store(self, outcome: _Outcome) -> None:
         retry, events, error = outcome
         handler, attempts, told, delay = self.handlers[retry.handler], retry.attempts + 1, None, None
         if error is not None:
             attempts, delay = handler.after(retry.attempts, error)
             told = repr(error)
-        if not await ask(finish_retry, retry, attempts=attempts, error=told, delay=delay):
+        if not await self._ask(finish_retry, retry, attempts=attempts, error=told, delay=delay):
             # Its lease was over, somebody has decided, the group was removed, or the database went back in time.
             log.warning(
                 "group %s: what came of try %d of %s by handler %r is not stored: the batch is another's by now",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from journal.database import Fault, fault_of
-from projections.errors import InvalidHandler
+from projections.errors import HandlerFailed, InvalidHandler
 from projections.failing.retries import Pause, Retries
+from projections.subscriptions.errors import HandlerTimedOut
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.settings import RETRIES_OF_OUTAGES
 
@@ -116,6 +118,29 @@ class RegisteredHandler:
             raise InvalidHandler(
                 f"handler {self.name!r}: split_by must be a function from a batch to its parts"
             )
+
+    async def handle(self, batch: Sequence[MatchedEvent]) -> None:
+        """
+        Have a batch handled, within its time.
+
+        Raises:
+            HandlerTimedOut: It took too long.
+            HandlerFailed: It ended as if it had been cancelled, and nobody had.
+            Exception: Whatever it raised.
+        """
+        limit = asyncio.timeout(self.timeout.total_seconds())
+        try:
+            async with limit:
+                await self.call(batch)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise HandlerTimedOut(f"no end after {self.timeout.total_seconds():g} s") from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise HandlerFailed("something that it waited for was cancelled") from error
 
     def after(self, attempts: int, error: Exception) -> tuple[int, timedelta | None]:
         """
