@@ -140,7 +140,7 @@ async def _discover(
 ) -> None:
     """Begin what comes to be, until cancelled. What is known is not registered again: each time costs a number."""
     known = {projection.name for projection in begun}
-    kept = KeptSession(process.database.session)
+    kept, generation = KeptSession(process.database.session), process.poller.generation
     try:
         while True:
             await asyncio.sleep(_TEND_EVERY)
@@ -151,7 +151,9 @@ async def _discover(
                             begin(await _register(session, projection, slice_ranges(1)), projection)
                             known.add(projection.name)
                             process.changed.set()
-                if process.connections.all_taken:
+                # After a fail-over it may be to the server of before.
+                if process.connections.all_taken or process.poller.generation != generation:
+                    generation = process.poller.generation
                     await kept.close()
             except ProjectionsError as error:  # a database that is gone comes back
                 log.warning("discovery: %s", error, extra={"action": "discovery_failed"})

@@ -129,6 +129,7 @@ class Ticks:
         _, next_in = await _send_due(session, limit)
         self._limit = min(_SCHEDULES_AT_ONCE, limit * 2)
         self._watch_at = clock() + _WATCH_EVERY
+        await self._session.close()  # it may be to the server of before a fail-over
         return next_in
 
 

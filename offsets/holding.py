@@ -1,5 +1,5 @@
 """
-Which worker holds which range, in the database: heartbeats, assignment, and cutting the slices anew.
+Who holds which slices, in the database: heartbeats, assignment, and cutting the slices anew.
 
 A range has an owner, who holds it while its lease runs, and a worker that it is assigned to, who is to hold it. The
 owner gives up what is assigned to another; whoever a free range is assigned to claims it with its next heartbeat.
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from journal import Session, SliceRange
 from journal.schema import compare_version
@@ -40,6 +42,30 @@ SELECT
 FROM projections.workers AS w LEFT JOIN projections.projection_ranges AS r ON w.owner = r.owner
 WHERE w.group_id IS NULL GROUP BY w.owner ORDER BY w.joined_at, w.owner
 """
+
+
+_NONE = timedelta(0)
+
+
+class LeaseSettings(BaseModel):
+    """How long a process holds its ranges without a heartbeat; the settings of each kind of process add their own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    lease: timedelta = Field(default=timedelta(seconds=10), gt=_NONE)
+    """How long a crashed process keeps others from its ranges. Safety does not depend on it."""
+
+    heartbeat: timedelta = Field(default=timedelta(seconds=3), gt=_NONE)
+    """How often the lease is prolonged, and processes that came or went, and ranges cut again, are noticed."""
+
+    @model_validator(mode="after")
+    def _lease_outlasts_heartbeats(self) -> Self:
+        if self.heartbeat * 2 > self.lease:
+            raise ValueError(
+                f"a lease of {self.lease.total_seconds():g} s does not outlast two heartbeats, one every "
+                f"{self.heartbeat.total_seconds():g} s: ranges would move all the time"
+            )
+        return self
 
 
 class Worker(NamedTuple):
