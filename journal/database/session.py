@@ -7,9 +7,10 @@ and JSON comes as text: the journal's functions return ``text`` for it.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any, Protocol, TypeAlias
 
@@ -179,3 +180,9 @@ class KeptSession:
         self._session = None
         # The error that is being handled tells the lender whether the connection is still of use.
         await self._lent.__aexit__(*sys.exc_info())
+
+    async def close_within(self, seconds: float) -> None:
+        """Give it back, through errors and for so long at most: a network that is cut must not keep anybody."""
+        with suppress(ProjectionsError, TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.close()

@@ -70,17 +70,11 @@ class Membership:
             await self._drop_all()
             raise
         finally:
-            await self._close()  # a statement of it may have been cancelled, or wait
+            await self._session.close_within(_GOODBYE)  # a statement of it may have been cancelled, or wait
             with suppress(ProjectionsError, TimeoutError):
                 async with asyncio.timeout(_GOODBYE):
                     await offsets.leave(await self._session.get(), self._process.worker.owner)
-            await self._close()
-
-    async def _close(self) -> None:
-        """Give the connection back; a network that is cut must not keep us."""
-        with suppress(ProjectionsError, TimeoutError):
-            async with asyncio.timeout(_GOODBYE):
-                await self._session.close()
+            await self._session.close_within(_GOODBYE)
 
     async def _drop_all(self) -> None:
         """End what runs, before the ranges are free: no handler is to go on beside that of the next owner."""
@@ -120,10 +114,7 @@ class Membership:
             raise
         except (ProjectionsError, TimeoutError) as error:
             self._failed(error)
-            # Closing may wait for a network that is cut, too.
-            with suppress(ProjectionsError, TimeoutError):
-                async with asyncio.timeout(1):
-                    await self._session.close()
+            await self._session.close_within(1)
             if isinstance(error, SchemaError):
                 await self._look_at_version()
             return False
@@ -136,7 +127,7 @@ class Membership:
         except OtherSchemaVersion:
             raise
         except (ProjectionsError, TimeoutError):
-            await self._close()
+            await self._session.close_within(_GOODBYE)
 
     def _patience(self) -> float:
         half = self._settings.lease.total_seconds() / 2

@@ -158,7 +158,7 @@ async def _discover(
             except ProjectionsError as error:  # a database that is gone comes back
                 log.warning("discovery: %s", error, extra={"action": "discovery_failed"})
     finally:
-        await kept.close()
+        await kept.close_within(_TEND_EVERY)
 
 
 def _check_names(projections: Sequence[Projection]) -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Concatenate, ParamSpec, TypeVar
 
 import offsets
-from journal import Database, DatabaseUnavailable, KeptSession, OwnedSession, ProjectionsError
+from journal import Database, DatabaseUnavailable, KeptSession, OwnedSession
 from projections.subscriptions.groups import GroupRange, poll_group
 
 P = ParamSpec("P")
@@ -89,7 +88,5 @@ class Member:
         self._joined = False
 
     async def close(self) -> None:
-        """Give the session back: a network that is cut must not keep anybody."""
-        with suppress(ProjectionsError, TimeoutError):
-            async with asyncio.timeout(_GOODBYE):
-                await self._session.close()
+        """Give the session back."""
+        await self._session.close_within(_GOODBYE)

@@ -98,7 +98,7 @@ class _Deliverer:
         async with AsyncExitStack() as stack:
             if self._settings.listen:
                 await stack.enter_async_context(self._database.listen(_CHANNEL, self._heard))
-            stack.push_async_callback(self._give_session_back)
+            stack.push_async_callback(self._session.close_within, self._patience)
             tasks = await stack.enter_async_context(
                 running(self._keep_claiming(), self._outcomes.keep_storing(), stop.wait())
             )
@@ -114,11 +114,6 @@ class _Deliverer:
         """Also when listening begins: behind a pooler it never does."""
         self._is_told = True
         self._woken.set()
-
-    async def _give_session_back(self) -> None:
-        with suppress(TimeoutError):  # it may be cut from the server, and nobody says so
-            async with asyncio.timeout(self._patience):
-                await self._session.close()
 
     async def _keep_claiming(self) -> None:
         pause = shortest = self._settings.pacing.shortest.total_seconds()

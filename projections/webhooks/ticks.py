@@ -44,6 +44,8 @@ log = logging.getLogger("projections")
 
 _SOON = 1.0
 """Seconds between looks at schedules; a tick that comes sooner is waited for."""
+_GOODBYE = 2
+"""Seconds for giving the connection back."""
 _WATCH_EVERY = 10
 """Seconds after which schedules are claimed although none is due: watch_schedules_v1 notes that somebody can send."""
 _SCHEDULES_AT_ONCE = 200
@@ -111,7 +113,7 @@ class Ticks:
                 await self._step.do()
                 await rest(stop, self._step)
         finally:
-            await self._session.close()
+            await self._session.close_within(_GOODBYE)
 
     async def _send(self) -> float:
         async with self._session.use() as session:
