@@ -32,11 +32,12 @@ from journal.errors import (
     EventIdConflict,
     InvalidEvent,
     InvalidPayload,
+    InvalidToken,
+    LostGeneration,
     ProjectionsError,
     SchemaError,
     UnknownEventType,
 )
-from journal.errors import LostGeneration as LostGeneration
 from journal.errors import MissingPrivilege as MissingPrivilege
 from journal.errors import NoAnswer as NoAnswer
 from journal.errors import OtherSchemaVersion as OtherSchemaVersion
@@ -51,6 +52,7 @@ from journal.events import (
     HistoricEvent,
     RawJson,
 )
+from journal.events import AppendedEvents as AppendedEvents
 from journal.events import Origin as Origin
 from journal.events import Position as Position
 from journal.importing import ImportResult as ImportResult
@@ -111,6 +113,8 @@ __all__ = [
     "HistoricEvent",
     "InvalidEvent",
     "InvalidPayload",
+    "InvalidToken",
+    "LostGeneration",
     "ProjectionsError",
     "RawJson",
     "SchemaError",

@@ -15,6 +15,7 @@ Errors of the journal and of everything above it.
     │   ├── MissingPrivilege      a grant is missing
     │   └── ReadOnlyDatabase      a standby, or default_transaction_read_only
     │       └── NeedsPrimary      a standby answered what only the primary knows
+    ├── InvalidToken              a text is not a token of an append
     ├── LostGeneration            a token is of a state that the database is not in any more
     └── SchemaError               the schema is missing, older or newer than this library
         └── OtherSchemaVersion    it is older or newer
@@ -29,6 +30,7 @@ __all__ = [
     "EventIdConflict",
     "InvalidEvent",
     "InvalidPayload",
+    "InvalidToken",
     "LostGeneration",
     "MissingPrivilege",
     "NeedsPrimary",
@@ -81,6 +83,10 @@ class UnknownEventType(ProjectionsError):
 
 class InvalidPayload(ProjectionsError):
     """A stored payload does not fit the model of its event type."""
+
+
+class InvalidToken(ProjectionsError, ValueError):
+    """A text is not a token of an append."""
 
 
 class DatabaseError(ProjectionsError):

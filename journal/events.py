@@ -11,6 +11,8 @@ from uuid import UUID
 
 from pydantic_core import from_json
 
+from journal.tokens import AwaitedEvent, last_of_each, write_token
+
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 """Before every event: where a reader of everything starts."""
 
@@ -94,6 +96,37 @@ class Appended(NamedTuple):
     seq_nr: int
     db_timestamp: datetime
     event_id: UUID
+    timeline: int = 0
+    """Which of the lives of the database it was stored in: a fail-over or a restore begins another."""
+
+    @property
+    def token(self) -> str:
+        """A short, URL-safe text, from which another request or process can wait until this event is handled."""
+        return write_token(self.awaited)
+
+    @property
+    def awaited(self) -> list[AwaitedEvent]:
+        """What is to be waited for."""
+        return [AwaitedEvent(self.source_id, self.seq_nr, self.db_timestamp, self.timeline)]
+
+
+class AppendedEvents(list[Appended]):
+    """Where the events of an append were stored, in their order."""
+
+    @property
+    def token(self) -> str:
+        """
+        A short, URL-safe text, from which another request or process can wait until all of them are handled.
+
+        Raises:
+            ValueError: They are of more than 100 sources.
+        """
+        return write_token(self.awaited)
+
+    @property
+    def awaited(self) -> list[AwaitedEvent]:
+        """What is to be waited for: the last event of each source."""
+        return last_of_each(event for appended in self for event in appended.awaited)
 
 
 class EventEnvelope(NamedTuple):

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from journal.database import fetch_on, fetch_on_sync
 from journal.errors import InvalidEvent
-from journal.events import Appended, Event
+from journal.events import Appended, AppendedEvents, Event
 from journal.payload import check_text, encode, event_type_of
 
 MAX_NAME_LENGTH = 255
@@ -33,7 +33,8 @@ EVENT_COLUMNS = (
 )
 
 _APPEND = """
-SELECT seq_nr, db_timestamp, event_id FROM projections.append_events_v1(
+SELECT seq_nr, db_timestamp, event_id, (SELECT projections.timeline_v1()) AS timeline
+FROM projections.append_events_v1(
     CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS text[]), CAST($5 AS smallint[]),
     CAST($6 AS text[]), CAST($7 AS text[]), CAST($8 AS uuid[]), CAST($9 AS text[]), CAST($10 AS bigint[]))
 """
@@ -41,7 +42,7 @@ SELECT seq_nr, db_timestamp, event_id FROM projections.append_events_v1(
 
 async def append(
     connection: Any, events: Sequence[Event], *, expected_seq_nr: int | Mapping[str, int] | None = None
-) -> list[Appended]:
+) -> AppendedEvents:
     """
     Append events of any number of sources; they commit with the caller's transaction, or not at all.
 
@@ -53,8 +54,8 @@ async def append(
             it.
 
     Returns:
-        One :class:`Appended` for each event, in their order. For an ``event_id`` that is stored already, the
-        first result.
+        One :class:`Appended` for each event, in their order; ``token`` of the whole is what others can wait with until
+        they are handled (:func:`projections.wait_for`). For an ``event_id`` that is stored already, the first result.
 
     Raises:
         InvalidEvent: An event can not be stored; nothing was sent.
@@ -63,14 +64,14 @@ async def append(
     """
     check_list(events, Event, "append")
     if not events:
-        return []
+        return AppendedEvents()
     rows = await fetch_on(connection, _APPEND, _arguments(events, expected_seq_nr))
-    return [Appended(event.source_id, *row) for event, row in zip(events, rows, strict=True)]
+    return AppendedEvents(Appended(event.source_id, *row) for event, row in zip(events, rows, strict=True))
 
 
 def append_sync(
     connection: Any, events: Sequence[Event], *, expected_seq_nr: int | Mapping[str, int] | None = None
-) -> list[Appended]:
+) -> AppendedEvents:
     """
     Append from a synchronous connection: psycopg's or SQLAlchemy's ``Connection``, or a ``Session``.
 
@@ -78,9 +79,9 @@ def append_sync(
     """
     check_list(events, Event, "append_sync")
     if not events:
-        return []
+        return AppendedEvents()
     rows = fetch_on_sync(connection, _APPEND, _arguments(events, expected_seq_nr))
-    return [Appended(event.source_id, *row) for event, row in zip(events, rows, strict=True)]
+    return AppendedEvents(Appended(event.source_id, *row) for event, row in zip(events, rows, strict=True))
 
 
 def _arguments(

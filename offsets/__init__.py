@@ -32,6 +32,7 @@ from offsets.management import (
     set_paused,
     status,
 )
+from offsets.management import entity_types_of as entity_types_of
 from offsets.management import names as names
 from offsets.management import statuses as statuses
 from offsets.parked import (
@@ -45,6 +46,7 @@ from offsets.parked import ParkedSource as ParkedSource
 from offsets.state import BatchVerdicts as BatchVerdicts
 from offsets.state import OffsetState as OffsetState
 from offsets.state import Verdict as Verdict
+from offsets.store import HANDLED as HANDLED
 from offsets.store import Beats as Beats
 from offsets.store import Claim as Claim
 from offsets.store import OffsetStore as OffsetStore
@@ -52,6 +54,7 @@ from offsets.store import Parked as Parked
 from offsets.store import Progress as Progress
 from offsets.store import claim_again as claim_again
 from offsets.store import evict as evict
+from offsets.store import notify_handled as notify_handled
 from offsets.store import register as register
 from offsets.store import save_horizons as save_horizons
 from offsets.verification import misfits as misfits

@@ -73,6 +73,22 @@ async def statuses(session: Session, wanted: Sequence[str] | None = None) -> lis
     Raises:
         UnknownProjection: None of one of the names has run; the error lists those that have.
     """
+    rows = await _rows(session, wanted)
+    ranges = await read_ranges(session, [row["projection_id"] for row in rows.values()])
+    return [_status(rows[name], ranges) for name in (rows if wanted is None else wanted)]
+
+
+async def entity_types_of(session: Session, wanted: Sequence[str]) -> dict[str, str]:
+    """
+    What projections read, by their names.
+
+    Raises:
+        UnknownProjection: None of one of the names has run; the error lists those that have.
+    """
+    return {name: row["entity_type"] for name, row in (await _rows(session, wanted)).items()}
+
+
+async def _rows(session: Session, wanted: Sequence[str] | None) -> dict[str, Row]:
     rows = {row["name"]: row for row in await session.fetch(_FIND, None if wanted is None else list(wanted))}
     for name in wanted or ():
         if name not in rows:
@@ -81,8 +97,7 @@ async def statuses(session: Session, wanted: Sequence[str] | None = None) -> lis
                 f"no projection {name!r} has run on this database; known: {', '.join(known) or 'none'}"
                 f"{did_you_mean(name, known)}"
             )
-    ranges = await read_ranges(session, [row["projection_id"] for row in rows.values()])
-    return [_status(rows[name], ranges) for name in (rows if wanted is None else wanted)]
+    return rows
 
 
 def _status(row: Row, ranges: Mapping[int, list[RangeStatus]]) -> ProjectionStatus:

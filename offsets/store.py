@@ -20,6 +20,9 @@ from journal import (
 )
 from offsets.errors import DatabaseWentBack, OffsetOvertaken, RangeLost, from_database
 
+HANDLED = "projections_handled"
+"""The channel on which those who wait are told that a batch was handled."""
+
 _REGISTER = "SELECT projections.register_projection_v1($1, $2, $3, $4)"
 _CLAIM = "SELECT * FROM projections.claim_range_v1($1, $2, $3)"
 _RELEASE = "SELECT projections.release_range_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
@@ -52,6 +55,7 @@ _ADVANCE_PARKED = """
 UPDATE projections.parked_sources SET seq_nr = $4, decision = 'retry'
 WHERE projection_id = $1 AND source_id = $2 AND seq_nr = $3
 """
+_NOTIFY_HANDLED = f"SELECT pg_notify('{HANDLED}', '')"
 _UNPARK = "DELETE FROM projections.parked_sources WHERE projection_id = $1 AND source_id = $2"
 
 
@@ -230,6 +234,15 @@ async def evict(session: OwnedSession, projection_id: int, retention: timedelta)
             raise
 
 
+async def notify_handled(session: Session) -> None:
+    """
+    Wake those who wait for events to be handled.
+
+    Never inside the transaction of a batch: NOTIFY takes a lock of the whole database at commit.
+    """
+    await session.execute(_NOTIFY_HANDLED)
+
+
 class OffsetStore:
     """The offsets of one claimed range. Progress is compared and set: nothing is stored on what has changed since."""
 
@@ -270,7 +283,7 @@ class OffsetStore:
         handled: int,
         *,
         previous: Mapping[str, int],
-    ) -> None:
+    ) -> bool:
         """
         Store a batch's progress in the transaction of its effects; :attr:`commits` is to be raised when that commits.
 
@@ -281,6 +294,9 @@ class OffsetStore:
             last: The last handled event of each source.
             handled: How many events that were.
             previous: The number that each of these sources that has an offset is remembered to stand at.
+
+        Returns:
+            Whether somebody waits for what is handled: call :func:`notify_handled` after the commit.
 
         Raises:
             RangeLost: Another worker has claimed the range.
@@ -295,7 +311,7 @@ class OffsetStore:
         order = known + sorted(last.keys() - previous.keys())
         envelopes = [last[source_id] for source_id in order]
         with _own_errors():
-            await session.execute(
+            waited: bool | None = await session.fetchval(
                 _SAVE,
                 self.claim.projection_id,
                 self.claim.slices.min_slice,
@@ -312,6 +328,7 @@ class OffsetStore:
                 [e.db_timestamp for e in envelopes],
                 handled,
             )
+        return bool(waited)
 
     async def parked(self, session: Session) -> list[Parked]:
         """Sources of the range that wait for a decision, or have one."""

@@ -21,6 +21,8 @@ from journal import (
     HistoricEvent,
     InvalidEvent,
     InvalidPayload,
+    InvalidToken,
+    LostGeneration,
     ProjectionsError,
     RawJson,
     SchemaError,
@@ -49,6 +51,7 @@ from projections.failing.retries import Backoff, Retries
 from projections.running.observer import StatusObserver
 from projections.running.runner import run
 from projections.running.settings import RunSettings
+from projections.waiting import ReadYourWrites, WaitTimeout, wait_for
 
 __all__ = [
     "AppendConflict",
@@ -70,9 +73,12 @@ __all__ = [
     "InvalidEvent",
     "InvalidHandler",
     "InvalidPayload",
+    "InvalidToken",
+    "LostGeneration",
     "ProjectionFailed",
     "ProjectionsError",
     "RawJson",
+    "ReadYourWrites",
     "Recovery",
     "Retries",
     "RunSettings",
@@ -85,6 +91,7 @@ __all__ = [
     "TransactionEnded",
     "UnknownEventType",
     "UnknownProjection",
+    "WaitTimeout",
     "WrongEntityType",
     "append",
     "append_sync",
@@ -102,4 +109,5 @@ __all__ = [
     "read_source",
     "release_table",
     "run",
+    "wait_for",
 ]

@@ -64,6 +64,7 @@
 \ir functions/journal/latest_seq_nr_v1.sql
 \ir functions/journal/read_source_v1.sql
 \ir functions/journal/find_event_v1.sql
+\ir functions/journal/find_appended_v1.sql
 \ir functions/journal/predecessors_v1.sql
 \ir functions/journal/timeline_v1.sql
 \ir functions/journal/generation_v1.sql
@@ -99,6 +100,8 @@
 \ir functions/offsets/save_most_offsets_v1.sql
 \ir functions/offsets/save_evicted_offsets_v1.sql
 \ir functions/offsets/save_offsets_v1.sql
+\ir functions/offsets/handled_v1.sql
+\ir functions/offsets/why_waiting_v1.sql
 \ir functions/offsets/save_horizons_v1.sql
 \ir functions/offsets/read_offsets_v1.sql
 \ir functions/offsets/evict_offsets_v1.sql

@@ -30,6 +30,7 @@ _COMMANDS = {
     ),
     "pause": LazyCommand("projections.cli.status:pause", "Pause a projection."),
     "resume": LazyCommand("projections.cli.status:resume", "Let a paused projection go on."),
+    "wait": LazyCommand("projections.cli.wait:wait", "Wait until projections have handled an append."),
     "offsets": LazyCommand(
         "projections.cli.offsets:offsets", "Show, verify, set and clear the offsets of projections."
     ),

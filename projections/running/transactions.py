@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from journal import DatabaseError, EventEnvelope, OwnedSession, Session
+from journal import DatabaseError, EventEnvelope, OwnedSession, ProjectionsError, Session
 from journal.database import Fault, fault_of, is_conflict
-from offsets import OffsetState, OffsetStore
+from offsets import OffsetState, OffsetStore, notify_handled
 from projections.errors import HandlerFailed, said, traceback_of
 
 log = logging.getLogger("projections")
@@ -116,7 +116,7 @@ class Transactions:
         last = {envelope.source_id: envelope for envelope in handled}
         for attempt in range(1, _CONFLICT_RETRIES + 1):
             try:
-                await self._try(session, last, len(handled), work)
+                waited = await self._try(session, last, len(handled), work)
                 break
             except DatabaseError as error:
                 if fault_of(error) is Fault.EVENT:
@@ -129,6 +129,9 @@ class Transactions:
                 )  # fmt: skip
                 await self.wait(0.01 * attempt)
         self.state.committed({source_id: envelope.seq_nr for source_id, envelope in last.items()})
+        if waited:
+            with suppress(ProjectionsError):  # a hint: who waits looks again without it, too
+                await notify_handled(session)
 
     async def _try(
         self,
@@ -136,7 +139,7 @@ class Transactions:
         last: dict[str, EventEnvelope],
         handled: int,
         work: Callable[[], Awaitable[None]],
-    ) -> None:
+    ) -> bool:
         mark = secrets.token_hex(8)
         previous = self.state.previous(last)
         async with self.store.storing:
@@ -144,7 +147,9 @@ class Transactions:
             try:
                 await session.begin(mark, self._idle)
                 await work()
-                await self.store.save_in_tx(session, mark, progress, last, handled, previous=previous)
+                waited = await self.store.save_in_tx(
+                    session, mark, progress, last, handled, previous=previous
+                )
                 await session.commit()
             except BaseException:
                 # After a COMMIT that broke, the outcome is unknown: the range restarts and reads it back.
@@ -152,3 +157,4 @@ class Transactions:
                     await session.rollback()
                 raise
             self.store.commits += 1
+        return waited

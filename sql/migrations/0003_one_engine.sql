@@ -204,3 +204,9 @@ DROP FUNCTION IF EXISTS projections.put_aside_v1(
     integer, text, text[], bigint[], timestamptz[], smallint[], text[], timestamptz[], bigint[], text[]
 );
 DROP FUNCTION IF EXISTS projections.interests_v1(text, text[], integer);
+-- Whoever waits for events to be handled says so here.
+ALTER TABLE projections.projections ADD COLUMN waited_until timestamptz;
+DROP FUNCTION IF EXISTS projections.save_offsets_v1(
+    integer, integer, bigint, text, bigint, bigint, integer, timestamptz, text, timestamptz, bigint, text[], smallint[], bigint[],
+    bigint[], timestamptz[], bigint
+);

@@ -8,5 +8,7 @@ CREATE TABLE IF NOT EXISTS projections.projections (
     -- Offsets of sources whose last handled event is older than this may be gone: such an event counts as handled.
     evicted_before timestamptz NOT NULL DEFAULT '1970-01-01T00:00:00Z',
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Somebody waits for events to be handled: until then, workers notify after each batch (handled_v1).
+    waited_until timestamptz,
     CONSTRAINT name_has_1_to_255_characters CHECK (char_length(name) BETWEEN 1 AND 255)
 );

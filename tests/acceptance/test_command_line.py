@@ -17,6 +17,7 @@ COMMANDS = [
     ["parked", "list", "nobody"],
     ["pause", "nobody"],
     ["resume", "nobody"],
+    ["wait", "nobody", "--token", "nothing"],
     ["rescale", "nobody", "--ranges", "2"],
     ["groups"],
     ["groups", "remove", "nobody"],

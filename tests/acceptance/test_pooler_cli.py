@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+from journal import append_sync
 from journal.database.sync import connect_sync
 from projections.cli import main
 from tests.fixtures.commands import (
@@ -21,6 +22,7 @@ from tests.fixtures.commands import (
     append_events,
     called,
     environment,
+    landed,
     projections,
     seen,
 )
@@ -40,6 +42,7 @@ lag delays --slices
 workers
 pause delays
 resume delays
+wait delays --token TOKEN
 rescale delays --ranges 3
 rebuild delays --app app:Delays
 offsets list
@@ -181,8 +184,10 @@ def place(databases: Databases, template: str, tmp_path_factory: pytest.TempPath
     with databases.fresh(template) as dsn, pooler_beside(dsn) as address:
         with connect_sync(dsn) as connection:
             connection.execute(SEEN)
-        append_events(dsn, 20)
+        append_events(dsn, 19)
         place = Place(address, directory)
+        with connect_sync(dsn) as connection:
+            place.names["TOKEN"] = append_sync(connection, [landed("N19")]).token
         place.made("ENDPOINT", "webhooks", "endpoints", "add", "acme", "https://example.com/hooks")
         place.made("SCHEDULE", "webhooks", "schedules", "add", "acme", "hourly", "0 * * * *", "order.paid")
         yield place

@@ -1,6 +1,7 @@
 -- Stores what a batch has handled, in the transaction of its effects. Compare and set: the range, and each source, must
 -- stand where the worker remembers them. Sources that have an offset come first, each with its number in p_previous; the
--- others have none, and their slices are in p_slices. What was read of a database and not stored yet shows in no count: see same_life_v1.
+-- others have none, and their slices are in p_slices. What was read of a database and not stored yet shows in no count: see
+-- same_life_v1. Returns whether somebody waits for what is handled (handled_v1).
 --
 -- Raises PJ010 when the range is no longer held with this epoch, PJ011 when a source does not stand where the batch has
 -- it, PJ012 when this is not the transaction that the batch began, PJ013 when the range is not as it was stored last,
@@ -24,7 +25,7 @@ CREATE OR REPLACE FUNCTION projections.save_offsets_v1(
     p_timestamps timestamptz[],
     p_handled bigint
 )
-RETURNS void
+RETURNS boolean
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 -- By the key, whatever the statistics say of a table that is written all the time.
@@ -108,5 +109,8 @@ BEGIN
     IF _saved <> _all THEN
         RAISE EXCEPTION '% of % sources do not stand where this batch begins', _all - _saved, _all USING ERRCODE = 'PJ011';
     END IF;
+    RETURN (
+        SELECT p.waited_until > clock_timestamp() FROM projections.projections AS p WHERE p.projection_id = p_projection_id
+    );
 END;
 $$;

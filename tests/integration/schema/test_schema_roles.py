@@ -194,7 +194,8 @@ class TestRoles:
         )
 
         assert [name for (name,) in run(dsn, definers)] == [
-            "compile_condition_v1", "drop_condition_v1", "maintain_v1", "tell_of_endpoint_v1",
+            "compile_condition_v1", "drop_condition_v1", "handled_v1", "maintain_v1", "tell_of_endpoint_v1",
+            "why_waiting_v1",
         ]  # fmt: skip
 
     def test_a_worker_does_not_append(self, login: Any) -> None:

@@ -112,6 +112,9 @@ CALLS = {
     "save_offsets_v1": "SELECT projections.save_offsets_v1(1, 0, "
     "(SELECT epoch FROM projections.projection_ranges WHERE min_slice = 0), "
     "'worker', 0, 0, NULL, NULL, 'batch', now(), 0, '{a}', '{97}', '{}', '{1}', ARRAY[now()], 1)",
+    "handled_v1": "SELECT projections.handled_v1('{delays}', '{a}', '{1}', ARRAY[now()])",
+    "why_waiting_v1": "SELECT projections.why_waiting_v1('delays', 'a')",
+    "find_appended_v1": "SELECT projections.find_appended_v1('{a}', '{1}', ARRAY[now()])",
     "save_horizons_v1": "SELECT projections.save_horizons_v1(1, '{0}', '{1}', 'worker', '{0}', 0, NULL, NULL, "
     "ARRAY[now()], '{0}')",
     "read_offsets_v1": "SELECT projections.read_offsets_v1(1, '{a}')",

@@ -1,0 +1,113 @@
+"""Reading one's own writes over HTTP: a request with a token waits until projections have handled what that names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from journal import Database, InvalidToken, LostGeneration
+from projections.waiting.waiter import WaitTimeout, wait_for
+
+__all__ = ["ReadYourWrites"]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_MAX_HEADER = 8192
+"""Bytes of a token; servers refuse a longer header anyway."""
+
+
+class ReadYourWrites:
+    """
+    ASGI middleware: before a GET or HEAD that carries a token in a header, wait for projections.
+
+    A page that has sent a command gets ``appended.token`` with the answer, and sends it with what it reads next; every
+    other request passes at once. Where projections are late, the answer is 503 with ``Retry-After``; with
+    ``stale=True``, the request goes on and finds ``scope["state"]["stale"]`` true. A text that is not a token is
+    answered with 400, one whose events are lost with 409.
+
+    Args:
+        app: The application.
+        database: Where the projections are, or a function that returns it, for an application that connects when it
+            starts.
+        projections: The name of one, or of several.
+        header: Which header the token is in.
+        timeout: How long a request waits at most.
+        stale: Let a request go on whose projections are late.
+        methods: Which requests wait.
+        max_waiting: How many requests may wait at a time; further ones are answered with 503.
+    """
+
+    def __init__(
+        self,
+        app: Callable[[Scope, Receive, Send], Awaitable[None]],
+        *,
+        database: Database | Callable[[], Database],
+        projections: str | Iterable[str],
+        header: str = "projections-token",
+        timeout: timedelta = timedelta(seconds=2),
+        stale: bool = False,
+        methods: Collection[str] = ("GET", "HEAD"),
+        max_waiting: int = 1000,
+    ) -> None:
+        self._app = app
+        self._database = database
+        self._projections = [projections] if isinstance(projections, str) else list(projections)
+        self._header = header.lower().encode("latin-1")
+        self._timeout = timeout
+        self._stale = stale
+        self._methods = frozenset(methods)
+        self._places = max_waiting
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        token = self._token(scope)
+        problem = await self._wait(scope, token) if token is not None else None
+        if problem is None:
+            await self._app(scope, receive, send)
+        else:
+            await _answer(send, scope, *problem)
+
+    def _token(self, scope: Scope) -> str | None:
+        if scope["type"] != "http" or scope["method"] not in self._methods:
+            return None
+        found = [value for name, value in scope["headers"] if name == self._header]
+        return found[0].decode("latin-1") if found else None
+
+    async def _wait(self, scope: Scope, token: str) -> tuple[int, str] | None:
+        """Wait; returns a status and what to say, or None when the request is to go on."""
+        if len(token) > _MAX_HEADER:
+            return 400, "the token is longer than any that is given out"
+        if self._places == 0:
+            return self._late(scope, "too many requests wait already")
+        database = self._database() if callable(self._database) else self._database
+        self._places -= 1
+        try:
+            await wait_for(database, self._projections, token, self._timeout)
+        except WaitTimeout:
+            return self._late(scope, "what was written cannot be read yet: ask again")
+        except InvalidToken as error:
+            return 400, str(error)
+        except LostGeneration:
+            return 409, "what was written before is gone: it was lost when the database went back in time"
+        finally:
+            self._places += 1
+        return None
+
+    def _late(self, scope: Scope, why: str) -> tuple[int, str] | None:
+        if not self._stale:
+            return 503, why
+        scope.setdefault("state", {})["stale"] = True
+        return None
+
+
+async def _answer(send: Send, scope: Scope, status: int, detail: str) -> None:
+    body = json.dumps({"status": status, "detail": detail}).encode()
+    headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode())]
+    if status == 503:  # noqa: PLR2004 - of HTTP
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

@@ -1,0 +1,297 @@
+"""
+Waiting until projections have handled events. All who wait on a database in a process share one poll of it.
+
+The poll tells the workers, by a time in the row of the projection, that somebody waits; until then they notify after
+each batch, and the poll runs at once. When nobody waits, they send nothing. A batch that was about to commit when the
+first came to wait is not announced: the poll repeats itself, less and less often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+
+from journal import (
+    Appended,
+    AppendedEvents,
+    Database,
+    DatabaseUnavailable,
+    LostGeneration,
+    ProjectionsError,
+    Session,
+)
+from journal.database import KeptSession
+from journal.tokens import AwaitedEvent, last_of_each, read_token
+from offsets import HANDLED, UnknownProjection, entity_types_of
+from projections.waiting.reasons import not_in_journal, reason
+
+__all__ = ["WaitTimeout", "wait_for"]
+
+log = logging.getLogger("projections")
+
+_HANDLED = "SELECT n FROM projections.handled_v1($1, $2, $3, $4) AS n"
+_FIND = "SELECT ordinal, entity_type FROM projections.find_appended_v1($1, $2, $3)"
+_TIMELINE = "SELECT projections.timeline_v1()"
+_SHORTEST, _LONGEST = 0.005, 0.1
+"""Seconds between two polls without a notification: the first ones, and all after a while."""
+_LINGER = 5.0
+"""Seconds for which notifications are still listened to when nobody waits: most requests do not come alone."""
+_PATIENCE = 2.0
+"""Seconds that the answer to why something was not handled may take."""
+_AGAIN = 0.5
+"""Seconds after which a database that is gone is asked again."""
+
+
+class WaitTimeout(ProjectionsError, TimeoutError):
+    """
+    Projections had not handled the events in time; the message says why.
+
+    Args:
+        timeout: How long was waited.
+        reasons: For each of these projections, what holds it back.
+    """
+
+    def __init__(self, timeout: timedelta, reasons: Mapping[str, str]) -> None:
+        said = "; ".join(f"projection {name!r}: {why}" for name, why in reasons.items())
+        super().__init__(f"not handled within {timeout.total_seconds():g} s: {said}")
+        self.timeout = timeout
+        self.reasons = dict(reasons)
+
+
+async def wait_for(
+    database: Database,
+    projections: str | Iterable[str],
+    appended: Appended | AppendedEvents | Sequence[Appended] | str,
+    timeout: timedelta = timedelta(seconds=5),  # noqa: ASYNC109 - what it says then is the point
+) -> None:
+    """
+    Wait until projections have handled what was appended; returns at once where they have.
+
+    Call it after the commit of the append. A projection has handled an event when the transaction with its effects is
+    committed, or when it has decided to skip it.
+
+    Args:
+        database: Where the events and the projections are; waiting takes one of its sessions for all who wait.
+        projections: The name of one, or of several: all of them are waited for.
+        appended: What :func:`append` has returned, or the ``token`` of that.
+        timeout: How long to wait at most.
+
+    Raises:
+        WaitTimeout: They have not, within the time-out; it says why: paused, parked, failing, no worker, behind, or
+            not committed.
+        UnknownProjection: No projection of such a name has run on this database.
+        ValueError: A projection reads another entity type than the events are of.
+        InvalidToken: The text is not a token.
+        LostGeneration: The events are gone: after a fail-over or a restore, the database does not have them.
+    """
+    names = [projections] if isinstance(projections, str) else list(dict.fromkeys(projections))
+    events = _events(appended)
+    if not names or not events:
+        return
+    waiter = _waiters.get(database)
+    if waiter is None:
+        waiter = _waiters[database] = _Waiter(database)
+    await waiter.wait(_Wait(names, events), timeout)
+
+
+def _events(appended: Appended | AppendedEvents | Sequence[Appended] | str) -> list[AwaitedEvent]:
+    if isinstance(appended, str):
+        return read_token(appended)
+    if isinstance(appended, Appended | AppendedEvents):
+        return appended.awaited
+    return last_of_each(event for each in appended for event in each.awaited)
+
+
+class _Wait:
+    """One who waits: for each projection, the events that it has not handled yet."""
+
+    def __init__(self, projections: Sequence[str], events: Sequence[AwaitedEvent]) -> None:
+        self.projections = tuple(projections)
+        self.events = events
+        self.left = {(name, event) for name in projections for event in events}
+        self.named: Mapping[str, str] = {}
+        """The entity type of each projection, once they have been looked up."""
+        self.types: dict[AwaitedEvent, str] = {}
+        """Those of the events that were found in the journal."""
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def found(self, event: AwaitedEvent, entity_type: str) -> None:
+        """An event is in the journal."""
+        self.types[event] = entity_type
+        for name, wanted in self.named.items():
+            if wanted != entity_type:
+                self.fail(
+                    ValueError(
+                        f"projection {name!r} reads events of type {wanted!r}, and source {event.source_id!r} is of "
+                        f"type {entity_type!r}: it will never handle them"
+                    )
+                )
+
+    def not_found(self, event: AwaitedEvent, timeline: int) -> None:
+        """An event is not in the journal, whose database is on a timeline."""
+        self.types.pop(event, None)
+        if event.timeline != timeline:
+            self.fail(
+                LostGeneration(
+                    f"event {event.seq_nr} of source {event.source_id!r} is not in the journal: it was appended on "
+                    f"timeline {event.timeline} of the database, which is on timeline {timeline} now (after a "
+                    "fail-over or a restore)"
+                )
+            )
+
+    def fail(self, error: BaseException) -> None:
+        """End it with an error."""
+        if not self.over.done():
+            self.over.set_exception(error)
+
+
+class _Waiter:
+    """Waits on a database, for all who do in a process."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._session = KeptSession(database.session)
+        self._waits: set[_Wait] = set()
+        self._woken = asyncio.Event()
+        self._task = asyncio.create_task(self._run(), name="projections-wait")
+
+    async def wait(self, wait: _Wait, limit: timedelta) -> None:
+        """Wait, and say why it was in vain."""
+        self._waits.add(wait)
+        self._woken.set()
+        try:
+            async with asyncio.timeout(limit.total_seconds()):
+                await wait.over
+        except TimeoutError:
+            raise WaitTimeout(limit, await self._reasons(wait)) from None
+        finally:
+            self._waits.discard(wait)
+
+    async def _run(self) -> None:
+        try:
+            async with self._database.listen(HANDLED, self._woken.set):
+                while await self._somebody_waits():
+                    await self._serve()
+        except BaseException as error:
+            for wait in list(self._waits):
+                wait.fail(error)
+            raise
+        finally:
+            del _waiters[self._database]
+
+    async def _somebody_waits(self) -> bool:
+        until = asyncio.get_running_loop().time() + _LINGER
+        while not self._waits:
+            self._woken.clear()
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._woken.wait()
+            except TimeoutError:
+                return bool(self._waits)
+        return True
+
+    async def _serve(self) -> None:
+        pause = _SHORTEST
+        try:
+            while self._waits:
+                self._woken.clear()
+                pause = pause if await self._poll() else _AGAIN
+                if any(not wait.over.done() for wait in self._waits):
+                    pause = _SHORTEST if await self._told(pause) else min(2 * pause, _LONGEST)
+                else:
+                    await asyncio.sleep(0)  # until they have left
+        finally:
+            await self._session.close()
+
+    async def _told(self, pause: float) -> bool:
+        try:
+            async with asyncio.timeout(pause):
+                return await self._woken.wait()
+        except TimeoutError:
+            return False
+
+    async def _poll(self) -> bool:
+        """Look once; says whether the database has answered."""
+        waits = [wait for wait in self._waits if not wait.over.done()]
+        try:
+            session = await self._session.get()
+            await self._look(session, waits)
+        except DatabaseUnavailable as error:  # it may come back before they give up
+            log.info("waiting for projections: %s", error, extra={"action": "wait_failed"})
+            await self._session.close()
+            return False
+        except ProjectionsError as error:
+            await self._session.close()
+            for wait in waits:
+                wait.fail(error)
+        return True
+
+    async def _look(self, session: Session, waits: Sequence[_Wait]) -> None:
+        await self._check_names(session, [wait for wait in waits if not wait.named])
+        sought = {event for wait in waits for event in wait.events if event not in wait.types}
+        await self._find(session, waits, sought)
+        pairs = [(wait, name, event) for wait in waits for name, event in wait.left if event in wait.types]
+        arrays = [
+            list(column) for column in zip(*((name, *event[:3]) for _, name, event in pairs), strict=True)
+        ]
+        rows = await session.fetch(_HANDLED, *(arrays or [[], [], [], []]))
+        handled = [pairs[row["n"] - 1] for row in rows]
+        # The database may have gone back in time since they were found, and other events have got their numbers.
+        await self._find(session, waits, {event for _, _, event in handled} - sought)
+        for wait, name, event in handled:
+            if event in wait.types:
+                wait.left.discard((name, event))
+        for wait in waits:
+            if not wait.left and not wait.over.done():
+                wait.over.set_result(None)
+
+    async def _check_names(self, session: Session, waits: Sequence[_Wait]) -> None:
+        for names in {wait.projections for wait in waits}:  # mostly one: all wait for the same
+            try:
+                types = await entity_types_of(session, names)
+            except UnknownProjection as error:
+                for wait in waits:
+                    if wait.projections == names:
+                        wait.fail(UnknownProjection(str(error)))
+            else:
+                for wait in waits:
+                    if wait.projections == names:
+                        wait.named = types
+
+    async def _find(self, session: Session, waits: Sequence[_Wait], events: set[AwaitedEvent]) -> None:
+        """Note the types of events that are in the journal; end who waits for what is lost, or for another type."""
+        if not events:
+            return
+        order = list(events)
+        ids, numbers, times, _ = (list(column) for column in zip(*order, strict=True))
+        rows = await session.fetch(_FIND, ids, numbers, times)
+        types = {order[row["ordinal"] - 1]: row["entity_type"] for row in rows}
+        timeline = await session.fetchval(_TIMELINE) if len(types) < len(order) else 0
+        for wait in waits:
+            for event in events.intersection(wait.events):
+                if event in types:
+                    wait.found(event, types[event])
+                else:
+                    wait.not_found(event, timeline)
+
+    async def _reasons(self, wait: _Wait) -> dict[str, str]:
+        """What holds back each projection that has not handled all."""
+        try:
+            async with asyncio.timeout(_PATIENCE), self._database.session() as session:
+                return {
+                    name: await self._reason(session, wait, name, event)
+                    for name, event in sorted(wait.left, key=lambda left: left[1].seq_nr, reverse=True)
+                }
+        except (TimeoutError, ProjectionsError) as error:
+            why = f"the database does not answer ({str(error) or f'for {_PATIENCE:g} s'})"
+            return {name: why for name, _ in sorted(wait.left)}
+
+    @staticmethod
+    async def _reason(session: Session, wait: _Wait, name: str, event: AwaitedEvent) -> str:
+        return await reason(session, name, event) if event in wait.types else not_in_journal(event)
+
+
+_waiters: dict[Database, _Waiter] = {}
+"""Those at work, one for each database of the process."""

@@ -1,0 +1,30 @@
+-- The entity types of events that are in the journal with these numbers and times, with their ordinals in the arrays. What was
+-- rolled back, or lost by a database that went back in time, is not found, nor what was appended in its place.
+-- Planned and looked up as load_events_v1 does it.
+CREATE OR REPLACE FUNCTION projections.find_appended_v1(p_source_ids text[], p_seq_nrs bigint[], p_timestamps timestamptz[])
+RETURNS TABLE (ordinal bigint, entity_type text)
+LANGUAGE plpgsql
+VOLATILE -- read_events_by_slices_v1 says why
+SET plan_cache_mode = 'force_custom_plan'
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_nestloop = on
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    _oldest timestamptz;
+    _newest timestamptz;
+BEGIN
+    SELECT min(k.at), max(k.at) INTO _oldest, _newest FROM unnest(p_timestamps) AS k (at);
+    RETURN QUERY SELECT k.ordinal, e.entity_type
+    FROM unnest(p_source_ids, p_seq_nrs, p_timestamps) WITH ORDINALITY AS k (source_id, seq_nr, db_timestamp, ordinal)
+    CROSS JOIN LATERAL (
+        SELECT e.entity_type FROM projections.events AS e
+        WHERE e.source_id = k.source_id AND e.seq_nr = k.seq_nr AND e.db_timestamp = k.db_timestamp
+        AND e.db_timestamp BETWEEN _oldest AND _newest LIMIT 1
+    ) AS e;
+END;
+$$;

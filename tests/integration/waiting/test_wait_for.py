@@ -1,0 +1,383 @@
+"""Reading one's own writes: waiting until projections have handled what was appended, or saying why they have not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from journal import AppendedEvents, DatabaseUnavailable, InvalidToken, LostGeneration, connect
+from offsets import HANDLED, set_paused
+from projections import (
+    Database,
+    Event,
+    EventEnvelope,
+    Session,
+    UnknownProjection,
+    WaitTimeout,
+    append,
+    handles,
+    projection,
+    wait_for,
+)
+from projections.waiting import waiter
+from tests.fixtures.projections import (
+    EFFECTS,
+    NO_RETRY,
+    Happened,
+    caught_up,
+    effects,
+    execute,
+    failing,
+    fetchval,
+    recording,
+    running,
+    settings,
+)
+
+SOON = timedelta(milliseconds=100)
+
+
+@pytest.fixture(autouse=True)
+async def table(database: Database) -> None:
+    await execute(database, EFFECTS)
+
+
+async def write(database: Database, *source_ids: str) -> AppendedEvents:
+    async with database.transaction() as session:
+        return await append(session, [Event(source_id, Happened(), "plane") for source_id in source_ids])
+
+
+async def late(database: Database, names: Any, appended: Any) -> str:
+    """Wait in vain; returns why."""
+    with pytest.raises(WaitTimeout) as caught:
+        await wait_for(database, names, appended, SOON)
+    return str(caught.value)
+
+
+async def waiting(database: Database) -> None:
+    """Until somebody has said that it waits."""
+    async with asyncio.timeout(10):
+        while not await fetchval(
+            database, "SELECT bool_or(waited_until > now()) FROM projections.projections"
+        ):
+            await asyncio.sleep(0)
+
+
+class Gate:
+    """Holds back a handler."""
+
+    def __init__(self) -> None:
+        self.open, self.reached = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        self.reached.set()
+        await self.open.wait()
+
+
+async def test_what_is_handled_already_is_not_waited_for(database: Database) -> None:
+    appended = await write(database, "a", "b", "a")
+    await caught_up(database, recording())
+
+    await wait_for(database, "p", appended)
+    await wait_for(database, ["p"], appended.token)
+    await wait_for(database, "p", appended[0])
+    await wait_for(database, "p", list(appended))
+
+
+async def test_nothing_is_over_before_the_handler_has_committed(database: Database) -> None:
+    await caught_up(database, recording())
+    gate = Gate()
+    appended = await write(database, "a")
+    wait = asyncio.create_task(wait_for(database, "p", appended))
+    await waiting(database)
+    async with running(database, recording(gate)):
+        await gate.reached.wait()
+        assert not wait.done()
+
+        gate.open.set()
+        await wait
+
+        assert await effects(database) == [("a", 1)]
+
+
+async def test_all_of_several_projections_are_waited_for(database: Database) -> None:
+    await caught_up(database, recording(name="fast"), recording(name="slow"))
+    appended = await write(database, "a")
+    await caught_up(database, recording(name="fast"))
+
+    await wait_for(database, "fast", appended)
+    assert "projection 'slow': no worker has slices 0 to 1023" in await late(
+        database, ["fast", "slow"], appended
+    )
+    await caught_up(database, recording(name="slow"))
+
+    await wait_for(database, ["fast", "slow"], appended)
+
+
+class TestReasons:
+    async def test_no_worker(self, database: Database) -> None:
+        await caught_up(database, recording())
+
+        said = await late(database, "p", await write(database, "a"))
+
+        assert said == "not handled within 0.1 s: projection 'p': no worker has slices 0 to 1023"
+
+    async def test_paused(self, database: Database) -> None:
+        await caught_up(database, recording())
+        async with database.session() as session:
+            await set_paused(session, "p", paused=True)
+
+        said = await late(database, "p", await write(database, "a"))
+
+        assert "projection 'p': it is paused (projections resume p)" in said
+
+    async def test_parked(self, database: Database) -> None:
+        appended = await write(database, "a", "a")
+        await caught_up(database, recording(failing(("a", 1)), recovery=NO_RETRY))
+
+        said = await late(database, "p", appended)
+
+        assert (
+            "source 'a' is parked at event 1 (event 'Happened' of source 'a', seq_nr 1: Failure: a 1)" in said
+        )
+        assert "projections parked retry" in said
+
+    async def test_failing(self, database: Database) -> None:
+        await caught_up(database, recording())
+        await execute(
+            database,
+            "UPDATE projections.projection_ranges SET error = 'no disk', restarts_at = now() + interval '1 hour'",
+        )
+
+        said = await late(database, "p", await write(database, "a"))
+
+        assert "slices 0 to 1023 failed (no disk) and start again at" in said
+
+    async def test_behind(self, database: Database) -> None:
+        gate = Gate()
+        first = await write(database, "a")
+        async with running(database, recording(gate)) as told:
+            await gate.reached.wait()
+            second = await write(database, "a")
+            said = await late(database, "p", second)
+            assert "is behind: its last event is " in said
+            assert "s older than event 2 of source 'a'" in said
+            gate.open.set()
+            await told.first("handled")
+            await wait_for(database, "p", first)
+
+    async def test_not_committed(self, database: Database) -> None:
+        await caught_up(database, recording())
+        async with database.transaction() as session:
+            appended = await append(session, [Event("a", Happened(), "plane")])
+
+            said = await late(database, "p", appended)
+
+        assert "event 1 of source 'a' is not in the journal: its transaction has not been committed" in said
+
+    async def test_each_projection_has_its_own(self, database: Database) -> None:
+        await caught_up(database, recording(name="one"), recording(name="two"))
+        async with database.session() as session:
+            await set_paused(session, "one", paused=True)
+
+        with pytest.raises(WaitTimeout) as caught:
+            await wait_for(database, ["one", "two"], await write(database, "a"), SOON)
+
+        assert set(caught.value.reasons) == {"one", "two"}
+        assert "paused" in caught.value.reasons["one"]
+        assert "no worker" in caught.value.reasons["two"]
+
+
+class TestRefused:
+    async def test_a_projection_that_never_ran(self, database: Database) -> None:
+        await caught_up(database, recording())
+
+        with pytest.raises(UnknownProjection, match="known: p"):
+            await wait_for(database, "q", await write(database, "a"))
+
+    async def test_a_projection_of_another_type(self, database: Database) -> None:
+        @projection("airports", entity_type="airport")
+        class Airports:
+            @handles(Happened)
+            async def happened(self, session: Session, event: Happened, envelope: EventEnvelope) -> None: ...
+
+        await caught_up(database, Airports)
+
+        with pytest.raises(
+            ValueError, match="'airports' reads events of type 'airport', and source 'a' is of type 'plane'"
+        ):
+            await wait_for(database, "airports", await write(database, "a"))
+
+    async def test_a_text_that_is_no_token(self, database: Database) -> None:
+        with pytest.raises(InvalidToken, match="'token' is not a token"):
+            await wait_for(database, "p", "token")
+
+    async def test_a_token_of_a_lost_timeline(self, database: Database) -> None:
+        await caught_up(database, recording())
+        (appended,) = await write(database, "a")
+        lost = appended._replace(seq_nr=2, timeline=7)
+
+        with pytest.raises(
+            LostGeneration, match="appended on timeline 7 of the database, which is on timeline 1 now"
+        ):
+            await wait_for(database, "p", lost.token)
+
+
+async def test_an_event_that_got_the_number_of_one_that_was_rolled_back_is_not_taken_for_it(
+    database: Database,
+) -> None:
+    async with database.session() as session:
+        await session.begin()
+        rolled_back = await append(session, [Event("a", Happened(), "plane")])
+        await session.rollback()
+    appended = await write(database, "a")
+    await caught_up(database, recording())
+
+    await wait_for(database, "p", appended)
+    assert "is not in the journal" in await late(database, "p", rolled_back)
+
+
+async def test_an_event_that_is_replaced_while_it_is_waited_for_is_not_taken_for_handled(
+    database: Database,
+) -> None:
+    await caught_up(database, recording())
+    appended = await write(database, "a")
+    wait = asyncio.create_task(wait_for(database, "p", appended, timedelta(seconds=1)))
+    await waiting(database)
+    # As after a restore of a state from before, and an append since.
+    await execute(database, "UPDATE projections.events SET db_timestamp = db_timestamp + interval '1 ms'")
+
+    await caught_up(database, recording())
+
+    with pytest.raises(WaitTimeout, match="is not in the journal"):
+        await wait
+
+
+async def test_an_offset_that_was_evicted_counts_as_handled(database: Database) -> None:
+    appended = await write(database, "a")
+    await caught_up(database, recording())
+    await execute(database, "DELETE FROM projections.source_offsets")
+    assert "no worker" in await late(database, "p", appended)
+
+    await execute(database, "UPDATE projections.projections SET evicted_before = now()")
+
+    await wait_for(database, "p", appended)
+
+
+@asynccontextmanager
+async def counting(database: Database) -> AsyncIterator[Callable[[], int]]:
+    """Counts the notifications of workers."""
+    heard: list[None] = []
+    async with database.listen(HANDLED, lambda: heard.append(None)):
+        while not heard:  # the first says that it listens
+            await asyncio.sleep(0)
+        yield lambda: len(heard) - 1
+
+
+async def test_workers_notify_only_while_somebody_waits(database: Database) -> None:
+    await write(database, "a")
+    async with counting(database) as notified:
+        async with running(database, recording()) as told:
+            await told.first("handled")
+            assert not await fetchval(
+                database, "SELECT waited_until IS NOT NULL FROM projections.projections"
+            )
+
+            await wait_for(database, "p", await write(database, "a"))
+            assert await fetchval(database, "SELECT waited_until > now() FROM projections.projections")
+            await wait_for(database, "p", await write(database, "a"))
+            await execute(database, "SELECT pg_notify($1, '')", HANDLED)  # comes after those of before
+            async with asyncio.timeout(10):
+                while notified() < 2:
+                    await asyncio.sleep(0)
+            before = notified()
+
+            await execute(database, "UPDATE projections.projections SET waited_until = now()")
+            await write(database, "a")
+            await told.first("handled", len(told.all("handled")) + 1)
+        await execute(database, "SELECT pg_notify($1, '')", HANDLED)
+        async with asyncio.timeout(10):
+            while notified() == before:
+                await asyncio.sleep(0)
+        assert notified() == before + 1
+
+
+async def test_a_thousand_who_wait_share_one_poll(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await caught_up(database, recording())
+    appended = await write(database, *(f"s{number}" for number in range(1000)))
+    polls: list[int] = []
+    look = waiter._Waiter._look
+
+    async def counted(self: Any, session: Session, waits: Any) -> None:
+        polls.append(len(waits))
+        await look(self, session, waits)
+
+    monkeypatch.setattr(waiter._Waiter, "_look", counted)
+
+    waits = [asyncio.create_task(wait_for(database, "p", each)) for each in appended]
+    await waiting(database)
+    async with running(database, recording(), settings=settings()):
+        await asyncio.gather(*waits)
+
+    assert max(polls) == 1000
+    assert len(polls) < 100
+
+
+async def test_who_gives_up_holds_nothing(database: Database) -> None:
+    await caught_up(database, recording())
+    wait = asyncio.create_task(wait_for(database, "p", await write(database, "a")))
+    await waiting(database)
+
+    wait.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await wait
+    (service,) = waiter._waiters.values()
+    assert not service._waits
+
+
+async def test_a_database_that_is_gone_is_said(
+    dsn: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await caught_up(database, recording())
+    appended = await write(database, "a")
+
+    async def gone(*_: Any) -> None:
+        raise DatabaseUnavailable("the server is gone")
+
+    async with connect(dsn) as other:
+        monkeypatch.setattr(waiter._Waiter, "_look", gone)
+        monkeypatch.setattr(waiter, "reason", gone)
+        with pytest.raises(WaitTimeout, match="is not in the journal"):  # nothing is known of it
+            await wait_for(other, "p", appended, SOON)
+
+
+@pytest.mark.parametrize("group", ["projections_reader", "projections_writer", "projections_worker"])
+async def test_each_role_may_wait(database: Database, login: Callable[[str | None], str], group: str) -> None:
+    appended = await write(database, "a", "b")
+    await caught_up(database, recording())
+    later = await write(database, "a")
+
+    async with connect(login(group)) as limited:
+        await wait_for(limited, "p", appended)
+        assert "no worker" in await late(limited, "p", later)
+
+
+async def test_psycopg_waits_too(dsn: str, database: Database) -> None:
+    from journal import ConnectionSettings
+
+    await caught_up(database, recording())
+    appended = await write(database, "a")
+    async with connect(dsn, ConnectionSettings(driver="psycopg")) as other:
+        wait = asyncio.create_task(wait_for(other, "p", appended.token))
+        await waiting(database)
+        await caught_up(database, recording())
+
+        await wait
