@@ -91,13 +91,7 @@ class AddressRules:
                 raise InvalidEndpoint(f"port {port} can not be allowed: ports are 1 to {_LAST_PORT}")
 
     def allows(self, address: str | Address, *, host: str | None = None) -> bool:
-        """
-        Whether this address may be connected to.
-
-        Args:
-            address: The address itself, as it is dialled.
-            host: The name that was looked up for it, if there was one.
-        """
+        """Whether this address may be connected to; the host is the name that was looked up for it, if any."""
         parsed = _parsed(address)
         if parsed is None or (host is not None and _entries(self.deny).name(host)):
             return False

@@ -98,11 +98,8 @@ async def claim(
     """
     Take deliveries that are due, up to a number, fairly over tenants and the endpoints of each.
 
-    Args:
-        session: Outside a transaction: the claim is good at once.
-        limit: At most so many.
-        margin: After an endpoint's deadline and so long, an attempt counts as lost.
-        room: What there is for them; by default as much as the limit, for whoever comes.
+    The session is outside a transaction: the claim is good at once. After an endpoint's deadline and the margin, an
+    attempt counts as lost. By default there is as much room as the limit, for whoever comes.
     """
     somewhere = f"ep_{random_source.token_hex(4)}"
     left = room or Room(limit)

@@ -21,12 +21,11 @@ from projections.webhooks.ciphers import Cipher, PlainCipher
 from projections.webhooks.claims import Claimed, Outcome, Room, claim, reap
 from projections.webhooks.delivery_observer import DeliveryObserver, tell
 from projections.webhooks.errors import InvalidSecret
-from projections.webhooks.in_flight import InFlight
+from projections.webhooks.in_flight import InFlight, Shortage
 from projections.webhooks.outcomes import Outcomes
 from projections.webhooks.outgoing import outgoing_of
 from projections.webhooks.sender import NotSentError, Reply, Sender
 from projections.webhooks.settings import DeliverySettings
-from projections.webhooks.shortage import Shortage
 from projections.webhooks.verdicts import answered_at, judge
 
 __all__ = ["deliver"]

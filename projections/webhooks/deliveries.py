@@ -63,7 +63,7 @@ class Delivery:
     tenant: str
     topic: str
     order_key: str | None
-    """None: in no order."""
+    """What it is in order with, if it is in any."""
     state: DeliveryState
     attempts: int
     """Used up, the one on its way included."""
@@ -113,12 +113,9 @@ class Deliveries:
         self, which: DeliveryFilter, *, before: int | None = None, limit: int = 100
     ) -> list[Delivery]:
         """
-        Deliveries, the newest first.
+        Deliveries, the newest first, up to 1,000 of them.
 
-        Args:
-            which: The filter that names the deliveries.
-            before: Made before this one: the ``delivery_id`` of the last of a page begins the next.
-            limit: At most so many, up to 1,000.
+        The ``delivery_id`` of the last of a page is what those of the next are made before.
 
         Raises:
             InvalidQuery: The limit is out of range.

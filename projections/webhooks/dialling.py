@@ -79,10 +79,6 @@ class Connector(TCPConnector):
     Keeps connections, and takes none on which something came while nothing was asked.
 
     Servers say 408 before they close an idle connection: it would be taken for the answer to the next request.
-
-    Args:
-        most: So many bytes of an answer are read after its headers.
-        options: Of aiohttp.
     """
 
     def __init__(self, most: int, **options: Any) -> None:

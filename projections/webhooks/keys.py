@@ -170,10 +170,7 @@ _KINDS: tuple[type[Secret], ...] = (SymmetricSecret, SigningKey, PublicKey)
 
 def parse_secret(text: str) -> Secret:
     """
-    Read a secret as sender and receiver exchange it.
-
-    Args:
-        text: `whsec_…`, `whsk_…` or `whpk_…`.
+    Read a secret as sender and receiver exchange it: `whsec_…`, `whsk_…` or `whpk_…`.
 
     Raises:
         InvalidSecret: No such prefix, no base64, or not the length that the kind has. The message never holds the text.
@@ -198,12 +195,7 @@ def parse_secrets(secrets: Secret | str | Iterable[Secret | str]) -> list[Secret
 
 
 def generate_secret(kind: SignatureVersion = "v1") -> Secret:
-    """
-    Make a new secret.
-
-    Args:
-        kind: `v1` for a shared secret, `v1a` for an ed25519 key, whose `public` half goes to the receiver.
-    """
+    """Make a new secret: `v1` is shared, `v1a` is an ed25519 key whose `public` half goes to the receiver."""
     if kind == "v1":
         return SymmetricSecret(secrets.token_bytes(_NEW_SECRET_BYTES))
     seed = secrets.token_bytes(_SEED_BYTES)

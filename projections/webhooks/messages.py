@@ -29,25 +29,14 @@ _MAX_KEY_BYTES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """
-    What an event becomes for webhooks.
-
-    Args:
-        tenant: Whose endpoints it is for.
-        topic: What it is about, in segments with dots between; ``type`` in the request.
-        data: JSON text, sent byte by byte; None for the event's payload.
-        order_key: Of messages with the same key an endpoint that asks for an order gets one after the other; None for
-            the event's source.
-        not_before: Not to be sent earlier.
-        endpoint_id: For this endpoint alone, if its topics and filter let it through.
-        eligible_for_retry: Whether it is tried again when it fails.
-        metadata: Labels for filters and for the log; they are not sent.
-    """
+    """What an event becomes for webhooks."""
 
     tenant: str
     topic: str
     data: str | None = None
+    """JSON text, sent byte by byte; None for the event's payload."""
     order_key: str | None = None
+    """None for the event's source."""
     not_before: datetime | None = None
     endpoint_id: str | None = None
     eligible_for_retry: bool = True

@@ -30,12 +30,7 @@ class Outcomes:
     """
     Stores outcomes, those that come together in one transaction, until the database has them.
 
-    Args:
-        database: The database that has the schema, as :func:`journal.connect` opens it.
-        settings: How long a lease outlasts its attempt, how long the database may take to answer, and the pauses
-            before a lost one is asked again.
-        observer: Is told of outcomes that came too late.
-        stored: Called when some were stored.
+    It calls ``stored`` after each, and tells the observer of outcomes that came too late.
     """
 
     def __init__(

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self, TypeAlias
 
+from cachetools import FIFOCache
+
 from projections.extras import from_extra
 from projections.http.aiohttp_server import LimitedServer
 from projections.http.connections import ConnectionLimits
@@ -49,30 +51,23 @@ _REMEMBERED = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """
-    One request, and how it was answered.
-
-    Args:
-        at: When it came.
-        message_id: Its ``webhook-id``; empty where it has none.
-        headers: Their names in lower case.
-        body: Its bytes, decompressed.
-        verification: Whether its signature is by a known secret; ``unchecked`` without secrets.
-        reason: Why it was refused.
-        status: The answer.
-        sending: How often this message has come: 1 for the first time.
-        duplicate: It had been accepted before.
-    """
+    """One request, and how it was answered."""
 
     at: datetime
     message_id: str
+    """Its ``webhook-id``; empty where it has none."""
     headers: Mapping[str, str]
+    """Their names in lower case."""
     body: bytes
+    """Decompressed."""
     verification: Verification
+    """Whether its signature is by a known secret; ``unchecked`` without secrets."""
     reason: str | None
     status: int
     sending: int
+    """How often this message has come: 1 for the first time."""
     duplicate: bool
+    """It had been accepted before."""
 
     @property
     def accepted(self) -> bool:
@@ -163,8 +158,8 @@ class Receiver:
         self._keep = keep
         self._on_received = on_received
         self._limits = limits
-        self._sendings: dict[str, int] = {}
-        self._accepted: dict[str, None] = {}
+        self._sendings: FIFOCache[str, int] = FIFOCache(_REMEMBERED)
+        self._accepted: FIFOCache[str, bool] = FIFOCache(_REMEMBERED)
         self._more = asyncio.Condition()
         self._runner: web.ServerRunner | None = None
         self._url = ""
@@ -238,12 +233,14 @@ class Receiver:
     def _judged(self, headers: Mapping[str, str], body: bytes) -> Received:
         message_id = headers.get(ID_HEADER, "")
         verification, reason = self._verified(headers, body)
-        sending = _counted(self._sendings, message_id) if verification != "refused" and message_id else 1
+        sending = 1
+        if verification != "refused" and message_id:
+            self._sendings[message_id] = sending = self._sendings.get(message_id, 0) + 1
         duplicate = message_id in self._accepted
         status = _UNVERIFIED if verification == "refused" else self._chosen_status()
         accepted = is_success(status)
         if accepted and message_id:
-            _remember(self._accepted, message_id, None)
+            self._accepted[message_id] = True
         self._count(verification, accepted=accepted, duplicate=duplicate)
         return Received(
             datetime.now(UTC), message_id, headers, body, verification, reason, status, sending, duplicate
@@ -288,14 +285,3 @@ def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) 
     """Make what aiohttp does, for larger bodies."""
     loop = asyncio.get_running_loop()
     return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_LARGEST)
-
-
-def _counted(seen: dict[str, int], message_id: str) -> int:
-    _remember(seen, message_id, seen.get(message_id, 0) + 1)
-    return seen[message_id]
-
-
-def _remember(seen: dict[str, Any], message_id: str, value: object) -> None:
-    seen[message_id] = value
-    if len(seen) > _REMEMBERED:
-        del seen[next(iter(seen))]  # the oldest

@@ -31,12 +31,7 @@ _PIECE = 2048
 
 
 class TooMuchError(Exception):
-    """
-    A receiver sent more than is read of an answer.
-
-    Args:
-        rest: What came of the body, and was not read yet.
-    """
+    """A receiver sent more than is read of an answer."""
 
     def __init__(self, rest: bytes = b"") -> None:
         super().__init__("more than is read of an answer")
@@ -49,10 +44,6 @@ class BoundedHandler(ResponseHandler):
 
     What comes is paid for by what it costs: a byte each, but a line (of headers, of an interim answer, around a chunk,
     of a trailer) 64 and a read 256 at least. What comes between two answers is paid for by the former one.
-
-    Args:
-        loop: The event loop.
-        body: So much may come after the headers, with all that frames it.
     """
 
     def __init__(self, loop: Any, body: int) -> None:

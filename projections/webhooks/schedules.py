@@ -52,12 +52,12 @@ class Schedule:
     data: Json
     """JSON text, byte by byte as it is sent."""
     endpoint_id: str | None
-    """For this endpoint alone; None: for all of the tenant that want the topic."""
+    """For this endpoint alone; else for all of the tenant that want the topic."""
     missed: MissedTicks
-    """What becomes of ticks that nobody was there for."""
+    """Of ticks that nobody was there for: none is sent (skip), the last (one), or all."""
     paused: bool
     next_at: datetime | None
-    """The tick to come; None: there is none any more."""
+    """The tick to come, if there is one."""
     last_at: datetime | None
     """The last tick that was sent."""
     error: str | None
@@ -97,16 +97,8 @@ class Schedules(TenantRows[Schedule]):
         """
         Make a schedule. It sends at its first tick from now on, by the database's clock, and never at once.
 
-        Args:
-            tenant: Whose, 1 to 200 characters.
-            name: The tenant's own for it, 1 to 200 characters.
-            cron: When: see :class:`projections.webhooks.cron.CronLine`.
-            timezone: In which the line is read: ``Europe/Paris``.
-            topic: What the message is about, such as ``report.due``.
-            data: As :func:`projections.webhooks.send` takes it; :class:`journal.RawJson` is sent as it is written.
-            endpoint_id: For this endpoint alone, if its topics and filter let it through.
-            missed: Of ticks that nobody was there for, send none (``skip``), the last (``one``), or ``all``.
-            at_most: Refuse it where the tenant has so many already; None: it may have any number.
+        The line and its zone are those of a :class:`projections.webhooks.cron.CronLine`, the data is as
+        :func:`projections.webhooks.send` takes it. A tenant that has ``at_most`` already is refused.
 
         Raises:
             TooMany: The tenant has as many as it may make.

@@ -10,10 +10,11 @@ import asyncio
 import io
 import ssl
 import time
-from collections import OrderedDict
 from datetime import timedelta
 from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol, Self
+
+from cachetools import TTLCache
 
 from projections.extras import from_extra
 from projections.webhooks.addresses import AddressRules
@@ -85,14 +86,7 @@ class Outgoing(NamedTuple):
 
 
 class NotSentError(Exception):
-    """
-    Nothing could be sent, for a reason that is not the receiver's: it was no attempt.
-
-    Args:
-        reason: What there was none of.
-        delay: It is worth trying again then.
-        everywhere: Whatever else is sent meets it, too.
-    """
+    """Nothing could be sent, for a reason that is not the receiver's: it was no attempt."""
 
     def __init__(self, reason: str, delay: timedelta, *, everywhere: bool = False) -> None:
         super().__init__(reason)
@@ -146,7 +140,7 @@ class HttpSender:
     ) -> None:
         self._rules = rules or AddressRules()
         self._keep_body = keep_body
-        self._origins = _Origins(connections)
+        self._origins: TTLCache[URL, bool] = TTLCache(connections, _KEPT_OPEN.total_seconds(), time.monotonic)
         self._system = SystemLookup() if resolve is None else None
         self._lookups = Lookups(resolve or self._system, keep_names)  # type: ignore[arg-type]
         self._hosts = Hosts(host_limit)
@@ -216,7 +210,7 @@ class HttpSender:
 
     async def _answered(self, url: URL, outgoing: Outgoing) -> aiohttp.ClientResponse:
         keeping, closing = self._open_sessions()
-        session = keeping if self._origins.keeps(url.origin()) else closing
+        session = keeping if self._keeps(url.origin()) else closing
         try:
             return await _post(session, url, outgoing)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
@@ -225,6 +219,14 @@ class HttpSender:
                 raise
             dial.reused = False
             return await _post(closing, url, outgoing)
+
+    def _keeps(self, origin: URL) -> bool:
+        """Whether connections to an origin are kept open: to as many as there is room for."""
+        self._origins.expire()
+        if origin not in self._origins and len(self._origins) >= self._origins.maxsize:
+            return False
+        self._origins[origin] = True
+        return True
 
     def _open_sessions(self) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
         """Give one that keeps connections, and one that does not."""
@@ -257,24 +259,6 @@ class HttpSender:
             max_headers=_MOST_HEADERS,
             trace_configs=[tracing],
         )
-
-
-class _Origins:
-    """The origins whose connections are kept open: as many as there is room for, the longest unused go first."""
-
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._used: OrderedDict[URL, float] = OrderedDict()
-
-    def keeps(self, origin: URL) -> bool:
-        now = time.monotonic()
-        while self._used and next(iter(self._used.values())) < now - _KEPT_OPEN.total_seconds():
-            self._used.popitem(last=False)
-        if origin not in self._used and len(self._used) >= self._room:
-            return False
-        self._used[origin] = now
-        self._used.move_to_end(origin)
-        return True
 
 
 async def _post(session: aiohttp.ClientSession, url: URL, outgoing: Outgoing) -> aiohttp.ClientResponse:

@@ -105,20 +105,14 @@ _PAUSE = 0.01
 
 @dataclass(slots=True, eq=False)
 class HostPlace:
-    """
-    A place at a host, for one request.
-
-    Args:
-        host: The host that requests go to.
-        tenant: Whose request it is.
-        until: In the time of the event loop: its second ends then.
-        kept: Neither its second nor its request has ended: the first that ends leaves it to the other.
-    """
+    """A place at a host, for one request."""
 
     host: str
     tenant: str
     until: float
+    """In the time of the event loop: its second ends then."""
     kept: bool = True
+    """Neither its second nor its request has ended: the first that ends leaves it to the other."""
 
 
 class Hosts:
@@ -126,9 +120,6 @@ class Hosts:
     Bounds the requests to each host: so many on their way at a time, and begun in any second.
 
     One that was quick keeps its place for the rest of a second: that bounds the rate, too.
-
-    Args:
-        most: So many; None: any number.
     """
 
     def __init__(self, most: int | None) -> None:

@@ -49,6 +49,7 @@ class EndpointStats:
     """Of the attempts that were looked at."""
     failed: int
     median: float | None
+    """Of the attempts' durations."""
     slowest_percent: float | None
     """99 of 100 attempts took less."""
     verified: bool
@@ -94,15 +95,9 @@ async def endpoint_stats(
     """
     How endpoints fare, by tenant and id.
 
-    Args:
-        session: Where; inside or outside of a transaction.
-        tenant: Whose; None for all.
-        window: The time before now whose attempts count.
-        sample: Of each, look at so many attempts at most, the newest ones; None for all.
-        most: At most so many endpoints, those with troubles rather than others; None for all.
-        endpoint_id: This one alone.
-        after: A page: those after this id, in the order of ids; the first page is after ``""``.
-        limit: How many a page has at most.
+    Of each, the attempts of the ``window`` before now count: the newest ``sample`` of them. There are ``most`` at most,
+    those with troubles rather than others; or a page of ``limit``, in the order of ids, of those after one: the first
+    page is after ``""``. None is all.
     """
     rows = await session.fetch(_STATS, tenant, window, sample, most, endpoint_id, after, limit)
     return [EndpointStats(*row.values()) for row in rows]

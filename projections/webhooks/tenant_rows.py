@@ -16,7 +16,7 @@ __all__ = ["DESCRIBED", "HIDDEN", "Json", "TenantRows", "call"]
 
 T = TypeVar("T")
 
-DESCRIBED = ConfigDict(use_attribute_docstrings=True)
+DESCRIBED = ConfigDict(use_attribute_docstrings=True, json_schema_serialization_defaults_required=True)
 """Of rows that the API shows as they are: its document says of a field what stands below it."""
 
 HIDDEN = Field(exclude=True)
@@ -55,12 +55,7 @@ class TenantRows(ABC, Generic[T]):
 
     async def list(self, tenant: str | None, *, after: str = "", limit: int = 100) -> Sequence[T]:
         """
-        Those of a tenant, in the order of their ids.
-
-        Args:
-            tenant: Whose; None is all.
-            after: Those after this id.
-            limit: At most so many, 1 to 1,000.
+        Those of a tenant, or of all, after an id, in the order of their ids: 1 to 1,000 of them.
 
         Raises:
             InvalidQuery: The limit can not be so.

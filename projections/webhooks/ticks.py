@@ -34,9 +34,9 @@ from journal import (
 from journal.database import Fault, fault_of
 from projections.failing.retries import Backoff
 from projections.webhooks.cron import CronLine, DueTicks, Standstill
+from projections.webhooks.duties import RESTART, Step, rest
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.messages import message_event
-from projections.webhooks.steps import RESTART, Step, rest
 
 __all__ = ["SentTicks", "Ticks", "send_claimed", "send_due"]
 

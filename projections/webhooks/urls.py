@@ -23,11 +23,6 @@ def checked_url(text: str, *, allow_http: bool = False, rules: AddressRules) -> 
 
     This tells a user early what would never work. It does not make the address safe: that is judged at each dial.
 
-    Args:
-        text: The URL as it was given.
-        allow_http: Whether plain ``http`` is good enough.
-        rules: What may be connected to.
-
     Returns:
         Its normal form: lower case and IDNA in the host, no dot after it, percent-encoded, no default port.
 

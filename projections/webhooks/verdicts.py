@@ -141,15 +141,6 @@ def judge(
 
     An attempt by hand counts like any other: while the schedule has pauses left it goes on, and after that a failure
     is a dead letter again.
-
-    Args:
-        code: The HTTP status, or what went wrong: `timeout`, `dns_error` …
-        retry_after: The header of the answer, as it is.
-        attempt: Which one it was; 1 for the first.
-        policy: The endpoint's.
-        eligible_for_retry: Whether the message may be tried again at all.
-        random: Gives 0 to 1, for the jitter.
-        now: What a date in `retry_after` counts from; see `answered_at`.
     """
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")
@@ -173,11 +164,6 @@ def wait_asked_for(retry_after: str | None, now: datetime, longest: timedelta) -
     """
     Read the header `Retry-After`: seconds, or a date of HTTP in any of its three forms.
 
-    Args:
-        retry_after: As it was received.
-        now: What a date counts from.
-        longest: A longer wait is cut to this.
-
     Returns:
         Nothing for zero, and for dates that have passed: now. None for garbage.
     """
@@ -193,13 +179,7 @@ def wait_asked_for(retry_after: str | None, now: datetime, longest: timedelta) -
 
 
 def answered_at(date: str | None, now: datetime) -> datetime:
-    """
-    When the receiver answered by its own clock, by which it wrote `Retry-After`.
-
-    Args:
-        date: The header `Date` of the answer.
-        now: Taken where there is none, or garbage.
-    """
+    """When the receiver answered by its own clock, by which it wrote `Retry-After`."""
     return _http_date(date or "") or now
 
 

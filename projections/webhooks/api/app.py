@@ -58,8 +58,10 @@ OPERATIONS: Sequence[Operation] = (
 
 _REQUEST_ID = "x-request-id"
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_CODES = {404: "not_found", 405: "method_not_allowed"}
-_DETAILS = {404: "there is nothing here", 405: "this cannot be done here; see the header allow"}
+_REFUSALS = {
+    404: ("not_found", "there is nothing here"),
+    405: ("method_not_allowed", "this cannot be done here; see the header allow"),
+}
 
 
 def webhooks_app(
@@ -89,22 +91,15 @@ def webhooks_app(
     """
     settings = settings or ApiSettings()
     limited = LimitedDatabase(database, settings.statement_timeout)
-    cipher = cipher or PlainCipher()
-
+    cipher, rules = cipher or PlainCipher(), rules or AddressRules()
     allowances = Allowances(settings.tenant_rate, settings.challenge_pause, limited)
 
     def services(database: Database) -> Services:
         endpoints = Endpoints(database, cipher, rules, allow_http=allow_http, topics=topics)
         return Services(
-            database,
-            endpoints,
-            Schedules(database),
-            Deliveries(database),
-            PostgresLog(database),
-            settings,
-            allowances,
-            rules or AddressRules(),
-        )
+            database, endpoints, Schedules(database), Deliveries(database), PostgresLog(database), settings,
+            allowances, rules,
+        )  # fmt: skip
 
     routes = _routes(services(limited), auth, Once(limited, services, cipher))
     app = Starlette(
@@ -166,7 +161,7 @@ async def _openapi(request: Request) -> Response:
 
 async def _refused(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 500)
-    code, detail = _CODES.get(status, "refused"), _DETAILS.get(status, "the request cannot be followed")
+    code, detail = _REFUSALS.get(status, ("refused", "the request cannot be followed"))
     problem = Problem(status, code, detail, headers=getattr(error, "headers", None))
     return problem_response(problem, _request_id_of(request.scope))
 

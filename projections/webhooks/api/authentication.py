@@ -100,10 +100,7 @@ def issue_tenant_token(key: bytes, tenant: str, expires_in: timedelta) -> str:
     """
     Sign a token for a tenant, which :class:`TokenAuth` takes until it expires. It cannot be taken back before that.
 
-    Args:
-        key: One of the ``signing_keys`` of TokenAuth: 32 random bytes or more.
-        tenant: The tenant that the token is for.
-        expires_in: For how long.
+    The key is one of its ``signing_keys``: 32 random bytes or more.
 
     Raises:
         InvalidToken: The key is too short, the tenant cannot be, or it would have expired already.

@@ -98,16 +98,14 @@ class StatsPage(Page[EndpointStats]):
     """How some endpoints fare."""
 
 
-class StatsQuery(PageQuery):
-    """Over which time attempts count."""
-
-    minutes: Annotated[int, Field(ge=1, le=10_080)] = 60
-
-
 class OneStatsQuery(Query):
     """Over which time attempts count."""
 
     minutes: Annotated[int, Field(ge=1, le=10_080)] = 60
+
+
+class StatsQuery(PageQuery, OneStatsQuery):
+    """Over which time attempts count."""
 
 
 class NewEndpointBody(EndpointSettings):

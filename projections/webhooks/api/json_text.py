@@ -105,38 +105,31 @@ def _shown_fields(kind: type[Any]) -> tuple[str, ...]:
 
 
 def _members(text: str) -> Iterator[tuple[str, Member]]:
-    place = _expect(text, _blank(text, 0), "{")
-    place = _blank(text, place)
-    if text[place] == "}":
-        _expect_end(text, place + 1)
-        return
-    while True:
+    place, more = _expect(text, 0, "{"), False
+    while more or text[place] != "}":
         _expect(text, place, '"')
         name, place = _DECODER.raw_decode(text, place)
-        start = _blank(text, _expect(text, _blank(text, place), ":"))
-        value, place = _DECODER.raw_decode(text, start)
-        yield name, Member(value, RawJson(text[start:place]))
-        place = _blank(text, place)
-        if text[place] == "}":
-            _expect_end(text, place + 1)
-            return
-        place = _blank(text, _expect(text, place, ","))
+        start = _expect(text, place, ":")
+        value, end = _DECODER.raw_decode(text, start)
+        yield name, Member(value, RawJson(text[start:end]))
+        place = _blank(text, end)
+        if more := text[place] != "}":
+            place = _expect(text, place, ",")
+    if (end := _blank(text, place + 1)) != len(text):
+        raise ValueError(f"nothing is expected after the object, at character {end}")
+
+
+def _expect(text: str, place: int, character: str) -> int:
+    """Where what follows a character begins: there may be blanks before and after it."""
+    place = _blank(text, place)
+    if text[place] != character:
+        raise ValueError(f"{character} is expected at character {place}")
+    return _blank(text, place + 1)
 
 
 def _blank(text: str, place: int) -> int:
     found = _BLANK.match(text, place)
     return place if found is None else found.end()
-
-
-def _expect(text: str, place: int, character: str) -> int:
-    if text[place] != character:
-        raise ValueError(f"{character} is expected at character {place}")
-    return place + 1
-
-
-def _expect_end(text: str, place: int) -> None:
-    if (end := _blank(text, place)) != len(text):
-        raise ValueError(f"nothing is expected after the object, at character {end}")
 
 
 def _refuse(name: str) -> None:

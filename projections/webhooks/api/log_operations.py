@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -235,8 +236,8 @@ async def _endpoints(call: Call[Any, NoBody], endpoint_ids: set[str]) -> dict[st
 
 
 def _event_view(event: LoggedEvent, *, data: bool) -> EventView:
-    facts = {name: getattr(event, name) for name in EventView.model_fields if name != "data"}
-    facts["metadata"] = {str(key): str(value) for key, value in event.metadata.items()}
+    facts = asdict(event) | {"metadata": {str(key): str(value) for key, value in event.metadata.items()}}
+    del facts["data"]
     return EventView(**facts, **({"data": kept(event.data)} if data else {}))
 
 
@@ -251,8 +252,4 @@ def _attempt_view(
         parts["event"] = None if event is None else _event_view(event, data="event.data" in include)
     if attempt.endpoint_id in endpoints:
         parts["endpoint"] = endpoints[attempt.endpoint_id]
-    facts = {name: getattr(attempt, name) for name in AttemptView.model_fields if name not in _PARTS}
-    return AttemptView(**facts, **parts)
-
-
-_PARTS = {"response_data", "event", "endpoint"}
+    return AttemptView(**asdict(attempt), **parts)

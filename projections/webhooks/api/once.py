@@ -7,9 +7,10 @@ Such a request is followed once, and answered the same whenever it is asked agai
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -30,22 +31,48 @@ _RECALL = "SELECT free, answer FROM projections.recall_answer_v1($1, $2)"
 _KEEP = "SELECT projections.keep_answer_v1($1, $2, $3, $4, $5)"
 
 
-class LimitedDatabase:
-    """
-    A :class:`journal.Database` of which each session is a transaction with a ``statement_timeout``.
+class _Borrowed(ABC):
+    """A :class:`journal.Database` each of whose sessions is a transaction; it is its owner's to close."""
 
-    The setting goes with the transaction, so that it works behind PgBouncer too.
-    """
-
-    def __init__(self, database: Database, longest: timedelta) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._idle = longest
-        self._longest = f"{longest // timedelta(milliseconds=1)}ms"
 
     @property
     def max_connections(self) -> int:
         """How many sessions can be lent at a time."""
         return self._database.max_connections
+
+    @abstractmethod
+    def session(self) -> AbstractAsyncContextManager[OwnedSession]:
+        """Lend a session with an open transaction."""
+
+    def transaction(self) -> AbstractAsyncContextManager[OwnedSession]:
+        """Lend such a session."""
+        return self.session()
+
+    def listen(self, channel: str, heard: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        """Listen as the pool does."""
+        return self._database.listen(channel, heard)
+
+    async def renew(self) -> None:
+        """Replace the connections of the pool."""
+        await self._database.renew()
+
+    async def close(self) -> None:  # noqa: B027 - that is all that it does
+        """Leave the pool open."""
+
+
+class LimitedDatabase(_Borrowed):
+    """
+    One whose statements are given up after a time: ``statement_timeout``.
+
+    The setting goes with the transaction, so that it works behind PgBouncer too.
+    """
+
+    def __init__(self, database: Database, longest: timedelta) -> None:
+        super().__init__(database)
+        self._idle = longest
+        self._longest = f"{longest // timedelta(milliseconds=1)}ms"
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[OwnedSession]:
@@ -61,20 +88,21 @@ class LimitedDatabase:
                 raise
             await session.commit()
 
-    def transaction(self) -> AbstractAsyncContextManager[OwnedSession]:
-        """Lend such a session."""
-        return self.session()
 
-    def listen(self, channel: str, heard: Callable[[], None]) -> AbstractAsyncContextManager[None]:
-        """Listen as the pool does."""
-        return self._database.listen(channel, heard)
+class _LentDatabase(_Borrowed):
+    """One that lends the same session, whose transaction is open and ends elsewhere."""
 
-    async def renew(self) -> None:
-        """Replace the connections of the pool."""
-        await self._database.renew()
+    def __init__(self, database: Database, session: OwnedSession) -> None:
+        super().__init__(database)
+        self._session = session
 
-    async def close(self) -> None:
-        """Leave the pool open: it is its owner's."""
+    @property
+    def max_connections(self) -> int:
+        return 1
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[OwnedSession]:
+        yield self._session
 
 
 class StoredAnswer(NamedTuple):
@@ -162,32 +190,3 @@ def _digest(operation: Operation, call: Call[Any, Any]) -> str:
         {name: str(text) for name, text in call.raw.items()},
     )
     return sha256(json.dumps(asked).encode()).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class _LentDatabase:
-    """A :class:`journal.Database` that lends one session, whose transaction is open and ends elsewhere."""
-
-    _database: Database
-    """Where the session is from."""
-    _session: OwnedSession
-
-    @property
-    def max_connections(self) -> int:
-        return 1
-
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[OwnedSession]:
-        yield self._session
-
-    def transaction(self) -> AbstractAsyncContextManager[OwnedSession]:
-        return self.session()
-
-    def listen(self, channel: str, heard: Callable[[], None]) -> AbstractAsyncContextManager[None]:
-        return self._database.listen(channel, heard)
-
-    async def renew(self) -> None:
-        """It is another's."""
-
-    async def close(self) -> None:
-        """Likewise."""

@@ -114,7 +114,7 @@ def _in_seconds(default: Any) -> Any:
 
 def _said(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """What a field or a parameter means, with an example that it can have."""
-    said = {"description": WORDS[name].meaning} | dict(schema)
+    said = ({"description": WORDS[name].meaning} if name in WORDS else {}) | dict(schema)
     found = _example(name, said)
     return said if found is None else said | {"examples": [found]}
 
@@ -126,9 +126,8 @@ def _example(name: str, schema: Mapping[str, Any]) -> Any:
         return None
     if "enum" in schema or "const" in schema:
         return schema.get("const", schema.get("enum", (None,))[0])
-    fitting = [
-        each for each in WORDS[name][1:] if isinstance(each, _TYPES.get(schema.get("type", ""), object))
-    ]
+    examples = WORDS[name][1:] if name in WORDS else (1, True)
+    fitting = [each for each in examples if isinstance(each, _TYPES.get(schema.get("type", ""), object))]
     if schema.get("type") == "array" and (not fitting or "enum" in schema["items"]):
         return [_example(name, schema["items"])]
     return fitting[0] if fitting else None

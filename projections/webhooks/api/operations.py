@@ -116,7 +116,7 @@ class Page(View, Generic[T]):
 
     data: tuple[T, ...]
     next: str | None
-    """For the query's next: what comes after it. A page of the log may be short, or empty, and have one after it."""
+    """For the query's next: the page after it; null: this is the last. A page may be short, or empty, and have one."""
 
 
 Q = TypeVar("Q", bound=Query)
@@ -293,23 +293,21 @@ class Operation:
     @property
     def tells_version(self) -> bool:
         """Whether its answer has an ``ETag``."""
-        return self.answer is not None and "version" in get_type_hints(self.answer)
+        fields: Any = getattr(self.answer, "__dataclass_fields__", None)
+        return "version" in (fields or getattr(self.answer, "model_fields", ()))
 
     def headers(self, answer: Any) -> dict[str, str]:
         """What is sent beside an answer."""
         headers = {"etag": f'"{answer.version}"'} if self.tells_version else {}
-        place = {name: getattr(answer, name) for name in self.parameters_of(self.location)}
-        return headers | ({"location": self.location.format_map(place)} if self.location else {})
+        if self.location:
+            ids = {name: getattr(answer, name) for name in _PARAMETER.findall(self.location)}
+            headers["location"] = self.location.format_map(ids)
+        return headers
 
     @property
     def parameters(self) -> list[str]:
         """The path's."""
-        return self.parameters_of(self.path)
-
-    @staticmethod
-    def parameters_of(path: str) -> list[str]:
-        """The names that a path has in braces."""
-        return _PARAMETER.findall(path)
+        return _PARAMETER.findall(self.path)
 
     @property
     def takes_body(self) -> bool:

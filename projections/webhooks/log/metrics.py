@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from projections.webhooks.checks import check_time
 from projections.webhooks.errors import InvalidQuery
-from projections.webhooks.log.requests import checked_text
+from projections.webhooks.log.records import checked_text
 from projections.webhooks.tenant_rows import DESCRIBED
 
 __all__ = [
@@ -26,14 +26,11 @@ __all__ = [
     "ROW_LIMIT",
     "BucketCounts",
     "DataPoint",
-    "Granularity",
     "Metrics",
     "MetricsQuery",
     "MetricsRequest",
-    "attempt_query",
-    "event_query",
-    "granularity_of",
     "metrics_of",
+    "query_of",
 ]
 
 _WRITTEN = re.compile(r"(\d{1,3})([smhdwM])", re.ASCII)
@@ -46,16 +43,10 @@ _MONTHS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Granularity:
-    """
-    How long a bucket is: so many seconds, or so many months in UTC. Weeks begin on Sunday.
-
-    Args:
-        seconds: Its length; 0 where it is in months.
-        months: Its length in months.
-        weekly: Whether it is in weeks.
-    """
+    """How long a bucket is: so many seconds, or so many months in UTC. Weeks begin on Sunday."""
 
     seconds: int
+    """0 where it is in months."""
     months: int = 0
     weekly: bool = False
 
@@ -190,7 +181,8 @@ class Metrics:
 
     data: tuple[DataPoint, ...]
     granularity: str | None = None
-    row_count: int = field(init=False)
+    row_count: int = field(init=False, default=0)
+    """How many rows there are."""
     row_limit: int = ROW_LIMIT
     truncated: bool = False
     """Rows are missing, because there were more than the limit."""
@@ -238,44 +230,15 @@ ATTEMPT_DIMENSIONS: Final = (
 _FIRST_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def event_query(request: MetricsRequest) -> MetricsQuery:
+def query_of(request: MetricsRequest, kind: Literal["events", "attempts"]) -> MetricsQuery:
     """
-    Check a request for metrics of events.
+    Check a request for metrics.
 
     Raises:
         InvalidQuery: It can not be.
     """
-    return _query(request, EVENT_MEASURES, EVENT_DIMENSIONS)
-
-
-def attempt_query(request: MetricsRequest) -> MetricsQuery:
-    """
-    Check a request for metrics of attempts.
-
-    Raises:
-        InvalidQuery: It can not be.
-    """
-    return _query(request, ATTEMPT_MEASURES, ATTEMPT_DIMENSIONS)
-
-
-def metrics_of(query: MetricsQuery, found: Found) -> Metrics:
-    """
-    The answer to a query.
-
-    Args:
-        query: What was asked.
-        found: The counts, without those that are nought.
-
-    Raises:
-        InvalidQuery: With the zeros between them there would be too many rows.
-    """
-    truncated = len(found) > ROW_LIMIT
-    keys = sorted(found, key=_order)[:ROW_LIMIT] if query.granularity is None else _filled(query, found)
-    points = tuple(_point(query, key, found.get(key, BucketCounts())) for key in keys)
-    return Metrics(points, query.written, ROW_LIMIT, truncated)
-
-
-def _query(request: MetricsRequest, measures: Sequence[str], dimensions: Sequence[str]) -> MetricsQuery:
+    measures = EVENT_MEASURES if kind == "events" else ATTEMPT_MEASURES
+    dimensions = EVENT_DIMENSIONS if kind == "events" else ATTEMPT_DIMENSIONS
     _check_span(request)
     granularity = None if request.granularity is None else granularity_of(request.granularity)
     if granularity is not None and granularity.count(request.start, request.end) > ROW_LIMIT:
@@ -293,6 +256,23 @@ def _query(request: MetricsRequest, measures: Sequence[str], dimensions: Sequenc
         _filters(request, dimensions),
         request.granularity,
     )
+
+
+def metrics_of(query: MetricsQuery, found: Found) -> Metrics:
+    """
+    The answer to a query.
+
+    Args:
+        query: What was asked.
+        found: The counts, without those that are nought.
+
+    Raises:
+        InvalidQuery: With the zeros between them there would be too many rows.
+    """
+    truncated = len(found) > ROW_LIMIT
+    keys = sorted(found, key=_order)[:ROW_LIMIT] if query.granularity is None else _filled(query, found)
+    points = tuple(_point(query, key, found.get(key, BucketCounts())) for key in keys)
+    return Metrics(points, query.written, ROW_LIMIT, truncated)
 
 
 def _check_span(request: MetricsRequest) -> None:

@@ -22,8 +22,7 @@ from typing import Final, Generic, TypeVar
 
 from journal import Generation, LostGeneration
 from projections.webhooks.errors import CursorVersionError, InvalidPageCursor, InvalidQuery
-from projections.webhooks.log.records import LogPage
-from projections.webhooks.log.requests import AttemptsRequest, ListRequest
+from projections.webhooks.log.records import AttemptsRequest, ListRequest, LogPage
 
 __all__ = [
     "ATTEMPTS",
@@ -57,18 +56,12 @@ _REST = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PagePlace:
-    """
-    Between two rows of a list.
-
-    Args:
-        time: Of a row.
-        id: Of that row.
-        inclusive: Whether the row itself is on the page that begins here.
-    """
+    """Between two rows of a list."""
 
     time: datetime
     id: str
     inclusive: bool = False
+    """Whether the row itself is on the page that begins here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,18 +224,13 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class RowStep(Generic[T]):
-    """
-    A row that a store has come to.
-
-    Args:
-        row: The row.
-        wanted: Whether the filters let it pass.
-        is_last: Whether the store has looked at as many rows as it may, this one included.
-    """
+    """A row that a store has come to."""
 
     row: T
     wanted: bool = True
+    """Whether the filters let it pass."""
     is_last: bool = False
+    """Whether the store has looked at as many rows as it may, this one included."""
 
 
 def walk_of(request: ListRequest, resource: str) -> Walk:
@@ -275,14 +263,7 @@ def walk_of(request: ListRequest, resource: str) -> Walk:
 def page_of(
     walk: Walk, steps: Sequence[RowStep[T]], place: Callable[[T], tuple[datetime, str]]
 ) -> LogPage[T]:
-    """
-    The page that was walked.
-
-    Args:
-        walk: The filters, the order and the size of pages.
-        steps: What was read, in the order of reading.
-        place: Time and id of a row.
-    """
+    """The page that was walked."""
     rows: list[T] = []
     end: T | None = None  # of the page, where the list goes on behind it
     for step in steps:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
+from operator import attrgetter
 from typing import Any, Final
 
 from journal import Database, DatabaseError, Row, Session, generation
@@ -15,13 +16,20 @@ from projections.webhooks.log.metrics import (
     Metrics,
     MetricsQuery,
     MetricsRequest,
-    attempt_query,
-    event_query,
     metrics_of,
+    query_of,
 )
 from projections.webhooks.log.paging import ATTEMPTS, EVENTS, LOOKED, RowStep, Walk, page_of, walk_of
-from projections.webhooks.log.records import AttemptWithEvent, LoggedAttempt, LoggedEvent, LogPage
-from projections.webhooks.log.requests import AttemptsRequest, EventsRequest, ListRequest, checked_text
+from projections.webhooks.log.records import (
+    AttemptsRequest,
+    AttemptWithEvent,
+    EventsRequest,
+    ListRequest,
+    LoggedAttempt,
+    LoggedEvent,
+    LogPage,
+    checked_text,
+)
 
 __all__ = ["PostgresLog"]
 
@@ -79,7 +87,9 @@ class PostgresLog:
             walk = walk.under(await generation(session))
             rows = await session.fetch(_LIST_EVENTS, *_arguments(request, walk), self._looked)
         return page_of(
-            walk, [RowStep(_event(row), row["wanted"], row["is_last"]) for row in rows], _place_of_event
+            walk,
+            [RowStep(_event(row), row["wanted"], row["is_last"]) for row in rows],
+            attrgetter("time", "event_id"),
         )
 
     async def list_attempts(self, request: AttemptsRequest) -> LogPage[AttemptWithEvent]:
@@ -103,7 +113,7 @@ class PostgresLog:
                 request.status or None,
             )
             steps = [RowStep(_attempt(row), row["wanted"], row["is_last"]) for row in rows]
-            page = page_of(walk, steps, _place_of_attempt)
+            page = page_of(walk, steps, attrgetter("time", "attempt_id"))
             return LogPage(tuple(await _with_events(session, page.data)), page.next, page.prev)
 
     async def retrieve_event(self, event_id: str, tenant: str | None = None) -> LoggedEvent | None:
@@ -126,7 +136,7 @@ class PostgresLog:
         Raises:
             InvalidQuery: The request can not be, would have more than 100,000 rows, or takes too long.
         """
-        return await self._measure(_EVENT_METRICS, event_query(request))
+        return await self._measure(_EVENT_METRICS, query_of(request, "events"))
 
     async def attempt_metrics(self, request: MetricsRequest) -> Metrics:
         """
@@ -135,7 +145,7 @@ class PostgresLog:
         Raises:
             InvalidQuery: The request can not be, would have more than 100,000 rows, or takes too long.
         """
-        return await self._measure(_ATTEMPT_METRICS, attempt_query(request))
+        return await self._measure(_ATTEMPT_METRICS, query_of(request, "attempts"))
 
     async def _measure(self, sql: str, query: MetricsQuery) -> Metrics:
         rows = await self._counted(sql, query)
@@ -185,14 +195,6 @@ def _arguments(request: ListRequest, walk: Walk) -> list[Any]:
     names = ("tenants", "event_ids", "endpoint_ids", "topics")
     filters = [request.values(name) for name in names]
     return [*filters, *request.times(), walk.ascending, *place, walk.rows + 1]
-
-
-def _place_of_event(event: LoggedEvent) -> tuple[datetime, str]:
-    return event.time, event.event_id
-
-
-def _place_of_attempt(attempt: LoggedAttempt) -> tuple[datetime, str]:
-    return attempt.time, attempt.attempt_id
 
 
 def _only(tenant: str | None) -> list[str] | None:

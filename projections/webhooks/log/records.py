@@ -1,13 +1,28 @@
-"""What the delivery log has: events that were for endpoints, and the attempts to deliver them."""
+"""What the delivery log has, events and the attempts to deliver them, and what its lists are asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Generic, Literal, TypeAlias, TypeVar
 
-__all__ = ["AttemptWithEvent", "LogPage", "LoggedAttempt", "LoggedEvent", "Status"]
+from projections.webhooks.checks import check_time
+from projections.webhooks.errors import InvalidQuery
+
+__all__ = [
+    "DEFAULT_LIMIT",
+    "MOST_ROWS",
+    "AttemptWithEvent",
+    "AttemptsRequest",
+    "EventsRequest",
+    "ListRequest",
+    "LogPage",
+    "LoggedAttempt",
+    "LoggedEvent",
+    "Status",
+    "checked_text",
+]
 
 Status: TypeAlias = Literal["success", "failed"]
 
@@ -77,3 +92,107 @@ class LogPage(Generic[T]):
     data: tuple[T, ...]
     next: str | None = None
     prev: str | None = None
+
+
+DEFAULT_LIMIT = 100
+MOST_ROWS = 1000
+"""So many a page has, unless it says, and at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRequest:
+    """
+    What both lists can be asked for. Of each filter any value may match, and all filters must; an empty one lets all.
+
+    Args:
+        tenants: Whose rows; empty: of all tenants, which is for administrators.
+        event_ids: Of these events.
+        endpoint_ids: For these endpoints; an event is for all that it matched.
+        topics: About these.
+        gte: Not before.
+        lte: Not after.
+        gt: After.
+        lt: Before. The times are of the rows: of events when they were, of attempts when they were made.
+        order: ``asc``, oldest first; anything else: newest first. Rows of equal time go by their ids.
+        limit: So many rows at most: up to 1,000; below 1: 100.
+        next: A page's ``next``: the page after it. All else but the limit must be as it was for that page.
+        prev: Likewise, a page's ``prev``; one of the two at most.
+    """
+
+    tenants: Iterable[str] = ()
+    event_ids: Iterable[str] = ()
+    endpoint_ids: Iterable[str] = ()
+    topics: Iterable[str] = ()
+    gte: datetime | None = None
+    lte: datetime | None = None
+    gt: datetime | None = None
+    lt: datetime | None = None
+    order: str = "desc"
+    limit: int = DEFAULT_LIMIT
+    next: str | None = None
+    prev: str | None = None
+
+    @property
+    def ascending(self) -> bool:
+        """Whether the oldest comes first."""
+        return self.order == "asc"
+
+    @property
+    def rows(self) -> int:
+        """How many rows a page has at most."""
+        return min(self.limit, MOST_ROWS) if self.limit > 0 else DEFAULT_LIMIT
+
+    def times(self) -> tuple[datetime | None, datetime | None, datetime | None, datetime | None]:
+        """
+        The bounds in time: gte, lte, gt, lt.
+
+        Raises:
+            InvalidQuery: One has no time zone.
+        """
+        for name in ("gte", "lte", "gt", "lt"):
+            check_time(name, getattr(self, name))
+        return self.gte, self.lte, self.gt, self.lt
+
+    def values(self, name: str) -> list[str] | None:
+        """
+        The values of a filter, each once and in order; None where it lets all.
+
+        Raises:
+            InvalidQuery: A value is no string, or one that nothing can have.
+        """
+        given: Iterable[str] | None = getattr(self, name)
+        if isinstance(given, str):
+            raise InvalidQuery(f"{name} takes several values: write [{given!r}]")
+        values = sorted({checked_text(name, value) for value in given or ()})
+        return values or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsRequest(ListRequest):
+    """What a list of events can be asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptsRequest(ListRequest):
+    """What a list of attempts can be asked for."""
+
+    endpoint_types: Iterable[str] = ()
+    status: str | None = None
+
+
+def checked_text(name: str, value: object) -> str:
+    """
+    Return a text, if the database can store it.
+
+    Raises:
+        InvalidQuery: It is no string, or has a NUL or half of a character.
+    """
+    if not isinstance(value, str):
+        raise InvalidQuery(f"{name} is a string, not {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidQuery(f"{name} has half of a surrogate pair: {value!r}") from None
+    if "\0" in value:
+        raise InvalidQuery(f"{name} has a NUL: {value!r}")
+    return value

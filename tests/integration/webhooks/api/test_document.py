@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,13 @@ import httpx
 import pytest
 
 from projections.webhooks.api.app import OPERATIONS
+from projections.webhooks.api.delivery_operations import DeliveryWithData
+from projections.webhooks.api.json_text import write_json
 from projections.webhooks.api.openapi import openapi_document
+from projections.webhooks.deliveries import Delivery
+from projections.webhooks.log import DataPoint, Metrics
+from projections.webhooks.schedules import Schedule
+from projections.webhooks.stats import EndpointStats
 from tests.integration.webhooks.api.support import TOKENS, Rows
 
 DOCUMENT = openapi_document(OPERATIONS) | {"servers": [{"url": "/"}]}
@@ -38,6 +45,14 @@ def test_everything_is_described() -> None:
     ]
     assert [(place, name) for place, name, schema in fields if not schema.get("description")] == []
     assert {tag["name"] for tag in DOCUMENT["tags"]} == {operation.tag for operation in OPERATIONS}
+
+
+@pytest.mark.parametrize("kind", [DataPoint, Delivery, DeliveryWithData, EndpointStats, Metrics, Schedule])
+def test_rows_of_the_library_are_described_as_they_are_written(kind: type[Any]) -> None:
+    row = kind(*("" for field in fields(kind) if field.init))
+
+    described = DOCUMENT["components"]["schemas"][kind.__name__]
+    assert set(json.loads(write_json(row))) == set(described["properties"]) == set(described["required"])
 
 
 def test_examples_are_what_they_are_examples_of() -> None:
