@@ -7,13 +7,15 @@ endpoints or texts: their number is bounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from platform import python_version
+from typing import TypeAlias, TypeVar
 
 from journal import BEGINNING
 from projections.extras import from_extra
+from projections.monitoring.groups import GroupLag
 from projections.monitoring.lag import ProjectionLag, RangeLag, State
 from projections.monitoring.snapshot import Snapshot
 from projections.monitoring.webhooks import WebhookTotals
@@ -26,8 +28,11 @@ with from_extra("monitor"):
 
 RANGE_LABELS = ("projection", "range")
 _PROJECTION_LABEL = ("projection",)
-_GROUP_LABEL = ("group",)
 _STATE_LABEL = ("state",)
+
+T = TypeVar("T")
+_Gauges: TypeAlias = dict[str, tuple[str, Callable[[T], float]]]
+"""By the end of its name, what a gauge says, and its value."""
 
 
 def write_metrics(
@@ -142,41 +147,66 @@ def _of_writers(snapshot: Snapshot) -> Iterator[Metric]:
     )
 
 
-def _of_groups(snapshot: Snapshot) -> Iterator[Metric]:
-    lag = _gauge(
-        "projections_group_lag_seconds",
+_OF_GROUPS: _Gauges[GroupLag] = {
+    "lag_seconds": (
         "Age of the oldest event that is not read, or is not matched and may be for the group; 0 when there is none.",
-        _GROUP_LABEL,
-    )
-    backlog = _gauge("projections_group_backlog_matches", "Matches that are not read.", _GROUP_LABEL)
-    unmatched = _gauge(
-        "projections_group_unmatched_events",
+        lambda group: group.lag,
+    ),
+    "backlog_matches": ("Matches that are not read.", lambda group: group.backlog),
+    "unmatched_events": (
         "Events that may be for the group, and are still to be matched.",
-        _GROUP_LABEL,
-    )
-    ranges = _gauge("projections_group_ranges", "Ranges into which the group is cut.", _GROUP_LABEL)
-    unread = _gauge(
-        "projections_group_ranges_without_reader", "Ranges that no reader that is alive holds.", _GROUP_LABEL
-    )
-    retries = _gauge(
-        "projections_group_retries", "Batches that failed and are to be handled again.", _GROUP_LABEL
-    )
-    dead = _gauge("projections_group_dead_letters", "Batches that wait for somebody to decide.", _GROUP_LABEL)
-    missing = _gauge(
-        "projections_group_handlers_missing",
+        lambda group: group.unmatched,
+    ),
+    "ranges": ("Ranges into which the group is cut.", lambda group: len(group.ranges)),
+    "ranges_without_reader": (
+        "Ranges that no reader that is alive holds.",
+        lambda group: group.without_reader,
+    ),
+    "retries": ("Batches that failed and are to be handled again.", lambda group: group.retries),
+    "dead_letters": ("Batches that wait for somebody to decide.", lambda group: group.dead),
+    "handlers_missing": (
         "Handlers that no consumer has, though matches wait for them.",
-        _GROUP_LABEL,
-    )
-    for one in snapshot.groups:
-        lag.add_metric([one.name], one.lag)
-        backlog.add_metric([one.name], one.backlog)
-        unmatched.add_metric([one.name], one.unmatched)
-        ranges.add_metric([one.name], len(one.ranges))
-        unread.add_metric([one.name], one.without_reader)
-        retries.add_metric([one.name], one.retries)
-        dead.add_metric([one.name], one.dead)
-        missing.add_metric([one.name], len(one.missing))
-    yield from (lag, backlog, unmatched, ranges, unread, retries, dead, missing)
+        lambda group: len(group.missing),
+    ),
+}
+_OF_WEBHOOKS: _Gauges[WebhookTotals] = {
+    "failing_endpoints": (
+        "Active endpoints with something to send whose last attempts failed.",
+        lambda totals: totals.failing,
+    ),
+    "failing_seconds": (
+        "For how long the attempts at one of these have failed; 0 when there is none.",
+        lambda totals: totals.failing_for,
+    ),
+    "lag_seconds": (
+        "Age of the oldest delivery of an active endpoint that has not arrived and is not dead.",
+        lambda totals: totals.lag,
+    ),
+    "overdue_seconds": (
+        "How long a delivery has been due that nothing holds back; 0 when there is none.",
+        lambda totals: totals.overdue,
+    ),
+    "ticks_lag_seconds": (
+        "How long the tick of a schedule has been due that has waited longest; 0 when none is due.",
+        lambda totals: totals.ticks_lag,
+    ),
+}
+
+
+def _gauges(
+    prefix: str, gauges: _Gauges[T], things: Iterable[tuple[Sequence[str], T]], labels: Sequence[str] = ()
+) -> Iterator[Metric]:
+    """A metric for each gauge, with a sample for each thing, which comes with the values of its labels."""
+    for name, (documentation, value) in gauges.items():
+        family = GaugeMetricFamily(f"projections_{prefix}_{name}", documentation, labels=labels)
+        for values, thing in things:
+            family.add_metric(values, value(thing))
+        yield family
+
+
+def _of_groups(snapshot: Snapshot) -> Iterator[Metric]:
+    groups = [([one.name], one) for one in snapshot.groups]
+    yield from _gauges("group", _OF_GROUPS, groups, ["group"])
     yield GaugeMetricFamily(
         "projections_quarantined_conditions",
         "Conditions of subscriptions that failed on most events, or took too long, and are stopped.",
@@ -201,40 +231,11 @@ def _of_webhooks(totals: WebhookTotals) -> Iterator[Metric]:
     for state in ("in_flight", "pending", "waiting", "dead"):
         deliveries.add_metric([state], getattr(totals, state))
     yield from (endpoints, deliveries)
-    for name, documentation, value in _webhook_gauges(totals):
-        yield GaugeMetricFamily(f"projections_webhook_{name}", documentation, float(value))
+    yield from _gauges("webhook", _OF_WEBHOOKS, [((), totals)])
     yield CounterMetricFamily(
         "projections_webhook_ticks_skipped",
         "Ticks of schedules that no process could send in time, and that their schedules do not want later.",
         totals.ticks_skipped,
-    )
-
-
-def _webhook_gauges(totals: WebhookTotals) -> Iterator[tuple[str, str, float]]:
-    yield (
-        "failing_endpoints",
-        "Active endpoints with something to send whose last attempts failed.",
-        totals.failing,
-    )
-    yield (
-        "failing_seconds",
-        "For how long the attempts at one of these have failed; 0 when there is none.",
-        totals.failing_for,
-    )
-    yield (
-        "lag_seconds",
-        "Age of the oldest delivery of an active endpoint that has not arrived and is not dead.",
-        totals.lag,
-    )
-    yield (
-        "overdue_seconds",
-        "How long a delivery has been due that nothing holds back; 0 when there is none.",
-        totals.overdue,
-    )
-    yield (
-        "ticks_lag_seconds",
-        "How long the tick of a schedule has been due that has waited longest; 0 when none is due.",
-        totals.ticks_lag,
     )
 
 
