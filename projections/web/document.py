@@ -13,7 +13,6 @@ from projections.monitoring import (
     DeadDelivery,
     GroupLag,
     GroupRangeLag,
-    OpenWriter,
     ProjectionLag,
     QuarantinedCondition,
     RangeLag,
@@ -66,7 +65,7 @@ def live(
             for found in snapshot.projections
         ],
         workers=[_worker(worker) for worker in snapshot.workers],
-        writers=[_writer(writer) for writer in snapshot.writers],
+        writers=[_shown(writer, "pid application_name age") for writer in snapshot.writers],
         groups=[_group(found, dead.get(found.name, ())) for found in snapshot.groups],
         quarantined=[_quarantined(one) for one in snapshot.quarantined[:LISTED]],
         quarantined_total=len(snapshot.quarantined),
@@ -112,31 +111,18 @@ def _projection(
 
 
 def _range(part: RangeLag) -> dict[str, Any]:
-    return {
-        "first": part.slices.min_slice,
-        "last": part.slices.max_slice,
-        "state": part.state,
-        "lag": _rounded(part.lag),
-        "backlog": part.backlog,
-        "handled": part.handled,
-        "handled_at": _seconds(part.handled_at),
-        "horizon": _seconds(part.horizon),
-        "owner": part.owner,
-        "alive": part.alive,
-        "assigned_to": part.assigned_to,
-        "epoch": part.epoch,
-        "parked": part.parked,
-        "failures": part.failures,
-        "error": part.error and part.error[:_TEXT],
-        "restarts_at": _seconds(part.restarts_at),
-    }
+    names = "handled handled_at horizon assigned_to parked failures error restarts_at"
+    return {**_bounds(part), **_shown(part, names)}
+
+
+def _bounds(part: RangeLag | GroupRangeLag) -> dict[str, Any]:
+    first, last = part.slices
+    return {"first": first, "last": last, **_shown(part, "state lag backlog owner alive epoch")}
 
 
 def _parked(one: offsets.ParkedSource) -> dict[str, Any]:
-    shown = {"error": one.error[:_TEXT], "traceback": one.traceback and one.traceback[-_TRACE:]}
-    values = {**one._asdict(), **shown, "parked_at": _seconds(one.parked_at)}
-    del values["projection"]  # it is listed with it
-    return values
+    names = "source_id seq_nr event_type error attempts parked_at decision"
+    return {**_shown(one, names), "traceback": one.traceback and one.traceback[-_TRACE:]}
 
 
 def _worker(worker: offsets.WorkerStatus) -> dict[str, Any]:
@@ -144,103 +130,49 @@ def _worker(worker: offsets.WorkerStatus) -> dict[str, Any]:
     return {**worker._asdict(), **times}
 
 
-def _writer(writer: OpenWriter) -> dict[str, Any]:
-    return {
-        "pid": writer.pid,
-        "application_name": writer.application_name,
-        "age": writer.age,
-    }
-
-
 def _group(found: GroupLag, dead: Sequence[FailedBatch]) -> dict[str, Any]:
     return {
         "id": found.group_id,
-        "name": found.name,
-        "reliable": found.reliable,
-        "state": found.state,
-        "lag": _rounded(found.lag),
-        "backlog": found.backlog,
-        "readers": found.readers,
-        "without_reader": found.without_reader,
-        "retries": found.retries,
-        "dead": [_dead(one) for one in dead],
+        **_shown(found, "name reliable state lag backlog readers without_reader retries"),
+        "dead": [
+            {"id": one.retry_id, **_shown(one, "handler events attempts error failed_at")} for one in dead
+        ],
         "dead_total": found.dead,
-        "ranges": [_group_range(part) for part in found.parts],
-    }
-
-
-def _group_range(part: GroupRangeLag) -> dict[str, Any]:
-    return {
-        "first": part.slices.min_slice,
-        "last": part.slices.max_slice,
-        "state": part.state,
-        "lag": _rounded(part.lag),
-        "backlog": part.backlog,
-        "unmatched": part.unmatched,
-        "cursor": part.cursor,
-        "owner": part.owner,
-        "alive": part.alive,
-        "epoch": part.epoch,
-        "moved_at": _seconds(part.moved_at),
-        "handler": part.handler,
-    }
-
-
-def _dead(one: FailedBatch) -> dict[str, Any]:
-    return {
-        "id": one.retry_id,
-        "handler": one.handler,
-        "events": one.events,
-        "attempts": one.attempts,
-        "error": one.error[:_TEXT],
-        "failed_at": _seconds(one.failed_at),
+        "ranges": [
+            {**_bounds(part), **_shown(part, "unmatched cursor moved_at handler")} for part in found.parts
+        ],
     }
 
 
 def _quarantined(one: QuarantinedCondition) -> dict[str, Any]:
-    return {
-        "id": one.condition_id,
-        "sql": one.sql[:_TEXT],
-        "error": one.error[:_TEXT],
-        "since": _seconds(one.since),
-        "subscriptions": one.subscriptions,
-        "groups": one.groups[:LISTED],
-    }
+    shown = _shown(one, "sql error since subscriptions")
+    return {"id": one.condition_id, **shown, "groups": one.groups[:LISTED]}
 
 
 def _endpoint(one: EndpointStats) -> dict[str, Any]:
-    return {
-        "id": one.endpoint_id,
-        "tenant": one.tenant,
-        "host": one.host,
-        "verified": one.verified,
-        "state": one.state,
-        "reason": one.reason and one.reason[:_TEXT],
-        "success": one.success,
-        "attempts": one.attempts,
-        "median": one.median,
-        "slowest_percent": one.slowest_percent,
-        "pending": one.pending,
-        "waiting": one.waiting,
-        "in_flight": one.in_flight,
-        "dead": one.dead,
-        "lag": _rounded(one.lag),
-        "failures": one.failures,
-        "failing_since": _seconds(one.failing_since),
-        "blocked_until": _seconds(one.blocked_until),
-    }
+    names = (
+        "tenant host verified state reason success attempts median slowest_percent pending waiting in_flight dead lag "
+        "failures failing_since blocked_until"
+    )
+    return {"id": one.endpoint_id, **_shown(one, names)}
 
 
 def _dead_delivery(one: DeadDelivery) -> dict[str, Any]:
-    return {
-        "id": one.delivery_id,
-        "endpoint": one.endpoint_id,
-        "event": one.event_id,
-        "topic": one.topic,
-        "attempts": one.attempts,
-        "code": one.code,
-        "died_at": _seconds(one.died_at),
-    }
+    ids = {"id": one.delivery_id, "endpoint": one.endpoint_id, "event": one.event_id}
+    return {**ids, **_shown(one, "topic attempts code died_at")}
+
+
+def _shown(found: object, names: str) -> dict[str, Any]:
+    """Some fields as the page has them: times in seconds, a lag rounded, texts of a bounded length."""
+    values = {name: getattr(found, name) for name in names.split()}
+    for name, value in values.items():
+        if isinstance(value, datetime):
+            values[name] = _seconds(value)
+        elif isinstance(value, str):
+            values[name] = value[:_TEXT]
+        elif name == "lag":
+            values[name] = _rounded(value)
+    return values
 
 
 def _point(point: Point) -> list[float]:
