@@ -12,7 +12,10 @@ Errors of offsets.
 
 from __future__ import annotations
 
-from journal import DatabaseError, InvalidEvent, ProjectionsError
+from functools import partial
+
+from journal import InvalidEvent, ProjectionsError
+from journal.database import raised_as
 
 
 class RangeLost(ProjectionsError):
@@ -43,18 +46,16 @@ class WrongEntityType(ProjectionsError):
     """A projection of this name reads another entity type."""
 
 
-_BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {
-    "PJ010": RangeLost,
-    "PJ011": OffsetOvertaken,
-    "PJ012": TransactionEnded,
-    "PJ013": DatabaseWentBack,
-    "PJ020": WrongEntityType,
-    "PJ021": InvalidEvent,
-    "PJ022": ProjectionRuns,
-}
-
-
-def from_database(error: DatabaseError) -> ProjectionsError:
-    """The error that a function of the schema raised by its own code; others stay as they are."""
-    kind = _BY_SQLSTATE.get(error.sqlstate)
-    return kind(str(error)) if kind else error
+own_errors = partial(
+    raised_as,
+    {
+        "PJ010": RangeLost,
+        "PJ011": OffsetOvertaken,
+        "PJ012": TransactionEnded,
+        "PJ013": DatabaseWentBack,
+        "PJ020": WrongEntityType,
+        "PJ021": InvalidEvent,
+        "PJ022": ProjectionRuns,
+    },
+)
+"""Raises what the functions of offsets raise as the errors of this module."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from journal import BEGINNING, DatabaseError, ProjectionsError, Row, Session, slice_ranges
+from journal import BEGINNING, ProjectionsError, Row, Session, slice_ranges
 from journal.suggestions import did_you_mean
-from offsets.errors import from_database
+from offsets.errors import own_errors
 from offsets.holding import RangeStatus, read_ranges, set_ranges
 
 _FIND = """
@@ -146,10 +146,8 @@ async def remove(session: Session, name: str, *, force: bool = False) -> Removed
         DatabaseError: A rebuild of it is unfinished, or the tables that one has replaced are still there.
     """
     await status(session, name)
-    try:
+    with own_errors():
         row = await session.fetchrow(_REMOVE, name, force)
-    except DatabaseError as error:
-        raise from_database(error) from error.__cause__
     return Removed(0, 0, 0, 0) if row is None else Removed(*row.values())
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from journal import (
     ALL_SLICES,
-    DatabaseError,
     EventEnvelope,
     Generation,
     OwnedSession,
@@ -18,7 +17,7 @@ from journal import (
     Session,
     SliceRange,
 )
-from offsets.errors import DatabaseWentBack, OffsetOvertaken, RangeLost, from_database
+from offsets.errors import DatabaseWentBack, OffsetOvertaken, RangeLost, own_errors
 
 HANDLED = "projections_handled"
 """The channel on which those who wait are told that a batch was handled."""
@@ -57,14 +56,6 @@ WHERE projection_id = $1 AND source_id = $2 AND seq_nr = $3
 """
 _NOTIFY_HANDLED = f"SELECT pg_notify('{HANDLED}', '')"
 _UNPARK = "DELETE FROM projections.parked_sources WHERE projection_id = $1 AND source_id = $2"
-
-
-@contextmanager
-def _own_errors() -> Iterator[None]:
-    try:
-        yield
-    except DatabaseError as error:
-        raise from_database(error) from error.__cause__
 
 
 class Beats:
@@ -123,7 +114,7 @@ async def register(
     Raises:
         WrongEntityType: The name belongs to a projection of another entity type.
     """
-    with _own_errors():
+    with own_errors():
         return int(
             await session.fetchval(_REGISTER, name, entity_type, [r.min_slice for r in ranges], version)
         )
@@ -310,7 +301,7 @@ class OffsetStore:
         known = sorted(previous)
         order = known + sorted(last.keys() - previous.keys())
         envelopes = [last[source_id] for source_id in order]
-        with _own_errors():
+        with own_errors():
             waited: bool | None = await session.fetchval(
                 _SAVE,
                 self.claim.projection_id,

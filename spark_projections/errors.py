@@ -1,13 +1,4 @@
-"""
-Errors of rebuilds.
-
-    ProjectionsError
-    └── RebuildError
-        ├── NotRebuildable      a projection can not be run as a batch; the message says why
-        ├── RebuildUnderWay     another rebuild of the projection runs, or is unfinished
-        ├── RebuildFailed       an event can not be handled, a task broke, or the result is not what the journal says
-        └── SwapRefused         the read model was changed meanwhile, or is in use: it stays as it is
-"""
+"""Errors of rebuilds."""
 
 from __future__ import annotations
 

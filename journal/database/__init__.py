@@ -1,6 +1,6 @@
 """Access to PostgreSQL: the only package that imports a driver."""
 
-from journal.database.failures import hide_password, translate, translated
+from journal.database.failures import hide_password, raised_as, translate, translated
 from journal.database.faults import Fault, chain, fault_of, is_conflict, sqlstate_of
 from journal.database.foreign import fetch_on, fetch_on_sync
 from journal.database.identifiers import quote
@@ -26,6 +26,7 @@ __all__ = [
     "hide_password",
     "is_conflict",
     "quote",
+    "raised_as",
     "sqlstate_of",
     "translate",
     "translated",

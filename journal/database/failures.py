@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from journal.database.faults import chain
@@ -121,6 +121,18 @@ def _kind_of(sqlstate: str) -> tuple[type[DatabaseError], str]:
     if sqlstate.startswith(("53", "58")):
         return OutOfResources, "the database server can not go on: {}"
     return DatabaseError, "{}"
+
+
+@contextmanager
+def raised_as(kinds: Mapping[str, type[ProjectionsError]]) -> Iterator[None]:
+    """Raise what the database refused with a SQLSTATE of ``kinds`` as the error beside it."""
+    try:
+        yield
+    except DatabaseError as error:
+        kind = kinds.get(error.sqlstate or "")
+        if kind is None:
+            raise
+        raise kind(str(error)) from error.__cause__
 
 
 @contextmanager

@@ -1,27 +1,11 @@
-"""
-Errors of subscriptions and of those who read for them.
-
-    ProjectionsError
-    ├── InvalidSubscription     a subscription, a group or a publication cannot be as it is
-    │   └── InvalidCondition    its condition is no boolean expression over the event and the subscription
-    ├── UnknownGroup            there is no such group (projections)
-    ├── NotDead                 a batch is no dead letter of the group, or not any more
-    ├── InvalidCursor           a cursor is not one of the group's, or lies before the stored one
-    ├── DatabaseWentBack        what is remembered of a group is not in the database any more (offsets)
-    ├── RangeLost               another reader holds the range, or the group was cut again (offsets)
-    ├── HandlerTimedOut         a handler took longer than it may
-    ├── PublishFailed           something that a publisher had accepted could not be stored
-    ├── ListenerTooSlow         one who listens took events slower than they came
-    ├── ListenerClosed          the listener has been closed
-    └── SubscriptionLost        a subscription was removed while somebody listened
-"""
+"""Errors of subscriptions and of those who read for them; all are a :class:`journal.ProjectionsError`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 
-from journal import DatabaseError, ProjectionsError
+from journal import ProjectionsError
+from journal.database import raised_as
 from offsets import DatabaseWentBack, RangeLost
 from projections.errors import UnknownGroup
 
@@ -62,26 +46,15 @@ class SubscriptionLost(ProjectionsError):
     """A subscription was removed while somebody listened: what came since is unknown. Listen again."""
 
 
-_BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {
-    "PJ010": RangeLost,
-    "PJ013": DatabaseWentBack,
-    "PJ080": InvalidCondition,
-    "PJ081": InvalidSubscription,
-    "PJ082": UnknownGroup,
-    "PJ084": InvalidCursor,
-}
-
-
-def from_database(error: DatabaseError) -> ProjectionsError:
-    """The error that a function of the schema raised by its own code; others stay as they are."""
-    kind = _BY_SQLSTATE.get(error.sqlstate)
-    return kind(str(error)) if kind else error
-
-
-@contextmanager
-def own_errors() -> Iterator[None]:
-    """Raise what the functions of subscriptions raise as the errors of this module."""
-    try:
-        yield
-    except DatabaseError as error:
-        raise from_database(error) from error.__cause__
+own_errors = partial(
+    raised_as,
+    {
+        "PJ010": RangeLost,
+        "PJ013": DatabaseWentBack,
+        "PJ080": InvalidCondition,
+        "PJ081": InvalidSubscription,
+        "PJ082": UnknownGroup,
+        "PJ084": InvalidCursor,
+    },
+)
+"""Raises what the functions of subscriptions raise as the errors of this module."""

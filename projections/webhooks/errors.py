@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from pydantic import ValidationError
 
-from journal import DatabaseError, ProjectionsError
+from journal import ProjectionsError
+from journal.database import raised_as
 from projections.interests import errors as interests
 
 
@@ -87,30 +89,22 @@ class NotListening(ProjectionsError, OSError):
 
 
 _MOST_FIELDS = 20
-_BY_SQLSTATE: dict[str | None, type[ProjectionsError]] = {
-    "PJ090": InvalidEndpoint,
-    "PJ091": UnknownEndpoint,
-    "PJ092": UnknownDelivery,
-    "PJ093": DeliveryInFlight,
-    "PJ094": NotRetriable,
-    "PJ095": UnknownSchedule,
-    "PJ096": InvalidQuery,
-    "PJ097": WrongState,
-    "PJ098": TooMany,
-    "PJ099": OutdatedVersion,
-}
-
-
-@contextmanager
-def own_errors() -> Iterator[None]:
-    """Raise what the functions of webhooks raise as the errors of this module."""
-    try:
-        yield
-    except DatabaseError as error:
-        kind = _BY_SQLSTATE.get(error.sqlstate)
-        if kind is None:
-            raise
-        raise kind(str(error)) from error.__cause__
+own_errors = partial(
+    raised_as,
+    {
+        "PJ090": InvalidEndpoint,
+        "PJ091": UnknownEndpoint,
+        "PJ092": UnknownDelivery,
+        "PJ093": DeliveryInFlight,
+        "PJ094": NotRetriable,
+        "PJ095": UnknownSchedule,
+        "PJ096": InvalidQuery,
+        "PJ097": WrongState,
+        "PJ098": TooMany,
+        "PJ099": OutdatedVersion,
+    },
+)
+"""Raises what the functions of webhooks raise as the errors of this module."""
 
 
 @contextmanager
