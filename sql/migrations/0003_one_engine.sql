@@ -166,44 +166,23 @@ $$;
 UPDATE projections.webhook_endpoints SET filter = projections.event_filter_written(filter::jsonb)::json WHERE filter IS NOT NULL;
 DROP FUNCTION projections.event_filter_written(jsonb);
 DROP FUNCTION projections.filter_written(jsonb);
--- Pages of events have rows of one type; those of keys have the types of events where they are asked for.
-DROP FUNCTION IF EXISTS projections.read_events_by_slices_v1(
-    text, integer, integer, timestamptz, integer, text, bigint, timestamptz, integer, bigint
-);
-DROP FUNCTION IF EXISTS projections.load_events_v1(text[], bigint[], timestamptz[], bigint);
-DROP FUNCTION IF EXISTS projections.read_source_v1(text, bigint, bigint, boolean, integer, bigint);
-DROP FUNCTION IF EXISTS projections.find_event_v1(uuid);
-DROP FUNCTION IF EXISTS projections.read_keys_by_slices_v1(
-    text, integer, integer, timestamptz, integer, text, bigint, timestamptz, integer
-);
-DROP FUNCTION IF EXISTS projections.read_heads_by_slices_v1(
-    text, integer, integer, timestamptz, integer, text, bigint, timestamptz, integer
-);
--- Functions of matching take events and interests in arrays of rows.
-DROP FUNCTION IF EXISTS projections.match_log_v1(
-    text, text[], bigint[], timestamptz[], smallint[], text[], integer[], text[], integer[], text[], integer[], text[]
-);
-DROP FUNCTION IF EXISTS projections.match_due_v1(integer, integer[], text[]);
-DROP FUNCTION IF EXISTS projections.match_events_v1(
-    text, text[], bigint[], timestamptz[], smallint[], text[], integer[], text[], integer[], text[], bigint[], timestamptz[],
-    integer[], text[], integer
-);
-DROP FUNCTION IF EXISTS projections.match_as_given_v1(
-    text[], bigint[], timestamptz[], smallint[], text[], integer[], text[], integer[], text[], integer[], bigint[]
-);
-DROP FUNCTION IF EXISTS projections.match_behind_v1(
-    integer, text, text[], bigint[], timestamptz[], smallint[], text[], timestamptz[], text
-);
-DROP FUNCTION IF EXISTS projections.asked_events_v1(
-    text[], bigint[], timestamptz[], text[], integer[], text[], text[], integer[]
-);
-DROP FUNCTION IF EXISTS projections.keep_unasked_v1(
-    integer[], integer[], text[], text, text[], bigint[], timestamptz[], text[], timestamptz[]
-);
-DROP FUNCTION IF EXISTS projections.put_aside_v1(
-    integer, text, text[], bigint[], timestamptz[], smallint[], text[], timestamptz[], bigint[], text[]
-);
-DROP FUNCTION IF EXISTS projections.interests_v1(text, text[], integer);
+-- Pages of events have rows of one type; functions of matching take events and interests in arrays of rows.
+DO $$
+DECLARE
+    _one regprocedure;
+BEGIN
+    FOR _one IN
+        SELECT p.oid::regprocedure FROM pg_catalog.pg_proc AS p
+        WHERE p.pronamespace = 'projections'::regnamespace AND p.proname IN (
+            'read_events_by_slices_v1', 'read_keys_by_slices_v1', 'read_heads_by_slices_v1', 'load_events_v1', 'read_source_v1',
+            'find_event_v1', 'match_log_v1', 'match_due_v1', 'match_events_v1', 'match_as_given_v1', 'match_behind_v1',
+            'asked_events_v1', 'keep_unasked_v1', 'put_aside_v1', 'interests_v1', 'index_shapes_v1', 'statistics_shapes_v1'
+        )
+    LOOP
+        EXECUTE format('DROP FUNCTION %s', _one);
+    END LOOP;
+END;
+$$;
 -- Whoever waits for events to be handled says so here.
 ALTER TABLE projections.projections ADD COLUMN waited_until timestamptz;
 DROP FUNCTION IF EXISTS projections.save_offsets_v1(

@@ -14,16 +14,8 @@ BEGIN
     SELECT array_agg(found.statement ORDER BY found.step) INTO _renames
     FROM (
         SELECT t.kind, t.name AS final, c.name AS given, format('_renamed_%s', row_number() OVER ()) AS temporary
-        FROM (
-            SELECT 'INDEX' AS kind, i.* FROM projections.index_shapes_v1(p_table) AS i
-            UNION ALL
-            SELECT 'STATISTICS' AS kind, s.* FROM projections.statistics_shapes_v1(p_table) AS s
-        ) AS t
-        INNER JOIN (
-            SELECT 'INDEX' AS kind, i.* FROM projections.index_shapes_v1(p_clone) AS i
-            UNION ALL
-            SELECT 'STATISTICS' AS kind, s.* FROM projections.statistics_shapes_v1(p_clone) AS s
-        ) AS c ON t.kind = c.kind AND t.shape = c.shape AND t.place = c.place
+        FROM projections.table_parts_v1(p_table) AS t
+        INNER JOIN projections.table_parts_v1(p_clone) AS c ON t.kind = c.kind AND t.shape = c.shape AND t.place = c.place
         WHERE t.name <> c.name
     ) AS r
     CROSS JOIN LATERAL (

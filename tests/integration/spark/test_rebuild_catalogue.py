@@ -134,10 +134,8 @@ async def test_names_of_indexes_that_the_database_would_give_to_others_are_kept(
         "CREATE STATISTICS crossed_expr_stat ON b, (c + 1) FROM crossed",
     )
     named = """
-    SELECT array_agg(x.name || ' ' || x.shape ORDER BY x.name) FROM (
-        SELECT name, shape FROM projections.index_shapes_v1($1::text::regclass)
-        UNION ALL SELECT name, shape FROM projections.statistics_shapes_v1($1::text::regclass)
-    ) AS x
+    SELECT array_agg(x.name || ' ' || x.shape ORDER BY x.name)
+    FROM projections.table_parts_v1($1::text::regclass) AS x
     """
 
     await execute(journal, "SELECT projections.clone_table_v1('crossed', 'built')")
