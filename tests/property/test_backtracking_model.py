@@ -31,7 +31,11 @@ numbers = st.integers(0, 31)
 actions = st.tuples(st.sampled_from(EVERYTHING + READS * 12), numbers, numbers)
 programs = st.lists(actions, min_size=40, max_size=120)
 page_sizes = st.integers(1, 5)
-quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SEEDS = [
+    pytest.param(range(80), id="some"),
+    pytest.param(range(80, 1000), id="many", marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
+]
+quick = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def random_program(seed: int, codes: Sequence[int], length: int) -> Program:
@@ -66,18 +70,20 @@ def test_interval_backtracking_keeps_the_invariants_when_commits_are_in_time(
 
 
 @pytest.mark.parametrize("steps", [NEVER, MARGIN, LARGE], ids=["steady", "small steps", "large steps"])
-def test_long_histories_keep_the_invariants(steps: timedelta) -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_long_histories_keep_the_invariants(steps: timedelta, seeds: range) -> None:
     handled = 0
-    for seed in range(250):
+    for seed in seeds:
         play = Play(writer_lock, 1 + seed % 5, steps_back=steps)
         play.run(random_program(seed, EVERYTHING + READS * 12, 400))
         handled += sum(play.world.handled.values())
 
-    assert handled > 10_000  # the histories are not empty
+    assert handled > 3_000  # the histories are not empty
 
 
-def test_long_histories_keep_the_invariants_of_interval_backtracking() -> None:
-    for seed in range(250):
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_long_histories_keep_the_invariants_of_interval_backtracking(seeds: range) -> None:
+    for seed in seeds:
         Play(interval, 1 + seed % 5, late_by=LATE_BY).run(random_program(seed, EVERYTHING + READS * 12, 400))
 
 
@@ -94,8 +100,9 @@ def test_interval_backtracking_loses_nothing_on_a_standby_that_replays_late_and_
     Play(interval, page_size, late_by=LATE_BY, world=Standby).run(program)
 
 
-def test_long_histories_keep_the_invariants_on_a_standby() -> None:
-    for seed in range(250):
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_long_histories_keep_the_invariants_on_a_standby(seeds: range) -> None:
+    for seed in seeds:
         play = Play(interval, 1 + seed % 5, late_by=LATE_BY, world=Standby)
         play.run(random_program(seed, EVERYTHING + READS * 12 + REPLAYS * (1 + seed % 8), 400))
 

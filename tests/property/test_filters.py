@@ -142,7 +142,7 @@ def _member(operand: Any, value: Any, *, wanted: bool) -> bool:
     return isinstance(value, list) and any(_same(operand, item) for item in value) == wanted
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(condition=conditions, value=documents)
 def test_compiled_filters_do_what_a_naive_interpreter_does(condition: Any, value: Any) -> None:
     compiled = parse_filter({"data": condition})
@@ -219,7 +219,7 @@ def test_contents_mean_for_postgresql_what_they_mean_here(dsn: str) -> None:
     )
     with psycopg.connect(dsn, autocommit=True) as connection:
 
-        @settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
         @given(contents=objects, payload=objects | plain)
         def run(contents: dict[str, Any], payload: Any) -> None:
             texts = [json.dumps(payload), json.dumps({"contains": contents})]

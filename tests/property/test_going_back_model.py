@@ -104,7 +104,7 @@ class GoingBack(Play):
 numbers = st.integers(0, 31)
 actions = st.tuples(st.sampled_from(EVERYTHING + TRAVELS + READS * 12), numbers, numbers)
 skews = st.sampled_from([NEVER, LARGE])
-quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @given(st.lists(actions, min_size=40, max_size=120), st.integers(1, 5), skews)
@@ -118,12 +118,12 @@ def test_the_invariants_hold_when_the_database_goes_back(
 @pytest.mark.parametrize("skew", [NEVER, LARGE], ids=["one clock", "another clock"])
 def test_long_histories_keep_the_invariants_when_the_database_goes_back(skew: timedelta) -> None:
     back = 0
-    for seed in range(100):
+    for seed in range(50):
         play = GoingBack(page_size=1 + seed % 5, skew=skew)
         play.run(random_program(seed, EVERYTHING + TRAVELS + READS * 12, 400))
         back += play.world.lives
 
-    assert back > 300  # it does go back
+    assert back > 150  # it does go back
 
 
 class ComparesNothing(Reader):

@@ -48,7 +48,7 @@ def _within(pattern: str, text: str) -> bool:
     return text[:1] == pattern[0] and _within(pattern[1:], text[1:])
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.lists(patterns, min_size=1, max_size=4), topics)
 def test_compiled_patterns_match_what_each_pattern_matches(wanted: list[str], topic: str) -> None:
     assert parse_topics(wanted).matches(topic) == any(matches(pattern, topic) for pattern in wanted)
@@ -68,7 +68,7 @@ def test_no_text_makes_matching_raise(wanted: list[str], topic: str) -> None:
 def test_sql_matches_what_python_matches(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
 
-        @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
         @given(st.lists(patterns, min_size=1, max_size=4), topics)
         def run(wanted: list[str], topic: str) -> None:
             assert _in_sql(connection, wanted, topic) == parse_topics(wanted).matches(topic)

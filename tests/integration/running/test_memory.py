@@ -100,24 +100,24 @@ async def test_a_process_with_less_memory_than_the_events_of_a_batch_handles_all
     database: Database, dsn: str, driver: str
 ) -> None:
     await execute(database, EFFECTS)
-    await execute(database, APPEND, 5 * MIB, 40)
+    await execute(database, APPEND, 5 * MIB, 27)
 
     said = await limited(dsn, driver, 120 * MIB, 8 * MIB)
 
     assert "reads pages of at most" not in said
-    each_once(await effects(database), a=40)
+    each_once(await effects(database), a=27)
 
 
 async def test_a_process_whose_pages_are_too_large_for_its_memory_halves_them_until_they_fit(
     database: Database, dsn: str, driver: str
 ) -> None:
     await execute(database, EFFECTS)
-    await execute(database, APPEND, 5 * MIB, 40)
+    await execute(database, APPEND, 5 * MIB, 27)
 
     said = await limited(dsn, driver, 120 * MIB, 256 * MIB)
 
     assert "reads pages of at most" in said, said
-    each_once(await effects(database), a=40)
+    each_once(await effects(database), a=27)
 
 
 async def test_a_statement_that_is_never_answered_ends_and_its_connection_is_dropped(

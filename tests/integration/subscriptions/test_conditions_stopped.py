@@ -54,7 +54,7 @@ async def of_group(database: Database, name: str) -> list[tuple[str, int]]:
 
 async def test_many_stopped_conditions_leave_one_row_for_each_batch(database: Database) -> None:
     """And all of them catch up, each once."""
-    await stopped(database, 20)
+    await stopped(database, 6)
     await subscribe(database, "e.seq_nr > -1", group="other")
     await happen(database, 2000)
     await match(database)
@@ -65,13 +65,13 @@ async def test_many_stopped_conditions_leave_one_row_for_each_batch(database: Da
     assert await fetchval(database, PAGES) == 2
     assert await fetchval(database, FAILED) == 0
 
-    await execute(database, "SELECT projections.release_condition_v1(n) FROM generate_series(1, 20) AS n")
+    await execute(database, "SELECT projections.release_condition_v1(n) FROM generate_series(1, 6) AS n")
     async with database.session() as session:
         while await session.fetchval(APART):
             await Matching().tend(session)
         await Matching().tend(session)
 
-    for n in range(20):
+    for n in range(6):
         assert await of_group(database, f"stopped {n}") == [("a", place) for place in range(1, 2006)]
     assert await fetchval(database, PAGES) == 0
 
