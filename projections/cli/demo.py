@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from journal import NUMBER_OF_SLICES
 from projections.demo.database import demo_database
@@ -20,9 +19,10 @@ from projections.demo.flights import data_file
 from projections.demo.progress import Reporter, reporting
 from projections.demo.rebuilding import Rebuilder, RebuildResult
 from projections.running.event_loop import loop_runner
+from projections.terminal.answers import Answer, picked
+from projections.terminal.commands import Dsn, Opt, derived
 from projections.terminal.logs import configure_logs
-from projections.terminal.options import dsn_option, echo_json, json_option
-from projections.terminal.output import shown
+from projections.terminal.output import table_of_values
 from projections.terminal.signals import stopped_by_signals
 
 if TYPE_CHECKING:  # of an extra
@@ -34,53 +34,41 @@ _INTERRUPTED = 130
 _SIGNAL_BASE = 128
 _MOST_SHOWN = 5  # rows that differ
 _MOST_WORKERS = 8  # each takes connections, of which a server has 100
+_RANGES = Opt(
+    "Cut the slices of each projection into so many ranges, which run side by side.",
+    type=click.IntRange(1, NUMBER_OF_SLICES), show_default="2, or one for each worker",
+)  # fmt: skip
+_WORKERS = Opt(
+    "Run the projections in so many processes, cut their ranges again while they run, and kill one. "
+    "0: in one, to which nothing happens.",
+    type=click.IntRange(0, _MOST_WORKERS), show_default=True,
+)  # fmt: skip
 _SPARK = "spark_projections.demo"  # imported when it is asked for: nothing here may need Spark
 
 
 @click.command()
-@click.option(
-    "--events",
-    type=click.IntRange(1),
-    default=DEFAULT_EVENTS,
-    show_default=True,
-    help="Append the first so many events of the year.",
-)
-@click.option("--all", "everything", is_flag=True, help="Append all of them, about 660,000.")
-@click.option(
-    "--ranges",
-    type=click.IntRange(1, NUMBER_OF_SLICES),
-    show_default="2, or one for each worker",
-    help="Cut the slices of each projection into so many ranges, which run side by side.",
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(0, _MOST_WORKERS),
-    default=0,
-    show_default=True,
-    help="Run the projections in so many processes, cut their ranges again while they run, and kill one. "
-    "0: in one, to which nothing happens.",
-)
-@click.option(
-    "--spark", is_flag=True, help="Rebuild the read models half way, on Spark, while all the rest goes on."
-)
-@click.option(
-    "--webhooks",
-    is_flag=True,
-    help="Send delayed departures to receivers that fail at random, and see that every one arrives.",
-)
-@click.option("--reset", is_flag=True, help="Begin anew, even where an interrupted run could be continued.")
-@dsn_option
-@json_option
 @click.pass_context
+@derived
 def demo(
     context: click.Context,
     /,
-    dsn: str | None,
-    as_json: bool,
-    everything: bool,
-    spark: bool,
-    **options: Any,
-) -> None:
+    *,
+    events: Annotated[
+        int, Opt("Append the first so many events of the year.", type=click.IntRange(1))
+    ] = DEFAULT_EVENTS,
+    everything: Annotated[bool, Opt("Append all of them, about 660,000.", "--all")] = False,
+    ranges: Annotated[int | None, _RANGES] = None,
+    workers: Annotated[int, _WORKERS] = 0,
+    spark: Annotated[
+        bool, Opt("Rebuild the read models half way, on Spark, while all the rest goes on.")
+    ] = False,
+    webhooks: Annotated[
+        bool,
+        Opt("Send delayed departures to receivers that fail at random, and see that every one arrives."),
+    ] = False,
+    reset: Annotated[bool, Opt("Begin anew, even where an interrupted run could be continued.")] = False,
+    dsn: Dsn = None,
+) -> Answer:
     """
     Run real flights through a journal and two projections, and prove that each event counted once.
 
@@ -143,20 +131,23 @@ def demo(
     """  # noqa: D301 - click reads the escape
     if everything and context.get_parameter_source("events") is not click.core.ParameterSource.DEFAULT:
         raise click.UsageError("--events and --all contradict each other: give one of them")
-    _check_workers(options["workers"], options["ranges"])
+    _check_workers(workers, ranges)
     configure_logs("text", "error")  # that the journal is empty at first is no news here
     began_at = time.monotonic()
-    if everything:
-        options["events"] = None
+    options = Options(
+        events=None if everything else events, ranges=ranges, workers=workers, webhooks=webhooks, reset=reset
+    )
     try:
-        outcome = _run(dsn, Options(**options), spark=spark)
+        outcome = _run(dsn, options, spark=spark)
     except KeyboardInterrupt:  # before the projections have started
         outcome = _INTERRUPTED
     if isinstance(outcome, int):
         click.echo("stopped; run it again to go on", err=True)
         context.exit(outcome)
-    _show(outcome, time.monotonic() - began_at, as_json=as_json)
-    context.exit(0 if outcome.good else 1)
+    values = _values(outcome, time.monotonic() - began_at)
+    table = table_of_values("Flights from New York in 2013", values, none="too few to measure")
+    _tell_differences([*outcome.differences, *(outcome.rebuild.differences if outcome.rebuild else ())])
+    return Answer(values, [table], exit_code=0 if outcome.good else 1)
 
 
 def _check_workers(workers: int, ranges: int | None) -> None:
@@ -201,20 +192,11 @@ async def _until_stopped(
             return _SIGNAL_BASE + received.number if received.number else _INTERRUPTED
 
 
-def _show(result: Result, seconds: float, *, as_json: bool) -> None:
-    differences = [*result.differences, *(result.rebuild.differences if result.rebuild else ())]
+def _tell_differences(differences: Sequence[str]) -> None:
     for line in differences[:_MOST_SHOWN]:
         click.echo(line, err=True)
     if len(differences) > _MOST_SHOWN:
         click.echo(f"... {len(differences):,} rows differ", err=True)
-    values = _values(result, seconds)
-    if as_json:
-        echo_json(**values)
-        return
-    table = Table(show_header=False, title="Flights from New York in 2013")
-    for name, value in values.items():
-        table.add_row(name, shown(value, none="too few to measure"))
-    Console().print(table)
 
 
 def _values(result: Result, seconds: float) -> dict[str, Any]:
@@ -237,25 +219,17 @@ def _values(result: Result, seconds: float) -> dict[str, Any]:
 
 
 def _rebuilt(rebuild: RebuildResult | None) -> dict[str, Any]:
-    return (
-        {}
-        if rebuild is None
-        else {
-            "rebuilt_matches": not rebuild.differences,
-            "rebuild_seconds": round(rebuild.seconds, 1),
-            "rebuild_rows_per_s": round(rebuild.rows_per_s),
-        }
-    )
+    if rebuild is None:
+        return {}
+    return {
+        "rebuilt_matches": not rebuild.differences,
+        "rebuild_seconds": round(rebuild.seconds, 1),
+        "rebuild_rows_per_s": round(rebuild.rows_per_s),
+    }
 
 
 def _arrived(arrivals: Arrivals | None) -> dict[str, Any]:
-    return (
-        {}
-        if arrivals is None
-        else {
-            "webhooks_delivered": arrivals.delivered,
-            "webhooks_lost": arrivals.lost,
-            "signatures_bad": arrivals.bad,
-            "webhook_attempts": arrivals.attempts,
-        }
-    )
+    if arrivals is None:
+        return {}
+    renamed = {"webhooks_delivered": "delivered", "webhooks_lost": "lost", "signatures_bad": "bad"}
+    return picked(arrivals, **renamed, webhook_attempts="attempts")

@@ -16,7 +16,8 @@ from journal import ConnectionSettings, ProjectionsError, Session, hide_password
 from journal.database import connect
 from journal.embedded import DSN_VARIABLE, binaries_for_user, database_dsn
 from journal.schema import SCHEMA_VERSION, check_version
-from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.answers import Answer
+from projections.terminal.commands import Dsn, derived
 
 __all__ = ["doctor"]
 
@@ -46,10 +47,8 @@ class _Findings:
 
 
 @click.command()
-@dsn_option
-@json_option
-@click.pass_context
-def doctor(context: click.Context, dsn: str | None, as_json: bool) -> None:
+@derived
+def doctor(*, dsn: Dsn = None) -> Answer:
     """
     Say what is installed and which database is used, and look for what keeps projections from working.
 
@@ -68,12 +67,8 @@ def doctor(context: click.Context, dsn: str | None, as_json: bool) -> None:
         findings.problems.append(f"database: {hide_password(str(error))}")
     if "PostgreSQL" in findings.found:  # a database of one's own needs no embedded server
         findings.problems = [p for p in findings.problems if not p.startswith("embedded PostgreSQL")]
-    if as_json:
-        echo_json(**findings.found, problems=findings.problems)
-    else:
-        click.echo("\n".join(_lines(findings)))
-    if findings.problems:
-        context.exit(1)
+    values = {**findings.found, "problems": findings.problems}
+    return Answer(values, [*_lines(findings)], exit_code=1 if findings.problems else 0)
 
 
 def _installation() -> dict[str, object]:

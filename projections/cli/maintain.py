@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Annotated, Any
 
 import click
 
@@ -29,10 +30,11 @@ from journal.partitions import (
 from journal.partitions import maintain as maintain_database
 from projections.cli.partitions import partition_values, span
 from projections.extras import from_extra
+from projections.terminal.answers import Answer, picked
+from projections.terminal.commands import AsJson, Dsn, Opt, derived
 from projections.terminal.connection import visit_session
-from projections.terminal.durations import Duration
 from projections.terminal.hooks import load_callable
-from projections.terminal.options import check_no_address, dsn_option, echo_json, json_option
+from projections.terminal.options import check_no_address
 from projections.terminal.output import printable
 from projections.terminal.signals import stopped_by_signals
 
@@ -43,72 +45,59 @@ _WHAT_TO_DO = {
 }
 
 
+_Every = Opt("Go on and do it again and again, until stopped.", metavar="90s|10m|1d")
+_ClosedFor = Opt(
+    "With --cluster: leave partitions alone whose time ended more recently.", metavar="30m|12h|1d"
+)
+_Patience = Opt(
+    "With --cluster: how long to wait for transactions that began before a partition was copied.",
+    metavar="30m|12h|1d",
+)
+_Archive = Opt(
+    "Before dropping a partition of the journal, export it to this archive (`projections archive`), or call this.",
+    "--archive", metavar="DIR|MODULE:CALLABLE",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class _Run:
     """What one run does; the clustering, only with ``clusters``."""
 
-    interval: timedelta | None
-    ahead: int | None
-    force: bool
-    archive: Archive | None
-    clusters: bool
-    closed_for: timedelta
-    patience: timedelta
-    as_json: bool
+    interval: Annotated[
+        timedelta | None,
+        Opt(
+            "Time that one partition of the journal holds, in this run. Default: its setting.",
+            metavar="30m|12h|1d",
+        ),
+    ] = None
+    ahead: Annotated[
+        int | None, Opt("Intervals of the journal to come, likewise.", type=click.IntRange(1, 1000))
+    ] = None
+    target: Annotated[str | None, _Archive] = None
+    force: Annotated[bool, Opt("Drop what retention lets go also where it has not been read.")] = False
+    clusters: Annotated[bool, Opt("Put closed partitions in slice order.", "--cluster")] = False
+    closed_for: Annotated[timedelta, _ClosedFor] = timedelta(hours=1)
+    patience: Annotated[timedelta, _Patience] = timedelta(minutes=5)
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    every = options["every"]
+    if every is not None and not every:
+        raise click.UsageError("--every is longer than 0")
+    if every is not None and options["clusters"]:
+        raise click.UsageError("--cluster is done once: pass it without --every")
 
 
 @click.command()
-@dsn_option
-@click.option(
-    "--interval",
-    type=Duration(),
-    metavar="30m|12h|1d",
-    help="Time that one partition of the journal holds, in this run. Default: its setting.",
-)
-@click.option("--ahead", type=click.IntRange(1, 1000), help="Intervals of the journal to come, likewise.")
-@click.option(
-    "--archive",
-    metavar="DIR|MODULE:CALLABLE",
-    help="Before dropping a partition of the journal, export it to this archive (`projections archive`), or call this.",
-)
-@click.option("--force", is_flag=True, help="Drop what retention lets go also where it has not been read.")
-@click.option(
-    "--every", type=Duration(), metavar="90s|10m|1d", help="Go on and do it again and again, until stopped."
-)
-@click.option("--pg-cron", is_flag=True, help="Have pg_cron do it, or print the statement that does so.")
-@click.option("--cluster", "clusters", is_flag=True, help="Put closed partitions in slice order.")
-@click.option(
-    "--closed-for",
-    type=Duration(),
-    default="1h",
-    show_default=True,
-    metavar="30m|12h|1d",
-    help="With --cluster: leave partitions alone whose time ended more recently.",
-)
-@click.option(
-    "--patience",
-    type=Duration(),
-    default="5m",
-    show_default=True,
-    metavar="30m|12h|1d",
-    help="With --cluster: how long to wait for transactions that began before a partition was copied.",
-)
-@json_option
-@click.pass_context
-def maintain(  # noqa: PLR0917 - one of each option
-    context: click.Context,
-    dsn: str | None,
-    interval: timedelta | None,
-    ahead: int | None,
-    archive: str | None,
-    force: bool,
-    every: timedelta | None,
-    pg_cron: bool,
-    clusters: bool,
-    closed_for: timedelta,
-    patience: timedelta,
-    as_json: bool,
-) -> None:
+@derived(check=_check)
+def maintain(
+    *,
+    run: _Run,
+    every: Annotated[timedelta | None, _Every] = None,
+    pg_cron: Annotated[bool, Opt("Have pg_cron do it, or print the statement that does so.")] = False,
+    dsn: Dsn = None,
+    as_json: AsJson = False,
+) -> Answer | None:
     """
     Make the partitions that are missing, and drop those whose time is over; run it every day.
 
@@ -126,30 +115,20 @@ def maintain(  # noqa: PLR0917 - one of each option
     Exit code 1 when something could not be done: run it again later; nothing is lost until then.
     """
     if pg_cron:
-        _schedule(dsn, as_json=as_json)
-        return
-    if every is not None and not every:
-        raise click.UsageError("--every is longer than 0")
-    if every is not None and clusters:
-        raise click.UsageError("--cluster is done once: pass it without --every")
+        return _scheduled(dsn)
     with database_dsn(dsn) as database:
-        hook = None if archive is None else _archive(database, archive)
-        run = _Run(interval, ahead, force, hook, clusters, closed_for, patience, as_json)
-        done = asyncio.run(_once(database, run) if every is None else _again(database, run, every))
-    if not done:
-        context.exit(1)
+        archive = None if run.target is None else _archive(database, run.target)
+        if every is None:
+            return asyncio.run(_once(database, run, archive))
+        asyncio.run(_again(database, run, archive, every, as_json=as_json))
+    return None
 
 
-def _schedule(dsn: str | None, *, as_json: bool) -> None:
+def _scheduled(dsn: str | None) -> Answer:
     job = visit_session(dsn, schedule)
-    if as_json:
-        echo_json(statement=job.statement, scheduled=job.scheduled)
-        return
-    click.echo(f"{job.statement};")
-    if job.scheduled:
-        click.echo("scheduled: one step a minute", err=True)
-    else:
-        click.echo("pg_cron is not in this database: run this in the one that it is in", err=True)
+    where = "pg_cron is not in this database: run this in the one that it is in"
+    said = "scheduled: one step a minute" if job.scheduled else where
+    return Answer(picked(job, "statement", "scheduled"), [f"{job.statement};"], note=said)
 
 
 def _archive(dsn: str, target: str) -> Archive:
@@ -163,34 +142,30 @@ def _archive(dsn: str, target: str) -> Archive:
     return partial(keeper, dsn, Path(target).absolute())
 
 
-async def _once(dsn: str, run: _Run) -> bool:
-    """Run once; returns whether everything was done."""
+async def _once(dsn: str, run: _Run, archive: Archive | None) -> Answer:
+    """Run once; its exit code says whether everything was done."""
     async with connect(dsn) as database:
         done = await maintain_database(
-            database, interval=run.interval, ahead=run.ahead, force=run.force, archive=run.archive
+            database, interval=run.interval, ahead=run.ahead, force=run.force, archive=archive
         )
     clustered = await _cluster(dsn, run.closed_for, run.patience) if run.clusters else []
-    if run.as_json:
-        more = {"clustered": [_clustered_values(each) for each in clustered]} if run.clusters else {}
-        echo_json(**_run_values(done), **more)
-    else:
-        lines = [*_lines(done), *map(_clustered_line, clustered)]
-        click.echo("\n".join(lines) or "nothing to do")
-    return not done.problems and not any(each.problem for each in clustered)
+    more = {"clustered": [_clustered_values(each) for each in clustered]} if run.clusters else {}
+    lines = [*_lines(done), *map(_clustered_line, clustered)] or ["nothing to do"]
+    complete = not done.problems and not any(each.problem for each in clustered)
+    return Answer({**_run_values(done), **more}, lines, exit_code=0 if complete else 1)
 
 
-async def _again(dsn: str, run: _Run, every: timedelta) -> bool:
+async def _again(dsn: str, run: _Run, archive: Archive | None, every: timedelta, *, as_json: bool) -> None:
     """Run again and again until a signal comes; a database that is away is waited for."""
     stop = asyncio.Event()
     with stopped_by_signals(stop):
         while not stop.is_set():
             try:
-                await _once(dsn, run)
+                (await _once(dsn, run, archive)).echo(as_json=as_json)
             except ProjectionsError as error:
                 click.echo(f"error: {hide_password(' '.join(str(error).split()))}", err=True)
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), every.total_seconds())
-    return True
 
 
 def _run_values(done: Maintained) -> dict[str, object]:
@@ -227,7 +202,7 @@ def _dropped_values(dropped: DroppedPartition) -> dict[str, object]:
     return {
         **{name: value for name, value in partition_values(dropped.partition).items() if name != "default"},
         "archived": dropped.archived,
-        "unread": [{"kind": lost.kind, "name": lost.name, "rows": lost.rows} for lost in dropped.unread],
+        "unread": [picked(lost, "kind", "name", "rows") for lost in dropped.unread],
         "problem": dropped.problem,
     }
 
@@ -243,16 +218,9 @@ def _tell(partition: ClusteredPartition, stage: str) -> None:
 
 
 def _clustered_values(partition: ClusteredPartition) -> dict[str, object]:
-    return {
-        "name": partition.name,
-        "from": partition.from_timestamp.isoformat(),
-        "to": partition.to_timestamp.isoformat(),
-        "events": partition.events,
-        "bytes_before": partition.bytes_before,
-        "bytes_after": partition.bytes_after,
-        "seconds": round(partition.seconds, 3),
-        "problem": partition.problem,
-    }
+    names = ("name", "events", "bytes_before", "bytes_after", "problem")
+    times = {"from": "from_timestamp", "to": "to_timestamp"}
+    return picked(partition, *names, **times) | {"seconds": round(partition.seconds, 3)}
 
 
 def _clustered_line(partition: ClusteredPartition) -> str:
@@ -265,13 +233,7 @@ def _clustered_line(partition: ClusteredPartition) -> str:
 
 
 def _values(partition: MaintainedPartition) -> dict[str, object]:
-    return {
-        "table": partition.table,
-        "from": partition.from_timestamp.isoformat(),
-        "to": partition.to_timestamp.isoformat(),
-        "moved": partition.moved,
-        "problem": partition.problem,
-    }
+    return picked(partition, "table", "moved", "problem", **{"from": "from_timestamp", "to": "to_timestamp"})
 
 
 def _line(partition: MaintainedPartition) -> str:

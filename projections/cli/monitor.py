@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
+from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
 
 import click
@@ -18,10 +17,10 @@ from journal.embedded import database_dsn
 from journal.schema import check_version
 from projections.http.addresses import Address, parse_address
 from projections.http.tokens import read_token, require_token
+from projections.terminal.commands import Dsn, Opt, derived
 from projections.terminal.durations import Duration
 from projections.terminal.logs import LogFormat, configure_logs
-from projections.terminal.options import dsn_option
-from projections.terminal.running import log_format_option, token_file_option
+from projections.terminal.running import TokenFile
 from projections.terminal.signals import stopped_by_signals
 
 __all__ = ["monitor"]
@@ -31,46 +30,33 @@ log = logging.getLogger("projections")
 _CONNECTIONS = ConnectionSettings(max_connections=5, application_name="slice-projections monitor")
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
+class _Options(NamedTuple):
     address: Address
     token: str | None
     every: timedelta
     origins: Sequence[str]
 
 
+_Origin = Opt(
+    "Where a proxy shows the page, such as https://monitor.example.com: its buttons work from there, too.",
+    "--origin", metavar="URL",
+)  # fmt: skip
+
+
 @click.command()
-@dsn_option
-@click.option(
-    "--http",
-    metavar="HOST:PORT",
-    default="127.0.0.1:8750",
-    show_default=True,
-    help="Where to serve. What other machines reach needs a token.",
-)
-@click.option(
-    "--every",
-    type=Duration(least="100ms"),
-    default="1s",
-    show_default=True,
-    help="How often to look: 500ms, 1s, 5s.",
-)
-@token_file_option
-@click.option(
-    "--origin",
-    "origins",
-    multiple=True,
-    metavar="URL",
-    help="Where a proxy shows the page, such as https://monitor.example.com: its buttons work from there, too.",
-)
-@log_format_option
-def monitor(  # noqa: PLR0917 - click passes all by name
-    dsn: str | None,
-    http: str,
-    every: timedelta,
-    token_file: Path | None,
-    origins: Sequence[str],
-    log_format: LogFormat,
+@derived
+def monitor(
+    *,
+    http: Annotated[
+        str, Opt("Where to serve. What other machines reach needs a token.", metavar="HOST:PORT")
+    ] = "127.0.0.1:8750",
+    every: Annotated[
+        timedelta, Opt("How often to look: 500ms, 1s, 5s.", type=Duration(least="100ms"))
+    ] = timedelta(seconds=1),
+    token_file: TokenFile = None,
+    origins: Annotated[tuple[str, ...], _Origin] = (),
+    log_format: LogFormat = "text",
+    dsn: Dsn = None,
 ) -> None:
     """
     Serve a page that shows the lag of every slice, live, and lets you act.

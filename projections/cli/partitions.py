@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import click
-from rich.table import Column, Table
 
 from journal import Session
 from journal.partitions import (
@@ -18,47 +18,59 @@ from journal.partitions import (
 )
 from journal.partitions import partitions as read_partitions
 from projections.durations import duration_text
-from projections.terminal.connection import visit
+from projections.terminal.answers import Answer, picked
+from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.durations import Duration
-from projections.terminal.options import dsn_option, echo_json, json_option
-from projections.terminal.output import in_table, print_table, printable
+from projections.terminal.output import Columns, table_of
 
 __all__ = ["partition_values", "partitions", "span"]
 
 _MANY = 3
 """So many of those that keep a partition are named in a table."""
 
+_Table = Annotated[str | None, Arg(type=click.Choice(TABLES))]
+_Interval = Annotated[
+    timedelta | None, Opt("From now on, a partition holds so much time.", metavar="30m|12h|1d")
+]
+_Ahead = Annotated[
+    int | None, Opt("So many intervals to come have a partition.", type=click.IntRange(1, 1000))
+]
+_Retention = Annotated[
+    timedelta | Literal["forever"] | None,
+    Opt(
+        "A partition is kept so long after its time, and until everyone has read it.",
+        type=Duration(word="forever"), metavar="12h|90d|forever",
+    ),
+]  # fmt: skip
+_ArchiveFirst = Annotated[
+    bool | None,
+    Opt(
+        "Only runs that archive partitions may drop them (`projections maintain --archive`).",
+        "--archive-first/--no-archive-first",
+    ),
+]
+_Exact = Annotated[bool, Opt("Count the rows, which reads all of them, instead of estimating.")]
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    changes = any(options[name] is not None for name in ("interval", "ahead", "retention", "archive_first"))
+    if changes and options["table"] is None:
+        raise click.UsageError(f"say whose settings: projections partitions {'|'.join(TABLES)} ...")
+
 
 @click.command()
-@click.argument("table", required=False, type=click.Choice(TABLES))
-@click.option(
-    "--interval", type=Duration(), metavar="30m|12h|1d", help="From now on, a partition holds so much time."
-)
-@click.option("--ahead", type=click.IntRange(1, 1000), help="So many intervals to come have a partition.")
-@click.option(
-    "--retention",
-    type=Duration(word="forever"),
-    metavar="12h|90d|forever",
-    help="A partition is kept so long after its time, and until everyone has read it.",
-)
-@click.option(
-    "--archive-first/--no-archive-first",
-    default=None,
-    help="Only runs that archive partitions may drop them (`projections maintain --archive`).",
-)
-@click.option("--exact", is_flag=True, help="Count the rows, which reads all of them, instead of estimating.")
-@dsn_option
-@json_option
-def partitions(  # noqa: PLR0917 - click passes all by name
-    table: str | None,
-    interval: timedelta | None,
-    ahead: int | None,
-    retention: timedelta | Literal["forever"] | None,
-    archive_first: bool | None,
-    exact: bool,
-    dsn: str | None,
-    as_json: bool,
-) -> None:
+@derived(check=_check)
+async def partitions(
+    session: Session,
+    /,
+    table: _Table = None,
+    *,
+    interval: _Interval = None,
+    ahead: _Ahead = None,
+    retention: _Retention = None,
+    archive_first: _ArchiveFirst = None,
+    exact: _Exact = False,
+) -> Answer:
     """
     Show the time partitions, and what keeps each; or change how those of a table are kept.
 
@@ -74,47 +86,23 @@ def partitions(  # noqa: PLR0917 - click passes all by name
       projections partitions matches --retention 2d
     """  # noqa: D301 - click reads the escape
     change = any(value is not None for value in (interval, ahead, retention, archive_first))
-    if change and table is None:
-        raise click.UsageError(f"say whose settings: projections partitions {'|'.join(TABLES)} ...")
-
-    async def work(session: Session) -> tuple[list[PartitionSettings], list[Partition]]:
-        if change and table is not None:
-            await change_partition_settings(
-                session,
-                table,
-                interval=interval,
-                ahead=ahead,
-                retention=retention,
-                archive_first=archive_first,
-            )
-        settings = await partition_settings(session)
-        return settings, [] if change else await read_partitions(session, exact=exact)
-
-    settings, found = visit(dsn, work)
-    settings = [each for each in settings if table in {None, each.table}]
-    found = [each for each in found if table in {None, each.table}]
-    if as_json:
-        shown = {} if change else {"partitions": [partition_values(each) for each in found]}
-        echo_json(settings=[_settings_values(each) for each in settings], **shown)
-        return
-    if not change:
-        print_table(_table(found, exact=exact))
-    for each in settings:
-        click.echo(_settings_line(each))
-
-
-def _table(found: list[Partition], *, exact: bool) -> Table:
-    numbers = (Column(name, justify="right") for name in ("rows" if exact else "rows ~", "size"))
-    table = Table("table", "partition", "from", "to", *numbers, "in slice order", "kept by")
-    for each in found:
-        bounds = ("default", "") if each.is_default else map(_time, (each.from_timestamp, each.to_timestamp))
-        cells = (f"{each.rows:,}", _size(each.bytes), "yes" if each.clustered else "")
-        table.add_row(each.table, in_table(each.name), *bounds, *cells, in_table(_kept_by(each)))
-    return table
+    if change and table is not None:
+        await change_partition_settings(
+            session, table, interval=interval, ahead=ahead, retention=retention, archive_first=archive_first
+        )
+    settings = [each for each in await partition_settings(session) if table in {None, each.table}]
+    values: dict[str, object] = {"settings": [_settings_values(each) for each in settings]}
+    lines = [_settings_line(each) for each in settings]
+    if change:
+        return Answer(values, lines)
+    found = [each for each in await read_partitions(session, exact=exact) if table in {None, each.table}]
+    values["partitions"] = [partition_values(each) for each in found]
+    columns = {("rows" if exact and name == "rows ~" else name): one for name, one in _COLUMNS.items()}
+    return Answer(values, [table_of(columns, found, {"size"}), *lines])
 
 
 def _kept_by(partition: Partition) -> str:
-    named = [printable(str(holder)) for holder in partition.holders[:_MANY]]
+    named = [str(holder) for holder in partition.holders[:_MANY]]
     more = len(partition.holders) - len(named)
     return ", ".join([*named, *([f"{more:,} more"] if more else [])])
 
@@ -123,8 +111,12 @@ def _time(at: datetime | None) -> str:
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
 
 
-def _size(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
+_COLUMNS: Columns = {
+    "table": "table", "partition": "name",
+    "from": lambda one: "default" if one.is_default else _time(one.from_timestamp),
+    "to": lambda one: _time(one.to_timestamp), "rows ~": "rows", "size": lambda one: f"{one.bytes / 1e6:,.1f} MB",
+    "in slice order": lambda one: "yes" if one.clustered else "", "kept by": _kept_by,
+}  # fmt: skip
 
 
 def span(partition: Partition) -> str:
@@ -134,30 +126,14 @@ def span(partition: Partition) -> str:
 
 def partition_values(partition: Partition) -> dict[str, object]:
     """A partition as JSON."""
-    return {
-        "table": partition.table,
-        "name": partition.name,
-        "from": partition.from_timestamp and partition.from_timestamp.isoformat(),
-        "to": partition.to_timestamp and partition.to_timestamp.isoformat(),
-        "default": partition.is_default,
-        "rows": partition.rows,
-        "bytes": partition.bytes,
-        "clustered": partition.clustered,
-        "kept_by": [
-            {"kind": holder.kind, "name": holder.name, "reason": holder.reason}
-            for holder in partition.holders
-        ],
-    }
+    renamed = {"from": "from_timestamp", "to": "to_timestamp", "default": "is_default"}
+    holders = [picked(holder, "kind", "name", "reason") for holder in partition.holders]
+    return picked(partition, "table", "name", "rows", "bytes", "clustered", **renamed) | {"kept_by": holders}
 
 
 def _settings_values(settings: PartitionSettings) -> dict[str, object]:
-    return {
-        "table": settings.table,
-        "interval_seconds": int(settings.interval.total_seconds()),
-        "ahead": settings.ahead,
-        "retention_seconds": settings.retention and settings.retention.total_seconds(),
-        "archive_first": settings.archive_first,
-    }
+    renamed = {"interval_seconds": "interval", "retention_seconds": "retention"}
+    return picked(settings, "table", "ahead", "archive_first", **renamed)
 
 
 def _settings_line(settings: PartitionSettings) -> str:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import click
 
 import offsets
+from journal import Database
 from projections.monitoring import projection_lag
-from projections.terminal.connection import confirm, visit
-from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.answers import Answer, done
+from projections.terminal.commands import Opt, derived
+from projections.terminal.connection import confirm
+from projections.terminal.options import Yes
+from projections.terminal.output import counted
 
 __all__ = ["remove"]
 
+_Force = Annotated[bool, Opt("Also while workers run it: they handle nothing more of it.")]
+
 
 @click.command()
-@click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--force", is_flag=True, help="Also while workers run it: they handle nothing more of it.")
-@dsn_option
-@json_option
-def remove(name: str, yes: bool, force: bool, dsn: str | None, as_json: bool) -> None:
+@derived
+async def remove(database: Database, /, name: str, *, yes: Yes = False, force: _Force = False) -> Answer:
     """
     Remove a projection that is given up: its ranges, its offsets, and its parked sources.
 
@@ -28,18 +32,18 @@ def remove(name: str, yes: bool, force: bool, dsn: str | None, as_json: bool) ->
     It is refused while workers run it: stop them, or start them without it. With --force each of those says that the
     projection is gone, and handles nothing more of it until it is started again.
     """
-    found = visit(dsn, lambda session: projection_lag(session, name))
-    ranges = "1 range" if len(found.ranges) == 1 else f"{len(found.ranges):,} ranges"
+    async with database.session() as session:
+        found = await projection_lag(session, name)
     confirm(
-        f"Remove projection {name!r} with {ranges}, its offsets ({found.handled:,} events handled, "
-        f"{found.backlog:,} not) and {found.parked:,} parked sources? Its read model is left as it is.",
+        f"Remove projection {name!r} with {counted(len(found.ranges), 'range')}, its offsets ({found.handled:,} events "
+        f"handled, {found.backlog:,} not) and {found.parked:,} parked sources? Its read model is left as it is.",
         yes=yes,
     )
-    removed = visit(dsn, lambda session: offsets.remove(session, name, force=force))
-    if as_json:
-        echo_json(name=name, **removed._asdict())
-        return
-    click.echo(
+    async with database.transaction() as session:
+        removed = await offsets.remove(session, name, force=force)
+    return done(
         f"projection {name!r} is removed: {removed.ranges:,} ranges, offsets of {removed.sources:,} sources, "
-        f"{removed.parked:,} parked sources, {removed.rebuilds:,} rebuilds"
+        f"{removed.parked:,} parked sources, {removed.rebuilds:,} rebuilds",
+        name=name,
+        **removed._asdict(),
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from journal import schema as journal_schema
 from journal.embedded import database_dsn
-from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.answers import Answer
+from projections.terminal.commands import Dsn, derived
+from projections.terminal.connection import confirm
+from projections.terminal.options import Yes
 
 __all__ = ["schema"]
 
@@ -29,9 +30,8 @@ def schema() -> None:
 
 
 @schema.command()
-@dsn_option
-@json_option
-def install(dsn: str | None, as_json: bool) -> None:
+@derived
+def install(*, dsn: Dsn = None) -> Answer:
     """
     Make the schema.
 
@@ -39,17 +39,14 @@ def install(dsn: str | None, as_json: bool) -> None:
     """
     with database_dsn(dsn) as database:
         remarks = journal_schema.install(database)
-    if as_json:
-        echo_json(version=journal_schema.SCHEMA_VERSION, remarks=remarks)
-        return
-    click.echo(f"schema version {journal_schema.SCHEMA_VERSION} is installed")
-    _echo_remarks(remarks)
+    version = journal_schema.SCHEMA_VERSION
+    lines = [f"schema version {version} is installed", *(f"note: {remark}" for remark in remarks)]
+    return Answer({"version": version, "remarks": remarks}, lines)
 
 
 @schema.command()
-@dsn_option
-@json_option
-def upgrade(dsn: str | None, as_json: bool) -> None:
+@derived
+def upgrade(*, dsn: Dsn = None) -> Answer:
     """
     Bring an installed schema to this version, in one transaction.
 
@@ -58,18 +55,17 @@ def upgrade(dsn: str | None, as_json: bool) -> None:
     with database_dsn(dsn) as database:
         before = journal_schema.installed_version(database)
         remarks = journal_schema.upgrade(database)
-    if as_json:
-        echo_json(before=before, version=journal_schema.SCHEMA_VERSION, remarks=remarks)
-        return
-    click.echo(f"schema version {journal_schema.SCHEMA_VERSION} is installed, it was {before}")
-    _echo_remarks(remarks)
+    version = journal_schema.SCHEMA_VERSION
+    lines = [
+        f"schema version {version} is installed, it was {before}",
+        *(f"note: {remark}" for remark in remarks),
+    ]
+    return Answer({"before": before, "version": version, "remarks": remarks}, lines)
 
 
 @schema.command()
-@dsn_option
-@json_option
-@click.pass_context
-def verify(context: click.Context, dsn: str | None, as_json: bool) -> None:
+@derived
+def verify(*, dsn: Dsn = None) -> Answer:
     """
     Compare the schema with what this version installs.
 
@@ -81,14 +77,9 @@ def verify(context: click.Context, dsn: str | None, as_json: bool) -> None:
     with database_dsn(dsn) as database:
         differences = journal_schema.verify(database)
         found = journal_schema.installed_version(database)
-    if as_json:
-        echo_json(version=found, library_version=journal_schema.SCHEMA_VERSION, differences=differences)
-    elif differences:
-        click.echo("\n".join(differences))
-    else:
-        click.echo(f"schema version {found}: no differences")
-    if differences:
-        context.exit(1)
+    values = {"version": found, "library_version": journal_schema.SCHEMA_VERSION, "differences": differences}
+    lines = differences or [f"schema version {found}: no differences"]
+    return Answer(values, lines, exit_code=1 if differences else 0)
 
 
 @schema.command(name="print")
@@ -98,25 +89,14 @@ def print_script() -> None:
 
 
 @schema.command()
-@dsn_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.pass_context
-def uninstall(context: click.Context, dsn: str | None, yes: bool) -> None:
+@derived
+def uninstall(*, yes: Yes = False, dsn: Dsn = None) -> None:
     """Drop the schema with all events and offsets. Says what it will drop, and asks."""
     with database_dsn(dsn) as database:
         _echo_contents(journal_schema.contents(database))
-        if not yes:
-            if not sys.stdin.isatty():
-                click.echo("error: nobody is here to ask: pass --yes", err=True)
-                context.exit(1)
-            click.confirm("Drop it?", abort=True)
+        confirm("Drop it?", yes=yes)
         journal_schema.uninstall(database)
     click.echo("schema projections was dropped; its roles were left, they are the server's")
-
-
-def _echo_remarks(remarks: list[str]) -> None:
-    for remark in remarks:
-        click.echo(f"note: {remark}")
 
 
 def _echo_contents(contents: journal_schema.Contents) -> None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import click
-from rich.table import Column, Table
 
 import offsets
 from journal import Session, entity_types
-from projections.cli.lag import owner_of, states_of
-from projections.monitoring import OpenWriter, ProjectionLag, RangeLag, Snapshot, snapshot
+from projections.cli.lag import states_of
+from projections.monitoring import ProjectionLag, RangeLag, Snapshot, snapshot
 from projections.terminal.ages import age
-from projections.terminal.connection import visit
-from projections.terminal.options import dsn_option, echo_done, echo_json, json_option
-from projections.terminal.output import in_table, print_table, printable
+from projections.terminal.answers import Answer, done, picked
+from projections.terminal.commands import Opt, derived
+from projections.terminal.output import Columns, PartOf, owner_of, printable, table_of
 
 __all__ = ["pause", "resume", "status"]
 
@@ -37,14 +36,29 @@ class _Report(NamedTuple):
     """By projection, since when a rebuild of it is unfinished."""
 
 
+_NUMBERS = ("lag",)
+_COLUMNS: Columns = {
+    "projection": "name",
+    "owners": lambda one: sorted({part.owner for part in one.ranges if part.alive and part.owner}) or "nobody",
+    "state": states_of, "ranges": lambda one: len(one.ranges), "lag": lambda one: age(one.lag),
+    "backlog": "backlog", "parked": "parked",
+}  # fmt: skip
+_RANGE_COLUMNS: Columns = {
+    "projection": "whole.name", "slices": "part.slices", "owner": lambda one: owner_of(one.part),
+    "epoch": lambda one: str(one.part.epoch), "state": "part.state", "lag": lambda one: age(one.part.lag),
+    "backlog": "part.backlog", "parked": "part.parked",
+}  # fmt: skip
+
+
 @click.command()
-@click.argument("name", required=False)
-@click.option(
-    "--ranges", "by_range", is_flag=True, help="One line for each range of slices, and who runs it."
-)
-@dsn_option
-@json_option
-def status(name: str | None, by_range: bool, dsn: str | None, as_json: bool) -> None:
+@derived
+async def status(
+    session: Session,
+    /,
+    name: str | None = None,
+    *,
+    by_range: Annotated[bool, Opt("One line for each range of slices, and who runs it.", "--ranges")] = False,
+) -> Answer:
     """
     Show whether each projection runs, how far it is, and what is wrong.
 
@@ -54,59 +68,27 @@ def status(name: str | None, by_range: bool, dsn: str | None, as_json: bool) -> 
     Lag is the age of the oldest event that is not handled, backlog the number of such events. A transaction that has
     appended and stays open holds back the horizon, up to which a restart need not look again.
     """
-    report = visit(dsn, lambda session: _report(session, name))
-    if as_json:
-        echo_json(**_values(report))
-        return
-    print_table((_by_range if by_range else _by_projection)(report.snapshot.projections))
-    for line in _notes(report):
-        click.echo(printable(line))
+    report = await _report(session, name)
+    found = report.snapshot.projections
+    parts = [PartOf(one, part) for one in found for part in one.ranges]
+    table = table_of(_RANGE_COLUMNS, parts, _NUMBERS) if by_range else table_of(_COLUMNS, found, _NUMBERS)
+    return Answer(_values(report), [table, *map(printable, _notes(report))])
 
 
 @click.command()
-@click.argument("name")
-@dsn_option
-@json_option
-def pause(name: str, dsn: str | None, as_json: bool) -> None:
+@derived
+async def pause(session: Session, /, name: str) -> Answer:
     """Pause a projection after the batches at hand. It stays paused over restarts, until it is resumed."""
-    visit(dsn, lambda session: offsets.set_paused(session, name, paused=True))
-    echo_done(f"projection {name!r} is paused", as_json=as_json, name=name, paused=True)
+    await offsets.set_paused(session, name, paused=True)
+    return done(f"projection {name!r} is paused", name=name, paused=True)
 
 
 @click.command()
-@click.argument("name")
-@dsn_option
-@json_option
-def resume(name: str, dsn: str | None, as_json: bool) -> None:
+@derived
+async def resume(session: Session, /, name: str) -> Answer:
     """Let a paused projection go on."""
-    visit(dsn, lambda session: offsets.set_paused(session, name, paused=False))
-    echo_done(f"projection {name!r} goes on", as_json=as_json, name=name, paused=False)
-
-
-def _by_projection(projections: Sequence[ProjectionLag]) -> Table:
-    table = Table("projection", "owners", "state", *_numbers("ranges", "lag", "backlog", "parked"))
-    for found in projections:
-        owners = {part.owner for part in found.ranges if part.alive}
-        table.add_row(
-            in_table(found.name), in_table(", ".join(sorted(filter(None, owners))) or "nobody"), states_of(found),
-            str(len(found.ranges)), age(found.lag), f"{found.backlog:,}", str(found.parked),
-        )  # fmt: skip
-    return table
-
-
-def _by_range(projections: Sequence[ProjectionLag]) -> Table:
-    table = Table("projection", "slices", "owner", "epoch", "state", *_numbers("lag", "backlog", "parked"))
-    for found in projections:
-        for part in found.ranges:
-            table.add_row(
-                in_table(found.name), str(part.slices), owner_of(part), str(part.epoch), part.state,
-                age(part.lag), f"{part.backlog:,}", str(part.parked),
-            )  # fmt: skip
-    return table
-
-
-def _numbers(*names: str) -> Iterator[Column]:
-    return (Column(name, justify="right", no_wrap=True) for name in names)
+    await offsets.set_paused(session, name, paused=False)
+    return done(f"projection {name!r} goes on", name=name, paused=False)
 
 
 async def _report(session: Session, name: str | None) -> _Report:
@@ -145,57 +127,27 @@ def _failure(found: ProjectionLag, part: RangeLag, at: Snapshot) -> str:
     return f"projection {found.name!r}, slices {part.slices}: failed {times}, {when}: {part.error}"
 
 
-def _iso(time: datetime | None) -> str | None:
-    return None if time is None else time.isoformat()
-
-
 def _values(report: _Report) -> dict[str, object]:
-    return {
-        "at": report.snapshot.at.isoformat(),
-        "projections": [
-            {
-                "name": found.name,
-                "entity_type": found.entity_type,
-                "version": report.versions[found.name],
-                "rebuilding_since": _iso(report.rebuilds.get(found.name)),
-                "has_events": found.entity_type in report.entity_types,
-                "paused": found.paused,
-                "lag_seconds": found.lag,
-                "backlog": found.backlog,
-                "handled": found.handled,
-                "parked": found.parked,
-                "ranges": [_range_values(part) for part in found.ranges],
-            }
-            for found in report.snapshot.projections
-        ],
-        "writers": [_writer_values(writer) for writer in report.snapshot.writers],
-    }
+    projections = [
+        picked(found, "name", "entity_type", "paused", "backlog", "handled", "parked", lag_seconds="lag")
+        | {
+            "version": report.versions[found.name],
+            "rebuilding_since": report.rebuilds.get(found.name),
+            "has_events": found.entity_type in report.entity_types,
+            "ranges": [_range_values(part) for part in found.ranges],
+        }
+        for found in report.snapshot.projections
+    ]
+    writers = [
+        picked(writer, "pid", "application_name", "started_at", age_seconds="age")
+        for writer in report.snapshot.writers
+    ]
+    return {"at": report.snapshot.at, "projections": projections, "writers": writers}
 
 
 def _range_values(part: RangeLag) -> dict[str, object]:
-    return {
-        **part.slices._asdict(),
-        "owner": part.owner,
-        "alive": part.alive,
-        "assigned_to": part.assigned_to,
-        "epoch": part.epoch,
-        "state": part.state,
-        "lag_seconds": part.lag,
-        "backlog": part.backlog,
-        "parked": part.parked,
-        "handled": part.handled,
-        "handled_at": None if part.handled_at is None else part.handled_at.isoformat(),
-        "horizon": part.horizon.isoformat(),
-        "failures": part.failures,
-        "error": part.error,
-        "restarts_at": None if part.restarts_at is None else part.restarts_at.isoformat(),
-    }
-
-
-def _writer_values(writer: OpenWriter) -> dict[str, object]:
-    return {
-        "pid": writer.pid,
-        "application_name": writer.application_name,
-        "started_at": None if writer.started_at is None else writer.started_at.isoformat(),
-        "age_seconds": writer.age,
-    }
+    names = (
+        "owner", "alive", "assigned_to", "epoch", "state", "backlog", "parked", "handled", "handled_at", "horizon",
+        "failures", "error", "restarts_at",
+    )  # fmt: skip
+    return part.slices._asdict() | picked(part, *names, lag_seconds="lag")

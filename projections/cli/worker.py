@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import click
 
@@ -28,16 +27,17 @@ from projections.running.observer import CombinedObserver, StatusObserver
 from projections.running.runner import run as run_projections
 from projections.running.settings import ABORT_AFTER, OTHER_CONNECTIONS, WORKER_CONNECTIONS, RunSettings
 from projections.subscriptions import Matching
+from projections.terminal.commands import Arg, Dsn, Opt, derived
 from projections.terminal.durations import Duration
 from projections.terminal.logs import LogFormat, configure_logs
-from projections.terminal.options import dsn_option
 from projections.terminal.running import (
-    driver_option,
+    Driver,
+    LogLevel,
+    MaintainEvery,
+    Pgbouncer,
+    TokenFile,
     ending,
-    log_format_option,
-    pgbouncer_option,
     served_at,
-    token_file_option,
 )
 from projections.terminal.signals import ReceivedSignal, stopped_by_signals
 from projections.terminal.targets import load_projections
@@ -51,23 +51,80 @@ _ORPHANED = timedelta(seconds=10)  # to finish the batch at hand when the superv
 _NOT_HANDED_DOWN = frozenset({"processes", "dsn", "take_over", "http"})
 
 
+_LEASE = (
+    "Others take over the ranges of a worker that has died, or that the network has cut off, after so long."
+)
+_ALIKE = "So many sources may be parked or skipped that fail alike, one after the other; the next one stops its range."
+_GRACE = (
+    "How long the batches at hand may take when the worker is stopped; then it is ended, whatever it is doing. A "
+    "little less than what the service manager allows."
+)
+_HTTP = (
+    "Serve /metrics, /livez, /readyz and /lagz; of several --processes each at the next port. What other machines "
+    "reach needs a token, save for the probes /livez and /readyz."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _Options:
-    ranges: int
-    driver: Literal["asyncpg", "psycopg"]
-    max_connections: int
-    pgbouncer: bool | None
-    until_caught_up: bool
-    take_over: bool
-    grace: timedelta
-    processes: int
-    supervised: bool
-    traces: bool
-    subscriptions: bool
-    address: Address | None
-    token: str | None
-    settings: RunSettings
-    maintain_every: timedelta | None
+    """What is said of a worker."""
+
+    ranges: Annotated[
+        int,
+        Opt(
+            "Cut the slices of a projection that has never run into so many ranges; `projections rescale` cuts others.",
+            type=click.IntRange(1, NUMBER_OF_SLICES),
+        ),
+    ] = 8
+    processes: Annotated[
+        int,
+        Opt(
+            "Start so many processes, and start again those that die: one for each core that it may use.",
+            type=click.IntRange(1),
+        ),
+    ] = 1
+    subscriptions: Annotated[
+        bool, Opt("Match events with the subscriptions of groups, too; needs no MODULE.")
+    ] = False
+    supervised: Annotated[bool, Opt(hidden=True)] = False
+    """One of --processes."""
+    until_caught_up: Annotated[bool, Opt("End when all that was appended before the start is handled.")] = (
+        False
+    )
+    take_over: Annotated[
+        bool, Opt("Begin with what other workers hold, without waiting for their leases to end.")
+    ] = False
+    lease: Annotated[timedelta, Opt(_LEASE, type=Duration(least="1s", most="1h", seconds=True))] = timedelta(
+        seconds=10
+    )
+    handler_timeout: Annotated[
+        timedelta,
+        Opt(
+            "A call of a handler that takes longer is cancelled, and has failed.",
+            type=Duration(least="1ms", most="1d", seconds=True),
+        ),
+    ] = timedelta(seconds=60)
+    alike_failures: Annotated[int, Opt(_ALIKE, type=click.IntRange(1))] = 10
+    grace: Annotated[timedelta, Opt(_GRACE, type=Duration(least="100ms", most="1d", seconds=True))] = (
+        timedelta(seconds=80)
+    )
+    backtracking: Annotated[
+        Literal["writer-lock", "interval"],
+        Opt("How late commits are caught: writer-lock loses none and needs the primary."),
+    ] = "writer-lock"
+    driver: Driver = "asyncpg"
+    max_connections: Annotated[
+        int,
+        Opt(
+            "Size of the pool. With fewer than ranges + 3, ranges take turns.",
+            type=click.IntRange(OTHER_CONNECTIONS + 1),
+        ),
+    ] = WORKER_CONNECTIONS
+    pgbouncer: Pgbouncer = None
+    maintain_every: MaintainEvery = timedelta(minutes=10)
+    http: Annotated[str | None, Opt(_HTTP, metavar="HOST:PORT")] = None
+    token_file: TokenFile = None
+    traces: Annotated[bool, Opt("Make an OpenTelemetry span of each batch.")] = False
 
     @property
     def connections(self) -> ConnectionSettings:
@@ -75,118 +132,36 @@ class _Options:
             driver=self.driver, max_connections=self.max_connections, pgbouncer=self.pgbouncer
         )
 
+    @property
+    def settings(self) -> RunSettings:
+        return RunSettings(
+            backtracking=self.backtracking,
+            lease=self.lease,
+            handler_timeout=self.handler_timeout,
+            alike_failures=self.alike_failures,
+            abort_after=ABORT_AFTER,
+        )
+
+
+class _Served(NamedTuple):
+    """Where it serves its metrics, if it does."""
+
+    address: Address | None
+    token: str | None
+
 
 @click.command()
-@click.argument("targets", nargs=-1, metavar="[MODULE[:OBJECT]...]")
-@dsn_option
-@click.option(
-    "--ranges",
-    type=click.IntRange(1, NUMBER_OF_SLICES),
-    default=8,
-    show_default=True,
-    help="Cut the slices of a projection that has never run into so many ranges; `projections rescale` cuts others.",
-)
-@click.option(
-    "--processes",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Start so many processes, and start again those that die: one for each core that it may use.",
-)
-@click.option(
-    "--subscriptions",
-    is_flag=True,
-    help="Match events with the subscriptions of groups, too; needs no MODULE.",
-)
-@click.option("--supervised", is_flag=True, hidden=True)  # one of --processes
-@click.option(
-    "--until-caught-up", is_flag=True, help="End when all that was appended before the start is handled."
-)
-@click.option(
-    "--take-over",
-    is_flag=True,
-    help="Begin with what other workers hold, without waiting for their leases to end.",
-)
-@click.option(
-    "--lease",
-    type=Duration(least="1s", most="1h", seconds=True),
-    default="10s",
-    show_default=True,
-    help="Others take over the ranges of a worker that has died, or that the network has cut off, after so long.",
-)
-@click.option(
-    "--handler-timeout",
-    type=Duration(least="1ms", most="1d", seconds=True),
-    default="60s",
-    show_default=True,
-    help="A call of a handler that takes longer is cancelled, and has failed.",
-)
-@click.option(
-    "--alike-failures",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="So many sources may be parked or skipped that fail alike, one after the other; the next one stops its range.",
-)
-@click.option(
-    "--grace",
-    type=Duration(least="100ms", most="1d", seconds=True),
-    default="80s",
-    show_default=True,
-    help="How long the batches at hand may take when the worker is stopped; then it is ended, whatever it is doing. A "
-    "little less than what the service manager allows.",
-)
-@click.option(
-    "--backtracking",
-    type=click.Choice(["writer-lock", "interval"]),
-    default="writer-lock",
-    show_default=True,
-    help="How late commits are caught: writer-lock loses none and needs the primary.",
-)
-@driver_option
-@click.option(
-    "--max-connections",
-    type=click.IntRange(OTHER_CONNECTIONS + 1),
-    default=WORKER_CONNECTIONS,
-    show_default=True,
-    help="Size of the pool. With fewer than ranges + 3, ranges take turns.",
-)
-@pgbouncer_option
-@click.option(
-    "--maintain-every",
-    type=Duration(most="1d", seconds=True),
-    default="10m",
-    show_default=True,
-    help="One of all workers makes and drops time partitions, as `projections maintain` does; 0: not this one.",
-)
-@click.option(
-    "--http",
-    metavar="HOST:PORT",
-    help="Serve /metrics, /livez, /readyz and /lagz; of several --processes each at the next port. What other machines "
-    "reach needs a token, save for the probes /livez and /readyz.",
-)
-@token_file_option
-@click.option("--traces", is_flag=True, help="Make an OpenTelemetry span of each batch.")
-@log_format_option
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-)
 @click.pass_context
-def worker(  # noqa: PLR0917 - click passes all by name
+@derived
+def worker(
     context: click.Context,
     /,
-    targets: tuple[str, ...],
-    dsn: str | None,
-    backtracking: Literal["writer-lock", "interval"],
-    lease: timedelta,
-    handler_timeout: timedelta,
-    alike_failures: int,
-    maintain_every: timedelta,
-    log_format: LogFormat,
-    log_level: str,
-    http: str | None,
-    token_file: Path | None,
-    **options: Any,
+    targets: Annotated[tuple[str, ...], Arg("[MODULE[:OBJECT]...]")],
+    *,
+    options: _Options,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "info",
+    dsn: Dsn = None,
 ) -> None:
     """
     Run projections in this process, together with all other workers on the same database.
@@ -215,29 +190,19 @@ def worker(  # noqa: PLR0917 - click passes all by name
       130  stopped by SIGINT (Ctrl-C)
       143  stopped by SIGTERM before --until-caught-up was reached
     """  # noqa: D301 - click reads the escape
-    if not (targets or options["subscriptions"]):
+    if not (targets or options.subscriptions):
         raise click.UsageError("nothing to run: name a MODULE with projections, or give --subscriptions")
     configure_logs(log_format, log_level)
-    settings = RunSettings(
-        backtracking=backtracking,
-        lease=lease,
-        handler_timeout=handler_timeout,
-        alike_failures=alike_failures,
-        abort_after=ABORT_AFTER,
-    )
-    address, token = served_at(http, token_file)
-    chosen = _Options(
-        **options, address=address, token=token, settings=settings, maintain_every=maintain_every or None
-    )
-    if chosen.supervised or chosen.processes > 1:
+    served = _Served(*served_at(options.http, options.token_file))
+    if options.supervised or options.processes > 1:
         tagged_logs(log_format)
-    with ending(context, logged=log_format == "json" or chosen.supervised):
+    with ending(context, logged=log_format == "json" or options.supervised):
         definitions = load_projections(targets)
         with database_dsn(dsn) as database:
-            if chosen.processes > 1:
-                code = asyncio.run(_supervise(database, context, chosen))
+            if options.processes > 1:
+                code = asyncio.run(_supervise(database, context, options, served.address))
             else:
-                code = loop_runner().run(_run(database, definitions, chosen))
+                code = loop_runner().run(_run(database, definitions, options, served))
     context.exit(code)
 
 
@@ -257,12 +222,12 @@ def _handed_down(context: click.Context, address: Address | None, number: int) -
     return [*handed, "--", *context.params["targets"]]
 
 
-async def _supervise(dsn: str, context: click.Context, options: _Options) -> int:
+async def _supervise(dsn: str, context: click.Context, options: _Options, address: Address | None) -> int:
     # What no process could start with is told once, and not by each.
     async with connect(dsn, options.connections) as database, database.session() as session:
         await check_version(session)
     outcome = await supervise(
-        partial(_handed_down, context, options.address),
+        partial(_handed_down, context, address),
         options.processes,
         dsn,
         forever=not options.until_caught_up,
@@ -272,7 +237,7 @@ async def _supervise(dsn: str, context: click.Context, options: _Options) -> int
     return outcome.code or _exit_code(outcome.signal, options)
 
 
-async def _run(dsn: str, definitions: Sequence[Any], options: _Options) -> int:
+async def _run(dsn: str, definitions: Sequence[Any], options: _Options, served: _Served) -> int:
     stop = asyncio.Event()
     async with connect(dsn, options.connections) as database:
         with (
@@ -280,8 +245,8 @@ async def _run(dsn: str, definitions: Sequence[Any], options: _Options) -> int:
             _supervisor(stop, received, options) as asked,
         ):
             async with (
-                _observed(database, options) as observer,
-                maintaining(database, options.maintain_every),
+                _observed(database, options, served) as observer,
+                maintaining(database, options.maintain_every or None),
             ):
                 await run_projections(
                     database,
@@ -298,14 +263,14 @@ async def _run(dsn: str, definitions: Sequence[Any], options: _Options) -> int:
 
 
 @asynccontextmanager
-async def _observed(database: Database, options: _Options) -> AsyncIterator[StatusObserver]:
+async def _observed(database: Database, options: _Options, served: _Served) -> AsyncIterator[StatusObserver]:
     """Who is to be told, serving what it is told for the length of the block."""
     observers: list[StatusObserver] = []
     if options.traces:
         from projections.monitoring.tracing import Tracing  # noqa: PLC0415 - of an extra
 
         observers.append(Tracing())
-    if options.address is None:
+    if served.address is None:
         yield CombinedObserver(observers)
         return
     from projections.http.serving import serving  # noqa: PLC0415 - of an extra
@@ -313,7 +278,7 @@ async def _observed(database: Database, options: _Options) -> AsyncIterator[Stat
     from projections.monitoring.worker_metrics import WorkerMetrics  # noqa: PLC0415 - likewise
 
     metrics = WorkerMetrics()
-    async with serving(options.address, worker_app(metrics, database), options.token) as address:
+    async with serving(served.address, worker_app(metrics, database), served.token) as address:
         log.info(
             "metrics are at http://%s/metrics", address, extra={"action": "serving", "address": str(address)}
         )

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import click
-from rich.table import Table
 
 import offsets
-from projections.terminal.connection import visit
-from projections.terminal.options import dsn_option, echo_json, json_option
-from projections.terminal.output import in_table, print_table
+from journal import Session
+from projections.terminal.answers import Answer, listing, values_of
+from projections.terminal.commands import derived
+from projections.terminal.output import Columns
 
 __all__ = ["workers"]
 
 
 @click.command()
-@dsn_option
-@json_option
-def workers(dsn: str | None, as_json: bool) -> None:
+@derived
+async def workers(session: Session, /) -> Answer:
     """
     Show the processes that run projections, in the order in which they joined.
 
@@ -24,18 +23,8 @@ def workers(dsn: str | None, as_json: bool) -> None:
     ranges. One whose lease has ended is gone without a word: the others take its ranges, and it is forgotten
     after an hour.
     """
-    found = visit(dsn, offsets.workers)
-    if as_json:
-        echo_json(workers=[_values(worker) for worker in found])
-        return
-    table = Table("worker", "host", "pid", "state", "joined", "ranges", "slices", "projections")
-    for worker in found:
-        table.add_row(
-            in_table(worker.owner), in_table(worker.host), str(worker.pid), _state(worker),
-            f"{worker.joined_at:%Y-%m-%d %H:%M:%S}", str(worker.ranges), str(worker.slices),
-            in_table(", ".join(worker.projections)),
-        )  # fmt: skip
-    print_table(table)
+    found = await offsets.workers(session)
+    return listing("workers", found, _COLUMNS, values=lambda one: values_of(one) | {"state": _state(one)})
 
 
 def _state(worker: offsets.WorkerStatus) -> str:
@@ -44,6 +33,7 @@ def _state(worker: offsets.WorkerStatus) -> str:
     return "leaving" if worker.leaving else "alive"
 
 
-def _values(worker: offsets.WorkerStatus) -> dict[str, object]:
-    times = {"joined_at": worker.joined_at.isoformat(), "lease_until": worker.lease_until.isoformat()}
-    return {**worker._asdict(), **times, "state": _state(worker)}
+_COLUMNS: Columns = {
+    "worker": "owner", "host": "host", "pid": lambda one: str(one.pid), "state": _state, "joined": "joined_at",
+    "ranges": "ranges", "slices": lambda one: str(one.slices), "projections": "projections",
+}  # fmt: skip

@@ -22,22 +22,14 @@ CROSS JOIN LATERAL (
 ) AS d
 ORDER BY d.delivery_id DESC LIMIT $3
 """
-# Circuits before endpoints and deliveries, as all who lock several.
-_LOCK = "SELECT FROM projections.webhook_circuits AS c WHERE c.endpoint_id = $1 FOR NO KEY UPDATE"
 _SET_STATE = "SELECT projections.set_endpoint_state_v1(NULL, $1, $2, $3, $4)"
 _CHANGED = ("PJ091", "PJ097")  # it is gone, or in another state
-_DELIVERY = """
-SELECT d.event_id, d.state FROM projections.webhook_deliveries AS d
-WHERE d.delivery_id = $1 AND d.endpoint_id = $2 FOR NO KEY UPDATE
-"""
-_RETRY = "SELECT projections.retry_delivery_v1(NULL, $1, $2)"
-_DROP = "SELECT projections.drop_delivery_v1(NULL, $1, $2)"
 
 State = Literal["active", "paused", "disabled"]
 
 
 class EndpointChanged(ProjectionsError):
-    """An endpoint, or a delivery, is not any more what it was when somebody decided about it."""
+    """An endpoint is not any more what it was when somebody decided about it."""
 
 
 class WebhookTotals(NamedTuple):
@@ -129,41 +121,3 @@ async def change_endpoint_state(
         if error.sqlstate not in _CHANGED:
             raise
         raise EndpointChanged(f"endpoint {endpoint_id!r:.80} is not {before} any more") from None
-
-
-async def retry_dead(session: Session, endpoint_id: str, delivery_id: int) -> str:
-    """
-    Have a dead letter tried again, now.
-
-    Args:
-        session: In a transaction.
-        endpoint_id: Its endpoint.
-        delivery_id: Its number.
-
-    Returns:
-        The id of its event.
-
-    Raises:
-        EndpointChanged: It is not dead any more, or is gone.
-        DatabaseError: With ``PJ094``: its endpoint is disabled, or its payload gone.
-    """
-    return await _decide(session, _RETRY, endpoint_id, delivery_id)
-
-
-async def drop_dead(session: Session, endpoint_id: str, delivery_id: int) -> str:
-    """
-    Drop a dead letter: it is not tried again, and what waits for it in an order goes on.
-
-    Arguments, result and errors are those of :func:`retry_dead`.
-    """
-    return await _decide(session, _DROP, endpoint_id, delivery_id)
-
-
-async def _decide(session: Session, sql: str, endpoint_id: str, delivery_id: int) -> str:
-    await session.fetch(_LOCK, endpoint_id)
-    found = await session.fetchrow(_DELIVERY, delivery_id, endpoint_id)
-    if found is None or found["state"] != "dead":
-        raise EndpointChanged(f"delivery {delivery_id} is not dead any more")
-    await session.fetchval(sql, endpoint_id, found["event_id"])
-    event_id: str = found["event_id"]
-    return event_id

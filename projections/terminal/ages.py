@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 
-import click
-
+from projections.terminal.answers import Answer
 from projections.terminal.output import printable
 
-__all__ = ["age", "exit_above"]
+__all__ = ["age", "failing_above"]
 
 _ABOVE = 3
 
 
-def exit_above(context: click.Context, limit: timedelta, lags: Iterable[tuple[str, float]]) -> None:
-    """End with an exit code of its own when something is further behind than a limit, and say what; lags in seconds."""
-    above = [f"{printable(name)} ({age(lag)})" for name, lag in lags if lag > limit.total_seconds()]
-    if above:
-        click.echo(f"lag above {age(limit.total_seconds())}: {', '.join(above)}", err=True)
-        context.exit(_ABOVE)
+def failing_above(answer: Answer, limit: timedelta | None, what: str) -> Answer:
+    """The answer with an exit code of its own when one of what it lists, by its ``lag_seconds``, is above a limit."""
+    if limit is None:
+        return answer
+    behind = [one for one in answer.values[what] if one["lag_seconds"] > limit.total_seconds()]
+    if not behind:
+        return answer
+    above = ", ".join(f"{printable(one['name'])} ({age(one['lag_seconds'])})" for one in behind)
+    return replace(answer, exit_code=_ABOVE, complaint=f"lag above {age(limit.total_seconds())}: {above}")
 
 
 def age(seconds: float) -> str:

@@ -1,22 +1,27 @@
-"""One short visit to the database, for the commands that look at projections and manage them."""
+"""One short visit to the database, for the commands that look and manage."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import click
 
-from journal import ConnectionSettings, OwnedSession, Session
+from journal import ConnectionSettings, Database, OwnedSession, ProjectionsError, Session
 from journal.database import connect
 from journal.embedded import database_dsn
 from journal.schema import check_version
 
-__all__ = ["confirm", "visit", "visit_session"]
+__all__ = ["confirm", "visit", "visit_database", "visit_session"]
 
 T = TypeVar("T")
+
+
+class NobodyToAsk(ProjectionsError):
+    """A command would ask, and there is no terminal."""
 
 
 def visit(dsn: str | None, work: Callable[[Session], Awaitable[T]]) -> T:
@@ -31,16 +36,11 @@ def visit(dsn: str | None, work: Callable[[Session], Awaitable[T]]) -> T:
         ProjectionsError: The database can not be reached, is of another version, or refuses.
     """
 
-    async def in_transaction(session: OwnedSession) -> T:
-        await session.begin()
-        try:
-            done = await work(session)
-            await session.commit()
-            return done
-        finally:
-            await session.rollback()
+    async def in_transaction(database: Database) -> T:
+        async with database.transaction() as session:
+            return await work(session)
 
-    return visit_session(dsn, in_transaction)
+    return visit_database(dsn, in_transaction, connections=1)
 
 
 def visit_session(dsn: str | None, work: Callable[[OwnedSession], Awaitable[T]]) -> T:
@@ -54,17 +54,32 @@ def visit_session(dsn: str | None, work: Callable[[OwnedSession], Awaitable[T]])
     Raises:
         ProjectionsError: The database can not be reached, is of another version, or refuses.
     """
+
+    async def with_session(database: Database) -> T:
+        async with database.session() as session:
+            return await work(session)
+
+    return visit_database(dsn, with_session, connections=1)
+
+
+def visit_database(dsn: str | None, work: Callable[[Database], Awaitable[T]], connections: int = 2) -> T:
+    """
+    Do something with services that take sessions of their own; see :func:`visit`.
+
+    Args:
+        dsn: The database that was named, or None.
+        work: What to do there.
+        connections: So many at most.
+    """
+
+    async def checked(found: str) -> T:
+        async with connect(found, ConnectionSettings(max_connections=connections)) as database:
+            async with database.session() as session:
+                await check_version(session)
+            return await work(database)
+
     with database_dsn(dsn) as found:
-        return asyncio.run(_visit(found, work))
-
-
-async def _visit(dsn: str, work: Callable[[OwnedSession], Awaitable[T]]) -> T:
-    async with (
-        connect(dsn, ConnectionSettings(max_connections=1)) as database,
-        database.session() as session,
-    ):
-        await check_version(session)
-        return await work(session)
+        return asyncio.run(checked(found))
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -72,5 +87,10 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.ClickException("nobody is here to ask: pass --yes")
-    click.confirm(question, abort=True)
+        raise NobodyToAsk("nobody is here to ask: pass --yes")
+    # A running loop would end at Ctrl-C once the question is answered.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        click.confirm(question, abort=True)
+    finally:
+        signal.signal(signal.SIGINT, before)

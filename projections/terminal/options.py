@@ -1,62 +1,120 @@
-"""Options that several commands have."""
+"""Options that several commands have, as types of their parameters; see :mod:`projections.terminal.commands`."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from datetime import datetime
-from functools import reduce
-from typing import Any, TypeVar
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
 
 import click
 
-__all__ = ["check_no_address", "dsn_option", "echo_done", "echo_json", "iso_time", "json_option", "together"]
+from journal import NUMBER_OF_SLICES
+from projections.terminal.commands import Arg, Opt
+from projections.terminal.durations import Duration
+from projections.terminal.times import Time
 
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = [
+    "After",
+    "Every",
+    "FailAbove",
+    "Json",
+    "Limit",
+    "NewRanges",
+    "NotBefore",
+    "Since",
+    "Tenant",
+    "Until",
+    "Yes",
+    "check_no_address",
+    "json_object_of",
+    "json_of",
+    "one_or_all",
+    "tell_more",
+    "text_of",
+]
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
-# Not read from the environment here: journal.embedded does, and its messages say where a wrong one came from.
-dsn_option = click.option(
-    "--dsn",
-    metavar="DSN",
-    help="The database, such as postgresql://user@host/name. "
-    "Default: PROJECTIONS_DSN, else the embedded server, started when it is needed.",
-)
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-
-
-def together(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Options that go together, as one decorator; the help lists them in this order."""
-    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
-
-
-def echo_json(**values: Any) -> None:
-    """Print one JSON object on a line."""
-    click.echo(json.dumps(values, ensure_ascii=False))
-
-
-def echo_done(text: str, *, as_json: bool, **values: Any) -> None:
-    """Say what a command has done: the text, or the values as one JSON object."""
-    if as_json:
-        echo_json(**values)
-    else:
-        click.echo(text)
+Yes = Annotated[bool, Opt("Do not ask.")]
+Every = Annotated[bool, Opt("All that wait for a decision.", "--all")]
+Limit = Annotated[int, Opt("List at most so many.", type=click.IntRange(1, 1000))]
+After = Annotated[str, Opt("Go on after this one: what a page said at its end.", metavar="ID")]
+Tenant = Annotated[str | None, Opt("Only this tenant's. Default: of all.", metavar="TENANT")]
+NewRanges = Annotated[int, Opt("How many, 1 to 1024.", type=click.IntRange(1, NUMBER_OF_SLICES))]
+Since = Annotated[
+    datetime | None,
+    Opt("Of events from then on: 2h ago, or that moment.", type=Time(ago=True), metavar="2h|TIME"),
+]
+Until = Annotated[datetime | None, Opt("Of events before then.", type=Time(ago=True), metavar="2h|TIME")]
+NotBefore = Annotated[
+    datetime | None, Opt("Not before this time, such as 2026-01-31T12:00:00Z.", metavar="TIME")
+]
+FailAbove = Annotated[
+    timedelta | None,
+    Opt("Exit with code 3 when a lag is above this.", type=Duration(), metavar="500ms|30s|5m|2h"),
+]
 
 
-def iso_time(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
-    """Read an ISO time with its zone; a callback of options."""
+def one_or_all(name: str, shown: str) -> Callable[[Mapping[str, Any]], None]:
+    """The check of a command that takes either an argument, ``shown`` in its help, or ``--all``."""
+
+    def check(options: Mapping[str, Any]) -> None:
+        if (options[name] is None) != options["every"]:
+            raise click.UsageError(f"pass either {shown} or --all")
+
+    return check
+
+
+def text_of(value: str) -> str:
+    """
+    What an argument stands for: ``-`` for what stdin has, ``@file`` for what a file has, else itself.
+
+    Raises:
+        click.BadParameter: The file can not be read, or is no UTF-8.
+    """
+    try:
+        if value == "-":
+            return sys.stdin.buffer.read().decode().strip()
+        if value.startswith("@"):
+            return Path(value[1:]).read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{value!r} is no UTF-8: {error}") from None
+    except OSError as error:
+        raise click.BadParameter(f"{value[1:]!r} can not be read: {error.strerror}") from None
+    return value
+
+
+def json_of(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """
+    JSON as it was written, or as stdin or a file has it; a callback of what takes ``JSON|-|@FILE``.
+
+    Raises:
+        click.BadParameter: It is no JSON, or the file can not be read.
+    """
     if value is None:
         return None
+    text = text_of(value)
     try:
-        time = datetime.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is no time: write it as 2026-01-31T12:00:00Z") from None
-    if time.utcoffset() is None:
-        raise click.BadParameter(f"{value!r} has no time zone: write it as 2026-01-31T12:00:00Z")
-    return time
+        json.loads(text, parse_int=str)  # how long an integer may be, the journal says
+    except (ValueError, RecursionError) as error:
+        raise click.BadParameter(f"{text[:80]!r} is no JSON: {error}") from None
+    return text
+
+
+def json_object_of(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
+    """A JSON object, likewise, as a mapping."""
+    text = json_of(context, parameter, value)
+    found = None if text is None else json.loads(text)
+    if text is not None and not isinstance(found, dict):
+        raise click.BadParameter(f'{text[:80]!r} is no JSON object: write {{"name": "value"}}')
+    return found
+
+
+Json = Annotated[str, Arg("[JSON|-|@FILE]", callback=json_of)]
 
 
 def check_no_address(directory: str) -> None:
@@ -66,3 +124,8 @@ def check_no_address(directory: str) -> None:
             f"{directory} is no directory: an archive is written to a file system. Write it to one, and copy it to the "
             "object store from there, or mount that"
         )
+
+
+def tell_more(found: Sequence[object], limit: int) -> list[str]:
+    """The line below a list that says that it may have been cut."""
+    return ["there may be more: --limit"] if len(found) == limit else []

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
 
 import click
 
@@ -13,15 +15,18 @@ from journal import ProjectionsError
 from journal.database import hide_password
 from projections.http.addresses import Address, parse_address
 from projections.http.tokens import read_token, require_token
+from projections.terminal.commands import Opt
+from projections.terminal.durations import Duration
 
 __all__ = [
     "INTERRUPTED",
-    "driver_option",
+    "Driver",
+    "LogLevel",
+    "MaintainEvery",
+    "Pgbouncer",
+    "TokenFile",
     "ending",
-    "log_format_option",
-    "pgbouncer_option",
     "served_at",
-    "token_file_option",
 ]
 
 log = logging.getLogger("projections")
@@ -29,26 +34,27 @@ log = logging.getLogger("projections")
 INTERRUPTED = 130
 """What a shell shows for a command that Ctrl-C ended."""
 
-driver_option = click.option(
-    "--driver", type=click.Choice(["asyncpg", "psycopg"]), default="asyncpg", show_default=True
-)
-
-pgbouncer_option = click.option(
-    "--pgbouncer",
-    is_flag=True,
-    default=None,
-    help="A pooler is in between: nothing is prepared, and nothing listens. Without this, connecting finds out.",
-)
-
-token_file_option = click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    help="A file that holds the token. Default: PROJECTIONS_TOKEN, or the file that PROJECTIONS_TOKEN_FILE names.",
-)
-
-log_format_option = click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+Driver: TypeAlias = Literal["asyncpg", "psycopg"]
+Pgbouncer = Annotated[
+    bool | None,
+    Opt(
+        "A pooler is in between: nothing is prepared, and nothing listens. Without this, connecting finds out."
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    Opt(
+        "A file that holds the token. Default: PROJECTIONS_TOKEN, or the file that PROJECTIONS_TOKEN_FILE names."
+    ),
+]
+MaintainEvery = Annotated[
+    timedelta,
+    Opt(
+        "One of all workers makes and drops time partitions, as `projections maintain` does; 0: not this one.",
+        type=Duration(most="1d", seconds=True), metavar="10m|1h",
+    ),
+]  # fmt: skip
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
 def served_at(http: str | None, token_file: Path | None) -> tuple[Address | None, str | None]:

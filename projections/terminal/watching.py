@@ -5,40 +5,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from typing import TypeVar
+from datetime import UTC, datetime
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
+
+from projections.terminal.answers import Answer
 
 __all__ = ["watch"]
 
 _EVERY = 1.0  # seconds between two looks
 
-T = TypeVar("T")
 
-
-async def watch(
-    look: Callable[[], Awaitable[T]],
-    echo: Callable[[T], None],
-    shown: Callable[[T], RenderableType] | None,
-) -> None:
+async def watch(look: Callable[[], Awaitable[Answer]], *, as_json: bool) -> None:
     """
     Look about once a second, for ever.
 
     Args:
-        look: Asks the database.
-        echo: Prints what was seen, one look after another.
-        shown: What a terminal shows, in place of what was seen before; None: print there, too.
+        look: Asks the database. A terminal shows its answer in place of the one before; JSON is printed line by line.
+        as_json: Whether to print JSON.
     """
     console, clock = Console(), asyncio.get_running_loop().time
-    live = Live(console=console, auto_refresh=False) if shown is not None and console.is_terminal else None
+    live = Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
     with live or nullcontext():
         while True:
             begun = clock()
             found = await look()
-            if live is None or shown is None:
-                echo(found)
+            if live is None:
+                found.echo(as_json=as_json)
             else:
-                live.update(shown(found), refresh=True)
+                live.update(Group(found, f"{datetime.now(UTC):%H:%M:%S}"), refresh=True)
             # A large backlog takes a while to count: look no more than half of the time.
             await asyncio.sleep(max(_EVERY, clock() - begun))

@@ -18,12 +18,17 @@ from journal import (
     ProjectionsError,
     hide_password,
 )
-from projections.monitoring import webhooks
 from projections.monitoring.webhooks import EndpointChanged, State, change_endpoint_state
 from projections.subscriptions import NotDead, UnknownGroup, drop_dead, rescale_group, retry_dead
 from projections.web.cross_site import CrossSite
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
-from projections.webhooks.errors import DeliveryInFlight, NotRetriable, UnknownEndpoint, own_errors
+from projections.webhooks.errors import (
+    DeliveryInFlight,
+    NotRetriable,
+    UnknownDelivery,
+    UnknownEndpoint,
+    own_errors,
+)
 
 __all__ = ["Actions"]
 
@@ -36,6 +41,7 @@ _STATUSES: Mapping[type[ProjectionsError], int] = {
     NotDead: 409,
     UnknownEndpoint: 404,
     EndpointChanged: 409,
+    UnknownDelivery: 409,
     DeliveryInFlight: 409,
     NotRetriable: 409,
     MissingPrivilege: 403,
@@ -82,7 +88,7 @@ class _Endpoint(_Form):
 
 
 class _DeadDelivery(_Endpoint):
-    delivery_id: Annotated[int, Field(ge=1, le=_MOST)]
+    event_id: _Text
 
 
 class _Decide(_Body):
@@ -163,17 +169,13 @@ def _from(before: State, after: State, reason: str | None, said: str) -> _Done:
 
 
 async def _retry_delivery(database: Database, body: _DeadDelivery) -> str:
-    async with database.transaction() as session:
-        with own_errors():
-            event_id = await webhooks.retry_dead(session, body.endpoint, body.delivery_id)
-    return f"{event_id} is sent again"
+    await Deliveries(database).retry(None, body.endpoint, body.event_id, ["dead"])
+    return f"{body.event_id} is sent again"
 
 
 async def _drop_delivery(database: Database, body: _DeadDelivery) -> str:
-    async with database.transaction() as session:
-        with own_errors():
-            event_id = await webhooks.drop_dead(session, body.endpoint, body.delivery_id)
-    return f"{event_id} is dropped"
+    await Deliveries(database).drop(None, body.endpoint, body.event_id, ["dead"])
+    return f"{body.event_id} is dropped"
 
 
 async def _retry_endpoint(database: Database, body: _Endpoint) -> str:

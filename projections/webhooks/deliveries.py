@@ -43,8 +43,8 @@ SELECT d.delivery_id, coalesce(d.data, v.data) AS data FROM projections.webhook_
 LEFT JOIN projections.webhook_events AS v ON d.event_time = v.event_time AND d.event_id = v.event_id
 WHERE d.delivery_id = ANY ($1)
 """
-_RETRY = "SELECT projections.retry_delivery_v1($1, $2, $3)"
-_DROP = "SELECT projections.drop_delivery_v1($1, $2, $3)"
+_RETRY = "SELECT projections.retry_delivery_v1($1, $2, $3, $4)"
+_DROP = "SELECT projections.drop_delivery_v1($1, $2, $3, $4)"
 _RETRY_MANY = "SELECT * FROM projections.retry_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8)"
 _DROP_MANY = "SELECT * FROM projections.drop_deliveries_v1($1, $2, $3, $4, $5, $6, $7)"
 
@@ -164,29 +164,44 @@ class Deliveries:
             rows = await session.fetch(_PAYLOADS, [one.delivery_id for one in deliveries])
         return {row["delivery_id"]: row["data"] for row in rows}
 
-    async def retry(self, tenant: str | None, endpoint_id: str, event_id: str) -> None:
+    async def retry(
+        self,
+        tenant: str | None,
+        endpoint_id: str,
+        event_id: str,
+        states: Sequence[DeliveryState] | None = None,
+    ) -> None:
         """
-        Try a delivery again, now, whatever became of it; an endpoint that is held back is asked at once.
+        Try a delivery again, now, whatever became of it, or only if it is in one of these states.
+
+        An endpoint that is held back is asked at once.
 
         Raises:
             UnknownDelivery: The tenant has no such delivery.
             DeliveryInFlight: It is on its way.
-            NotRetriable: Its endpoint is disabled, it is behind others in an order, or its payload is gone.
+            NotRetriable: Its endpoint is disabled, it is behind others in an order, or its payload is gone; or it is
+                in none of the states.
         """
         async with self._database.session() as session:
-            await call(session, _RETRY, tenant, endpoint_id, event_id)
+            await call(session, _RETRY, tenant, endpoint_id, event_id, states and list(states))
 
-    async def drop(self, tenant: str | None, endpoint_id: str, event_id: str) -> None:
+    async def drop(
+        self,
+        tenant: str | None,
+        endpoint_id: str,
+        event_id: str,
+        states: Sequence[DeliveryState] | None = None,
+    ) -> None:
         """
-        Drop a delivery: it is not tried again, and what waits for it in an order goes on.
+        Drop a delivery, perhaps only in one of these states: it is not tried again, and its order goes on without it.
 
         Raises:
             UnknownDelivery: The tenant has no such delivery.
             DeliveryInFlight: It is on its way.
-            NotRetriable: It has arrived.
+            NotRetriable: It has arrived, or is in none of the states.
         """
         async with self._database.session() as session:
-            await call(session, _DROP, tenant, endpoint_id, event_id)
+            await call(session, _DROP, tenant, endpoint_id, event_id, states and list(states))
 
     async def retry_many(self, which: DeliveryFilter, *, step: int = 1000) -> AsyncIterator[int]:
         """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
 from rich.console import Console
@@ -16,8 +16,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from journal import Session
 from journal.embedded import database_dsn
 from projections.extras import from_extra
+from projections.terminal.answers import Answer, picked
+from projections.terminal.commands import Arg, Dsn, Opt, derived
 from projections.terminal.connection import visit
-from projections.terminal.options import check_no_address, dsn_option, echo_json, iso_time, json_option
+from projections.terminal.options import check_no_address
 from projections.terminal.output import printable
 from spark_projections.engine.session import spark_running
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from spark_projections.archive.export import Exported
     from spark_projections.archive.restore import Restored
 
-__all__ = ["archive", "checked_dsn", "context_of", "counting", "engine_options"]
+__all__ = ["Engine", "Master", "archive", "checked_dsn", "context_of", "counting"]
 
 Counted = Callable[[int, int], None]
 _PARTS = 20
@@ -40,24 +42,14 @@ def _no_address(_: click.Context, __: click.Parameter, value: Path) -> Path:
     return value
 
 
-_DIRECTORY = click.argument(
-    "directory", type=click.Path(path_type=Path, file_okay=False), callback=_no_address
-)
-_types_option = click.option(
-    "--entity-type", "entity_types", multiple=True, metavar="TYPE", help="Only this one; may be repeated."
-)
-
-
-def engine_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say where the work runs."""
-    command = click.option(
-        "--engine",
-        type=click.Choice(["local", "spark"]),
-        help="Processes of this machine, or Spark. Default: spark when --master is given, else local.",
-    )(command)
-    return click.option(
-        "--master", metavar="URL", help="Spark's master, such as local[4,4] or spark://host:7077."
-    )(command)
+Directory = Annotated[Path, Arg(type=click.Path(path_type=Path, file_okay=False), callback=_no_address)]
+_Types = Annotated[tuple[str, ...], Opt("Only this one; may be repeated.", "--entity-type", metavar="TYPE")]
+Master = Annotated[str | None, Opt("Spark's master, such as local[4,4] or spark://host:7077.", metavar="URL")]
+Engine = Annotated[
+    Literal["local", "spark"] | None,
+    Opt("Processes of this machine, or Spark. Default: spark when --master is given, else local."),
+]
+_Before = Annotated[datetime | None, Opt("Only partitions that end by this time.", metavar="TIME")]
 
 
 @contextmanager
@@ -135,24 +127,16 @@ def archive() -> None:
 
 
 @archive.command()
-@_DIRECTORY
-@_types_option
-@click.option("--before", callback=iso_time, metavar="TIME", help="Only partitions that end by this time.")
-@engine_options
-@dsn_option
-@json_option
-@click.pass_context
+@derived
 def export(
-    context: click.Context,
+    directory: Directory,
     *,
-    directory: Path,
-    entity_types: tuple[str, ...],
-    before: datetime | None,
-    engine: str | None,
-    master: str | None,
-    dsn: str | None,
-    as_json: bool,
-) -> None:
+    entity_types: _Types = (),
+    before: _Before = None,
+    engine: Engine = None,
+    master: Master = None,
+    dsn: Dsn = None,
+) -> Answer:
     """
     Write closed time partitions that the archive does not hold yet, and what others have got since by an import.
 
@@ -176,27 +160,9 @@ def export(
             say=say,
             progress=progress,
         )
-    if as_json:
-        echo_json(**_exported(done))
-    else:
-        for line in _lines(done, directory):
-            click.echo(line)
-    if done.stuck:
-        context.exit(1)
-
-
-def _exported(done: Exported) -> dict[str, object]:
-    return {
-        "partitions": done.partitions,
-        "again": done.again,
-        "unchanged": done.unchanged,
-        "files": done.files,
-        "rows": done.rows,
-        "detachable": done.detachable,
-        "behind": done.behind,
-        "stuck": done.stuck,
-        "detach": [_detach(name) for name in done.detachable],
-    }
+    names = ("partitions", "again", "unchanged", "files", "rows", "detachable", "behind", "stuck")
+    values = picked(done, *names) | {"detach": [_detach(name) for name in done.detachable]}
+    return Answer(values, [*_lines(done, directory)], exit_code=1 if done.stuck else 0)
 
 
 def _detach(name: str) -> str:
@@ -219,14 +185,13 @@ def _lines(done: Exported, directory: Path) -> Iterator[str]:
 
 
 @archive.command()
-@_DIRECTORY
-@click.option("--against-journal", is_flag=True, help="Compare the events with those in the journal as well.")
-@dsn_option
-@json_option
-@click.pass_context
+@derived
 def verify(
-    context: click.Context, *, directory: Path, against_journal: bool, dsn: str | None, as_json: bool
-) -> None:
+    directory: Directory,
+    *,
+    against_journal: Annotated[bool, Opt("Compare the events with those in the journal as well.")] = False,
+    dsn: Dsn = None,
+) -> Answer:
     """
     Find what is missing, damaged, doubled, or not named by the manifest: reads every file.
 
@@ -237,33 +202,11 @@ def verify(
     """
     with from_extra("arrow"):
         from spark_projections.archive.check import verify_archive  # noqa: PLC0415 - not for the help
-    with counting("verified") as progress:
-        if against_journal:
-            with checked_dsn(dsn) as database:
-                found = verify_archive(directory, journal=database, progress=progress)
-        else:
-            found = verify_archive(directory, progress=progress)
-    if as_json:
-        echo_json(**_checked(found))
-    else:
-        for line in (*found.differences, _summary(found, against_journal=against_journal)):
-            click.echo(printable(line))
-    if found.differences:
-        context.exit(1)
-
-
-def _checked(found: Checked) -> dict[str, object]:
-    return {
-        "files": found.files,
-        "rows": found.rows,
-        "compared": found.compared,
-        "gone": found.gone,
-        "missing": found.missing,
-        "damaged": found.damaged,
-        "doubled": found.doubled,
-        "unnamed": found.unnamed,
-        "differences": found.differences,
-    }
+    with counting("verified") as progress, checked_dsn(dsn) if against_journal else nullcontext() as database:
+        found = verify_archive(directory, journal=database, progress=progress)
+    names = ("files", "rows", "compared", "gone", "missing", "damaged", "doubled", "unnamed", "differences")
+    lines = (*found.differences, _summary(found, against_journal=against_journal))
+    return Answer(picked(found, *names), [*map(printable, lines)], exit_code=1 if found.differences else 0)
 
 
 def _summary(found: Checked, *, against_journal: bool) -> str:
@@ -278,13 +221,14 @@ def _summary(found: Checked, *, against_journal: bool) -> str:
 
 
 @archive.command()
-@_DIRECTORY
-@click.option(
-    "--forget-missing", is_flag=True, help="Name files no longer that are not there: gives up their events."
-)
-@json_option
-@click.pass_context
-def repair(context: click.Context, *, directory: Path, forget_missing: bool, as_json: bool) -> None:
+@derived
+def repair(
+    directory: Directory,
+    *,
+    forget_missing: Annotated[
+        bool, Opt("Name files no longer that are not there: gives up their events.")
+    ] = False,
+) -> Answer:
     """
     Make the manifest again, from the newest one that is kept and from what the files say of themselves.
 
@@ -299,50 +243,31 @@ def repair(context: click.Context, *, directory: Path, forget_missing: bool, as_
         from spark_projections.archive.repair import repair_archive  # noqa: PLC0415 - not for the help
     with counting("read") as progress:
         done = repair_archive(directory, forget_missing=forget_missing, progress=progress)
-    if as_json:
-        echo_json(
-            files=done.files,
-            taken_in=done.taken_in,
-            missing=done.missing,
-            forgotten=done.forgotten,
-            problems=done.problems,
-        )
-    else:
-        for path in done.missing:
-            click.echo(
-                printable(
-                    f"{path}: it is not there: restore it from a backup, or give it up: --forget-missing"
-                )
-            )
-        for path in done.forgotten:
-            click.echo(printable(f"{path}: it is not there, and not named any more"))
-        for line in done.problems:
-            click.echo(printable(f"not taken in: {line}"))
-        click.echo(f"the manifest names {done.files} files, {len(done.taken_in)} of them taken in now")
-    if done.missing or done.problems:
-        context.exit(1)
+    missing = "it is not there: restore it from a backup, or give it up: --forget-missing"
+    lines = [
+        *(f"{path}: {missing}" for path in done.missing),
+        *(f"{path}: it is not there, and not named any more" for path in done.forgotten),
+        *(f"not taken in: {line}" for line in done.problems),
+        f"the manifest names {done.files} files, {len(done.taken_in)} of them taken in now",
+    ]
+    values = picked(done, "files", "taken_in", "missing", "forgotten", "problems")
+    return Answer(values, [*map(printable, lines)], exit_code=1 if done.missing or done.problems else 0)
 
 
 @archive.command()
-@_DIRECTORY
-@_types_option
-@click.option(
-    "--from", "since", callback=iso_time, metavar="TIME", help="Only partitions that end after this time."
-)
-@click.option(
-    "--to", "until", callback=iso_time, metavar="TIME", help="Only partitions that begin before this time."
-)
-@dsn_option
-@json_option
+@derived
 def restore(
+    directory: Directory,
     *,
-    directory: Path,
-    entity_types: tuple[str, ...],
-    since: datetime | None,
-    until: datetime | None,
-    dsn: str | None,
-    as_json: bool,
-) -> None:
+    entity_types: _Types = (),
+    since: Annotated[
+        datetime | None, Opt("Only partitions that end after this time.", "--from", metavar="TIME")
+    ] = None,
+    until: Annotated[
+        datetime | None, Opt("Only partitions that begin before this time.", "--to", metavar="TIME")
+    ] = None,
+    dsn: Dsn = None,
+) -> Answer:
     """
     Put archived events that have left the journal back, exactly as they were.
 
@@ -355,17 +280,15 @@ def restore(
         done = restore_archive(
             database, directory, entity_types=entity_types, since=since, until=until, progress=progress
         )
-    if as_json:
-        echo_json(partitions=[_restored(each) for each in done])
-    else:
-        click.echo("\n".join(map(_restored_line, done)) or "the archive has nothing of that")
+    lines = [*map(_restored_line, done)] or ["the archive has nothing of that"]
+    return Answer({"partitions": [_restored(each) for each in done]}, lines)
 
 
 def _restored(done: Restored) -> dict[str, object]:
     return {
         "partition": done.partition,
-        "from": done.bounds.from_timestamp.isoformat(),
-        "to": done.bounds.to_timestamp.isoformat(),
+        "from": done.bounds.from_timestamp,
+        "to": done.bounds.to_timestamp,
         "restored": done.events,
         "present": done.present,
     }

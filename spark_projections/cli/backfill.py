@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from projections.extras import from_extra
-from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.answers import Answer
+from projections.terminal.commands import Arg, Dsn, Opt, derived
 from spark_projections.backfill.mapped import CHUNK, FIELDS, Format, Mapped
-from spark_projections.cli.archive import checked_dsn, context_of, counting, engine_options
+from spark_projections.cli.archive import Engine, Master, checked_dsn, context_of, counting
 
 if TYPE_CHECKING:
     from spark_projections.backfill.backfill import Backfilled
@@ -26,51 +27,25 @@ _FORMATS: dict[str, Format] = {
 }
 
 
+_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+_FORMAT = Opt("Of all files; json has one object on each line. Default: what the names end in.", "--format")
+_MAP = Opt("Which field of an event a column is; may be repeated.", "--map", metavar="COLUMN=FIELD")
+
+
 @click.command()
-@click.argument(
-    "files",
-    nargs=-1,
-    required=True,
-    type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
-)
-@click.option("--entity-type", required=True, metavar="TYPE", help="Of all events in the files.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["parquet", "csv", "json"]),
-    help="Of all files; json has one object on each line. Default: what the names end in.",
-)
-@click.option(
-    "--map",
-    "maps",
-    multiple=True,
-    metavar="COLUMN=FIELD",
-    help="Which field of an event a column is; may be repeated.",
-)
-@click.option(
-    "--chunk",
-    type=click.IntRange(1, 1_000_000),
-    default=CHUNK,
-    show_default=True,
-    help="Events of a transaction.",
-)
-@click.option("--dry-run", is_flag=True, help="Check all rows, also against the journal; import none.")
-@engine_options
-@dsn_option
-@json_option
+@derived
 def backfill(
+    files: Annotated[tuple[Path, ...], Arg(required=True, type=_FILE)],
     *,
-    files: tuple[Path, ...],
-    entity_type: str,
-    format_: Format | None,
-    maps: tuple[str, ...],
-    chunk: int,
-    dry_run: bool,
-    engine: str | None,
-    master: str | None,
-    dsn: str | None,
-    as_json: bool,
-) -> None:
+    entity_type: Annotated[str, Opt("Of all events in the files.", metavar="TYPE")],
+    format_: Annotated[Format | None, _FORMAT] = None,
+    maps: Annotated[tuple[str, ...], _MAP] = (),
+    chunk: Annotated[int, Opt("Events of a transaction.", type=click.IntRange(1, 1_000_000))] = CHUNK,
+    dry_run: Annotated[bool, Opt("Check all rows, also against the journal; import none.")] = False,
+    engine: Engine = None,
+    master: Master = None,
+    dsn: Dsn = None,
+) -> Answer:
     """
     Load history from files into the journal, with its times.
 
@@ -94,10 +69,7 @@ def backfill(
         done = backfill_files(
             database, paths, mapped, spark=spark, chunk=chunk, dry_run=dry_run, progress=progress
         )
-    if as_json:
-        echo_json(**done._asdict(), dry_run=dry_run)
-    else:
-        click.echo(_line(done, dry_run=dry_run))
+    return Answer({**done._asdict(), "dry_run": dry_run}, [_line(done, dry_run=dry_run)])
 
 
 def _format(files: tuple[Path, ...]) -> Format:

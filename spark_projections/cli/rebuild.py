@@ -9,26 +9,26 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
-from rich.table import Table
 
 from journal import ALL_SLICES, ConnectionSettings, SliceRange, connect
 from journal.embedded import database_dsn
 from journal.suggestions import did_you_mean
 from projections.defining.handlers import projection_of
 from projections.extras import from_extra
+from projections.terminal.answers import Answer, picked
+from projections.terminal.commands import Dsn, Opt, derived
 from projections.terminal.connection import visit, visit_session
 from projections.terminal.durations import Duration
-from projections.terminal.options import dsn_option, echo_json, iso_time, json_option
-from projections.terminal.output import print_table, printable, shown
+from projections.terminal.output import printable, table_of_values
 from projections.terminal.targets import load_projections
-from spark_projections.cli.archive import context_of
-from spark_projections.cli.rebuild_plan import plan_of, show_plan
+from spark_projections.cli.archive import Master, context_of
+from spark_projections.cli.rebuild_plan import plan_answer, plan_of
 from spark_projections.engine.jvm import JavaNotFound, UnsupportedJava, find_java
 from spark_projections.rebuilds.beginning import refuse_a_second
 from spark_projections.rebuilds.bookkeeping import FoldedParts, Rebuild
@@ -57,81 +57,49 @@ def _slices(_: click.Context, __: click.Parameter, value: str | None) -> SliceRa
         ) from None
 
 
-@click.command()
-@click.argument("name")
-@click.option(
-    "--app",
-    "-a",
-    "targets",
-    multiple=True,
-    metavar="MODULE[:OBJECT]",
-    help="Where the projection is defined; may be repeated. Not needed where NAME is MODULE:OBJECT.",
-)
-@click.option(
-    "--slices", callback=_slices, metavar="FROM-TO", help="Only these, such as 0-255. Default: all."
-)
-@click.option(
-    "--splits", type=click.IntRange(1, 1024), help="Tasks to cut the work into. Default: 4 per core."
-)
-@click.option("--master", metavar="URL", help="Spark's master, such as local[4,4] or spark://host:7077.")
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "spark", "local"]),
-    default="auto",
-    show_default=True,
-    help="Spark, or processes of this machine; auto is Spark where there is a Java for it.",
-)
-@click.option(
-    "--to", callback=iso_time, metavar="TIME", help="Build it as of this time; workers handle what is later."
-)
-@click.option(
-    "--in-place", is_flag=True, help="Replace rows instead of tables: keeps views, foreign keys, triggers."
-)
-@click.option("--skip-failed", is_flag=True, help="Go on after events that the handlers can not handle.")
-@click.option(
-    "--from-first-kept", is_flag=True, help="Build from the events that are left where old ones are deleted."
-)
-@click.option("--restart", is_flag=True, help="Begin anew, whatever an interrupted rebuild has left.")
-@click.option(
-    "--swap-within",
-    type=Duration(seconds=True),
-    default="5m",
-    show_default=True,
-    help="How long to try while others use the tables.",
-)
-@click.option(
-    "--swap-timeout",
+_APP = Opt(
+    "Where the projection is defined; may be repeated. Not needed where NAME is MODULE:OBJECT.",
+    "--app", "-a", metavar="MODULE[:OBJECT]",
+)  # fmt: skip
+_SLICES = Opt("Only these, such as 0-255. Default: all.", callback=_slices, metavar="FROM-TO")
+_SPLITS = Opt("Tasks to cut the work into. Default: 4 per core.", type=click.IntRange(1, 1024))
+_ENGINE = Opt("Spark, or processes of this machine; auto is Spark where there is a Java for it.")
+_TO = Opt("Build it as of this time; workers handle what is later.", metavar="TIME")
+_IN_PLACE = Opt("Replace rows instead of tables: keeps views, foreign keys, triggers.")
+_KEPT = Opt("Build from the events that are left where old ones are deleted.")
+_WITHIN = Opt("How long to try while others use the tables.", type=Duration(seconds=True))
+_TIMEOUT = Opt(
+    "How long the swap itself may take, for which readers and workers wait.",
     type=Duration(least="1ms", seconds=True),
-    default="60s",
-    show_default=True,
-    help="How long the swap itself may take, for which readers and workers wait.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
-@click.option(
-    "--drop-old", is_flag=True, help="Drop the tables that earlier rebuilds have replaced; nothing else."
-)
-@click.option("--cancel", is_flag=True, help="Remove what an interrupted rebuild has left; nothing else.")
-@dsn_option
-@json_option
+_OLD = Opt("Drop the tables that earlier rebuilds have replaced; nothing else.")
+
+
+@click.command()
 @click.pass_context
-def rebuild(  # noqa: PLR0917 - click passes all by name
+@derived
+def rebuild(
     context: click.Context,
     /,
     name: str,
-    targets: tuple[str, ...],
-    dsn: str | None,
-    as_json: bool,
-    dry_run: bool,
-    drop_old: bool,
-    cancel: bool,
-    master: str | None,
-    engine: str,
-    to: datetime | None,
-    skip_failed: bool,
-    swap_within: timedelta,
-    swap_timeout: timedelta,
-    **options: Any,
-) -> None:
+    *,
+    targets: Annotated[tuple[str, ...], _APP] = (),
+    slices: Annotated[Any, _SLICES] = None,
+    splits: Annotated[int | None, _SPLITS] = None,
+    master: Master = None,
+    engine: Annotated[Literal["auto", "spark", "local"], _ENGINE] = "auto",
+    to: Annotated[datetime | None, _TO] = None,
+    in_place: Annotated[bool, _IN_PLACE] = False,
+    skip_failed: Annotated[bool, Opt("Go on after events that the handlers can not handle.")] = False,
+    from_first_kept: Annotated[bool, _KEPT] = False,
+    restart: Annotated[bool, Opt("Begin anew, whatever an interrupted rebuild has left.")] = False,
+    swap_within: Annotated[timedelta, _WITHIN] = timedelta(minutes=5),
+    swap_timeout: Annotated[timedelta, _TIMEOUT] = timedelta(seconds=60),
+    dry_run: Annotated[bool, Opt("Say what would be done; change nothing.")] = False,
+    drop_old: Annotated[bool, _OLD] = False,
+    cancel: Annotated[bool, Opt("Remove what an interrupted rebuild has left; nothing else.")] = False,
+    dsn: Dsn = None,
+) -> Answer:
     """
     Build the read model of a projection anew from the journal, and put it in the place of the one that serves.
 
@@ -161,19 +129,21 @@ def rebuild(  # noqa: PLR0917 - click passes all by name
       130  stopped by Ctrl-C, and cleaned up
     """  # noqa: D301 - click reads the escape
     if drop_old or cancel:
-        _clean_up(dsn, _name_of(name, targets), drop=drop_old, as_json=as_json)
-        return
+        return _cleaned_up(dsn, _name_of(name, targets), drop=drop_old)
     definition = _definition(name, targets)
     chosen = RebuildOptions(
         until=to,
         skip=skip_failed,
         swap_within=swap_within,
         swap_timeout=swap_timeout,
-        **options,
+        slices=slices,
+        splits=splits,
+        in_place=in_place,
+        from_first_kept=from_first_kept,
+        restart=restart,
     )
     if dry_run:
-        show_plan(visit(dsn, lambda session: plan_of(session, definition, chosen)), as_json=as_json)
-        return
+        return plan_answer(visit(dsn, lambda session: plan_of(session, definition, chosen)))
     rebuildable(definition, chosen.slices)  # what cannot be done is said before Java starts
     run_rebuild = _rebuilding()
     visit_session(dsn, lambda session: refuse_a_second(session, definition, chosen))  # likewise
@@ -182,7 +152,7 @@ def rebuild(  # noqa: PLR0917 - click passes all by name
     if result is None:
         click.echo("stopped; what was built is removed, and what serves is as it was", err=True)
         context.exit(_INTERRUPTED)
-    _show(result, as_json=as_json)
+    return _answer(result)
 
 
 def _definition(name: str, targets: tuple[str, ...]) -> Any:
@@ -315,41 +285,23 @@ def _showing() -> Iterator[RebuildProgress]:
         yield _Shown(bar, console)
 
 
-def _show(result: RebuildResult, *, as_json: bool) -> None:
+def _answer(result: RebuildResult) -> Answer:
     fold = result.seconds.get("fold", 0.0)
-    values = {
-        "projection": result.projection,
-        "rebuild_id": result.rebuild_id,
+    names = (
+        "projection", "rebuild_id", "events", "skipped", "sources", "rows", "rows_before", "sampled", "resumed",
+        "seconds", "swap_seconds", "old_schema",
+    )  # fmt: skip
+    values = picked(result, *names) | {
         "slices": str(result.slices),
         "fence": result.fence.isoformat(),
-        "events": result.events,
-        "skipped": result.skipped,
-        "sources": result.sources,
-        "rows": result.rows,
-        "rows_before": result.rows_before,
-        "sampled": result.sampled,
-        "resumed": result.resumed,
-        "seconds": result.seconds,
-        "swap_seconds": result.swap_seconds,
         "events_per_s": round(result.events / fold) if fold and not result.resumed else None,
-        "old_schema": result.old_schema,
     }
-    if as_json:
-        echo_json(**values)
-        return
-    table = Table(show_header=False, title=f"Rebuilt {printable(result.projection)}")
-    for key, value in values.items():
-        table.add_row(key, shown(value))
-    print_table(table)
-    click.echo(
-        f"the old tables are in {result.old_schema}: projections rebuild {result.projection} --drop-old"
-    )
+    old = f"the old tables are in {result.old_schema}: projections rebuild {result.projection} --drop-old"
+    return Answer(values, [table_of_values(f"Rebuilt {printable(result.projection)}", values), old])
 
 
-def _clean_up(dsn: str | None, name: str, *, drop: bool, as_json: bool) -> None:
+def _cleaned_up(dsn: str | None, name: str, *, drop: bool) -> Answer:
     work = drop_old_tables if drop else cancel_rebuild
-    done = visit_session(dsn, lambda session: work(session, name))
-    if as_json:
-        echo_json(projection=name, dropped=done)
-    else:
-        click.echo("\n".join(f"dropped {one}" for one in done) or "nothing to drop")
+    dropped = visit_session(dsn, lambda session: work(session, name))
+    lines = [f"dropped {one}" for one in dropped] or ["nothing to drop"]
+    return Answer({"projection": name, "dropped": dropped}, lines)

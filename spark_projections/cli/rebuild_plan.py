@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import click
-from rich.table import Table
-
 from journal import Session
-from projections.terminal.options import echo_json
-from projections.terminal.output import print_table, shown
+from projections.terminal.answers import Answer
+from projections.terminal.output import table_of_values
 from spark_projections.rebuilds import bookkeeping
 from spark_projections.rebuilds.definition import rebuildable
 from spark_projections.rebuilds.options import RebuildOptions
 
-__all__ = ["RebuildPlan", "plan_of", "show_plan"]
+__all__ = ["RebuildPlan", "plan_answer", "plan_of"]
 
 _COUNTS = """
 SELECT coalesce(sum(s.seq_nr), 0)::bigint AS events, count(*) AS sources FROM projections.sources AS s
@@ -64,15 +61,8 @@ async def plan_of(session: Session, definition: Any, options: RebuildOptions) ->
     )
 
 
-def show_plan(plan: RebuildPlan, *, as_json: bool) -> None:
-    """Print it."""
-    values = {name: getattr(plan, name) for name in plan.__dataclass_fields__}
-    if as_json:
-        echo_json(**values)
-        return
-    table = Table(show_header=False, title="Would rebuild")
-    for key, value in values.items():
-        table.add_row(key, "; ".join(value) or "-" if isinstance(value, list) else shown(value))
-    print_table(table)
-    if plan.in_the_way:
-        click.echo("with --in-place, rows are replaced instead of tables", err=True)
+def plan_answer(plan: RebuildPlan) -> Answer:
+    """The answer that shows it."""
+    note = "with --in-place, rows are replaced instead of tables" if plan.in_the_way else None
+    values = asdict(plan)
+    return Answer(values, [table_of_values("Would rebuild", values)], note=note)

@@ -189,3 +189,6 @@ DROP FUNCTION IF EXISTS projections.save_offsets_v1(
     integer, integer, bigint, text, bigint, bigint, integer, timestamptz, text, timestamptz, bigint, text[], smallint[], bigint[],
     bigint[], timestamptz[], bigint
 );
+-- Whoever decides about a delivery may say in what state it has to be.
+DROP FUNCTION IF EXISTS projections.retry_delivery_v1(text, text, text);
+DROP FUNCTION IF EXISTS projections.drop_delivery_v1(text, text, text);

@@ -177,7 +177,7 @@ def test_time_without_a_zone_is_refused(tmp_path: Path, time: str) -> None:
     result = call("archive", "export", tmp_path, "--before", time)
 
     assert result.exit_code == 2
-    assert "write it as 2026-01-31T12:00:00Z" in result.output
+    assert ": write 20" in result.output
 
 
 def test_master_with_the_local_engine_is_refused(journal: str, tmp_path: Path) -> None:

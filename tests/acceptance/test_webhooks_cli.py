@@ -419,7 +419,7 @@ def test_data_comes_from_a_file(dsn: str, add: Callable[..., Any], tmp_path: Pat
         (("acme", "a.b", "{"), 2, "'{' is no JSON"),
         (("acme", "a b"), 1, "'a b'"),
         (("", "a.b"), 1, "1 to 200 characters"),
-        (("acme", "a.b", "--not-before", "2026-01-31T12:00:00"), 2, "no time zone"),
+        (("acme", "a.b", "--not-before", "2026-01-31T12:00:00"), 2, "has no zone"),
         (("acme", "a.b", "--label", "x"), 2, "'x' is no label"),
     ],
 )

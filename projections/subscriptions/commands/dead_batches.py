@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import click
-from rich.table import Column, Table
-from rich.text import Text
 
+from journal import Database, Session
 from projections.subscriptions import FailedBatch, MatchedEvent, drop_dead, list_dead, retry_dead, show_dead
-from projections.terminal.connection import confirm, visit
-from projections.terminal.failed import (
-    all_option,
-    echo_decided,
-    limit_option,
-    one_or_all,
-    tell_more,
-    yes_option,
-)
+from projections.terminal.answers import Answer, decided, listing, values_of
+from projections.terminal.commands import Arg, derived
+from projections.terminal.connection import confirm
 from projections.terminal.group import ListGroup
-from projections.terminal.options import dsn_option, echo_json, json_option
-from projections.terminal.output import in_table, print_table, printable
+from projections.terminal.options import Every, Limit, Yes, one_or_all, tell_more
+from projections.terminal.output import Columns, printable, table_of
 
 __all__ = ["dead"]
 
-_group = click.argument("group")
-_one = click.argument("batch", metavar="[ID]", type=int, required=False)
+_Batch = Annotated[int, Arg("ID")]
+_SomeBatch = Annotated[int | None, Arg("[ID]")]
+_COLUMNS: Columns = {
+    "group": "group", "id": lambda one: str(one.retry_id), "handler": "handler", "events": "events",
+    "attempts": "attempts", "failed at": "failed_at", "error": lambda one: (one.error.splitlines() or [""])[0],
+}  # fmt: skip
+_EVENT_COLUMNS: Columns = {
+    "match": lambda one: str(one.match_id), "source": "envelope.source_id", "seq_nr": "envelope.seq_nr",
+    "topic": "topic", "payload": "envelope.payload_json",
+}  # fmt: skip
 
 
 @click.group(cls=ListGroup)
@@ -48,107 +49,59 @@ def dead() -> None:
 
 
 @dead.command(name="list")
-@click.argument("group", required=False)
-@limit_option
-@dsn_option
-@json_option
-def list_(group: str | None, limit: int, dsn: str | None, as_json: bool) -> None:
+@derived
+async def list_(session: Session, /, group: str | None = None, *, limit: Limit = 100) -> Answer:
     """List dead letters, of one group or of all, those that failed first."""
-    found = visit(dsn, lambda session: list_dead(session, group, limit=limit))
-    if as_json:
-        echo_json(dead=[_values(one) for one in found], more=len(found) == limit)
-    elif found:
-        print_table(_table(found))
-        tell_more(len(found), limit)
-    else:
-        click.echo("there are no dead letters")
+    found = await list_dead(session, group, limit=limit)
+    return listing(
+        "dead", found, _COLUMNS, *tell_more(found, limit), nothing="there are no dead letters", values=_values,
+        more=len(found) == limit,
+    )  # fmt: skip
 
 
 @dead.command()
-@_group
-@click.argument("batch", metavar="ID", type=int)
-@dsn_option
-@json_option
-def show(group: str, batch: int, dsn: str | None, as_json: bool) -> None:
+@derived
+async def show(session: Session, /, group: str, batch: _Batch) -> Answer:
     """Show a dead letter: its error, and its events with their payloads."""
-    found, events = visit(dsn, lambda session: show_dead(session, group, batch))
-    if as_json:
-        echo_json(**_values(found), events=[_event_values(one) for one in events])
-        return
-    click.echo(f"{found.retry_id}: handler {printable(found.handler)!r} has failed {found.attempts} times")
-    click.echo("".join(f"  {printable(line)}\n" for line in found.error.splitlines()), nl=False)
-    print_table(_event_table(events))
+    found, events = await show_dead(session, group, batch)
+    return Answer(
+        {**_values(found), "events": [_event_values(one) for one in events]},
+        [
+            f"{found.retry_id}: handler {printable(found.handler)!r} has failed {found.attempts} times",
+            *(f"  {printable(line)}" for line in found.error.splitlines()),
+            table_of(_EVENT_COLUMNS, events),
+        ],
+    )
 
 
 @dead.command()
-@_group
-@_one
-@all_option
-@dsn_option
-@json_option
-def retry(group: str, batch: int | None, every: bool, dsn: str | None, as_json: bool) -> None:
+@derived(check=one_or_all("batch", "ID"))
+async def retry(session: Session, /, group: str, batch: _SomeBatch = None, *, every: Every = False) -> Answer:
     """
     Have a dead letter handled again, by the handler that failed, with all of its retries before it is dead again.
 
     A running consumer that has this handler does it within a moment; else it waits for one.
     """
-    one_or_all("ID", batch, every=every)
-    count = visit(dsn, lambda session: retry_dead(session, group, batch))
-    echo_decided("retried", "batches", count, as_json=as_json)
+    return decided("retried", "batches", await retry_dead(session, group, batch))
 
 
 @dead.command()
-@_group
-@_one
-@all_option
-@yes_option
-@dsn_option
-@json_option
-def drop(  # noqa: PLR0917 - click passes all by name
-    group: str, batch: int | None, every: bool, yes: bool, dsn: str | None, as_json: bool
-) -> None:
+@derived(check=one_or_all("batch", "ID"))
+async def drop(
+    database: Database, /, group: str, batch: _SomeBatch = None, *, every: Every = False, yes: Yes = False
+) -> Answer:
     """Remove a dead letter: its handler never gets it again. The journal keeps its events."""
-    one_or_all("ID", batch, every=every)
-    if batch is None:
-        visit(dsn, lambda session: list_dead(session, group, limit=1))
-    else:
-        visit(dsn, lambda session: show_dead(session, group, batch))
+    async with database.session() as session:  # asks only about what there is
+        await (list_dead(session, group, limit=1) if batch is None else show_dead(session, group, batch))
     what = "every dead batch" if batch is None else f"batch {batch}"
     confirm(f"Drop {what} of group {group!r}? The handler never gets it again.", yes=yes)
-    count = visit(dsn, lambda session: drop_dead(session, group, batch))
-    echo_decided("dropped", "batches", count, as_json=as_json)
-
-
-def _table(found: list[FailedBatch]) -> Table:
-    numbers = (Column(name, justify="right") for name in ("events", "attempts"))
-    table = Table("group", "id", "handler", *numbers, "failed at", "error")
-    for one in found:
-        lines = one.error.splitlines() or [""]
-        at = f"{one.failed_at:%Y-%m-%d %H:%M:%S}"
-        table.add_row(
-            *map(_cell, (one.group, one.retry_id, one.handler, one.events, one.attempts, at, lines[0]))
-        )
-    return table
-
-
-def _event_table(events: list[MatchedEvent]) -> Table:
-    table = Table("match", "source", "seq_nr", "topic", "payload")
-    for one in events:
-        e = one.envelope
-        table.add_row(*map(_cell, (one.match_id, e.source_id, e.seq_nr, one.topic, e.payload_json)))
-    return table
-
-
-def _cell(value: object) -> Text:
-    """The texts are data: what looks like markup in them stays as it is."""
-    return in_table(str(value))
+    async with database.transaction() as session:
+        return decided("dropped", "batches", await drop_dead(session, group, batch))
 
 
 def _values(one: FailedBatch) -> dict[str, Any]:
-    values = one._asdict()
-    del values["due_at"]  # it is dead
-    count = values.pop("events")
-    return {**values, "event_count": count, "failed_at": one.failed_at.isoformat()}
+    """A batch that is dead is never due; its events stand apart."""
+    return values_of(one, {"due_at", "events"}) | {"event_count": one.events}
 
 
 def _event_values(one: MatchedEvent) -> dict[str, Any]:
@@ -158,8 +111,8 @@ def _event_values(one: MatchedEvent) -> dict[str, Any]:
         "subscription_ids": one.subscription_ids,
         "source_id": e.source_id,
         "seq_nr": e.seq_nr,
-        "db_timestamp": e.db_timestamp.isoformat(),
-        "event_id": str(e.event_id),
+        "db_timestamp": e.db_timestamp,
+        "event_id": e.event_id,
         "topic": one.topic,
         "payload": json.loads(e.payload_json),
     }

@@ -2,54 +2,41 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from datetime import datetime
+from typing import Annotated
 
 import click
 
-from journal import Appended, RawJson, Session
+from journal import RawJson, Session
 from projections.subscriptions.publishing import DEFAULT_PUBLISHER
 from projections.subscriptions.publishing import publish as publish_event
-from projections.terminal.connection import visit
-from projections.terminal.options import dsn_option, echo_json, iso_time, json_option
+from projections.terminal.answers import Answer, appended, done
+from projections.terminal.commands import Opt, derived
+from projections.terminal.options import Json, NotBefore
 from projections.terminal.output import printable
 
 __all__ = ["publish"]
 
-
-def _payload(_: click.Context, __: click.Parameter, value: str) -> str:
-    try:
-        if value == "-":
-            value = sys.stdin.buffer.read().decode().strip()
-        json.loads(value, parse_int=str)  # how long an integer may be, the journal says
-    except ValueError as error:
-        raise click.BadParameter(f"{value[:80]!r} is no JSON: {error}") from None
-    return value
+_Publisher = Annotated[
+    str,
+    Opt(
+        "What one publisher has published stays in order; several at a time do not wait for each other.",
+        metavar="NAME",
+    ),
+]
 
 
 @click.command()
-@click.argument("topic")
-@click.argument("payload", metavar="[JSON|-]", default="{}", callback=_payload)
-@click.option(
-    "--publisher", metavar="NAME", default=DEFAULT_PUBLISHER, show_default=True,
-    help="What one publisher has published stays in order; several at a time do not wait for each other.",
-)  # fmt: skip
-@click.option("--to", "subscription_id", type=int, metavar="ID", help="For this subscription alone.")
-@click.option(
-    "--not-before", callback=iso_time, metavar="TIME", help="Matched then, such as 2026-01-31T12:00:00Z."
-)
-@dsn_option
-@json_option
-def publish(  # noqa: PLR0917 - one of each option
+@derived
+async def publish(
+    session: Session,
+    /,
     topic: str,
-    payload: str,
-    publisher: str,
-    subscription_id: int | None,
-    not_before: datetime | None,
-    dsn: str | None,
-    as_json: bool,
-) -> None:
+    payload: Json = "{}",
+    *,
+    publisher: _Publisher = DEFAULT_PUBLISHER,
+    subscription_id: Annotated[int | None, Opt("For this subscription alone.", "--to", metavar="ID")] = None,
+    not_before: NotBefore = None,
+) -> Answer:
     """
     Publish a payload under a topic, for the groups that have subscribed to it.
 
@@ -60,18 +47,8 @@ def publish(  # noqa: PLR0917 - one of each option
     It is an event of the publisher's own source (publisher/NAME, entity type published), kept in the journal as
     every other. The JSON is stored as written; without any it is {}.
     """  # noqa: D301 - click reads the escape
-
-    async def work(session: Session) -> Appended:
-        return await publish_event(
-            session, topic, RawJson(payload), publisher=publisher, subscription_id=subscription_id,
-            not_before=not_before,
-        )  # fmt: skip
-
-    found = visit(dsn, work)
-    if as_json:
-        echo_json(
-            event_id=str(found.event_id), source_id=found.source_id, seq_nr=found.seq_nr,
-            db_timestamp=found.db_timestamp.isoformat(),
-        )  # fmt: skip
-    else:
-        click.echo(f"{printable(found.source_id)} {found.seq_nr}: {found.event_id}")
+    found = await publish_event(
+        session, topic, RawJson(payload), publisher=publisher, subscription_id=subscription_id,
+        not_before=not_before,
+    )  # fmt: skip
+    return done(f"{printable(found.source_id)} {found.seq_nr}: {found.event_id}", **appended(found))

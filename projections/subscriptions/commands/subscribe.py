@@ -2,73 +2,59 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
+from journal import Session
 from projections.subscriptions import subscribe as make_subscription
-from projections.terminal.connection import visit
-from projections.terminal.durations import Duration
-from projections.terminal.options import dsn_option, echo_json, json_option
+from projections.terminal.answers import Answer, done
+from projections.terminal.commands import Opt, derived
+from projections.terminal.options import json_object_of
 from projections.terminal.output import printable
 
 __all__ = ["subscribe"]
 
-
-def _json_object(_: click.Context, __: click.Parameter, value: str | None) -> Mapping[str, Any] | None:
-    if value is None:
-        return None
-    try:
-        found = json.loads(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value[:80]!r} is no JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise click.BadParameter(f'{value[:80]!r} is no JSON object: write {{"name": "value"}}')
-    return found
+_Contains = Opt(
+    "Events whose payload contains these keys and values, nested ones too.",
+    callback=json_object_of, metavar="JSON|-|@FILE",
+)  # fmt: skip
+_ExpiresAfter = Opt(
+    "Remove the subscription when no consumer has used it for so long. Default: it stays.",
+    metavar="15m|2h|7d",
+)
 
 
 @click.command()
-@click.argument("group")
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    help="Events of this type; * for one segment, ** for more. Repeatable.",
-)
-@click.option(
-    "--entity-type", "entity_types", multiple=True, help="Events of this kind of source. Again for more."
-)
-@click.option(
-    "--contains", callback=_json_object, metavar="JSON",
-    help="Events whose payload contains these keys and values, nested ones too.",
-)  # fmt: skip
-@click.option("--condition", metavar="SQL", help="Events of which this is true: see above.")
-@click.option("--params", callback=_json_object, metavar="JSON", help="Values for the condition.")
-@click.option(
-    "--expires-after", type=Duration(), metavar="15m|2h|7d",
-    help="Remove the subscription when no consumer has used it for so long. Default: it stays.",
-)  # fmt: skip
-@click.option(
-    "--listen-only", is_flag=True,
-    help="Make a new group one of listeners: it has no cursor, and nothing is kept for it.",
-)  # fmt: skip
-@dsn_option
-@json_option
-def subscribe(  # noqa: PLR0917 - one of each option
+@derived
+async def subscribe(
+    session: Session,
+    /,
     group: str,
-    topics: tuple[str, ...],
-    entity_types: tuple[str, ...],
-    contains: Mapping[str, Any] | None,
-    condition: str | None,
-    params: Mapping[str, Any] | None,
-    expires_after: timedelta | None,
-    listen_only: bool,
-    dsn: str | None,
-    as_json: bool,
-) -> None:
+    *,
+    topics: Annotated[
+        tuple[str, ...], Opt("Events of this type; * for one segment, ** for more. Repeatable.", "--topic")
+    ] = (),
+    entity_types: Annotated[
+        tuple[str, ...], Opt("Events of this kind of source. Again for more.", "--entity-type")
+    ] = (),
+    contains: Annotated[Any, _Contains] = None,
+    condition: Annotated[str | None, Opt("Events of which this is true: see above.", metavar="SQL")] = None,
+    params: Annotated[
+        Any, Opt("Values for the condition.", callback=json_object_of, metavar="JSON|-|@FILE")
+    ] = None,
+    expires_after: Annotated[
+        timedelta | None,
+        Opt(
+            "Remove the subscription when no consumer has used it for so long. Default: it stays.",
+            metavar="15m|2h|7d",
+        ),
+    ] = None,
+    listen_only: Annotated[
+        bool, Opt("Make a new group one of listeners: it has no cursor, and nothing is kept for it.")
+    ] = False,
+) -> Answer:
     """
     Subscribe a group of consumers to the events that all of the options ask for; without any, to all events.
 
@@ -86,14 +72,8 @@ def subscribe(  # noqa: PLR0917 - one of each option
     values that differ in params. Until they expire, matches are kept for a group that is not --listen-only: remove
     with `projections subscriptions remove` what nobody reads.
     """  # noqa: D301 - click reads the escape
-    found = visit(
-        dsn,
-        lambda session: make_subscription(
-            session, group, topics=topics or None, entity_types=entity_types or None, contains=contains,
-            condition=condition, params=params, expires_after=expires_after, reliable=not listen_only,
-        ),
+    found = await make_subscription(
+        session, group, topics=topics or None, entity_types=entity_types or None, contains=contains,
+        condition=condition, params=params, expires_after=expires_after, reliable=not listen_only,
     )  # fmt: skip
-    if as_json:
-        echo_json(subscription_id=found, group=group)
-    else:
-        click.echo(f"subscription {found} of group {printable(group)!r}")
+    return done(f"subscription {found} of group {printable(group)!r}", subscription_id=found, group=group)

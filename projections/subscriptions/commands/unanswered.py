@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import click
-from rich.table import Column, Table
 
-from journal import ProjectionsError, Row, Session
-from projections.terminal.connection import confirm, visit
-from projections.terminal.failed import echo_decided, limit_option, tell_more, yes_option
+from journal import Database, ProjectionsError, Row, Session
+from projections.terminal.answers import Answer, decided, listing, values_of
+from projections.terminal.commands import Arg, derived
+from projections.terminal.connection import confirm
 from projections.terminal.group import ListGroup
-from projections.terminal.options import dsn_option, echo_json, json_option
-from projections.terminal.output import in_table, print_table, printable, shortened
+from projections.terminal.options import Limit, Yes, tell_more
+from projections.terminal.output import Columns, at, printable, shortened
 
 __all__ = ["waiting"]
 
@@ -69,7 +70,13 @@ class _Behind(NamedTuple):
     """The time of the first event that it has not been asked about; None: there is none yet."""
 
 
-_number = click.argument("number", metavar="ID", type=int)
+_Number = Annotated[int, Arg("ID")]
+_Condition = Annotated[int | None, Arg("[CONDITION_ID]")]
+_COLUMNS: Columns = {
+    "id": lambda one: str(one.unanswered_id), "condition": lambda one: str(one.condition_id), "source": "source_id",
+    "seq_nr": "seq_nr", "topic": "topic", "set apart at": "set_apart_at",
+    "state": lambda one: "due" if one.due else "failed", "error": "error",
+}  # fmt: skip
 
 
 @click.group(cls=ListGroup)
@@ -91,90 +98,67 @@ def waiting() -> None:
 
 
 @waiting.command(name="list")
-@click.argument("condition_id", metavar="[CONDITION_ID]", type=int, required=False)
-@limit_option
-@dsn_option
-@json_option
-def list_(condition_id: int | None, limit: int, dsn: str | None, as_json: bool) -> None:
+@derived
+async def list_(session: Session, /, condition_id: _Condition = None, *, limit: Limit = 100) -> Answer:
     """List the events that wait, those that have waited longest first, and the conditions that are stopped."""
-    found, behind = visit(dsn, lambda session: _list(session, condition_id, limit))
-    if as_json:
-        rows = {"waiting": [_values(one) for one in found], "behind": [_values(one) for one in behind]}
-        echo_json(**rows, more=len(found) == limit)
-        return
-    if found:
-        print_table(_table(found))
-        tell_more(len(found), limit)
-    for condition in behind:
-        click.echo(_note(condition))
-    if not found and not behind:
-        click.echo("no event waits for a condition")
+    found = [_of(row) for row in await session.fetch(_WAITING, condition_id, None, limit)]
+    behind = [
+        _Behind(row["condition_id"], row["sql"], row["quarantined_at"] is not None, row["since"])
+        for row in await session.fetch(_BEHIND, condition_id)
+        if row["quarantined_at"] is not None or row["since"] is not None
+    ]
+    notes = [*tell_more(found, limit), *map(_note, behind)]
+    answer = listing("waiting", found, _COLUMNS, *notes, behind=behind, more=len(found) == limit)
+    return answer if found else replace(answer, shown=notes or ["no event waits for a condition"])
 
 
 @waiting.command()
-@_number
-@dsn_option
-@json_option
-def show(number: int, dsn: str | None, as_json: bool) -> None:
+@derived
+async def show(session: Session, /, number: _Number) -> Answer:
     """Show an event that waits: its condition, why that failed, and its payload."""
-    one, payload = visit(dsn, lambda session: _one(session, number))
-    if as_json:
-        echo_json(**_values(one), payload=payload)
-        return
-    click.echo(f"{one.unanswered_id}: condition {one.condition_id}: {printable(one.condition)}")
-    click.echo(f"  {printable(one.error)}")
-    gone = "its event was dropped with its partition"
-    click.echo(
-        f"  {printable(one.source_id)} {one.seq_nr} {printable(one.topic)}: {printable(payload or gone)}"
+    one = await _one(session, number)
+    payload: str | None = await session.fetchval(_PAYLOAD, one.source_id, one.seq_nr, one.db_timestamp)
+    event = f"{printable(one.source_id)} {one.seq_nr} {printable(one.topic)}"
+    return Answer(
+        {**values_of(one), "payload": payload},
+        [
+            f"{one.unanswered_id}: condition {one.condition_id}: {printable(one.condition)}",
+            f"  {printable(one.error)}",
+            f"  {event}: {printable(payload or 'its event was dropped with its partition')}",
+        ],
     )
 
 
 @waiting.command()
-@_number
-@dsn_option
-@json_option
-def retry(number: int, dsn: str | None, as_json: bool) -> None:
+@derived
+async def retry(session: Session, /, number: _Number) -> Answer:
     """
     Have a condition asked again about an event that it failed on.
 
     Whoever matches does so within a moment; if it fails again, the event waits again. To have it asked about all that
     wait for it, `projections subscriptions release` the condition.
     """
-    visit(dsn, lambda session: _decide(session, _RETRY, number))
-    echo_decided("retried", "events", 1, as_json=as_json)
+    await _decide(session, _RETRY, number)
+    return decided("retried", "events", 1)
 
 
 @waiting.command()
-@_number
-@yes_option
-@dsn_option
-@json_option
-def drop(number: int, yes: bool, dsn: str | None, as_json: bool) -> None:
+@derived
+async def drop(database: Database, /, number: _Number, *, yes: Yes = False) -> Answer:
     """Drop an event that waits for a condition: its subscriptions never get it. The journal keeps it."""
-    visit(dsn, lambda session: _one(session, number))
+    async with database.session() as session:
+        await _one(session, number)
     confirm(f"Drop event {number}? No subscription of the condition ever gets it.", yes=yes)
-    visit(dsn, lambda session: _decide(session, _DROP, number))
-    echo_decided("dropped", "events", 1, as_json=as_json)
+    async with database.transaction() as session:
+        await _decide(session, _DROP, number)
+    return decided("dropped", "events", 1)
 
 
-async def _list(
-    session: Session, condition_id: int | None, limit: int
-) -> tuple[list[_Waiting], list[_Behind]]:
-    behind = [
-        _Behind(row["condition_id"], row["sql"], row["quarantined_at"] is not None, row["since"])
-        for row in await session.fetch(_BEHIND, condition_id)
-        if row["quarantined_at"] is not None or row["since"] is not None
-    ]
-    return [_of(row) for row in await session.fetch(_WAITING, condition_id, None, limit)], behind
-
-
-async def _one(session: Session, number: int) -> tuple[_Waiting, str | None]:
+async def _one(session: Session, number: int) -> _Waiting:
     rows = await session.fetch(_WAITING, None, number, 1)
     if not rows:
         raise _not_waiting(number)
-    one = _of(rows[0])
-    payload: str | None = await session.fetchval(_PAYLOAD, one.source_id, one.seq_nr, one.db_timestamp)
-    return one, payload
+    return _of(rows[0])
 
 
 async def _decide(session: Session, sql: str, number: int) -> None:
@@ -192,37 +176,9 @@ def _of(row: Row) -> _Waiting:
     return _Waiting(*(row[name] for name in _Waiting._fields))
 
 
-def _table(found: list[_Waiting]) -> Table:
-    number = Column("id", justify="right")
-    table = Table(number, "condition", "source", "seq_nr", "topic", "set apart at", "state", "error")
-    for one in found:
-        at = f"{one.set_apart_at:%Y-%m-%d %H:%M:%S}"
-        state = "due" if one.due else "failed"
-        cells = (
-            one.unanswered_id,
-            one.condition_id,
-            one.source_id,
-            one.seq_nr,
-            one.topic,
-            at,
-            state,
-            one.error,
-        )
-        # The texts are data: what looks like markup in them stays as it is.
-        table.add_row(*(in_table(str(cell)) for cell in cells))
-    return table
-
-
 def _note(one: _Behind) -> str:
     what = f"condition {one.condition_id} ({shortened(one.condition)})"
-    since = "none has come yet" if one.since is None else f"from {one.since:%Y-%m-%d %H:%M:%S} on"
+    since = "none has come yet" if one.since is None else f"from {at(one.since)} on"
     if one.stopped:
         return f"{what} is stopped, and its events wait, {since}: projections subscriptions release {one.condition_id}"
     return f"{what} is catching up with its events, {since}"
-
-
-def _values(one: _Waiting | _Behind) -> dict[str, Any]:
-    return {
-        name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in one._asdict().items()
-    }

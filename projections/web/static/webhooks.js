@@ -101,9 +101,9 @@ export class Webhooks {
     say($("more-dead-deliveries"), `and ${number(total - dead.length)} more: projections webhooks dead list`);
   }
 
-  makeDead({ id, endpoint, event, topic }) {
+  makeDead({ endpoint, event, topic }) {
     const line = make("tr");
-    const body = { endpoint, delivery_id: id };
+    const body = { endpoint, event_id: event };
     const retry = make("button", { type: "button", class: "retry", "aria-label": `Retry event ${event} of ${endpoint}` }, "Retry");
     retry.addEventListener("click", () => act(retry, "retry-delivery", body));
     const drop = make("button", { type: "button", class: "drop danger", "aria-label": `Drop event ${event} of ${endpoint}` }, "Drop");

@@ -146,14 +146,14 @@ async def get_delivery(call: Call[Query, NoBody]) -> DeliveryWithData:
 @delivery_operations.add("POST", f"{_PATH}/retry", status=202, problems=(400, 404, 409))
 async def retry_delivery(call: Call[Query, NoBody]) -> Accepted:
     """Try a delivery again, now, whatever became of it; an endpoint that is held back is asked at once."""
-    await call.services.deliveries.retry(call.tenant, **call.place)
+    await call.services.deliveries.retry(call.tenant, call.place["endpoint_id"], call.place["event_id"])
     return Accepted(**call.place)
 
 
 @delivery_operations.add("POST", f"{_PATH}/drop", status=204, problems=(400, 404, 409))
 async def drop_delivery(call: Call[Query, NoBody]) -> None:
     """Drop a delivery: it is not tried again, and what waits for it in an order goes on."""
-    await call.services.deliveries.drop(call.tenant, **call.place)
+    await call.services.deliveries.drop(call.tenant, call.place["endpoint_id"], call.place["event_id"])
 
 
 @delivery_operations.add("POST", "/v1/dead-letters/retry", status=202, problems=(400,))

@@ -16,7 +16,7 @@ _COMMANDS = {
     "send": LazyCommand(f"{_HERE}.sending:send", "Send a message to the endpoints of a tenant."),
     "deliver": LazyCommand(f"{_HERE}.delivering:deliver", "Deliver, together with all processes that do."),
     "deliveries": LazyCommand(f"{_HERE}.deliveries:deliveries", "List, show, retry and drop deliveries."),
-    "dead": LazyCommand(f"{_HERE}.dead:dead", "List, show, retry and drop dead letters."),
+    "dead": LazyCommand(f"{_HERE}.deliveries:dead", "List, show, retry and drop dead letters."),
     "events": LazyCommand(f"{_HERE}.log:events", "Page through the log of events that were for endpoints."),
     "attempts": LazyCommand(f"{_HERE}.log:attempts", "Page through the log of attempts to deliver."),
     "stats": LazyCommand(f"{_HERE}.stats:stats", "Show how endpoints fare: what waits, fails and is slow."),

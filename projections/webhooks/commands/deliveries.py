@@ -1,39 +1,87 @@
-"""``projections webhooks deliveries``: what became of each event for each endpoint."""
+"""``projections webhooks deliveries`` and ``dead``: what became of each event for each endpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 
 import click
 
 from journal import Database
+from projections.terminal.ages import age
+from projections.terminal.answers import Answer, decided, facts, listing, values_of
+from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.connection import confirm
-from projections.terminal.failed import yes_option
 from projections.terminal.group import ListGroup
-from projections.terminal.options import dsn_option, echo_json, json_option
-from projections.webhooks.commands import deciding
-from projections.webhooks.commands.deciding import Place, place_of, show_one
-from projections.webhooks.commands.delivery_options import (
-    filter_options,
-    list_deliveries,
-    page_options,
-    values_of,
+from projections.terminal.options import Every, Limit, Since, Tenant, Until, Yes
+from projections.terminal.output import Columns, at, printable, short_id, table_of
+from projections.webhooks.commands.log import ATTEMPT_COLUMNS, attempt_values
+from projections.webhooks.commands.options import EndpointId, whole_endpoint_id
+from projections.webhooks.deliveries import (
+    Deliveries,
+    Delivery,
+    DeliveryFilter,
+    DeliveryState,
+    DeliveryWithPayload,
 )
-from projections.webhooks.commands.log_view import attempt_values, echo_attempts
-from projections.webhooks.commands.printing import at, echo_facts
-from projections.webhooks.commands.visiting import visit_database
-from projections.webhooks.deliveries import Delivery, DeliveryState
-from projections.webhooks.log import AttemptsRequest, LoggedAttempt, PostgresLog
+from projections.webhooks.errors import UnknownDelivery
+from projections.webhooks.log import AttemptsRequest, PostgresLog
 
-__all__ = ["deliveries", "echo_delivery", "one_endpoint", "one_event", "some_endpoint", "some_event"]
+__all__ = ["dead", "deliveries"]
 
-_STATES = ("waiting", "pending", "leased", "done", "dead", "dropped")
-_AGAIN = ("dead", "done", "dropped")
-one_endpoint = click.argument("endpoint", metavar="ENDPOINT")
-one_event = click.argument("event", metavar="EVENT")
-some_endpoint = click.argument("endpoint", metavar="[ENDPOINT]", required=False)
-some_event = click.argument("event", metavar="[EVENT]", required=False)
+_MOST = 1000
+"""Dead letters are counted up to so many, before somebody is asked about them."""
+
+_EventId = Annotated[str, Arg("EVENT")]
+_SomeEndpoint = Annotated[str | None, Arg("[ENDPOINT]")]
+_SomeEvent = Annotated[str | None, Arg("[EVENT]")]
+_States = Annotated[tuple[DeliveryState, ...], Opt("Only in this; may be repeated.", "--state")]
+_Retriable = Literal["dead", "done", "dropped"]
+_Again = Annotated[
+    tuple[_Retriable, ...], Opt("All that are so, and fit the other options; may be repeated.", "--state")
+]
+_Before = Annotated[int | None, Opt("Go on before this one: what a page said at its end.", metavar="NUMBER")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Which:
+    """Which deliveries, where more than one may be meant."""
+
+    tenant: Tenant = None
+    endpoint_id: Annotated[str | None, Opt("Only to this one.", "--endpoint", metavar="ENDPOINT")] = None
+    topics: Annotated[tuple[str, ...], Opt("Only of this; may be repeated.", "--topic", metavar="TOPIC")] = ()
+    since: Since = None
+    until: Until = None
+
+    async def filter(self, database: Database, states: Sequence[DeliveryState]) -> DeliveryFilter:
+        """The deliveries in these states, or in any."""
+        given = self.endpoint_id
+        return DeliveryFilter(
+            tenant=self.tenant, endpoint_id=None if given is None else await whole_endpoint_id(database, given),
+            states=states or None, topics=self.topics or None, since=self.since, until=self.until,
+        )  # fmt: skip
+
+
+def _one_or_many(options: Mapping[str, Any]) -> None:
+    """Refuse what names neither one delivery nor many, or both."""
+    endpoint, event = options["endpoint"], options["event"]
+    chosen = any(
+        options.get(name) for name in ("tenant", "endpoint_id", "topics", "since", "until", "states")
+    )
+    if (endpoint is not None) + chosen + options.get("every", False) != 1 or (endpoint is None) != (
+        event is None
+    ):
+        raise click.UsageError("say which: pass ENDPOINT and EVENT, or options that choose, or --all")
+
+
+def _one_or_a_state(options: Mapping[str, Any]) -> None:
+    """Likewise, where many are chosen by a state at least."""
+    _one_or_many(options)
+    if options["endpoint"] is None and not options["states"]:
+        raise click.UsageError("say which: pass --state")
 
 
 @click.group(cls=ListGroup)
@@ -54,48 +102,33 @@ def deliveries() -> None:
 
 
 @deliveries.command(name="list")
-@filter_options
-@click.option(
-    "--state", "states", multiple=True, type=click.Choice(_STATES), help="Only in this; may be repeated."
-)
-@page_options
-@dsn_option
-@json_option
-def list_(states: Sequence[DeliveryState], dsn: str | None, as_json: bool, **options: Any) -> None:
+@derived
+async def list_(
+    database: Database, /, *, which: _Which, states: _States = (), limit: Limit = 100, before: _Before = None
+) -> Answer:
     """List deliveries, the newest first."""
-    list_deliveries(dsn, options, states, "deliveries", as_json=as_json)
+    return await _listed(database, "deliveries", which, states, limit, before)
 
 
 @deliveries.command(short_help="Show one with its payload and its attempts.")
-@one_endpoint
-@one_event
-@dsn_option
-@json_option
-def show(endpoint: str, event: str, dsn: str | None, as_json: bool) -> None:
+@derived
+async def show(database: Database, /, endpoint: EndpointId, event: _EventId) -> Answer:
     """Show a delivery with its payload, and every attempt at it with what came back."""
-    echo_delivery(dsn, Place(endpoint, event), as_json=as_json)
+    return await _shown(database, endpoint, event)
 
 
 @deliveries.command(short_help="Try one again now, or all that fit.")
-@some_endpoint
-@some_event
-@filter_options
-@click.option(
-    "--state", "states", multiple=True, type=click.Choice(_AGAIN),
-    help="All that are so, and fit the other options; may be repeated.",
-)  # fmt: skip
-@yes_option
-@dsn_option
-@json_option
-def retry(  # noqa: PLR0917 - click passes all by name
-    endpoint: str | None,
-    event: str | None,
-    states: Sequence[DeliveryState],
-    yes: bool,
-    dsn: str | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+@derived(check=_one_or_a_state)
+async def retry(
+    database: Database,
+    /,
+    endpoint: _SomeEndpoint = None,
+    event: _SomeEvent = None,
+    *,
+    which: _Which,
+    states: _Again = (),
+    yes: Yes = False,
+) -> Answer:
     """
     Try a delivery again now, whatever became of it, or all that fit, such as what a receiver has lost since then.
 
@@ -106,60 +139,205 @@ def retry(  # noqa: PLR0917 - click passes all by name
     when it was due, and an endpoint that is held back is asked at once. Of many, those are passed over whose endpoint
     is disabled, or whose payload the log no longer has; ended early, the rest stays as it is.
     """  # noqa: D301 - click reads the escape
-    place = place_of(endpoint, event, {**options, "states": states})
-    if place is None:
-        if not states:
-            raise click.UsageError("say which: pass --state")
+    if endpoint is None:
         confirm(f"Try all deliveries again that are {' or '.join(states)}, and fit?", yes=yes)
-    deciding.retry(dsn, place, options, states, as_json=as_json)
+    return await _retried(database, endpoint, event, which, states)
 
 
 @deliveries.command(short_help="Drop one.")
-@one_endpoint
-@one_event
-@yes_option
-@dsn_option
-@json_option
-def drop(endpoint: str, event: str, yes: bool, dsn: str | None, as_json: bool) -> None:
+@derived
+async def drop(database: Database, /, endpoint: EndpointId, event: _EventId, *, yes: Yes = False) -> Answer:
     """Drop a delivery: it is not tried again, and what waits for it in an order goes on."""
-    deciding.drop(dsn, Place(endpoint, event), {}, [], yes=yes, as_json=as_json)
+    return await _dropped(database, endpoint, event, (), yes=yes)
 
 
-def echo_delivery(
-    dsn: str | None, place: Place, states: Sequence[DeliveryState] = (), *, as_json: bool
-) -> None:
-    """Print a delivery with its payload and its attempts; arguments are those of :func:`show_one`."""
-    one, data = show_one(dsn, place, states)
+@click.group(cls=ListGroup)
+def dead() -> None:
+    """
+    List, show, retry and drop dead letters: deliveries whose attempts are used up.
 
-    async def logged(database: Database) -> list[LoggedAttempt]:
-        request = AttemptsRequest(
-            event_ids=[one.event_id], endpoint_ids=[one.endpoint_id], order="asc", limit=1000
-        )
-        return [found.attempt for found in (await PostgresLog(database).list_attempts(request)).data]
+    They are kept with their payload until somebody decides, however long.
 
-    attempts = visit_database(dsn, logged)
-    if as_json:
-        echo_json(**values_of(one), data=data, attempts_made=[attempt_values(each) for each in attempts])
-        return
-    _echo(one, data)
-    if attempts:
-        echo_attempts(attempts, {"event", "endpoint", "tenant", "topic"})
+    \b
+      projections webhooks dead list --tenant acme
+      projections webhooks dead show ENDPOINT EVENT        one, with its attempts and payload
+      projections webhooks dead retry ENDPOINT EVENT       try one again
+      projections webhooks dead retry --endpoint ENDPOINT --since 2h
+      projections webhooks dead drop --topic flight.delayed
+
+    Without the name of a command it is `list`.
+    """  # noqa: D301 - click reads the escape
 
 
-def _echo(one: Delivery, data: str | None) -> None:
-    pending = f", next at {at(one.next_at)}" if one.state == "pending" else ""
-    echo_facts(
-        {
-            "event": one.event_id,
-            "topic": one.topic,
-            "tenant": one.tenant,
-            "endpoint": one.endpoint_id,
-            "order key": one.order_key,
-            "state": f"{one.state}{pending}",
-            "attempts": one.attempts,
-            "last code": one.last_code,
-            "event at": at(one.event_time),
-            "ended": at(one.finished_at),
-            "payload": "no longer kept" if data is None else data,
-        }
+@dead.command(name="list")
+@derived
+async def list_dead(
+    database: Database, /, *, which: _Which, limit: Limit = 100, before: _Before = None
+) -> Answer:
+    """List dead letters, the newest first."""
+    return await _listed(database, "dead", which, ["dead"], limit, before)
+
+
+@dead.command(name="show")
+@derived
+async def show_dead(database: Database, /, endpoint: EndpointId, event: _EventId) -> Answer:
+    """Show a dead letter with its payload, and every attempt at it with what came back."""
+    return await _shown(database, endpoint, event, ["dead"])
+
+
+@dead.command(name="retry")
+@derived(check=_one_or_many)
+async def retry_dead(
+    database: Database,
+    /,
+    endpoint: _SomeEndpoint = None,
+    event: _SomeEvent = None,
+    *,
+    which: _Which,
+    every: Every = False,
+) -> Answer:
+    """
+    Try a dead letter again, now, or all that fit, in their order.
+
+    Each gets one attempt, and those that its schedule still has. Of many, those whose endpoint is disabled are passed
+    over. Ended early, the rest stays dead.
+    """
+    return await _retried(database, endpoint, event, which, ["dead"])
+
+
+@dead.command(name="drop")
+@derived(check=_one_or_many)
+async def drop_dead(
+    database: Database,
+    /,
+    endpoint: _SomeEndpoint = None,
+    event: _SomeEvent = None,
+    *,
+    which: _Which,
+    every: Every = False,
+    yes: Yes = False,
+) -> Answer:
+    """
+    Drop a dead letter, or all that fit: they are not tried again, and what waits for them in an order goes on.
+
+    They are forgotten in time; what was tried stays in the log.
+    """
+    if endpoint is not None and event is not None:
+        return await _dropped(database, endpoint, event, ["dead"], yes=yes)
+    service, chosen = Deliveries(database), await which.filter(database, ["dead"])
+    if not (count := len(await service.list(chosen, limit=_MOST))):
+        return decided("dropped", "deliveries", 0)
+    confirm(f"Drop {count:,}{' or more' if count == _MOST else ''} dead letters?", yes=yes)
+    return decided("dropped", "deliveries", await _last(service.drop_many(chosen)))
+
+
+async def _listed(
+    database: Database,
+    name: str,
+    which: _Which,
+    states: Sequence[DeliveryState],
+    limit: int,
+    before: int | None,
+) -> Answer:
+    found = await Deliveries(database).list(await which.filter(database, states), before=before, limit=limit)
+    more = found[-1].delivery_id if len(found) == limit else None
+    # What all of them have says nothing.
+    same = [name for name, given in (("endpoint", which.endpoint_id), ("tenant", which.tenant)) if given]
+    pending = any(one.state == "pending" for one in found)
+    return listing(
+        name, found, _COLUMNS, *(() if more is None else [f"there may be more: --before {more}"]),
+        nothing="there are no such deliveries", without={*same, *(() if pending else ("next",))}, before=more,
+    )  # fmt: skip
+
+
+async def _shown(
+    database: Database, endpoint: str, event: str, states: Sequence[DeliveryState] = ()
+) -> Answer:
+    one, data = await _found(database, endpoint, event, states)
+    request = AttemptsRequest(
+        event_ids=[one.event_id], endpoint_ids=[one.endpoint_id], order="asc", limit=1000
     )
+    attempts = [found.attempt for found in (await PostgresLog(database).list_attempts(request)).data]
+    values = {**values_of(one), "data": data, "attempts_made": [attempt_values(each) for each in attempts]}
+    table = table_of(ATTEMPT_COLUMNS, attempts, {"took"}, {"event", "endpoint", "tenant", "topic"})
+    return facts(values, _facts(one, data), *([table] if attempts else []))
+
+
+async def _found(
+    database: Database, endpoint: str, event: str, states: Sequence[DeliveryState]
+) -> DeliveryWithPayload:
+    whole = await whole_endpoint_id(database, endpoint)
+    found = await Deliveries(database).show(None, whole, event)
+    if states and found.delivery.state not in states:
+        what = f"event {event!r:.80} to endpoint {whole!r:.80}"
+        raise UnknownDelivery(f"the delivery of {what} is {found.delivery.state}, not {' or '.join(states)}")
+    return found
+
+
+async def _retried(
+    database: Database,
+    endpoint: str | None,
+    event: str | None,
+    which: _Which,
+    states: Sequence[DeliveryState],
+) -> Answer:
+    """Try one delivery again, or all that are in these states and fit."""
+    service, retried = Deliveries(database), 1
+    if endpoint is None or event is None:
+        retried = await _last(service.retry_many(await which.filter(database, states)))
+    else:
+        await service.retry(None, await whole_endpoint_id(database, endpoint), event, states or None)
+    return decided("retried", "deliveries", retried)
+
+
+async def _dropped(
+    database: Database, endpoint: str, event: str, states: Sequence[DeliveryState], *, yes: bool
+) -> Answer:
+    one, _ = await _found(database, endpoint, event, states)
+    what = f"event {one.event_id} ({printable(one.topic)}) to endpoint {one.endpoint_id}"
+    confirm(f"Drop the delivery of {what}, which is {one.state}?", yes=yes)
+    await Deliveries(database).drop(None, one.endpoint_id, one.event_id, states or None)
+    return decided("dropped", "deliveries", 1)
+
+
+async def _last(steps: AsyncIterator[int]) -> int:
+    """What all steps have come to; a terminal shows how far they are."""
+    count = 0
+    async for count in steps:
+        _tell_progress(f"{count:,} so far")
+    _tell_progress("")
+    return count
+
+
+def _tell_progress(text: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[K{text}", err=True, nl=False)
+
+
+def _next(one: Delivery) -> str | None:
+    if one.state != "pending":
+        return None
+    wait = (one.next_at - datetime.now(UTC)).total_seconds()
+    return f"in {age(wait)}" if wait > 0 else "now"
+
+
+_COLUMNS: Columns = {
+    "event": "event_id", "event at": "event_time", "endpoint": lambda one: short_id(one.endpoint_id),
+    "tenant": "tenant", "topic": "topic", "state": "state", "tries": "attempts", "code": "last_code", "next": _next,
+}  # fmt: skip
+
+
+def _facts(one: Delivery, data: str | None) -> dict[str, object]:
+    return {
+        "event": one.event_id,
+        "topic": one.topic,
+        "tenant": one.tenant,
+        "endpoint": one.endpoint_id,
+        "order key": one.order_key,
+        "state": f"{one.state}, next at {at(one.next_at)}" if one.state == "pending" else one.state,
+        "attempts": one.attempts,
+        "last code": one.last_code,
+        "event at": at(one.event_time),
+        "ended": at(one.finished_at),
+        "payload": "no longer kept" if data is None else data,
+    }

@@ -2,52 +2,50 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Annotated
 
 import click
 
 from journal import Database
+from projections.durations import duration_text
+from projections.terminal.answers import Answer, done, facts, listing, values_of
+from projections.terminal.commands import Opt, derived
 from projections.terminal.connection import confirm
-from projections.terminal.durations import Duration
 from projections.terminal.group import ListGroup
-from projections.terminal.options import dsn_option, echo_done, echo_json, json_option
-from projections.terminal.output import printable
+from projections.terminal.options import After, Limit, Tenant, Yes
+from projections.terminal.output import Columns, at, printable, short_id, shortened
 from projections.webhooks.ciphers import cipher_from_environment
-from projections.webhooks.commands.endpoint_options import changes_of, settings_options
-from projections.webhooks.commands.endpoint_view import (
-    echo_endpoint,
-    echo_endpoints,
-    echo_secret,
-    endpoint_values,
-    public_key,
-)
-from projections.webhooks.commands.options import (
-    address_options,
-    rules_of,
-    secret_of,
-    tenant_option,
-)
+from projections.webhooks.commands.endpoint_settings import Settings
+from projections.webhooks.commands.options import Addresses, EndpointId, secret_of, whole_endpoint_id
 from projections.webhooks.commands.testing import test, verify
-from projections.webhooks.commands.visiting import visit_database, visit_endpoint
 from projections.webhooks.endpoints import ENABLED, Endpoint, Endpoints, EndpointSettings, EndpointState
 from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, fields_of
-from projections.webhooks.keys import Secret, generate_secret, parse_secret
+from projections.webhooks.keys import Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.verdicts import RetryPolicy
 
 __all__ = ["endpoints"]
 
-_endpoint = click.argument("endpoint_id", metavar="ENDPOINT")
-_http_option = click.option("--allow-http", is_flag=True, help="Let a URL without TLS through, too.")
-_reason_option = click.option("--reason", metavar="TEXT", help="Kept with it, for those who wonder.")
-_secret_options = (
-    click.option("--secret-file", metavar="FILE|-", help="A secret of your own: whsec_..., or whsk_..."),
-    click.option(
-        "--ed25519", is_flag=True,
-        help="Sign with a key pair, of which the receiver gets the public half alone (v1a).",
-    ),
-)  # fmt: skip
+_Reason = Annotated[str | None, Opt("Why, for those who look at it.", metavar="TEXT")]
+_SecretFile = Annotated[str | None, Opt("A secret of your own: whsec_..., or whsk_...", metavar="FILE|-")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Allowed(Addresses):
+    """Which URLs an endpoint may have."""
+
+    allow_http: Annotated[bool, Opt("Let a URL without TLS through, too.")] = False
+
+    def endpoints(self, database: Database, url: str | None) -> Endpoints:
+        """The endpoints of a database, of which one is to go to this URL."""
+        if url is not None and url.lower().startswith("http://") and not self.allow_http:
+            raise InvalidEndpoint(
+                "the URL is without TLS: write https://, or pass --allow-http for development"
+            )
+        return Endpoints(database, cipher_from_environment(), self.rules, allow_http=self.allow_http)
 
 
 @click.group(cls=ListGroup)
@@ -71,44 +69,35 @@ def endpoints() -> None:
 
 
 @endpoints.command(name="list")
-@tenant_option
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
-@click.option("--after", metavar="ENDPOINT", default="", help="Go on after this one.")
-@dsn_option
-@json_option
-def list_(tenant: str | None, limit: int, after: str, dsn: str | None, as_json: bool) -> None:
+@derived
+async def list_(
+    database: Database, /, *, tenant: Tenant = None, limit: Limit = 100, after: After = ""
+) -> Answer:
     """List endpoints in the order of their ids."""
-    page = visit_database(dsn, lambda database: Endpoints(database).list(tenant, after=after, limit=limit))
+    page = await Endpoints(database).list(tenant, after=after, limit=limit)
     last = page[-1].endpoint_id if len(page) == limit else None
-    if as_json:
-        echo_json(endpoints=[endpoint_values(one) for one in page], next=last)
-    elif page:
-        echo_endpoints(page)
-        if last is not None:
-            click.echo(f"there may be more: --after {last}")
-    else:
-        click.echo("there is no endpoint: `projections webhooks endpoints add TENANT URL` makes one")
+    return listing(
+        "endpoints", page, _COLUMNS, *(() if last is None else [f"there may be more: --after {last}"]),
+        nothing="there is no endpoint: `projections webhooks endpoints add TENANT URL` makes one",
+        values=_values, next=last,
+    )  # fmt: skip
 
 
 @endpoints.command(short_help="Make one; prints its secret, once.")
-@click.argument("tenant")
-@click.argument("url")
-@settings_options
-@_secret_options[0]
-@_secret_options[1]
-@_http_option
-@address_options
-@dsn_option
-@json_option
-def add(  # noqa: PLR0917 - click passes all by name
+@derived
+async def add(
+    database: Database,
+    /,
     tenant: str,
     url: str,
-    secret_file: str | None,
-    ed25519: bool,
-    dsn: str | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+    *,
+    settings: Settings,
+    secret_file: _SecretFile = None,
+    ed25519: Annotated[
+        bool, Opt("Sign with a key pair, of which the receiver gets the public half alone (v1a).")
+    ] = False,
+    allowed: _Allowed,
+) -> Answer:
     """
     Make an endpoint of a tenant, for events from now on.
 
@@ -120,79 +109,56 @@ def add(  # noqa: PLR0917 - click passes all by name
     It prints the secret that its requests are signed with, this once: give it to the receiver.
     """  # noqa: D301 - click reads the escape
     secret = _secret(secret_file, ed25519=ed25519)
-    guard = _guard(url, options)
-    settings = _settings(url, options)
-    made = visit_database(dsn, lambda db: _endpoints(db, guard).create(tenant, settings, secret))
-    if as_json:
-        echo_json(
-            **endpoint_values(made.endpoint),
-            secret=made.secret.reveal(),
-            public_key=public_key(made.secret),
-        )
-        return
-    click.echo(f"endpoint {made.endpoint.endpoint_id} of tenant {printable(tenant)!r} is made")
-    echo_secret(made.secret)
+    with fields_of("an endpoint"):
+        wanted = EndpointSettings(url=url, **settings.changes(RetryPolicy()))
+    made = await allowed.endpoints(database, url).create(tenant, wanted, secret)
+    text = f"endpoint {made.endpoint.endpoint_id} of tenant {printable(tenant)!r} is made"
+    return _with_secret(_values(made.endpoint), text, made.secret)
 
 
 @endpoints.command(short_help="Show all that is known of one.")
-@_endpoint
-@dsn_option
-@json_option
-def show(endpoint_id: str, dsn: str | None, as_json: bool) -> None:
+@derived
+async def show(database: Database, /, endpoint_id: EndpointId) -> Answer:
     """Show all that is known of an endpoint; of its secrets the fingerprints."""
-
-    async def work(database: Database, whole: str) -> tuple[Endpoint, list[Secret] | str]:
-        service = _endpoints(database)
-        one = await service.get(None, whole)
-        try:
-            return one, list(await service.secrets(None, whole))
-        except InvalidSecret as error:
-            return one, f"can not be read here: {error}"
-
-    one, secrets = visit_endpoint(dsn, endpoint_id, work)
-    if as_json:
-        readable = not isinstance(secrets, str)
-        fingerprints = [s.fingerprint for s in secrets if isinstance(s, Secret)] if readable else None
-        echo_json(**endpoint_values(one), secrets=fingerprints)
-    else:
-        echo_endpoint(one, secrets)
+    service, whole = _endpoints(database), await whole_endpoint_id(database, endpoint_id)
+    one = await service.get(None, whole)
+    try:
+        secrets = await service.secrets(None, whole)
+    except InvalidSecret as error:
+        return facts({**_values(one), "secrets": None}, _facts(one, f"can not be read here: {error}"))
+    values = {**_values(one), "secrets": [each.fingerprint for each in secrets]}
+    return facts(values, _facts(one, ", ".join(map(str, secrets))))
 
 
 @endpoints.command(short_help="Change some of its settings.")
-@_endpoint
-@click.option("--url", metavar="URL", help="Where it goes from now on.")
-@settings_options
-@_http_option
-@address_options
-@dsn_option
-@json_option
-def change(endpoint_id: str, dsn: str | None, as_json: bool, **options: Any) -> None:
+@derived
+async def change(
+    database: Database,
+    /,
+    endpoint_id: EndpointId,
+    *,
+    url: Annotated[str | None, Opt("Where it goes from now on.", metavar="URL")] = None,
+    settings: Settings,
+    allowed: _Allowed,
+) -> Answer:
     """
     Change some settings of an endpoint; those left out stay as they are.
 
     Topics and headers that are given take the place of all there were; `none` clears a filter, headers or a limit.
     What is on its way is not touched, and later attempts go by the new settings.
     """
-    guard = _guard(options["url"], options)
-
-    async def work(database: Database, whole: str) -> Endpoint:
-        old = await _endpoints(database).get(None, whole)
-        changes = changes_of(options, old.policy)
-        if not changes:
-            raise click.UsageError("nothing to change: pass an option, such as --topic or --retry")
-        return await _endpoints(database, guard).change(None, whole, changes)
-
-    one = visit_endpoint(dsn, endpoint_id, work)
-    if as_json:
-        echo_json(**endpoint_values(one))
-    else:
-        click.echo(f"endpoint {one.endpoint_id} is changed (version {one.version})")
+    service = allowed.endpoints(database, url)
+    old = await service.get(None, await whole_endpoint_id(database, endpoint_id))
+    changes = settings.changes(old.policy) | ({} if url is None else {"url": url})
+    if not changes:
+        raise click.UsageError("nothing to change: pass an option, such as --topic or --retry")
+    one = await service.change(None, old.endpoint_id, changes)
+    return done(f"endpoint {one.endpoint_id} is changed (version {one.version})", **_values(one))
 
 
-@endpoints.command("renew-secrets", short_help="Store all secrets anew, with the newest key.")
-@dsn_option
-@json_option
-def renew_secrets(dsn: str | None, as_json: bool) -> None:
+@endpoints.command("renew-secrets", short_help="Store all secrets again, with the newest key.")
+@derived
+async def renew_secrets(database: Database, /) -> Answer:
     """
     Store the secrets of all endpoints anew, with the first key in PROJECTIONS_WEBHOOK_KEYS.
 
@@ -204,147 +170,89 @@ def renew_secrets(dsn: str | None, as_json: bool) -> None:
       4. drop the old key
     Where there was none, secrets were stored as they are; they are encrypted then.
     """  # noqa: D301 - click reads the escape
-
-    async def work(database: Database) -> int:
-        return await _endpoints(database).renew_secrets()
-
-    renewed = visit_database(dsn, work)
-    echo_done(f"{renewed} secrets are stored again", as_json=as_json, renewed=renewed)
+    renewed = await _endpoints(database).renew_secrets()
+    return done(f"{renewed} secrets are stored again", renewed=renewed)
 
 
 @endpoints.command(short_help="Send nothing for a while; events are kept.")
-@_endpoint
-@_reason_option
-@dsn_option
-@json_option
-def pause(endpoint_id: str, reason: str | None, dsn: str | None, as_json: bool) -> None:
+@derived
+async def pause(database: Database, /, endpoint_id: EndpointId, *, reason: _Reason = None) -> Answer:
     """Send nothing to an endpoint for a while; its events are kept."""
-    one = _set_state(dsn, endpoint_id, "paused", reason, ENABLED)
-    echo_done(
-        f"endpoint {one.endpoint_id} is paused: its events are kept until `resume`",
-        as_json=as_json,
-        endpoint_id=one.endpoint_id,
-        state="paused",
-    )
+    said = "paused: its events are kept until `resume`"
+    return await _set_state(database, endpoint_id, "paused", said, reason, ENABLED)
 
 
 @endpoints.command(short_help="Let a paused one go on.")
-@_endpoint
-@dsn_option
-@json_option
-def resume(endpoint_id: str, dsn: str | None, as_json: bool) -> None:
+@derived
+async def resume(database: Database, /, endpoint_id: EndpointId) -> Answer:
     """Let a paused endpoint go on with what was kept."""
-    one = _set_state(dsn, endpoint_id, "active", None, ENABLED)
-    echo_done(
-        f"endpoint {one.endpoint_id} is active", as_json=as_json, endpoint_id=one.endpoint_id, state="active"
-    )
+    return await _set_state(database, endpoint_id, "active", "active", expected=ENABLED)
 
 
 @endpoints.command(short_help="Let one go on that was disabled.")
-@_endpoint
-@dsn_option
-@json_option
-def enable(endpoint_id: str, dsn: str | None, as_json: bool) -> None:
+@derived
+async def enable(database: Database, /, endpoint_id: EndpointId) -> Answer:
     """Let an endpoint go on that was disabled, by somebody or by its failures."""
-    one = _set_state(dsn, endpoint_id, "active", None)
-    echo_done(
-        f"endpoint {one.endpoint_id} is active", as_json=as_json, endpoint_id=one.endpoint_id, state="active"
-    )
+    return await _set_state(database, endpoint_id, "active", "active")
 
 
 @endpoints.command(short_help="Send nothing until it is enabled.")
-@_endpoint
-@_reason_option
-@dsn_option
-@json_option
-def disable(endpoint_id: str, reason: str | None, dsn: str | None, as_json: bool) -> None:
+@derived
+async def disable(database: Database, /, endpoint_id: EndpointId, *, reason: _Reason = None) -> Answer:
     """
     Send nothing to an endpoint until it is enabled.
 
     Its deliveries are kept, and so are new events for it unless it was made with --when-disabled discard.
     """
-    one = _set_state(dsn, endpoint_id, "disabled", reason)
-    echo_done(
-        f"endpoint {one.endpoint_id} is disabled",
-        as_json=as_json,
-        endpoint_id=one.endpoint_id,
-        state="disabled",
-    )
+    return await _set_state(database, endpoint_id, "disabled", "disabled", reason)
 
 
 @endpoints.command(short_help="Remove it with what is to be sent to it.")
-@_endpoint
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@dsn_option
-@json_option
-def remove(endpoint_id: str, yes: bool, dsn: str | None, as_json: bool) -> None:
+@derived
+async def remove(database: Database, /, endpoint_id: EndpointId, *, yes: Yes = False) -> Answer:
     """
     Remove an endpoint with its deliveries, sent or not, and its dead letters.
 
     What was tried stays in the log. To stop for a while, `pause` or `disable` it.
     """
-    one = visit_endpoint(dsn, endpoint_id, lambda db, whole: _endpoints(db).get(None, whole))
+    service = _endpoints(database)
+    one = await service.get(None, await whole_endpoint_id(database, endpoint_id))
     where = f"{printable(one.url)} of tenant {printable(one.tenant)!r}"
     confirm(f"Remove endpoint {one.endpoint_id} ({where}) and what is still to be sent to it?", yes=yes)
-    visit_database(dsn, lambda db: _endpoints(db).remove(None, one.endpoint_id))
-    echo_done(
-        f"endpoint {one.endpoint_id} is removed", as_json=as_json, endpoint_id=one.endpoint_id, removed=True
-    )
+    await service.remove(None, one.endpoint_id)
+    return done(f"endpoint {one.endpoint_id} is removed", endpoint_id=one.endpoint_id, removed=True)
 
 
 @endpoints.command(name="rotate-secret", short_help="Sign with a new secret; prints it, once.")
-@_endpoint
-@click.option(
-    "--grace", type=Duration(), default="24h", show_default=True, metavar="30m|24h|7d",
-    help="How long requests are signed with the old secrets, too.",
-)  # fmt: skip
-@_secret_options[0]
-@dsn_option
-@json_option
-def rotate_secret(
-    endpoint_id: str, grace: timedelta, secret_file: str | None, dsn: str | None, as_json: bool
-) -> None:
+@derived
+async def rotate_secret(
+    database: Database,
+    /,
+    endpoint_id: EndpointId,
+    *,
+    grace: Annotated[
+        timedelta, Opt("How long requests are signed with the old secrets, too.", metavar="30m|24h|7d")
+    ] = timedelta(hours=24),
+    secret_file: _SecretFile = None,
+) -> Answer:
     """
     Sign with a new secret, and print it, this once.
 
     For as long as --grace says requests are signed with the old secrets as well, so that receivers can change in
     their time. After a leak pass --grace 0s.
     """
-    given = _secret(secret_file, ed25519=False)
-    secret = visit_endpoint(
-        dsn, endpoint_id, lambda db, whole: _endpoints(db).rotate_secret(None, whole, given, grace=grace)
-    ).secret
-    if as_json:
-        echo_json(
-            endpoint_id=endpoint_id, secret=secret.reveal(), public_key=public_key(secret),
-            grace_seconds=grace.total_seconds(),
-        )  # fmt: skip
-        return
-    click.echo(f"endpoint {endpoint_id} signs with a new secret")
-    echo_secret(secret)
+    given, whole = _secret(secret_file, ed25519=False), await whole_endpoint_id(database, endpoint_id)
+    secret = (await _endpoints(database).rotate_secret(None, whole, given, grace=grace)).secret
+    values = {"endpoint_id": whole, "grace_seconds": grace}
+    return _with_secret(values, f"endpoint {whole} signs with a new secret", secret)
 
 
 endpoints.add_command(test)
 endpoints.add_command(verify)
 
 
-def _guard(url: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    """Take what says which URLs may be, leaving the settings."""
-    names = ("allow_addresses", "deny_addresses", "only_ports")
-    rules = rules_of(*(options.pop(name) for name in names))
-    allow_http = options.pop("allow_http")
-    if url is not None and url.lower().startswith("http://") and not allow_http:
-        raise InvalidEndpoint("the URL is without TLS: write https://, or pass --allow-http for development")
-    return {"rules": rules, "allow_http": allow_http}
-
-
-def _endpoints(database: Database, guard: dict[str, Any] | None = None) -> Endpoints:
-    return Endpoints(database, cipher_from_environment(), **guard or {})
-
-
-def _settings(url: str, options: dict[str, Any]) -> EndpointSettings:
-    with fields_of("an endpoint"):
-        return EndpointSettings(url=url, **changes_of(options, RetryPolicy()))
+def _endpoints(database: Database) -> Endpoints:
+    return Endpoints(database, cipher_from_environment())
 
 
 def _secret(file: str | None, *, ed25519: bool) -> Secret | None:
@@ -356,14 +264,86 @@ def _secret(file: str | None, *, ed25519: bool) -> Secret | None:
     return parse_secret(text)
 
 
-def _set_state(
-    dsn: str | None,
+def _with_secret(values: dict[str, object], text: str, secret: Secret) -> Answer:
+    """The answer with a new secret, which is shown this once, and what the receiver needs of it."""
+    public = secret.public.reveal() if isinstance(secret, SigningKey) else None
+    values = {**values, "secret": secret.reveal(), "public_key": public}
+    if public is not None:
+        return Answer(values, [text, f"public key  {public}", "The receiver verifies with it."])
+    shown = "The receiver verifies with it. It is not shown again."
+    return Answer(values, [text, f"secret  {secret.reveal()}", shown])
+
+
+async def _set_state(
+    database: Database,
     endpoint_id: str,
     state: EndpointState,
-    reason: str | None,
+    said: str,
+    reason: str | None = None,
     expected: Collection[EndpointState] | None = None,
-) -> Endpoint:
-    async def work(database: Database, whole: str) -> Endpoint:
-        return await _endpoints(database).set_state(None, whole, state, reason, expected=expected)
+) -> Answer:
+    whole = await whole_endpoint_id(database, endpoint_id)
+    await _endpoints(database).set_state(None, whole, state, reason, expected=expected)
+    return done(f"endpoint {whole} is {said}", endpoint_id=whole, state=state)
 
-    return visit_endpoint(dsn, endpoint_id, work)
+
+def _values(one: Endpoint) -> dict[str, object]:
+    """An endpoint as JSON has it. What its headers hold is not shown: it may be a password."""
+    return values_of(one, {"headers"}) | {"header_names": list(one.headers)}
+
+
+def _url(one: Endpoint) -> str:
+    return f"{one.url} (verified)" if one.verified else one.url
+
+
+_COLUMNS: Columns = {
+    "endpoint": lambda one: short_id(one.endpoint_id), "tenant": "tenant", "state": "state", "url": _url,
+    "topics": "topics", "filter": lambda one: None if one.filter is None else shortened(json.dumps(one.filter)),
+    "retries": "policy.retries.limit", "description": lambda one: one.description or None,
+}  # fmt: skip
+
+
+def _facts(one: Endpoint, secrets: str) -> dict[str, object]:
+    policy = one.policy
+    return {
+        "endpoint": one.endpoint_id,
+        "tenant": one.tenant,
+        "url": _url(one),
+        "state": one.state if one.reason is None else f"{one.state}: {one.reason}",
+        "description": one.description or None,
+        "topics": ", ".join(one.topics),
+        "filter": None if one.filter is None else json.dumps(one.filter),
+        "headers": f"{', '.join(one.headers)} (what they hold is not shown)" if one.headers else None,
+        "retries after": _retries(policy),
+        "timeout": duration_text(policy.timeout),
+        "disabled after": _disabled(policy),
+        "circuit": f"opens after {policy.breaker_failures} failures in a row, for "
+        f"{duration_text(policy.breaker_pause.first)} up to {duration_text(policy.breaker_pause.longest)}",
+        "in flight": f"{one.max_in_flight} at most",
+        "rate limit": None if one.rate_limit is None else f"{one.rate_limit:g} a second",
+        "ordering": one.ordering
+        if one.ordering == "none"
+        else f"{one.ordering}, a dead letter: {one.on_dead}",
+        "when disabled": f"{one.when_disabled} events",
+        "gzip": "yes" if one.gzip else "no",
+        "secrets": secrets,
+        "created": at(one.created_at),
+        "changed": f"{at(one.updated_at)} (version {one.version})",
+    }
+
+
+def _retries(policy: RetryPolicy) -> str:
+    if not policy.schedule:
+        return "never: one attempt"
+    span = sum(policy.schedule, timedelta(0))
+    pauses = ", ".join(map(duration_text, policy.schedule))
+    return f"{pauses} ({policy.retries.attempts} attempts over {span})"
+
+
+def _disabled(policy: RetryPolicy) -> str:
+    limits = []
+    if policy.disable_after_failures is not None:
+        limits.append(f"{policy.disable_after_failures} failures in a row")
+    if policy.disable_after is not None:
+        limits.append(f"{duration_text(policy.disable_after)} of failures alone")
+    return " or ".join(limits) or "never, but by 410 Gone"

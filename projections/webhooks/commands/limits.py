@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import click
 
-from journal import Database
+from journal import Session
+from projections.terminal.answers import Answer, listing
+from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.durations import Duration
-from projections.terminal.options import dsn_option, echo_json, json_option
-from projections.webhooks.commands.printing import echo_table
-from projections.webhooks.commands.visiting import visit_database
-from projections.webhooks.limits import Bound, BoundName, bounds, change_bound
+from projections.terminal.output import Columns
+from projections.webhooks.limits import BoundName, bounds, change_bound
 
 __all__ = ["limits"]
 
 _LIMIT = Duration(seconds=True, word="none")
 """A count is read as seconds, too: the table has one column for both."""
+_Least = Annotated[Any, Opt("The least; none: what the library allows.", type=_LIMIT, metavar="1s|N|none")]
+_Most = Annotated[Any, Opt("The most, likewise.", type=_LIMIT, metavar="30s|N|none")]
+_Name = Annotated[Any, Arg("[NAME]", type=click.Choice(get_args(BoundName)))]
+_COLUMNS: Columns = {
+    "limit": "name", "least": lambda one: "" if one.least is None else f"{one.least:g}",
+    "most": lambda one: "" if one.most is None else f"{one.most:g}",
+}  # fmt: skip
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    if options["name"] is None and (options["least"] is not None or options["most"] is not None):
+        raise click.UsageError("say which one: projections webhooks limits timeout --most 10s")
 
 
 @click.command(short_help="Show or change what endpoints may ask for.")
-@click.argument("name", required=False, type=click.Choice(get_args(BoundName)), metavar="[NAME]")
-@click.option("--least", type=_LIMIT, metavar="1s|N|none", help="The least; none: what the library allows.")
-@click.option("--most", type=_LIMIT, metavar="30s|N|none", help="The most, likewise.")
-@dsn_option
-@json_option
-def limits(name: BoundName | None, least: Any, most: Any, dsn: str | None, as_json: bool) -> None:
+@derived(check=_check)
+async def limits(
+    session: Session, /, name: _Name = None, *, least: _Least = None, most: _Most = None
+) -> Answer:
     """
     Show what endpoints may ask for, or change it. It holds for all tenants and processes, from the next claim on.
 
@@ -40,25 +51,10 @@ def limits(name: BoundName | None, least: Any, most: Any, dsn: str | None, as_js
       projections webhooks limits pause --least 5s
       projections webhooks limits attempts --most none
     """  # noqa: D301 - click reads the escape
-    change = least is not None or most is not None
-    if change and name is None:
-        raise click.UsageError("say which one: projections webhooks limits timeout --most 10s")
-
-    async def work(database: Database) -> list[Bound]:
-        async with database.session() as session:
-            if change and name is not None:
-                await change_bound(session, name, least=_number(least), most=_number(most))
-            return [one for one in await bounds(session) if name in {None, one.name}]
-
-    found = visit_database(dsn, work)
-    if as_json:
-        echo_json(limits=[one._asdict() for one in found])
-        return
-    rows = (
-        (one.name, *("" if bound is None else f"{bound:g}" for bound in (one.least, one.most)))
-        for one in found
-    )
-    echo_table(("limit", "least", "most"), rows, {"least", "most"}, set())
+    if least is not None or most is not None:
+        await change_bound(session, name, least=_number(least), most=_number(most))
+    found = [one for one in await bounds(session) if name in {None, one.name}]
+    return listing("limits", found, _COLUMNS, numbers={"least", "most"})
 
 
 def _number(limit: Any) -> Any:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
+from typing import Annotated
 
 import click
 
 from journal.tasks import first_of
 from projections.http.connections import ConnectionLimits
-from projections.terminal.durations import Duration
-from projections.terminal.options import json_option
-from projections.terminal.output import printable
+from projections.terminal.commands import AsJson, Opt, derived
+from projections.terminal.output import printable, shortened
 from projections.terminal.signals import stopped_by_signals
 from projections.webhooks.commands.options import secret_of
-from projections.webhooks.commands.printing import shortened
 from projections.webhooks.receiver import Received, Receiver, Totals
 
 __all__ = ["listen"]
@@ -32,52 +30,37 @@ def _share(_: click.Context, __: click.Parameter, value: float) -> float:
     return value
 
 
+_Secret = Opt(
+    "Verify with it; may be repeated. Whoever is on this machine can read it: for trying out.",
+    "--secret", metavar="whsec_...",
+)  # fmt: skip
+_FailRate = Opt(
+    "Fail so many of the requests, at random.", type=click.FloatRange(0, 1), callback=_share, metavar="0.3"
+)
+_Status = Opt("What a failure is answered with.", type=click.IntRange(200, 599))
+
+
 @click.command(short_help="Receive webhooks on this machine, to try them out.")
-@click.option(
-    "--port", type=click.IntRange(0, 65_535), default=9000, show_default=True, help="0: any that is free."
-)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option(
-    "--secret",
-    "secrets",
-    multiple=True,
-    metavar="whsec_...",
-    help="Verify with it; may be repeated. Whoever is on this machine can read it: for trying out.",
-)
-@click.option("--secret-file", metavar="FILE|-", help="Verify with the secret that a file has.")
-@click.option(
-    "--fail-rate",
-    type=click.FloatRange(0, 1),
-    callback=_share,
-    default=0,
-    metavar="0.3",
-    help="Fail so many of the requests, at random.",
-)
-@click.option("--seed", type=int, help="Of that: the same requests fail with the same number.")
-@click.option(
-    "--status",
-    type=click.IntRange(200, 599),
-    default=500,
-    show_default=True,
-    help="What a failure is answered with.",
-)
-@click.option("--delay", type=Duration(), default="0s", metavar="200ms", help="Before each answer.")
-@click.option("--count", type=click.IntRange(1), metavar="N", help="End when so many messages were accepted.")
-@json_option
 @click.pass_context
-def listen(  # noqa: PLR0917 - click passes all by name
+@derived
+def listen(
     context: click.Context,
     /,
-    port: int,
-    host: str,
-    secrets: Sequence[str],
-    secret_file: str | None,
-    fail_rate: float,
-    seed: int | None,
-    status: int,
-    delay: timedelta,
-    count: int | None,
-    as_json: bool,
+    *,
+    port: Annotated[int, Opt("0: any that is free.", type=click.IntRange(0, 65_535))] = 9000,
+    host: Annotated[str, Opt("Where to listen.")] = "127.0.0.1",
+    secrets: Annotated[tuple[str, ...], _Secret] = (),
+    secret_file: Annotated[
+        str | None, Opt("Verify with the secret that a file has.", metavar="FILE|-")
+    ] = None,
+    fail_rate: Annotated[float, _FailRate] = 0,
+    seed: Annotated[int | None, Opt("Of that: the same requests fail with the same number.")] = None,
+    status: Annotated[int, _Status] = 500,
+    delay: Annotated[timedelta, Opt("Before each answer.", metavar="200ms")] = timedelta(0),
+    count: Annotated[
+        int | None, Opt("End when so many messages were accepted.", type=click.IntRange(1), metavar="N")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """
     Receive webhooks on this machine, and print each: whether its signature is right, and whether it has come before.
@@ -131,7 +114,7 @@ def _echo(one: Received) -> None:
     )
     click.echo(
         f"{one.at:%H:%M:%S.%f}"[:-3]
-        + f"  {one.status}  {topic}  {message_id}  {_verdict(one)}  {printable(shortened(data))}"
+        + f"  {one.status}  {topic}  {message_id}  {_verdict(one)}  {shortened(data)}"
     )
 
 

@@ -3,46 +3,82 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 import click
 
 from journal import Database
+from projections.terminal.answers import Answer, facts, listing, values_of
+from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.group import ListGroup
-from projections.terminal.options import dsn_option, echo_json, json_option, together
-from projections.webhooks.commands.log_view import attempt_values, echo_attempts, echo_events, event_values
-from projections.webhooks.commands.options import past
-from projections.webhooks.commands.printing import at, echo_facts, seconds
-from projections.webhooks.commands.visiting import visit_database, whole_endpoint_id
+from projections.terminal.options import Limit
+from projections.terminal.output import Columns, at, seconds, short_id, shortened
+from projections.terminal.times import Time
+from projections.webhooks.commands.options import whole_endpoint_id
 from projections.webhooks.errors import InvalidQuery
 from projections.webhooks.log import (
     AttemptsRequest,
-    AttemptWithEvent,
     EventsRequest,
-    LoggedEvent,
+    LoggedAttempt,
     LogPage,
     PostgresLog,
 )
 
-__all__ = ["attempts", "events"]
+__all__ = ["ATTEMPT_COLUMNS", "attempt_values", "attempts", "events"]
 
-_filters = together(
-    click.option("--tenant", "tenants", multiple=True, metavar="TENANT", help="Only of this; may be repeated."),
-    click.option("--event", "event_ids", multiple=True, metavar="EVENT", help="Likewise."),
-    click.option("--endpoint", "endpoint_ids", multiple=True, metavar="ENDPOINT", help="Likewise."),
-    click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Likewise."),
-    click.option("--since", "gte", callback=past, metavar="2h|TIME", help="From then on: 2h ago, or that moment."),
-    click.option("--until", "lt", callback=past, metavar="2h|TIME", help="Before then."),
-)  # fmt: skip
-_paging = together(
-    click.option("--oldest-first", "order", flag_value="asc", help="Instead of the newest."),
-    click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True),
-    click.option(
-        "--next", "next", metavar="CURSOR",
-        help="The page after another, with the same filters: what that one said at its end.",
-    ),
-    click.option("--prev", "prev", metavar="CURSOR", help="Likewise, the page before another."),
-)  # fmt: skip
+_SAME = {"event": "event_ids", "endpoint": "endpoint_ids", "tenant": "tenants"}
+"""Columns that say the same in each line where one value of a filter is given."""
+
+
+def _filter(what: str, help: str = "Likewise.") -> Opt:  # noqa: A002 - click's name
+    return Opt(help, f"--{what}", metavar=what.upper())
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """What both lists can be asked for."""
+
+    tenants: Annotated[tuple[str, ...], _filter("tenant", "Only of this; may be repeated.")] = ()
+    event_ids: Annotated[tuple[str, ...], _filter("event")] = ()
+    endpoint_ids: Annotated[tuple[str, ...], _filter("endpoint")] = ()
+    topics: Annotated[tuple[str, ...], _filter("topic")] = ()
+    gte: Annotated[
+        datetime | None,
+        Opt("From then on: 2h ago, or that moment.", "--since", type=Time(ago=True), metavar="2h|TIME"),
+    ] = None
+    lt: Annotated[datetime | None, Opt("Before then.", "--until", type=Time(ago=True), metavar="2h|TIME")] = (
+        None
+    )
+    order: Annotated[
+        Literal["asc"] | None, Opt("Instead of the newest.", "--oldest-first", flag_value="asc")
+    ] = None
+    limit: Limit = 50
+    next: Annotated[
+        str | None,
+        Opt(
+            "The page after another, with the same filters: what that one said at its end.", metavar="CURSOR"
+        ),
+    ] = None
+    prev: Annotated[str | None, Opt("Likewise, the page before another.", metavar="CURSOR")] = None
+
+    async def request(self, database: Database) -> dict[str, Any]:
+        """The arguments of a request for it."""
+        endpoints = [await whole_endpoint_id(database, given) for given in self.endpoint_ids]
+        return {**asdict(self), "endpoint_ids": endpoints, "order": self.order or "desc"}
+
+    @property
+    def same(self) -> set[str]:
+        """Columns that say nothing."""
+        return {name for name, given in _SAME.items() if len(getattr(self, given)) == 1}
+
+    def cursors(self, page: LogPage[Any]) -> list[str]:
+        """With the times as they were: those of a cursor may not move, as how long ago does."""
+        bounds = (("--since", self.gte), ("--until", self.lt))
+        times = "".join(f" {name} {time.isoformat()}" for name, time in bounds if time is not None)
+        named = (("--next", page.next), ("--prev", page.prev))
+        return [f"{name} {cursor}{times}" for name, cursor in named if cursor is not None]
 
 
 @click.group(cls=ListGroup)
@@ -60,58 +96,46 @@ def attempts() -> None:
 
 
 @attempts.command(name="list")
-@_filters
-@click.option("--status", type=click.Choice(["success", "failed"]), help="Only those that ended so.")
-@_paging
-@dsn_option
-@json_option
-def list_attempts(dsn: str | None, as_json: bool, **options: Any) -> None:
+@derived
+async def list_attempts(
+    database: Database,
+    /,
+    *,
+    wanted: _Page,
+    status: Annotated[Literal["success", "failed"] | None, Opt("Only those that ended so.")] = None,
+) -> Answer:
     """List attempts, the newest first."""
-
-    async def work(database: Database) -> LogPage[AttemptWithEvent]:
-        request = AttemptsRequest(**await _chosen(database, options))
-        return await PostgresLog(database).list_attempts(request)
-
-    page = visit_database(dsn, work)
-    if as_json:
-        echo_json(attempts=[attempt_values(one.attempt) for one in page.data], next=page.next, prev=page.prev)
-    elif page.data:
-        # Ids of attempts are with --json, and with the delivery: there is hardly room for two long ones.
-        echo_attempts((one.attempt for one in page.data), {"id", "topic", *_same(options)})
-    else:
-        click.echo("there are no such attempts")
-    if not as_json:
-        _echo_cursors(page, options)
+    request = AttemptsRequest(**await wanted.request(database), status=status)
+    page = await PostgresLog(database).list_attempts(request)
+    # Ids of attempts are with --json, and with the delivery: there is hardly room for two long ones.
+    return listing(
+        "attempts", [one.attempt for one in page.data], ATTEMPT_COLUMNS, *wanted.cursors(page),
+        nothing="there are no such attempts", values=attempt_values, numbers={"took"},
+        without={"id", "topic", *wanted.same}, next=page.next, prev=page.prev,
+    )  # fmt: skip
 
 
 @attempts.command(name="show")
-@click.argument("attempt_id", metavar="ATTEMPT")
-@dsn_option
-@json_option
-def show_attempt(attempt_id: str, dsn: str | None, as_json: bool) -> None:
+@derived
+async def show_attempt(database: Database, /, attempt_id: Annotated[str, Arg("ATTEMPT")]) -> Answer:
     """Show one attempt, with all that is kept of the answer."""
-    found = visit_database(dsn, lambda db: PostgresLog(db).retrieve_attempt(attempt_id))
+    found = await PostgresLog(database).retrieve_attempt(attempt_id)
     if found is None:
         raise InvalidQuery(f"the log has no attempt {attempt_id!r:.80}, or not any more")
     one = found.attempt
-    if as_json:
-        event = None if found.event is None else event_values(found.event)
-        echo_json(**attempt_values(one), event=event)
-        return
-    echo_facts(
-        {
-            "attempt": f"{one.attempt_id} (number {one.attempt_number}{', by hand' if one.manual else ''})",
-            "at": at(one.time),
-            "event": one.event_id,
-            "topic": one.topic,
-            "tenant": one.tenant,
-            "endpoint": one.endpoint_id,
-            "ended": f"{one.status}, {one.code}",
-            "took": seconds(None if one.took is None else one.took.total_seconds()),
-            "payload": "no longer kept" if found.event is None else found.event.data,
-            "answer": one.response or None,
-        }
-    )
+    known = {
+        "attempt": f"{one.attempt_id} (number {one.attempt_number}{', by hand' if one.manual else ''})",
+        "at": at(one.time),
+        "event": one.event_id,
+        "topic": one.topic,
+        "tenant": one.tenant,
+        "endpoint": one.endpoint_id,
+        "ended": f"{one.status}, {one.code}",
+        "took": _took(one),
+        "payload": "no longer kept" if found.event is None else found.event.data,
+        "answer": one.response or None,
+    }
+    return facts({**attempt_values(one), "event": found.event}, known)
 
 
 @click.group(cls=ListGroup)
@@ -128,69 +152,53 @@ def events() -> None:
 
 
 @events.command(name="list")
-@_filters
-@_paging
-@dsn_option
-@json_option
-def list_events(dsn: str | None, as_json: bool, **options: Any) -> None:
+@derived
+async def list_events(database: Database, /, *, wanted: _Page) -> Answer:
     """List events, the newest first."""
-
-    async def work(database: Database) -> LogPage[LoggedEvent]:
-        request = EventsRequest(**await _chosen(database, options))
-        return await PostgresLog(database).list_events(request)
-
-    page = visit_database(dsn, work)
-    if as_json:
-        echo_json(events=[event_values(one) for one in page.data], next=page.next, prev=page.prev)
-    elif page.data:
-        echo_events(page.data)
-    else:
-        click.echo("there are no such events")
-    if not as_json:
-        _echo_cursors(page, options)
+    page = await PostgresLog(database).list_events(EventsRequest(**await wanted.request(database)))
+    return listing(
+        "events", page.data, _EVENT_COLUMNS, *wanted.cursors(page), nothing="there are no such events",
+        next=page.next, prev=page.prev,
+    )  # fmt: skip
 
 
 @events.command(name="show")
-@click.argument("event_id", metavar="EVENT")
-@dsn_option
-@json_option
-def show_event(event_id: str, dsn: str | None, as_json: bool) -> None:
+@derived
+async def show_event(database: Database, /, event_id: Annotated[str, Arg("EVENT")]) -> Answer:
     """Show one event, its payload, and which endpoints it was for."""
-    one = visit_database(dsn, lambda db: PostgresLog(db).retrieve_event(event_id))
+    one = await PostgresLog(database).retrieve_event(event_id)
     if one is None:
         raise InvalidQuery(f"the log has no event {event_id!r:.80}, or not any more")
-    if as_json:
-        echo_json(**event_values(one))
-        return
-    echo_facts(
-        {
-            "event": one.event_id,
-            "at": at(one.time),
-            "topic": one.topic,
-            "tenant": one.tenant,
-            "endpoints": ", ".join(one.endpoint_ids),
-            "labels": json.dumps(dict(one.metadata), ensure_ascii=False) if one.metadata else None,
-            "tried again": "when it fails" if one.eligible_for_retry else "never",
-            "payload": one.data,
-        }
-    )
+    known = {
+        "event": one.event_id,
+        "at": at(one.time),
+        "topic": one.topic,
+        "tenant": one.tenant,
+        "endpoints": ", ".join(one.endpoint_ids),
+        "labels": json.dumps(dict(one.metadata), ensure_ascii=False) if one.metadata else None,
+        "tried again": "when it fails" if one.eligible_for_retry else "never",
+        "payload": one.data,
+    }
+    return facts(values_of(one), known)
 
 
-async def _chosen(database: Database, options: dict[str, Any]) -> dict[str, Any]:
-    endpoints = [await whole_endpoint_id(database, given) for given in options["endpoint_ids"]]
-    return {**options, "endpoint_ids": endpoints, "order": options["order"] or "desc"}
+def attempt_values(one: LoggedAttempt) -> dict[str, object]:
+    """An attempt as JSON has it."""
+    return values_of(one, durations={"took"})
 
 
-def _same(options: dict[str, Any]) -> list[str]:
-    """Columns that say the same in each line."""
-    filters = (("event", "event_ids"), ("endpoint", "endpoint_ids"), ("tenant", "tenants"))
-    return [name for name, given in filters if len(options[given]) == 1]
+def _took(one: LoggedAttempt) -> str:
+    return seconds(None if one.took is None else one.took.total_seconds())
 
 
-def _echo_cursors(page: LogPage[Any], options: dict[str, Any]) -> None:
-    """With the times as they were: those of a cursor may not move, as how long ago does."""
-    bounds = (("--since", options["gte"]), ("--until", options["lt"]))
-    times = "".join(f" {name} {time.isoformat()}" for name, time in bounds if time is not None)
-    for name, cursor in (("--next", page.next), ("--prev", page.prev)):
-        if cursor is not None:
-            click.echo(f"{name} {cursor}{times}")
+ATTEMPT_COLUMNS: Columns = {
+    "at": "time", "id": "attempt_id", "event": "event_id", "endpoint": lambda one: short_id(one.endpoint_id),
+    "tenant": "tenant", "topic": "topic",
+    "number": lambda one: f"{one.attempt_number}{' by hand' if one.manual else ''}", "code": "code", "took": _took,
+    "answer": lambda one: shortened(one.response or None),
+}  # fmt: skip
+"""Of a table of attempts."""
+_EVENT_COLUMNS: Columns = {
+    "at": "time", "event": "event_id", "tenant": "tenant", "topic": "topic",
+    "endpoints": lambda one: len(one.endpoint_ids), "payload": lambda one: shortened(one.data),
+}  # fmt: skip

@@ -1,93 +1,78 @@
-"""Options that several commands of webhooks have."""
+"""What several commands of webhooks have: ids of which the beginning is enough, addresses, secrets."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import click
 
-from projections.durations import InvalidDuration, parse_duration
-from projections.terminal.options import iso_time, together
+from journal import Database
+from projections.terminal.commands import Arg, Opt
+from projections.terminal.options import text_of
 from projections.webhooks.addresses import AddressRules
+from projections.webhooks.endpoints import Endpoints
+from projections.webhooks.errors import InvalidQuery
+from projections.webhooks.tenant_rows import TenantRows
 
-__all__ = [
-    "address_options",
-    "past",
-    "rules_of",
-    "secret_of",
-    "tenant_option",
-    "text_of",
-]
+__all__ = ["Addresses", "EndpointId", "OneEndpoint", "secret_of", "whole_endpoint_id", "whole_id"]
 
-tenant_option = click.option("--tenant", metavar="TENANT", help="Only this tenant's. Default: of all.")
+EndpointId = Annotated[str, Arg("ENDPOINT")]
+OneEndpoint = Annotated[str | None, Opt("For this one alone.", "--endpoint", metavar="ENDPOINT")]
 
 
-def past(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
-    """Read a time, or how long ago it was; a callback of options."""
-    if value is None:
-        return None
-    try:
-        return datetime.now(UTC) - parse_duration(value)
-    except OverflowError:
-        raise click.BadParameter(f"{value!r} is before all times") from None
-    except InvalidDuration:
-        pass
-    try:
-        return iso_time(context, parameter, value)
-    except click.BadParameter:
-        raise click.BadParameter(
-            f"{value!r} is no time: write 2h for two hours ago, or 2026-01-31T12:00:00Z"
-        ) from None
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Which addresses are reached."""
+
+    allow_addresses: Annotated[
+        tuple[str, ...],
+        Opt(
+            "Beside public ones, such as 127.0.0.0/8 for development; may be repeated.",
+            "--allow-address", metavar="CIDR|NAME",
+        ),
+    ] = ()  # fmt: skip
+    deny_addresses: Annotated[
+        tuple[str, ...],
+        Opt("Never these, whatever is allowed; may be repeated.", "--deny-address", metavar="CIDR|NAME"),
+    ] = ()
+    only_ports: Annotated[
+        tuple[int, ...],
+        Opt(
+            "Only these. Default: all but those of mail, databases and the like; may be repeated.",
+            "--only-port", type=click.IntRange(1, 65_535), metavar="PORT",
+        ),
+    ] = ()  # fmt: skip
+
+    @property
+    def rules(self) -> AddressRules:
+        """
+        The rules that they make.
+
+        Raises:
+            InvalidEndpoint: An entry is neither a network nor a name.
+        """
+        return AddressRules(self.allow_addresses, self.deny_addresses, self.only_ports or None)
 
 
-address_options = together(
-    click.option(
-        "--allow-address", "allow_addresses", multiple=True, metavar="CIDR|NAME",
-        help="Beside public ones, such as 127.0.0.0/8 for development; may be repeated.",
-    ),
-    click.option(
-        "--deny-address", "deny_addresses", multiple=True, metavar="CIDR|NAME",
-        help="Never these, whatever is allowed; may be repeated.",
-    ),
-    click.option(
-        "--only-port", "only_ports", multiple=True, type=click.IntRange(1, 65_535), metavar="PORT",
-        help="Only these. Default: all but those of mail, databases and the like; may be repeated.",
-    ),
-)  # fmt: skip
-
-
-def rules_of(
-    allow_addresses: Sequence[str], deny_addresses: Sequence[str], only_ports: Sequence[int]
-) -> AddressRules:
+async def whole_id(rows: TenantRows[Any], kind: str, given: str) -> str:
     """
-    The rules that the address options give.
+    The id of an endpoint or a schedule, of which the beginning is enough; what no id begins with, as it is.
 
     Raises:
-        InvalidEndpoint: An entry is neither a network nor a name.
+        InvalidQuery: Several begin so.
     """
-    return AddressRules(tuple(allow_addresses), tuple(deny_addresses), tuple(only_ports) or None)
+    # Ids that it begins come next after it in the order of lists.
+    following = [str(getattr(one, f"{kind}_id")) for one in await rows.list(None, after=given, limit=2)]
+    found = [one for one in following if one.startswith(given)]
+    if len(found) > 1:
+        raise InvalidQuery(f"{given!r} begins several ids: write more of it")
+    return found[0] if found else given
 
 
-def text_of(value: str) -> str:
-    """
-    What an argument stands for: ``-`` for what stdin has, ``@file`` for what a file has, else itself.
-
-    Raises:
-        click.BadParameter: The file can not be read, or is no UTF-8.
-    """
-    try:
-        if value == "-":
-            return sys.stdin.buffer.read().decode().strip()
-        if value.startswith("@"):
-            return Path(value[1:]).read_text(encoding="utf-8").strip()
-    except UnicodeDecodeError as error:
-        raise click.BadParameter(f"{value!r} is no UTF-8: {error}") from None
-    except OSError as error:
-        raise click.BadParameter(f"{value[1:]!r} can not be read: {error.strerror}") from None
-    return value
+async def whole_endpoint_id(database: Database, given: str) -> str:
+    """The id of an endpoint, likewise."""
+    return await whole_id(Endpoints(database), "endpoint", given)
 
 
 def secret_of(file: str | None) -> str | None:

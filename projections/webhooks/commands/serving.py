@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import click
 
@@ -16,13 +14,13 @@ from journal.embedded import database_dsn
 from journal.schema import check_version
 from projections.http.addresses import Address, parse_address
 from projections.http.tokens import read_token, require_token
+from projections.terminal.commands import Dsn, Opt, derived
 from projections.terminal.logs import LogFormat, configure_logs
-from projections.terminal.options import dsn_option
-from projections.terminal.running import log_format_option, pgbouncer_option, token_file_option
+from projections.terminal.running import Pgbouncer, TokenFile
 from projections.terminal.signals import stopped_by_signals
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.ciphers import cipher_from_environment
-from projections.webhooks.commands.options import address_options, rules_of
+from projections.webhooks.commands.options import Addresses
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -35,8 +33,7 @@ _OPEN_PATHS = frozenset({"/", "/openapi.json"})
 """What tells no more than what the API can do."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
+class _Options(NamedTuple):
     address: Address
     token: str | None
     rules: AddressRules
@@ -45,31 +42,19 @@ class _Options:
 
 
 @click.command()
-@dsn_option
-@click.option(
-    "--http",
-    metavar="HOST:PORT",
-    default="127.0.0.1:8760",
-    show_default=True,
-    help="Where to serve. What other machines reach needs a token.",
-)
-@token_file_option
-@click.option("--allow-http", is_flag=True, help="Let endpoints be made whose URL is without TLS, too.")
-@address_options
-@click.option(
-    "--max-connections", type=click.IntRange(1), default=10, show_default=True, help="Size of the pool."
-)
-@pgbouncer_option
-@log_format_option
-def serve(  # noqa: PLR0917 - click passes all by name
-    dsn: str | None,
-    http: str,
-    token_file: Path | None,
-    allow_http: bool,
-    max_connections: int,
-    pgbouncer: bool | None,
-    log_format: LogFormat,
-    **addresses: Any,
+@derived
+def serve(
+    *,
+    http: Annotated[
+        str, Opt("Where to serve. What other machines reach needs a token.", metavar="HOST:PORT")
+    ] = "127.0.0.1:8760",
+    token_file: TokenFile = None,
+    allow_http: Annotated[bool, Opt("Let endpoints be made whose URL is without TLS, too.")] = False,
+    addresses: Addresses,
+    max_connections: Annotated[int, Opt("Size of the pool.", type=click.IntRange(1))] = 10,
+    pgbouncer: Pgbouncer = None,
+    log_format: LogFormat = "text",
+    dsn: Dsn = None,
 ) -> None:
     """
     Serve the HTTP API of webhooks to administrators: endpoints, messages, schedules, deliveries, the log, metrics.
@@ -95,12 +80,11 @@ def serve(  # noqa: PLR0917 - click passes all by name
       2    the command line itself is wrong
     """  # noqa: D301 - click reads the escape
     configure_logs(log_format, "info")
-    options = _Options(
-        parse_address(http), read_token(file=token_file), rules_of(**addresses), allow_http,
-        ConnectionSettings(
-            max_connections=max_connections, pgbouncer=pgbouncer, application_name="slice-projections webhooks"
-        ),
-    )  # fmt: skip
+    connections = ConnectionSettings(
+        max_connections=max_connections, pgbouncer=pgbouncer, application_name="slice-projections webhooks"
+    )
+    token = read_token(file=token_file)
+    options = _Options(parse_address(http), token, addresses.rules, allow_http, connections)
     require_token(options.address, options.token)
     with database_dsn(dsn) as database:
         asyncio.run(_run(database, options))

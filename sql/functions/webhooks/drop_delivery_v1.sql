@@ -1,6 +1,10 @@
--- Drops a delivery: it is not tried again, and what waits for it in an order goes on. A tenant of NULL is any.
--- Raises PJ092 when there is no such delivery, PJ093 while it is on its way, PJ094 when it is done.
-CREATE OR REPLACE FUNCTION projections.drop_delivery_v1(p_tenant text, p_endpoint_id text, p_event_id text)
+-- Drops a delivery: it is not tried again, and what waits for it in an order goes on. A tenant of NULL is any, and
+-- so are states: others are refused.
+-- Raises PJ092 when there is no such delivery, PJ093 while it is on its way, PJ094 when it is done, or in another
+-- state.
+CREATE OR REPLACE FUNCTION projections.drop_delivery_v1(
+    p_tenant text, p_endpoint_id text, p_event_id text, p_states text[] DEFAULT NULL
+)
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -16,6 +20,9 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no delivery of event % to endpoint %', quote_literal(p_event_id), quote_literal(p_endpoint_id)
         USING ERRCODE = 'PJ092';
+    ELSIF NOT _delivery.state = ANY (p_states) THEN
+        RAISE EXCEPTION 'the delivery of event % to endpoint % is %, not %', quote_literal(p_event_id),
+            quote_literal(p_endpoint_id), _delivery.state, array_to_string(p_states, ' or ') USING ERRCODE = 'PJ094';
     ELSIF _delivery.state = 'leased' THEN
         RAISE EXCEPTION 'event % is on its way to endpoint %: wait for its outcome',
             quote_literal(p_event_id), quote_literal(p_endpoint_id) USING ERRCODE = 'PJ093';

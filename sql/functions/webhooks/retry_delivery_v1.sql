@@ -1,9 +1,12 @@
 -- Has a delivery tried again, now, whatever became of it: dead, done, or waiting for a later attempt, which this replaces. An
--- endpoint that is held back is asked at once. A tenant of NULL is any.
+-- endpoint that is held back is asked at once. A tenant of NULL is any, and
+-- so are states: others are refused.
 --
--- Raises PJ092 when there is no such delivery, PJ093 while it is on its way, PJ094 when its endpoint is disabled, it is
--- behind others in an order, or its payload is gone.
-CREATE OR REPLACE FUNCTION projections.retry_delivery_v1(p_tenant text, p_endpoint_id text, p_event_id text)
+-- Raises PJ092 when there is no such delivery, PJ093 while it is on its way, PJ094 when it is in another state, its endpoint
+-- is disabled, it is behind others in an order, or its payload is gone.
+CREATE OR REPLACE FUNCTION projections.retry_delivery_v1(
+    p_tenant text, p_endpoint_id text, p_event_id text, p_states text[] DEFAULT NULL
+)
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -20,6 +23,9 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no delivery of event % to endpoint %', quote_literal(p_event_id), quote_literal(p_endpoint_id)
         USING ERRCODE = 'PJ092';
+    ELSIF NOT _delivery.state = ANY (p_states) THEN
+        RAISE EXCEPTION 'the delivery of event % to endpoint % is %, not %', quote_literal(p_event_id),
+            quote_literal(p_endpoint_id), _delivery.state, array_to_string(p_states, ' or ') USING ERRCODE = 'PJ094';
     END IF;
     SELECT e.state INTO _state FROM projections.webhook_endpoints AS e WHERE e.endpoint_id = p_endpoint_id;
     IF _delivery.state = 'leased' THEN

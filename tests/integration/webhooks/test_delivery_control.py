@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -182,6 +183,20 @@ class TestByHand:
 
         with pytest.raises(NotRetriable):
             await Deliveries(database).retry(TENANT, endpoint_id, event_id)
+
+    @pytest.mark.parametrize("decide", [Deliveries.retry, Deliveries.drop])
+    async def test_what_was_decided_meanwhile_is_not_decided_again(
+        self, database: Database, decide: Any
+    ) -> None:
+        async with RawServer(respond(500)) as server:
+            endpoint_id, _ = await hook(database, server.url, policy=DEAD_AT_ONCE)
+            (event_id,) = await sent(database)
+            async with delivering(database):
+                await until_rows(database, "state = 'dead'")
+        await Deliveries(database).retry(TENANT, endpoint_id, event_id, ["dead"])
+
+        with pytest.raises(NotRetriable, match="is pending, not dead or dropped"):
+            await decide(Deliveries(database), TENANT, endpoint_id, event_id, ["dead", "dropped"])
 
     async def test_deliveries_of_another_tenant_are_not_there(self, database: Database) -> None:
         endpoint_id, _ = await hook(database, "http://127.0.0.1/")

@@ -1,0 +1,221 @@
+"""
+Commands derived from functions: parameters become arguments and options, and what is returned is printed.
+
+    @parked.command(name="list")
+    @derived
+    async def list_(session: Session, /, name: str | None = None, *, limit: Limit = 100) -> Answer:
+        '''List the sources that wait, of one projection or of all.'''
+        return listing("parked", await list_parked(session, name, limit=limit), _COLUMNS, nothing="no source is parked")
+
+What stands before the ``/`` is given: a :class:`click.Context`, by ``click.pass_context``, or the database, which makes
+it a command with ``--dsn``. A parameter before the ``*`` is an argument, one after it an option. A function that
+returns an :class:`Answer` is a command with ``--json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import datetime, timedelta
+from functools import partial, wraps
+from inspect import Parameter, signature
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
+
+import click
+
+from journal import Database, OwnedSession, Session
+from projections.durations import duration_text
+from projections.terminal.answers import Answer
+from projections.terminal.connection import visit, visit_database, visit_session
+from projections.terminal.durations import Duration
+from projections.terminal.times import Time
+from projections.terminal.watching import watch
+
+__all__ = ["Arg", "AsJson", "Dsn", "Opt", "derived"]
+
+Check: TypeAlias = Callable[[Mapping[str, Any]], None]
+
+_VISITS: dict[Any, Callable[..., Any]] = {
+    Session: visit,
+    OwnedSession: visit_session,
+    Database: visit_database,
+}
+_TYPES: dict[Any, Any] = {
+    timedelta: Duration(),
+    datetime: Time(),
+    Path: click.Path(path_type=Path),
+    Any: None,
+}
+
+
+class Opt:
+    """
+    What an option has beside the name, the type and the default of its parameter.
+
+    Args:
+        help: What it does.
+        names: Its names on the command line, where they are not the parameter's.
+        attributes: Others of :class:`click.Option`, such as ``metavar`` and ``type``.
+    """
+
+    def __init__(self, help: str | None = None, *names: str, **attributes: Any) -> None:  # noqa: A002 - click's name
+        self.names = names
+        self.attributes = attributes | ({} if help is None else {"help": help})
+
+
+class Arg:
+    """What an argument has beside the name and the type of its parameter: attributes of :class:`click.Argument`."""
+
+    def __init__(self, metavar: str | None = None, **attributes: Any) -> None:
+        self.attributes = attributes | {"metavar": metavar}
+
+
+# Not read from the environment here: journal.embedded does, and its messages say where a wrong one came from.
+Dsn = Annotated[
+    str | None,
+    Opt(
+        "The database, such as postgresql://user@host/name. "
+        "Default: PROJECTIONS_DSN, else the embedded server, started when it is needed.",
+        metavar="DSN",
+    ),
+]
+AsJson = Annotated[bool, Opt("Print one JSON object.", "--json")]
+_Watches = Annotated[bool, Opt("Look again about every second, until Ctrl-C.", "--watch")]
+
+
+class _Declared(NamedTuple):
+    """A parameter of a function, or a field of one that is a dataclass, as its signature declares it."""
+
+    name: str
+    annotation: Any
+    default: Any = MISSING
+    argument: bool = False
+
+
+@overload
+def derived(function: Callable[..., Any]) -> Callable[..., None]: ...
+@overload
+def derived(
+    *, watched: bool = False, check: Check | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., None]]: ...
+def derived(
+    function: Callable[..., Any] | None = None, *, watched: bool = False, check: Check | None = None
+) -> Any:
+    """
+    Make the callback of a command out of a function; its parameters are declared as this module says.
+
+    A bool is a flag, a ``Literal`` a choice; a tuple may be repeated; without a default it is required. ``Annotated``
+    with :class:`Opt` or :class:`Arg` says the rest. A dataclass stands for its fields as options.
+
+    Args:
+        function: What the command does. It is asynchronous if it is given the database: a ``Session`` is in one
+            transaction, an ``OwnedSession`` in none, and a ``Database`` has a few of them.
+            Without it, this returns the decorator.
+        watched: Whether there is ``--watch``, too, which asks again and again; of what has an ``OwnedSession``.
+        check: Refuses options that do not go together by a :class:`click.UsageError`, before the database is asked.
+    """
+    if function is None:
+        return partial(derived, watched=watched, check=check)
+    hints = get_type_hints(function)
+    visited = next((_VISITS[kind] for kind in hints.values() if kind in _VISITS), None)
+    parts: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    parts.pop("return", None)
+
+    @wraps(function)
+    def command(*context: click.Context, **options: Any) -> None:
+        if check is not None:
+            check(options)
+        for name, kind in parts.items():
+            options[name] = kind(**{one.name: options.pop(one.name) for one in fields(kind)})
+        as_json = options["as_json"] if "as_json" in hints else options.pop("as_json", False)
+        work = partial(function, *context)
+        answer = work(**options) if visited is None else _visit(visited, work, options, as_json=as_json)
+        if answer is not None:
+            answer.echo(as_json=as_json)
+            click.get_current_context().exit(answer.exit_code)
+
+    declared = list(_declared(function))
+    if watched:
+        declared.append(_Declared("watches", _Watches, default=False))
+    if visited is not None:
+        declared.append(_Declared("dsn", Dsn, None))
+    if hints["return"] is Answer:
+        declared.append(_Declared("as_json", AsJson, default=False))
+    parameters = [one for each in declared for one in _parameters(each)]
+    command.__click_params__ = parameters[::-1]  # type: ignore[attr-defined]  # where click looks for them
+    return command
+
+
+def _visit(
+    visited: Callable[..., Any], work: Callable[..., Any], options: dict[str, Any], *, as_json: bool
+) -> Answer | None:
+    """The answer of the database; None when that was watched until Ctrl-C."""
+    dsn, watches = options.pop("dsn"), options.pop("watches", False)
+    if not watches:
+        answer: Answer = visited(dsn, lambda place: work(place, **options))
+        return answer
+    if options.get("fail_above") is not None:
+        raise click.UsageError("--watch looks until it is ended: pass it without --fail-above")
+    with suppress(KeyboardInterrupt):
+        visited(dsn, lambda place: watch(lambda: work(place, **options), as_json=as_json))
+    return None
+
+
+def _declared(function: Callable[..., Any]) -> Iterator[_Declared]:
+    hints = get_type_hints(function, include_extras=True)
+    for one in signature(function).parameters.values():
+        kind = hints[one.name]
+        if is_dataclass(kind):
+            inner = get_type_hints(kind, include_extras=True)
+            yield from (_Declared(field.name, inner[field.name], field.default) for field in fields(kind))
+        elif one.kind is not Parameter.POSITIONAL_ONLY:
+            default = MISSING if one.default is Parameter.empty else one.default
+            yield _Declared(one.name, kind, default, one.kind is Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _parameters(one: _Declared) -> list[click.Parameter]:
+    """An argument, or an option for each ``Opt``: several set one parameter to their values."""
+    kind, *extra = get_args(one.annotation) if get_origin(one.annotation) is Annotated else (one.annotation,)
+    attributes: dict[str, Any] = {"required": one.default is MISSING, **_typed(kind)}
+    if one.default is not MISSING:
+        attributes["default"] = (
+            duration_text(one.default) if isinstance(one.default, timedelta) else one.default
+        )
+    if one.argument:
+        said = next((each for each in extra if isinstance(each, Arg)), Arg())
+        if attributes.pop("multiple", False):
+            attributes |= {"nargs": -1, "required": False}
+        return [click.Argument([one.name], **attributes | said.attributes)]
+    default = attributes.get("default")
+    attributes["show_default"] = not isinstance(default, bool) and default not in (None, "", ())
+    usual = f"--{one.name.replace('_', '-')}"
+    return [
+        click.Option([one.name, *(each.names or (usual,))], **attributes | each.attributes)
+        for each in [each for each in extra if isinstance(each, Opt)] or [Opt()]
+    ]
+
+
+def _typed(kind: Any) -> dict[str, Any]:
+    """What the type of a parameter says; of a union, its first member does."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in {Union, UnionType}:
+        return _typed(next(each for each in inner if each is not NoneType))
+    if origin is tuple:
+        return {"multiple": True, **_typed(inner[0])}
+    if kind is bool:
+        return {"is_flag": True}
+    return {"type": click.Choice(inner) if origin is Literal else _TYPES.get(kind, kind)}
