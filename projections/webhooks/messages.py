@@ -115,7 +115,7 @@ async def send(
         InvalidEvent: The data can not be stored.
         EventIdConflict: The ``message_id`` was used for other content.
     """
-    return (await append(connection, [message_event(tenant, topic, data, **options)]))[0]
+    return (await append(connection, [message_event(tenant, topic, data, of_schedule=False, **options)]))[0]
 
 
 def send_sync(
@@ -130,7 +130,7 @@ def send_sync(
 
     Arguments, result and errors are those of :func:`send`.
     """
-    return append_sync(connection, [message_event(tenant, topic, data, **options)])[0]
+    return append_sync(connection, [message_event(tenant, topic, data, of_schedule=False, **options)])[0]
 
 
 def message_event(
