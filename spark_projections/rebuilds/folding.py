@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from journal import (
@@ -33,10 +35,10 @@ from journal.database import Fault, fault_of, is_conflict, quote
 from offsets import TransactionEnded
 from projections.defining.handlers import Kind, projection_of
 from projections.errors import HandlerFailed, describe
+from projections.extras import from_extra
 from projections.failing.recovery import GiveUp
 from projections.running.dispatch import Dispatcher
 from projections.running.loop_monitor import LoopMonitor
-from spark_projections.engine.pickling import cloudpickle
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.reading.batches import Reading, read_batches
 from spark_projections.reading.envelopes import envelopes
@@ -44,7 +46,7 @@ from spark_projections.rebuilds.bookkeeping import transaction
 from spark_projections.rebuilds.definition import tables_of
 from spark_projections.rebuilds.shadow import ShadowWriter, schema_of
 
-__all__ = ["Job", "fold_part"]
+__all__ = ["Job", "cloudpickle", "fold_part"]
 
 log = logging.getLogger("projections")
 
@@ -68,6 +70,12 @@ _BATCH = 20_000
 _CONFLICT_RETRIES = 10
 _COLLECT_AFTER = 50_000
 """Objects that may be new before the garbage collector looks; 700 by default."""
+
+
+def cloudpickle() -> Any:
+    """For what is no part of a module: PySpark's copy, for its executors have that; else the package."""
+    with from_extra("arrow"):
+        return import_module("pyspark.cloudpickle" if find_spec("pyspark") else "cloudpickle")
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,6 @@ from journal.database import quote
 from journal.schema import check_version
 from journal.writers import Writer
 from projections.defining.handlers import Projection
-from spark_projections.engine.pickling import cloudpickle
 from spark_projections.engine.spread import parallelism, spread
 from spark_projections.errors import BEGIN_AGAIN, NotRebuildable, RebuildFailed
 from spark_projections.reading.splits import balanced, slice_counts
@@ -42,11 +41,10 @@ from spark_projections.rebuilds.beginning import left_behind
 from spark_projections.rebuilds.bookkeeping import Rebuild, Wanted
 from spark_projections.rebuilds.definition import WrittenTable, fingerprint, rebuildable
 from spark_projections.rebuilds.fence import Fence, take_fence
-from spark_projections.rebuilds.folding import Job, fold_part
-from spark_projections.rebuilds.foreign_keys import copy_foreign_keys
+from spark_projections.rebuilds.folding import Job, cloudpickle, fold_part
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
 from spark_projections.rebuilds.shadow import combine, schema_of
-from spark_projections.rebuilds.swapping import swap
+from spark_projections.rebuilds.swapping import copy_foreign_keys, swap
 
 __all__ = ["rebuild"]
 

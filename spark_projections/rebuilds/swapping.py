@@ -1,20 +1,46 @@
-"""The one transaction in which the new takes the place of the old, tried until nobody stands in its way."""
+"""
+What needs tables for itself: foreign keys, and the one transaction in which the new takes the place of the old.
+
+A statement waits for a moment, gives up, tells who has the tables, and is tried again until nobody stands in its way.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from typing import Any
 
-from journal import DatabaseError, OwnedSession
+from journal import DatabaseError, OwnedSession, Row
 from journal.database import quote
 from spark_projections.errors import BEGIN_AGAIN, SwapRefused
-from spark_projections.rebuilds.bookkeeping import Rebuild, RebuiltTable
-from spark_projections.rebuilds.locking import PAUSE, named, try_with_lock
+from spark_projections.rebuilds.bookkeeping import Rebuild, RebuiltTable, transaction
 
-__all__ = ["swap"]
+__all__ = ["copy_foreign_keys", "swap", "try_with_lock"]
 
+_PAUSE = 1.0
+"""Seconds between two attempts."""
+
+_LOCK_TIMEOUT = "500ms"
+"""How long to wait for who uses the tables: others wait behind. Below the server's deadlock_timeout (1 s)."""
+_SILENCE = "10s"
+"""How long the server keeps the locks for a client that says nothing: one that is frozen, or whose host is gone."""
+_IN_USE = {"55P03", "40P01"}
+_MILLISECOND = timedelta(milliseconds=1)
+
+_ADD = "SELECT projections.copy_foreign_keys_v1($1::text::regclass, $2::text::regclass)"
+_VALIDATE = "SELECT projections.validate_foreign_keys_v1($1::text::regclass, $2::text::regclass)"
+_USERS = """
+SELECT DISTINCT l.pid, a.application_name, a.state, clock_timestamp() - a.xact_start AS age
+FROM pg_catalog.pg_constraint AS c
+INNER JOIN pg_catalog.pg_locks AS l ON c.confrelid = l.relation
+LEFT JOIN pg_catalog.pg_stat_activity AS a ON l.pid = a.pid
+WHERE c.contype = 'f' AND c.conrelid = $1::text::regclass AND l.locktype = 'relation' AND l.granted
+AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')
+AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+ORDER BY age DESC NULLS FIRST LIMIT 5
+"""
 _SWAP = "SELECT projections.swap_rebuild_v1($1, $2, $3)"
 _REFUSED = {"PJ013", "PJ042", "PJ043"}
 _TOO_LONG = "57014"
@@ -28,6 +54,73 @@ AND (l.relation = ANY($1::oid[]) OR l.relation IN (
 AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
 ORDER BY a.xact_start LIMIT 5
 """
+
+
+async def try_with_lock(
+    session: OwnedSession, statement: str, *args: Any, limit: timedelta = timedelta(0)
+) -> DatabaseError | None:
+    """
+    Run a statement in a transaction of its own; returns why not when somebody is in its way.
+
+    Args:
+        session: Outside a transaction.
+        statement: What needs the lock.
+        args: Its arguments.
+        limit: Undo it when it takes longer (SQLSTATE 57014), for others wait; zero for no limit.
+
+    Raises:
+        DatabaseError: The database refused for another reason, or was lost.
+    """
+    try:
+        async with transaction(session):
+            await session.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+            await session.execute(f"SET LOCAL statement_timeout = '{int(limit / _MILLISECOND)}ms'")
+            await session.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{_SILENCE}'")
+            await session.execute(statement, *args)
+    except DatabaseError as error:
+        if error.sqlstate not in _IN_USE:
+            raise
+        return error
+    return None
+
+
+def _named(users: Iterable[Row]) -> str:
+    """Who uses the tables, for messages: rows of pid, application_name, state and age."""
+    return "; ".join(map(_user, users)) or "by somebody who has gone meanwhile"
+
+
+def _user(user: Row) -> str:
+    if not user["pid"]:
+        return "a prepared transaction"
+    return (
+        f"process {user['pid']} ({user['application_name'] or 'unnamed'}, {user['state']}) for {user['age']}"
+    )
+
+
+async def copy_foreign_keys(
+    session: OwnedSession, tables: Sequence[RebuiltTable], schema: str, waiting: Callable[[str], None]
+) -> None:
+    """
+    Give full clones the foreign keys of their tables; what an interrupted call has done is left as it is.
+
+    Writers of the tables that are referred to wait only while keys are added, half a second at most each time.
+
+    Args:
+        session: Outside a transaction.
+        tables: Of the rebuild.
+        schema: Where the clones are.
+        waiting: Is told who uses the tables that are referred to, after each attempt in vain.
+
+    Raises:
+        journal.DatabaseError: A row refers to one that is not there, or the database refused or was lost.
+    """
+    for statement in (_ADD, _VALIDATE):
+        for table in tables:
+            live, clone = quote(table.schema, table.name), quote(schema, table.name)
+            while await try_with_lock(session, statement, live, clone) is not None:
+                users = _named(await session.fetch(_USERS, live))
+                waiting(f"the tables that {live} refers to are in use, tries again: {users}")
+                await asyncio.sleep(_PAUSE)
 
 
 async def swap(
@@ -84,10 +177,10 @@ async def swap(
                 "the swap"
             ) from in_use
         waiting(f"the tables are in use, tries again: {users}")
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(_PAUSE)
 
 
 async def _users(session: OwnedSession, tables: Sequence[RebuiltTable]) -> str:
     names = [quote(table.schema, table.name) for table in tables]
     oids = [await session.fetchval("SELECT to_regclass($1)::oid", name) for name in names]
-    return named(await session.fetch(_BLOCKERS, oids))
+    return _named(await session.fetch(_BLOCKERS, oids))

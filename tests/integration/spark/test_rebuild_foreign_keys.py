@@ -9,7 +9,7 @@ import pytest
 
 from journal import ConnectionSettings, Database, DatabaseError, OwnedSession, connect
 from spark_projections.rebuilds.bookkeeping import RebuiltTable
-from spark_projections.rebuilds.foreign_keys import copy_foreign_keys
+from spark_projections.rebuilds.swapping import copy_foreign_keys
 from tests.fixtures.journal import pid
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.rebuilds import Kept

@@ -15,7 +15,7 @@ from journal import ConnectionSettings, Database, DatabaseError, Event, append, 
 from journal.importing import import_events
 from projections.testing import run_until_caught_up
 from spark_projections.errors import SwapRefused
-from spark_projections.rebuilds import locking
+from spark_projections.rebuilds import swapping
 from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.journal import pid
 from tests.fixtures.projections import (
@@ -327,7 +327,7 @@ async def test_rows_that_only_the_old_table_refers_to_can_be_deleted(journal: Da
 async def test_a_process_that_is_frozen_before_its_commit_does_not_keep_the_tables(
     journal: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locking, "_SILENCE", "50ms")
+    monkeypatch.setattr(swapping, "_SILENCE", "50ms")
     frozen, goes_on = asyncio.Event(), asyncio.Event()
     async with journal.session() as session:
         commit = session.commit
@@ -338,9 +338,9 @@ async def test_a_process_that_is_frozen_before_its_commit_does_not_keep_the_tabl
             await commit()
 
         monkeypatch.setattr(session, "commit", commit_late)
-        swapping = asyncio.create_task(locking.try_with_lock(session, "LOCK TABLE counts"))
+        task = asyncio.create_task(swapping.try_with_lock(session, "LOCK TABLE counts"))
         await frozen.wait()
         assert await fetchval(journal, "SELECT count(*) FROM counts") == 0
         goes_on.set()
         with pytest.raises(DatabaseError):
-            await swapping
+            await task
