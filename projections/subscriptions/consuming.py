@@ -328,34 +328,38 @@ class Consuming:
         same = self._generation is not None and polled.generation.follows(self._generation)
         return same and polled.last_match == self._settled
 
-    def _nothing_new(self, readers: Sequence[RangeReader]) -> bool:
-        """Whether a poll that is as new as a look would be says that there is nothing to read."""
+    @property
+    def _is_told(self) -> bool:
+        """Whether a poll that is as new as a look would be shows what the last look has shown."""
         polled, longest = self._polled, self._settings.pacing.longest.total_seconds()
-        return (
-            polled is not None
-            and asyncio.get_running_loop().time() - polled.at < longest
-            and self._is_still(polled)
-            and all(reader.looked_until == self._settled for reader in readers)
-        )
+        recent = polled is not None and asyncio.get_running_loop().time() - polled.at < longest
+        return polled is not None and recent and self._is_still(polled)
 
-    async def _read(self) -> bool:
-        """Read a page of each range that has room; returns whether there is more."""
-        open_ranges = [reader for reader in self._ranges if reader.has_room]
-        if not open_ranges or self._nothing_new(open_ranges):
-            return False
+    async def _look(self) -> bool:
+        """Ask what is settled; returns whether all that is remembered still holds."""
         look = await self._ask(reading.look)
         before, self._generation = self._generation or look.generation, look.generation
         if not look.generation.follows(before):  # all that is remembered is looked at before anything else
             self._beat_at = self._keep_at = 0.0
-            return True
+            return False
         if look.settled != self._settled:
             self._pause = self._settings.pacing.shortest.total_seconds()
         self._settled = look.settled
-        if not (unread := [reader for reader in open_ranges if reader.looked_until != look.settled]):
+        return True
+
+    async def _read(self) -> bool:
+        """Read a page of each range that has room; returns whether there is more."""
+        open_ranges = [reader for reader in self._ranges if reader.has_room]
+        if not open_ranges:
+            return False
+        if not self._is_told and not await self._look():
+            return True
+        settled = self._settled
+        if not (unread := [reader for reader in open_ranges if reader.looked_until != settled]):
             return False
         # Only to the last match that is there: a number without a match may be given out again after a crash.
-        last = await self._ask(reading.last_place, self._group, look.settled)
-        more = [await self._read_page(reader, last, look.settled) for reader in unread]
+        last = await self._ask(reading.last_place, self._group, settled)
+        more = [await self._read_page(reader, last, settled) for reader in unread]
         return any(more)
 
     async def _read_page(self, reader: RangeReader, last: MatchPlace, settled: int) -> bool:

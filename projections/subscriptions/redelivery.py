@@ -51,6 +51,8 @@ class Redelivery:
         self._every = every.total_seconds()
         self._changed = changed
         self._look_at = 0.0
+        self._due: list[float] = []
+        """When batches are due that failed here."""
         self._outcomes: deque[_Outcome] = deque()
 
     async def turn(self, *, taking: bool) -> None:
@@ -77,7 +79,9 @@ class Redelivery:
                 self.running[retry.handler] = asyncio.create_task(self._run(retry))
             if not taken:
                 break
-        self._look_at = asyncio.get_running_loop().time() + self._every
+        now = asyncio.get_running_loop().time()
+        self._due = [at for at in self._due if at > now]
+        self._look_at = min([now + self._every, *self._due])
 
     async def _run(self, retry: Retry) -> None:
         events: Sequence[MatchedEvent] = ()
@@ -118,7 +122,10 @@ class Redelivery:
         error: Exception,
         delay: timedelta | None,
     ) -> None:
-        """Log that a batch has failed, and what becomes of it."""
+        """Log that a batch has failed, and what becomes of it; it is looked for when it is due."""
+        if delay is not None:
+            self._due.append(asyncio.get_running_loop().time() + delay.total_seconds())
+            self._look_at = min(self._look_at, self._due[-1])
         what = describe(events) if events else "a batch"
         if delay is None:
             log.error(

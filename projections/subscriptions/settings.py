@@ -42,8 +42,9 @@ class ConsumerSettings(LeaseSettings):
     restart: Backoff = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
     """Pauses before a range whose handler failed starts again, and before a lost database is asked again."""
 
-    retries_every: timedelta = Field(default=timedelta(seconds=1), gt=_NONE)
-    """How often failed batches that are due are looked for."""
+    retries_every: timedelta = Field(default=timedelta(seconds=3), gt=_NONE)
+    """How often failed batches that are due are looked for, such as those of a process that died; those that this one
+    has failed on are taken when they are due."""
 
     keep_every: timedelta = Field(default=timedelta(minutes=1), gt=_NONE)
     """How often subscriptions are said to be in use: more often than they expire."""

@@ -76,7 +76,7 @@ async def rest(stop: asyncio.Event, *steps: Step) -> None:
 
 log = logging.getLogger("projections")
 
-_LOOKS_IN_A_TURN = 10
+_LOOKS_IN_A_TURN = 4
 _FORGOTTEN_AT_ONCE = 5000
 
 _TAKE = "SELECT projections.take_turn_v1('webhooks', $1)"

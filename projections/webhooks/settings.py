@@ -46,7 +46,7 @@ class DeliverySettings(BaseModel):
     listen: bool = True
     """Be woken by notifications too. Through a pooler there are none, and polling does it."""
 
-    reap_every: timedelta = Field(default=timedelta(seconds=2), gt=_NONE)
+    reap_every: timedelta = Field(default=timedelta(seconds=5), gt=_NONE)
     """How often attempts of processes that died are looked for."""
 
     stop_timeout: timedelta = Field(default=timedelta(seconds=20), gt=_NONE)

@@ -46,7 +46,7 @@ _SOON = 1.0
 """Seconds between looks at schedules; a tick that comes sooner is waited for."""
 _GOODBYE = 2
 """Seconds for giving the connection back."""
-_WATCH_EVERY = 10
+_WATCH_EVERY = 30
 """Seconds after which schedules are claimed although none is due: watch_schedules_v1 notes that somebody can send."""
 _SCHEDULES_AT_ONCE = 200
 _TICKS_AT_ONCE = 100

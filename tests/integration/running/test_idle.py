@@ -18,7 +18,7 @@ from projections.webhooks import HttpSender, run_webhooks
 from tests.fixtures.projections import EFFECTS, happen, recording
 from tests.fixtures.webhook_delivery import LOCAL, hook
 
-_SETTLE, _SECONDS = 3.0, 6.0
+_SETTLE, _SECONDS = 3.0, 10.0  # in ten seconds each range moves its horizon once
 _MOST = 20
 """Statements in a second, the resets of connections that are lent among them."""
 
