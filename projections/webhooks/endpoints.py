@@ -142,6 +142,7 @@ class Endpoints(TenantRows[Endpoint]):
     """
 
     _kind = "endpoint"
+    _remove = "SELECT projections.remove_endpoint_v1($1, $2, $3)"
     _columns = _COLUMNS
     _unknown = UnknownEndpoint
 

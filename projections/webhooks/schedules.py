@@ -74,6 +74,7 @@ class Schedules(TenantRows[Schedule]):
     """The schedules of all tenants. Where a tenant is given, those of others are not there; None is for all."""
 
     _kind = "schedule"
+    _remove = "SELECT projections.remove_schedule_v1($1, $2, $3)"
     _columns = _COLUMNS
     _unknown = UnknownSchedule
 

@@ -30,7 +30,9 @@ class TenantRows(ABC, Generic[T]):
     """Those of all tenants. Where a tenant is given, those of others are not there; None is for administrators."""
 
     _kind: ClassVar[str]
-    """What they are called in the names of tables, ids and functions."""
+    """What they are called in the names of tables and ids."""
+    _remove: ClassVar[str]
+    """Takes the tenant, the id and the version."""
     _columns: ClassVar[str]
     _unknown: ClassVar[type[ProjectionsError]]
 
@@ -78,9 +80,7 @@ class TenantRows(ABC, Generic[T]):
             OutdatedVersion: It has another version than the one that is named.
         """
         async with self._database.session() as session:
-            await call(
-                session, f"SELECT projections.remove_{self._kind}_v1($1, $2, $3)", tenant, row_id, version
-            )
+            await call(session, self._remove, tenant, row_id, version)
 
     async def _get(self, session: Session, tenant: str | None, row_id: str) -> T:
         sql = f"""
