@@ -27,6 +27,7 @@ from tests.benchmarks.report import machine, show
 from tests.benchmarks.server import Server, server
 from tests.benchmarks.spark import measure_spark
 from tests.benchmarks.subscriptions import measure_subscriptions
+from tests.benchmarks.waiting import measure_waiting
 from tests.benchmarks.webhooks import measure_webhooks
 from tests.benchmarks.workers import measure_workers
 
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "webhooks": measure_webhooks,
     "workers": measure_workers,
     "latency": measure_latency,
+    "waiting": measure_waiting,
     "idle": measure_idle,
     "memory": measure_memory,
 }

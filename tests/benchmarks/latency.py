@@ -23,6 +23,11 @@ _SPACING = (0.020, 0.120)  # seconds between two appends
 _PATIENCE = 60.0
 
 
+def spacing(chance: random.Random) -> float:
+    """Seconds until the next append."""
+    return chance.uniform(*_SPACING)
+
+
 class _Seen(StatusObserver):
     """When each event was handled, and a signal once a number of them are."""
 
@@ -48,9 +53,9 @@ class _Seen(StatusObserver):
 
 
 @asynccontextmanager
-async def _worker(database: Database, ranges: int, settings: RunSettings) -> AsyncIterator[_Seen]:
+async def worker(database: Database, ranges: int, settings: RunSettings) -> AsyncIterator[_Seen]:
     seen, stop = _Seen(), asyncio.Event()
-    worker = asyncio.create_task(
+    running = asyncio.create_task(
         run(database, workload.ByTable, ranges=ranges, settings=settings, observer=seen, stop=stop)
     )
     try:
@@ -58,7 +63,7 @@ async def _worker(database: Database, ranges: int, settings: RunSettings) -> Asy
         yield seen
     finally:
         stop.set()
-        await worker
+        await running
 
 
 async def _latencies(server: Server, sizes: Sizes, *, notify: bool) -> list[float]:
@@ -68,9 +73,9 @@ async def _latencies(server: Server, sizes: Sizes, *, notify: bool) -> list[floa
     with server.database() as dsn:
         async with connect(dsn) as writer, connect(dsn) as reader:
             notifier = Notifier(writer)
-            async with _worker(reader, 1, RunSettings(listen=notify)) as seen:
+            async with worker(reader, 1, RunSettings(listen=notify)) as seen:
                 for n in range(sizes.latencies):
-                    await asyncio.sleep(chance.uniform(*_SPACING))
+                    await asyncio.sleep(spacing(chance))
                     async with writer.transaction() as session:
                         [appended] = await append(session, workload.events(n, 1, sizes.sources))
                     committed[appended.source_id, appended.seq_nr] = time.perf_counter()
@@ -95,7 +100,7 @@ def _peer_latencies(server: Server, sizes: Sizes) -> list[float]:
     with server.database() as dsn, Peer(dsn) as peer, peer.runner():
         DelaysView.told = staticmethod(told)
         for n in range(sizes.latencies):
-            time.sleep(chance.uniform(*_SPACING))
+            time.sleep(spacing(chance))
             [position] = peer.append([peer.event(n, sizes.sources)]) or [0]
             committed[position] = time.perf_counter()
         everything.wait(_PATIENCE)
@@ -103,7 +108,7 @@ def _peer_latencies(server: Server, sizes: Sizes) -> list[float]:
     return [max(0.0, handled[position] - at) * 1000 for position, at in committed.items()]
 
 
-def _percentile(values: Sequence[float], percent: int) -> float:
+def percentile(values: Sequence[float], percent: int) -> float:
     return quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
@@ -118,7 +123,7 @@ async def measure_latency(server: Server, sizes: Sizes) -> list[Line]:
         ("polling", polled, {50: None, 99: None}),
     ):
         for percent, limit in goals.items():
-            value, other = _percentile(ours, percent), _percentile(peer, percent)
+            value, other = percentile(ours, percent), percentile(peer, percent)
             goal = Goal(limit, at_most=True, absolute=True) if limit else None
             lines.append(
                 Line(
