@@ -13,7 +13,7 @@ import click
 
 from journal import NUMBER_OF_SLICES
 from projections.demo.database import demo_database
-from projections.demo.demo import DEFAULT_EVENTS, Demo, Options, Result
+from projections.demo.demo import DEFAULT_EVENTS, Demo, Latency, Options, Result
 from projections.demo.errors import DemoError, DemoInterrupted
 from projections.demo.flights import data_file
 from projections.demo.progress import Reporter, reporting
@@ -107,6 +107,7 @@ def demo(
       append_per_s        batches of 500, while the projections read; null for less than 1,000 events
       handle_per_s        from the first append to the last effect, by both projections together; or null
       latency_ms          from the start of an event's commit to the end of its handling
+      wait_ms             from there until the process that appended it knows that both have handled it
       workers             processes that ran the projections; 0 for one to which nothing happens
       takeovers           ranges that were taken over from a worker that had died
       rescales            how often the slices were cut into another number of ranges
@@ -200,22 +201,25 @@ def _tell_differences(differences: Sequence[str]) -> None:
 
 
 def _values(result: Result, seconds: float) -> dict[str, Any]:
-    latency = result.latency
     return {
         **result.counts._asdict(),
         "read_models_match": result.read_models_match,
         "append_per_s": result.append_per_s and round(result.append_per_s),
         "handle_per_s": result.handle_per_s and round(result.handle_per_s),
-        "latency_ms": {
-            "p50": latency and round(latency.p50, 2),
-            "p99": latency and round(latency.p99, 2),
-        },
+        "latency_ms": _milliseconds(result.latency),
+        "wait_ms": _milliseconds(result.wait),
         "workers": result.workers,
         **result.moves._asdict(),
         **_rebuilt(result.rebuild),
         **_arrived(result.arrivals),
         "seconds": round(seconds, 1),
     }
+
+
+def _milliseconds(latency: Latency | None) -> dict[str, float | None]:
+    if latency is None:
+        return {"p50": None, "p99": None}
+    return {"p50": round(latency.p50, 2), "p99": round(latency.p99, 2)}
 
 
 def _rebuilt(rebuild: RebuildResult | None) -> dict[str, Any]:

@@ -13,18 +13,22 @@ import json
 import time
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from queue import SimpleQueue
 
-from journal import ConnectionSettings, Database, Notifier, append, connect
+from journal import AppendedEvents, ConnectionSettings, Database, Notifier, append, connect
 from projections.demo.child import serve, tell
 from projections.demo.database import fence
 from projections.demo.events import event_of
 from projections.demo.flights import Flight, data_file, moment, read_flights, timeline
+from projections.demo.read_models import PROJECTIONS
+from projections.waiting import wait_for
 
 BATCH = 500
 PACE = 0.01
 """Seconds between two events that are appended one at a time."""
 
+_PATIENCE = timedelta(seconds=60)
 _PLACES = "SELECT source_id, seq_nr FROM projections.sources"
 
 
@@ -48,30 +52,32 @@ class TimelineFeed:
             self._places = {row["source_id"]: row["seq_nr"] for row in await session.fetch(_PLACES)}
         self.appended = sum(self._places.values())
 
-    async def append(self, size: int) -> tuple[str, int, float]:
-        """
-        Append so many events in a transaction.
-
-        Returns:
-            The last one's source and number, and the monotonic time when the commit began.
-        """
+    async def append(self, size: int) -> tuple[AppendedEvents, float]:
+        """Append some events in a transaction; returns them, and the monotonic time when the commit began."""
         entries = self._entries[self.appended : self.appended + size]
         events = [event_of(moment(self._flights, entry)) for entry in entries]
         counts = Counter(event.source_id for event in events)
         expected = {source_id: self._places.get(source_id, 0) for source_id in counts}
         async with self._database.transaction() as session:
             await fence(session, self._token)
-            last = (await append(session, events, expected_seq_nr=expected))[-1]
+            appended = await append(session, events, expected_seq_nr=expected)
             committing_at = time.monotonic()
         self._notifier.appended()
         for source_id, count in counts.items():
             self._places[source_id] = expected[source_id] + count
         self.appended += len(events)
-        return last.source_id, last.seq_nr, committing_at
+        return appended, committing_at
 
     async def close(self) -> None:
         """Wait until readers have been told."""
         await self._notifier.close()
+
+
+async def _sample(database: Database, feed: TimelineFeed) -> tuple[str, int, float, float]:
+    """Append an event and wait until it can be read; returns its key, when its commit began, and the seconds since."""
+    [appended], committing_at = await feed.append(1)
+    await wait_for(database, PROJECTIONS, appended, _PATIENCE)
+    return appended.source_id, appended.seq_nr, committing_at, time.monotonic() - committing_at
 
 
 async def main(lines: SimpleQueue[str]) -> None:
@@ -92,7 +98,7 @@ async def main(lines: SimpleQueue[str]) -> None:
             tell(seconds=time.monotonic() - started)
             lines.get()
         while feed.appended < asked["events"]:
-            sample = await feed.append(1)
+            sample = await _sample(database, feed)
             tell(appended=feed.appended, sample=sample)
             await asyncio.sleep(PACE)
         await feed.close()

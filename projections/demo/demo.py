@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from journal import ConnectionSettings, Database, connect
 from projections.demo.checking import EventCounts, count, differing_rows
@@ -59,7 +59,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Milliseconds from the start of an append's commit to the end of its handling, one event at a time."""
+    """Milliseconds, of events that were appended one at a time."""
 
     p50: float
     p99: float
@@ -74,6 +74,9 @@ class Result:
     append_per_s: float | None
     handle_per_s: float | None
     latency: Latency | None
+    """From the start of an append's commit to the end of its handling."""
+    wait: Latency | None
+    """From there until whoever has appended it can read what both projections made of it."""
     wanted: int
     workers: int = 0
     moves: Moves = field(default_factory=Moves)
@@ -184,9 +187,9 @@ class Demo:
         )
         waited = 0.0 if self._rebuilding is None else self._rebuilding.waited
         return _Measured(
-            append=_rate(watch.appended - start.appended, seconds),
-            handle=_rate(watch.appended - start.handled, watch.last_at - began_at - waited),
-            latency=await self._one_at_a_time(members, feed, watch.appended),
+            _rate(watch.appended - start.appended, seconds),
+            _rate(watch.appended - start.handled, watch.last_at - began_at - waited),
+            *await self._one_at_a_time(members, feed, watch.appended),
         )
 
     async def _follow_bulk(self, feed: Child, watch: Watch) -> float:
@@ -205,19 +208,22 @@ class Demo:
         await feed.tell(go=True)
         return await _follow(feed, watch, "seconds")
 
-    async def _one_at_a_time(self, members: Crew, feed: Child, appended: int) -> Latency | None:
+    async def _one_at_a_time(
+        self, members: Crew, feed: Child, appended: int
+    ) -> tuple[Latency | None, Latency | None]:
         watch = Watch(self._report, appended, appended)  # all are handled now
         effect_at: dict[tuple[str, int], float] = {}
         watch.effect_at = effect_at
-        samples: list[tuple[str, int, float]] = []
+        samples: list[_Sample] = []
 
         async def work() -> None:
             await feed.tell(go=True)
             await _follow(feed, watch, "done", samples)
 
         await members.during(watch, work())
-        await watch.told_of([(s, n) for s, n, _ in samples])
-        return _latency([effect_at[s, n] - at for s, n, at in samples if (s, n) in effect_at])
+        await watch.told_of([(s, n) for s, n, *_ in samples])
+        handled = [effect_at[s, n] - at for s, n, at, _ in samples if (s, n) in effect_at]
+        return _latency(handled), _latency([waited for *_, waited in samples])
 
     async def _check(
         self, database: Database, events: int, measured: _Measured, moves: Moves, sent: Webhooks | None
@@ -236,7 +242,7 @@ class Demo:
             self._stopping.check()
             await complete(session)
         return Result(
-            counts, differences, measured.append, measured.handle, measured.latency, events,
+            counts, differences, measured.append, measured.handle, measured.latency, measured.wait, events,
             self._options.workers, moves, rebuild,
             None if sent is None else sent.compare(flights, entries),
         )  # fmt: skip
@@ -247,6 +253,11 @@ class _Measured:
     append: float | None
     handle: float | None
     latency: Latency | None
+    wait: Latency | None
+
+
+_Sample: TypeAlias = tuple[str, int, float, float]
+"""An event's key, when its commit began, and the seconds from then until it could be read."""
 
 
 async def _next(feed: Child) -> dict[str, Any]:
@@ -254,7 +265,7 @@ async def _next(feed: Child) -> dict[str, Any]:
 
 
 async def _follow(
-    feed: Child, watch: Watch, last: str, samples: list[tuple[str, int, float]] | None = None
+    feed: Child, watch: Watch, last: str, samples: list[_Sample] | None = None
 ) -> dict[str, Any]:
     """Count what the appender has done, until it says a last word."""
     while last not in (said := await _next(feed)):

@@ -28,7 +28,7 @@ GOOD = {
     "duplicated": 0,
     "read_models_match": True,
 }
-MEASURED = ["append_per_s", "handle_per_s", "latency_ms"]
+MEASURED = ["append_per_s", "handle_per_s", "latency_ms", "wait_ms"]
 MOVES = ["workers", "takeovers", "rescales"]
 WORKERS = 3  # as many connections and processes as a test may well use
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PROJECTIONS_DSN"}
@@ -97,6 +97,7 @@ def test_run_measures_rates_and_latency(finished: tuple[int, dict[str, Any], str
     assert list(printed) == [*GOOD, *MEASURED, *MOVES, "seconds"]
     assert min(printed["append_per_s"], printed["handle_per_s"], printed["seconds"]) > 0
     assert 0 < printed["latency_ms"]["p50"] <= printed["latency_ms"]["p99"]
+    assert printed["latency_ms"]["p50"] / 2 < printed["wait_ms"]["p50"] <= printed["wait_ms"]["p99"] < 10_000
 
 
 def test_events_are_handled_while_others_are_still_to_be_appended(

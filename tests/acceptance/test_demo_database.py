@@ -219,7 +219,7 @@ async def test_number_of_events_that_a_rebuild_read_is_compared(database: Databa
 
 
 def result(counts: EventCounts, *differences: str, rebuild: RebuildResult | None = None) -> Result:
-    return Result(counts, differences, None, None, None, 4, rebuild=rebuild)
+    return Result(counts, differences, None, None, None, None, 4, rebuild=rebuild)
 
 
 @pytest.mark.parametrize(
