@@ -13,7 +13,7 @@ from journal import *
 from journal.embedded import database_dsn
 from journal.schema import install
 from offsets import TransactionEnded, UnknownProjection, WrongEntityType, live_events
-from projections.defining.handlers import handles, handles_group, projection
+from projections.defining.handlers import handles, handles_group, projection, reacts
 from projections.defining.settings import AtLeastOnce, ExactlyOnce, Group
 from projections.defining.tables import Changes, Table, TableError
 from projections.errors import HandlerFailed, InvalidHandler, ProjectionFailed
@@ -50,6 +50,7 @@ __all__ = [
     "install",
     "live_events",
     "projection",
+    "reacts",
     "run",
     "wait_for",
 ]

@@ -143,7 +143,7 @@ def changes_of(definition: Any, events: Iterable[Event | EventEnvelope]) -> dict
         if (found := projection.handlers.get(envelope.event_type)) is not None:
             model, method = found
             batch.collect(envelope.source_id, getattr(target, method)(decode(model, envelope), envelope))
-        elif projection.unhandled == "fail":
+        elif not projection.passes_over(envelope.event_type):
             raise UnknownEventType(f"no handler of {projection.name!r} takes {envelope.event_type!r}")
     return {
         str(table): {key: folded.values for key, folded in rows.items()}

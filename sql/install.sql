@@ -12,6 +12,7 @@
 \ir tables/projection_ranges.sql
 \ir tables/source_offsets.sql
 \ir tables/parked_sources.sql
+\ir tables/reactions.sql
 \ir tables/subscription_groups.sql
 \ir tables/workers.sql
 \ir tables/group_retries.sql
@@ -101,6 +102,7 @@
 \ir functions/offsets/save_evicted_offsets_v1.sql
 \ir functions/offsets/save_offsets_v1.sql
 \ir functions/offsets/handled_v1.sql
+\ir functions/offsets/note_reactions_v1.sql
 \ir functions/offsets/why_waiting_v1.sql
 \ir functions/offsets/save_horizons_v1.sql
 \ir functions/offsets/read_offsets_v1.sql

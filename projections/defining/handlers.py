@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
@@ -118,26 +118,59 @@ class handles_group(Generic[M]):  # noqa: N801 - used as a decorator
         return method
 
 
-def _mark(method: Any, model: Any, *, grouped: bool) -> None:
-    name = getattr(method, "__qualname__", repr(method))
+class reacts(Generic[M]):  # noqa: N801 - used as a decorator
+    """
+    Mark the method that reacts to an event: by appending, publishing, sending a webhook.
+
+    It is called in the transaction of the batch, after the handlers, once for each event: never by a rebuild, and not
+    again when a rebuild or a changed offset has events handled again. What it writes with its session commits with the
+    batch.
+
+    Args:
+        model: The event's payload model.
+    """
+
+    def __init__(self, model: type[M]) -> None:
+        self._model = model
+
+    def __call__(self, method: EventHandler[S, M]) -> EventHandler[S, M]:
+        """Mark a method; raises InvalidHandler unless it is ``async def name(self, session, event, envelope)``."""
+        name = _checked_name(method, self._model, "reacts")
+        if not inspect.iscoroutinefunction(method) or _parameters(method) != _COUNTS[Kind.EVENT]:
+            raise InvalidHandler(f"{name}: write it as {_PARAMETERS[Kind.EVENT].format(method.__name__)}")
+        method.__dict__.setdefault("__projection_reacts__", []).append(self._model)
+        return method
+
+
+def _checked_name(method: Any, model: Any, mark: str) -> str:
+    name: str = getattr(method, "__qualname__", repr(method))
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        raise InvalidHandler(f"{name}: {model!r} is no payload model; handles() takes a pydantic model class")
+        raise InvalidHandler(f"{name}: {model!r} is no payload model; {mark}() takes a pydantic model class")
+    return name
+
+
+def _parameters(method: Any) -> int:
+    return sum(p.default is p.empty for p in inspect.signature(method).parameters.values())
+
+
+def _mark(method: Any, model: Any, *, grouped: bool) -> None:
+    name = _checked_name(method, model, "handles")
     if inspect.isasyncgenfunction(method):
         raise InvalidHandler(
             f"{name} is an asynchronous generator: write it as {_PARAMETERS[Kind.EVENT].format(name)}"
         )
     apart = Kind.EVENT if inspect.iscoroutinefunction(method) else Kind.TABLE
     kind = Kind.GROUP if grouped else apart
-    parameters = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
+    parameters = _parameters(method)
     if grouped and not inspect.iscoroutinefunction(method):
         raise InvalidHandler(f"{name} is not async: write it as {_PARAMETERS[kind].format(name)}")
-    if len(parameters) != _COUNTS[kind]:
+    if parameters != _COUNTS[kind]:
         hint = _PARAMETERS[kind].format(method.__name__)
-        if kind is Kind.TABLE and len(parameters) == _COUNTS[Kind.EVENT]:
+        if kind is Kind.TABLE and parameters == _COUNTS[Kind.EVENT]:
             hint = f"{_PARAMETERS[Kind.EVENT].format(method.__name__)}: it takes a session and is not async"
-        raise InvalidHandler(f"{name} has {len(parameters)} parameters: write it as {hint}")
-    marks = method.__dict__.setdefault("__projection_handles__", [])
-    marks.append((kind, model))
+        raise InvalidHandler(f"{name} has {parameters} parameters: write it as {hint}")
+    method.__projection_kind__ = kind
+    method.__dict__.setdefault("__projection_handles__", []).append(model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +198,12 @@ class Projection:
     unhandled: Literal["ignore", "fail"]
     batch_size: int
     tables: tuple[Table | str, ...] | None
+    reactions: Mapping[str, tuple[type[BaseModel], str]] = field(default_factory=dict)
+    """By event type, what is called after the handlers, once."""
+
+    def passes_over(self, event_type: str) -> bool:
+        """Whether an event without a handler is no error."""
+        return self.unhandled == "ignore" or event_type in self.reactions
 
 
 def projection(
@@ -220,6 +259,12 @@ def projection(
             raise InvalidHandler(
                 f"{cls.__qualname__}: table handlers write to the database, exactly once; drop AtLeastOnce"
             )
+        reactions = _marked(cls, "__projection_reacts__", "react to")
+        if reactions and isinstance(chosen, AtLeastOnce):
+            raise InvalidHandler(
+                f"{cls.__qualname__}: reactions are part of the transaction of a batch; drop AtLeastOnce, or write "
+                "the effects into handlers"
+            )
         if kind is Kind.GROUP and isinstance(chosen, AtLeastOnce) and chosen.concurrency > 1:
             raise InvalidHandler(
                 f"{cls.__qualname__}: lists are handled one after the other; drop concurrency"
@@ -233,27 +278,30 @@ def projection(
         size = (group or Group()).size if kind is Kind.GROUP else batch_size or _BATCH_SIZES[kind]
         cls.__projection__ = Projection(  # type: ignore[attr-defined]
             name, entity_type, version, kind, handlers, cls, chosen, recovery or Recovery.retry_and_park(),
-            group or Group(), unhandled, size, written,
+            group or Group(), unhandled, size, written, reactions,
         )  # fmt: skip
         return cls
 
     return define
 
 
-def _collect(cls: type[Any]) -> tuple[Kind, dict[str, tuple[type[BaseModel], str]]]:
-    kinds: dict[Kind, str] = {}
-    handlers: dict[str, tuple[type[BaseModel], str]] = {}
+def _marked(cls: type[Any], mark: str, what: str) -> dict[str, tuple[type[BaseModel], str]]:
+    """By event type, the methods that have a mark, which holds their models."""
+    found: dict[str, tuple[type[BaseModel], str]] = {}
     for attribute in dir(cls):
-        method = inspect.getattr_static(cls, attribute)
-        for kind, model in getattr(method, "__projection_handles__", ()):
+        for model in getattr(inspect.getattr_static(cls, attribute), mark, ()):
             event_type = event_type_of(model).name
-            if event_type in handlers:
-                other = handlers[event_type][1]
+            if event_type in found:
                 raise InvalidHandler(
-                    f"{cls.__qualname__}: both {other} and {attribute} handle event type {event_type!r}"
+                    f"{cls.__qualname__}: both {found[event_type][1]} and {attribute} {what} event type {event_type!r}"
                 )
-            handlers[event_type] = (model, attribute)
-            kinds[kind] = attribute
+            found[event_type] = (model, attribute)
+    return found
+
+
+def _collect(cls: type[Any]) -> tuple[Kind, dict[str, tuple[type[BaseModel], str]]]:
+    handlers = _marked(cls, "__projection_handles__", "handle")
+    kinds = {inspect.getattr_static(cls, name).__projection_kind__: name for _, name in handlers.values()}
     for hook in ("start", "stop"):
         if (found := getattr(cls, hook, None)) is not None and not inspect.iscoroutinefunction(found):
             raise InvalidHandler(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -29,6 +29,7 @@ from projections.errors import HandlerFailed, ProjectionFailed, describe
 from projections.running.loop_monitor import LoopMonitor
 from projections.running.table_writer import BatchWriter
 
+_NOTE_REACTIONS = "SELECT source_id, seq_nr FROM projections.note_reactions_v1($1, $2, $3)"
 _SILENCE = 1.0  # seconds
 
 # What a handler may raise: a poison event must not end the process, nor look like its end.
@@ -48,6 +49,7 @@ class Dispatcher:
         tables: Writes what table handlers return; shared by all ranges of a process.
         monitor: Is told what is being handled.
         timeout: How long a call of a handler may take.
+        reacts: Whether reactions are called; a rebuild calls none.
     """
 
     def __init__(
@@ -57,12 +59,12 @@ class Dispatcher:
         tables: BatchWriter,
         monitor: LoopMonitor,
         timeout: timedelta,
+        *,
+        reacts: bool = True,
     ) -> None:
         self._projection = projection
-        self._handlers: dict[str, _Handler] = {
-            event_type: (decoder(model), getattr(target, method))
-            for event_type, (model, method) in projection.handlers.items()
-        }
+        self._handlers = _decoded(projection.handlers, target)
+        self._reactions = _decoded(projection.reactions, target) if reacts else {}
         self._tables = tables
         self._monitor = monitor
         self._timeout = timeout.total_seconds()
@@ -90,24 +92,48 @@ class Dispatcher:
         patience, session.patience = session.patience, None
         try:
             await self._handle(session, envelopes)
+            if self._reactions:
+                await self._react(session, envelopes)
         finally:
             session.patience = patience
 
     def _find(self, envelope: EventEnvelope) -> _Handler | None:
         found = self._handlers.get(envelope.event_type)
-        if found is None and self._projection.unhandled == "fail":
+        if found is None and not self._projection.passes_over(envelope.event_type):
             known = ", ".join(sorted(self._handlers))
             raise UnknownEventType(
                 f"no handler of projection {self._projection.name!r} takes it; handled are: {known}"
             )
         return found
 
+    async def _react(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        """React to the events of a batch that have not been reacted to, also not before a rebuild of the read model."""
+        last = {e.source_id: e.seq_nr for e in envelopes if e.event_type in self._reactions}
+        if not last:
+            return
+        rows = await session.fetch(_NOTE_REACTIONS, self._projection.name, list(last), list(last.values()))
+        done = {row["source_id"]: row["seq_nr"] for row in rows}
+
+        def reaction(envelope: EventEnvelope) -> _Handler | None:
+            again = envelope.seq_nr <= done.get(envelope.source_id, 0)
+            return None if again else self._reactions.get(envelope.event_type)
+
+        await self._call(session, envelopes, reaction)
+
     async def _each(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
+        await self._call(session, envelopes, self._find)
+
+    async def _call(
+        self,
+        session: OwnedSession,
+        envelopes: Sequence[EventEnvelope],
+        find: Callable[[EventEnvelope], _Handler | None],
+    ) -> None:
         spoken_at = self._clock()
         with self._monitor.handling() as name:
             for index, envelope in enumerate(envelopes):
                 try:
-                    if (found := self._find(envelope)) is None:
+                    if (found := find(envelope)) is None:
                         continue
                     decode, method = found
                     event = decode(envelope)
@@ -191,13 +217,13 @@ class Dispatcher:
         return lists
 
     async def _table(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
-        batch, handlers, collect_all = Batch(), self._handlers, self._projection.unhandled == "fail"
+        batch, handlers, passes_over = Batch(), self._handlers, self._projection.passes_over
         collect = batch.collect
         with self._monitor.handling() as name:
             name(envelopes[0])
             for index, envelope in enumerate(envelopes):
                 found = handlers.get(envelope.event_type)
-                if found is None and not collect_all:
+                if found is None and passes_over(envelope.event_type):
                     continue
                 try:
                     decode, method = found or self._find(envelope)  # type: ignore[misc]
@@ -217,6 +243,10 @@ class Dispatcher:
             ) from error
         except TableError as error:
             raise HandlerFailed(f"a batch from {describe(envelopes[0])}: {error}") from error
+
+
+def _decoded(methods: Mapping[str, tuple[type[BaseModel], str]], target: Any) -> dict[str, _Handler]:
+    return {name: (decoder(model), getattr(target, method)) for name, (model, method) in methods.items()}
 
 
 def _reason(error: BaseException) -> str:

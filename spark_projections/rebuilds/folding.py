@@ -183,6 +183,7 @@ class _Part:
             ShadowWriter(job.rebuild_id, tables_of(definition)),
             LoopMonitor(timedelta(seconds=1), job.handler_timeout),
             job.handler_timeout,
+            reacts=False,
         )
         self._by_itself = self._projection.kind is not Kind.TABLE
         self._skip = job.skip or self._projection.recovery.give_up is GiveUp.SKIP
@@ -299,7 +300,7 @@ class _Part:
         if row["schemaname"] == "projections":
             raise NotRebuildable(
                 f"a handler of projection {self._projection.name!r} appended events (it wrote to {name}), which a "
-                "rebuild would append again: it can not be run as a batch"
+                "rebuild would append again: move that into a method marked with @reacts, which no rebuild calls"
             )
         raise NotRebuildable(
             f"a handler of projection {self._projection.name!r} wrote to {name}, which is not one of the "

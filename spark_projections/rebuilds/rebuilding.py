@@ -353,6 +353,7 @@ class _Run:
                 self.progress.waiting,
                 within=self.options.swap_within,
                 limit=self.options.swap_timeout,
+                reacts=bool(projection.reactions),
             ),
         )
         rows_before: dict[str, int] = {}

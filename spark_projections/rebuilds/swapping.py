@@ -16,6 +16,7 @@ from journal import DatabaseError, OwnedSession, Row
 from journal.database import quote
 from spark_projections.errors import BEGIN_AGAIN, SwapRefused
 from spark_projections.rebuilds.bookkeeping import Rebuild, RebuiltTable, transaction
+from spark_projections.rebuilds.shadow import schema_of
 
 __all__ = ["copy_foreign_keys", "swap", "try_with_lock"]
 
@@ -54,6 +55,16 @@ AND (l.relation = ANY($1::oid[]) OR l.relation IN (
 AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
 ORDER BY a.xact_start LIMIT 5
 """
+
+_BEHIND = """
+SELECT min(n.source_id) AS source_id, count(*) AS sources
+FROM {schema}._last AS n
+INNER JOIN projections.projections AS p ON p.projection_id = $1 AND n.db_timestamp >= p.evicted_before
+LEFT JOIN projections.source_offsets AS o ON p.projection_id = o.projection_id AND n.source_id = o.source_id
+WHERE coalesce(o.seq_nr, 0) < n.seq_nr
+AND EXISTS (SELECT FROM projections.projection_ranges AS r WHERE r.projection_id = $1 AND r.handled > 0)
+"""
+"""Sources whose events the rebuild has handled and the workers have not; none where no worker has handled anything."""
 
 
 async def try_with_lock(
@@ -131,9 +142,10 @@ async def swap(
     *,
     within: timedelta,
     limit: timedelta,
+    reacts: bool = False,
 ) -> float:
     """
-    Swap as soon as nobody uses the tables.
+    Swap as soon as nobody uses the tables, and the workers have reacted to what the rebuild has handled.
 
     Args:
         session: Outside a transaction.
@@ -142,42 +154,62 @@ async def swap(
         waiting: Is told who uses the tables, after each attempt in vain.
         within: Give up after so long.
         limit: How long the transaction that swaps may take: readers and workers wait for it.
+        reacts: Whether the projection has reactions. What the rebuild has handled is not handled again after the swap,
+            so the workers must have reacted to it before.
 
     Returns:
         The seconds of the transaction that did it: as long, live workers and readers had to wait.
 
     Raises:
         SwapRefused: The tables were changed, offsets were set, the database went back in time, the tables stay in
-            use, or it takes too long. Nothing has changed.
+            use, workers do not get as far as the rebuild, or it takes too long. Nothing has changed.
         DatabaseError: The database refused, or was lost.
     """
     give_up_at = time.monotonic() + within.total_seconds()
     while True:
-        began_at = time.monotonic()
-        try:
-            in_use = await try_with_lock(
-                session, _SWAP, rebuild.rebuild_id, rebuild.started_at, rebuild.beats, limit=limit
-            )
-        except DatabaseError as error:
-            if error.sqlstate in _REFUSED:
-                raise SwapRefused(f"{error}. {BEGIN_AGAIN}") from error
-            if error.sqlstate == _TOO_LONG:
-                raise SwapRefused(
-                    f"the swap took longer than {limit} and was undone, for readers and workers wait for it ({error}). "
-                    "What was built is kept: run it again when the database has less to do, or give it more time "
-                    "(--swap-timeout SECONDS)"
-                ) from error
-            raise
-        if in_use is None:
-            return time.monotonic() - began_at
-        users = await _users(session, tables)
+        reason = await _unreacted(session, rebuild) if reacts else None
+        if reason is None:
+            began_at = time.monotonic()
+            if await _swapped(session, rebuild, limit):
+                return time.monotonic() - began_at
+            reason = f"the tables are in use: {await _users(session, tables)}"
         if time.monotonic() > give_up_at:
             raise SwapRefused(
-                f"the tables were in use for {within}: {users}. What was built is kept: run it again to go on with "
-                "the swap"
-            ) from in_use
-        waiting(f"the tables are in use, tries again: {users}")
+                f"after {within} {reason}. What was built is kept: run it again to go on with the swap"
+            )
+        waiting(f"tries again, for {reason}")
         await asyncio.sleep(_PAUSE)
+
+
+async def _swapped(session: OwnedSession, rebuild: Rebuild, limit: timedelta) -> bool:
+    """Whether it is done; not, where somebody uses the tables."""
+    try:
+        in_use = await try_with_lock(
+            session, _SWAP, rebuild.rebuild_id, rebuild.started_at, rebuild.beats, limit=limit
+        )
+    except DatabaseError as error:
+        if error.sqlstate in _REFUSED:
+            raise SwapRefused(f"{error}. {BEGIN_AGAIN}") from error
+        if error.sqlstate == _TOO_LONG:
+            raise SwapRefused(
+                f"the swap took longer than {limit} and was undone, for readers and workers wait for it ({error}). "
+                "What was built is kept: run it again when the database has less to do, or give it more time "
+                "(--swap-timeout SECONDS)"
+            ) from error
+        raise
+    return in_use is None
+
+
+async def _unreacted(session: OwnedSession, rebuild: Rebuild) -> str | None:
+    """Why the workers have to go on first. What they have handled once stays so: this needs no lock."""
+    query = _BEHIND.format(schema=quote(schema_of(rebuild.rebuild_id)))
+    (behind,) = await session.fetch(query, rebuild.projection_id)
+    if not behind["sources"]:
+        return None
+    return (
+        "workers have not reacted to all events that the rebuild has handled, such as those of "
+        f"{behind['source_id']!r} ({behind['sources']} sources): let them catch up, and retry or drop what is parked"
+    )
 
 
 async def _users(session: OwnedSession, tables: Sequence[RebuiltTable]) -> str:

@@ -192,3 +192,10 @@ DROP FUNCTION IF EXISTS projections.save_offsets_v1(
 -- Whoever decides about a delivery may say in what state it has to be.
 DROP FUNCTION IF EXISTS projections.retry_delivery_v1(text, text, text);
 DROP FUNCTION IF EXISTS projections.drop_delivery_v1(text, text, text);
+-- What a projection has reacted to.
+CREATE TABLE projections.reactions (
+    projection_id integer NOT NULL REFERENCES projections.projections ON DELETE CASCADE,
+    source_id text COLLATE "C" NOT NULL,
+    seq_nr bigint NOT NULL,
+    PRIMARY KEY (projection_id, source_id)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);

@@ -113,6 +113,7 @@ CALLS = {
     "(SELECT epoch FROM projections.projection_ranges WHERE min_slice = 0), "
     "'worker', 0, 0, NULL, NULL, 'batch', now(), 0, '{a}', '{97}', '{}', '{1}', ARRAY[now()], 1)",
     "handled_v1": "SELECT projections.handled_v1('{delays}', '{a}', '{1}', ARRAY[now()])",
+    "note_reactions_v1": "SELECT projections.note_reactions_v1('delays', '{a}', '{1}')",
     "why_waiting_v1": "SELECT projections.why_waiting_v1('delays', 'a')",
     "find_appended_v1": "SELECT projections.find_appended_v1('{a}', '{1}', ARRAY[now()])",
     "save_horizons_v1": "SELECT projections.save_horizons_v1(1, '{0}', '{1}', 'worker', '{0}', 0, NULL, NULL, "
