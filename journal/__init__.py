@@ -1,5 +1,11 @@
 """The journal: events as they are stored, appended and read."""
 
+from journal.appending import append, append_sync
+from journal.appending import check_entity_type as check_entity_type
+from journal.appending import check_kind as check_kind
+from journal.appending import check_list as check_list
+from journal.appending import check_name as check_name
+from journal.appending import event_row as event_row
 from journal.backtracking import CLOCK_MARGIN as CLOCK_MARGIN
 from journal.backtracking import Backtracking as Backtracking
 from journal.backtracking import IntervalBacktracking as IntervalBacktracking
@@ -93,12 +99,6 @@ from journal.slices import (
 )
 from journal.slices import slice_of as slice_of
 from journal.slices import slice_ranges as slice_ranges
-from journal.writer import append, append_sync
-from journal.writer import check_entity_type as check_entity_type
-from journal.writer import check_kind as check_kind
-from journal.writer import check_list as check_list
-from journal.writer import check_name as check_name
-from journal.writer import event_row as event_row
 
 __all__ = [
     "AppendConflict",

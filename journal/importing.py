@@ -10,10 +10,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from journal.appending import EVENT_COLUMNS, MAX_SEQ_NR, check_kind, check_list, event_row
 from journal.database import Database
 from journal.errors import InvalidEvent, ProjectionsError
 from journal.events import BEGINNING, Event, HistoricEvent
-from journal.writer import EVENT_COLUMNS, MAX_SEQ_NR, check_kind, check_list, event_row
 
 _LAST_YEAR = 9998
 _COLUMNS = (*EVENT_COLUMNS, "seq_nr", "db_timestamp")

@@ -8,10 +8,10 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
+from journal.appending import check_entity_type
 from journal.database import Database, Row, Session
 from journal.events import BEGINNING, EventEnvelope, Origin, Position
 from journal.slices import ALL_SLICES, SliceRange
-from journal.writer import check_entity_type
 
 T = TypeVar("T")
 

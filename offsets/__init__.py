@@ -1,6 +1,9 @@
 """Offsets: where a projection stands, and what that says of an event."""
 
 from journal import DatabaseError
+from offsets.deduplication import BatchVerdicts as BatchVerdicts
+from offsets.deduplication import OffsetState as OffsetState
+from offsets.deduplication import Verdict as Verdict
 from offsets.errors import DatabaseWentBack as DatabaseWentBack
 from offsets.errors import OffsetOvertaken as OffsetOvertaken
 from offsets.errors import (
@@ -9,17 +12,17 @@ from offsets.errors import (
 from offsets.errors import RangeLost as RangeLost
 from offsets.errors import TransactionEnded as TransactionEnded
 from offsets.errors import WrongEntityType as WrongEntityType
-from offsets.holding import Heartbeat as Heartbeat
-from offsets.holding import Held as Held
-from offsets.holding import RangeStatus as RangeStatus
-from offsets.holding import Registered as Registered
-from offsets.holding import Worker as Worker
-from offsets.holding import WorkerStatus as WorkerStatus
-from offsets.holding import heartbeat as heartbeat
-from offsets.holding import leave as leave
-from offsets.holding import set_ranges as set_ranges
-from offsets.holding import take_over as take_over
-from offsets.holding import workers as workers
+from offsets.leases import Heartbeat as Heartbeat
+from offsets.leases import Held as Held
+from offsets.leases import RangeStatus as RangeStatus
+from offsets.leases import Registered as Registered
+from offsets.leases import Worker as Worker
+from offsets.leases import WorkerStatus as WorkerStatus
+from offsets.leases import heartbeat as heartbeat
+from offsets.leases import leave as leave
+from offsets.leases import set_ranges as set_ranges
+from offsets.leases import take_over as take_over
+from offsets.leases import workers as workers
 from offsets.live import live_events
 from offsets.management import ProjectionStatus as ProjectionStatus
 from offsets.management import Removed as Removed
@@ -43,9 +46,6 @@ from offsets.parked import (
     show_parked,
 )
 from offsets.parked import ParkedSource as ParkedSource
-from offsets.state import BatchVerdicts as BatchVerdicts
-from offsets.state import OffsetState as OffsetState
-from offsets.state import Verdict as Verdict
 from offsets.store import HANDLED as HANDLED
 from offsets.store import Beats as Beats
 from offsets.store import Claim as Claim

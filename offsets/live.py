@@ -25,7 +25,7 @@ from journal import (
     WritersPoller,
     shared_poller,
 )
-from offsets.state import BatchVerdicts, OffsetState, Verdict
+from offsets.deduplication import BatchVerdicts, OffsetState, Verdict
 
 _BEGIN = """
 SELECT coalesce(projections.replayed_until_v1(), clock_timestamp()) AS now, coalesce(max(import_id), 0) AS import_id

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from journal import BEGINNING, ProjectionsError, Row, Session, slice_ranges
 from journal.suggestions import did_you_mean
 from offsets.errors import own_errors
-from offsets.holding import RangeStatus, read_ranges, set_ranges
+from offsets.leases import RangeStatus, read_ranges, set_ranges
 
 _FIND = """
 SELECT projection_id, name, entity_type, paused, evicted_before FROM projections.projections

@@ -13,8 +13,8 @@ from journal import *
 from journal.embedded import database_dsn
 from journal.schema import install
 from offsets import TransactionEnded, UnknownProjection, WrongEntityType, live_events
+from projections.defining.batching import AtLeastOnce, ExactlyOnce, Group
 from projections.defining.handlers import handles, handles_group, projection, reacts
-from projections.defining.settings import AtLeastOnce, ExactlyOnce, Group
 from projections.defining.tables import Changes, Table, TableError
 from projections.errors import HandlerFailed, InvalidHandler, ProjectionFailed
 from projections.failing.recovery import Recovery

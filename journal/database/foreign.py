@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from journal.database.failures import translated
 from journal.database.foreign_settings import Rows, Statements, statements_of
+from journal.database.translation import translated
 
 _PLACEHOLDER = re.compile(r"\$(\d+)")
 

@@ -1,17 +1,17 @@
 """Keeping the partitions: made ahead, clustered by slice, dropped when nobody needs them any more."""
 
 from journal.errors import DatabaseError, SchemaError
-from journal.partitions.chore import maintaining as maintaining
 from journal.partitions.clustering import ClusteredPartition as ClusteredPartition
 from journal.partitions.clustering import cluster as cluster
+from journal.partitions.dropping import Archive as Archive
+from journal.partitions.dropping import DroppedPartition as DroppedPartition
 from journal.partitions.listing import Partition
 from journal.partitions.listing import partitions as partitions
 from journal.partitions.maintenance import Maintained as Maintained
 from journal.partitions.maintenance import maintain
 from journal.partitions.making import MaintainedPartition as MaintainedPartition
+from journal.partitions.periodic import maintaining as maintaining
 from journal.partitions.pg_cron import schedule as schedule
-from journal.partitions.retention import Archive as Archive
-from journal.partitions.retention import DroppedPartition as DroppedPartition
 from journal.partitions.settings import TABLES as TABLES
 from journal.partitions.settings import (
     InvalidPartitionSetting,

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from journal.database import Database
+from journal.partitions.dropping import Archive, DroppedPartition, Patience, drop_closed
 from journal.partitions.listing import Partition
 from journal.partitions.making import MaintainedPartition, make_partitions
-from journal.partitions.retention import Archive, DroppedPartition, Patience, drop_closed
 from journal.partitions.settings import TABLES, check_settings
 from journal.schema import check_version
 

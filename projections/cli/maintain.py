@@ -31,9 +31,9 @@ from journal.partitions import maintain as maintain_database
 from projections.cli.partitions import partition_values, span
 from projections.extras import from_extra
 from projections.terminal.answers import Answer, picked
+from projections.terminal.callables import load_callable
 from projections.terminal.commands import AsJson, Dsn, Opt, derived
 from projections.terminal.connection import visit_session
-from projections.terminal.hooks import load_callable
 from projections.terminal.options import check_no_address
 from projections.terminal.output import printable
 from projections.terminal.signals import stopped_by_signals
@@ -138,7 +138,7 @@ def _archive(dsn: str, target: str) -> Archive:
         hook: Archive = load_callable(target)
         return hook
     with from_extra("arrow"):  # by its name: this package does not import that one
-        keeper = import_module("spark_projections.archive.closed").archive_partition
+        keeper = import_module("spark_projections.archive.archive_first").archive_partition
     return partial(keeper, dsn, Path(target).absolute())
 
 

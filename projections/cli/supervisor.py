@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from journal.embedded import DSN_VARIABLE
 from projections.failing.retries import Backoff
-from projections.terminal.last_resort import LastResort
+from projections.terminal.forced_exit import ForcedExit
 from projections.terminal.logs import LogFormat
 
 __all__ = ["StopAsked", "WorkerEnd", "heard_from_supervisor", "supervise", "tagged_logs"]
@@ -233,7 +233,7 @@ class StopAsked:
 
 
 @contextmanager
-def heard_from_supervisor(stop: asyncio.Event, resort: LastResort, grace: timedelta) -> Iterator[StopAsked]:
+def heard_from_supervisor(stop: asyncio.Event, resort: ForcedExit, grace: timedelta) -> Iterator[StopAsked]:
     """
     In a supervised process: set an event of the running loop when the supervisor asks to stop, or is gone.
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 from pydantic import BaseModel
 
 from journal import EventEnvelope, OwnedSession, Session, check_entity_type, check_name, event_type_of
-from projections.defining.settings import EVENT_BATCH, TABLE_BATCH, AtLeastOnce, ExactlyOnce, Group
+from projections.defining.batching import EVENT_BATCH, TABLE_BATCH, AtLeastOnce, ExactlyOnce, Group
 from projections.defining.tables import Changes, Table
 from projections.errors import InvalidHandler
 from projections.failing.recovery import Recovery

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from projections.extras import from_extra
-from projections.http.connections import FULL, ConnectionLimits, OpenConnections, peer_of
+from projections.http.connection_limits import FULL, ConnectionLimits, OpenConnections, peer_of
 
 with from_extra("webhooks"):
     from aiohttp import web

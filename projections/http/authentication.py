@@ -7,18 +7,132 @@ cannot ask through the user's browser (DNS rebinding). Elsewhere every request n
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import base64
+import hashlib
+import hmac
+import os
+from binascii import Error as BinasciiError
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Generic, TypeVar
 
+from journal import ProjectionsError
 from projections.http.addresses import Address, is_own_host
 from projections.http.asgi import ASGIApp, Receive, Scope, Send, answer
-from projections.http.tokens import KnownTokens, bearer_token, headers_of, password, require_token
 
-__all__ = ["Authentication"]
+__all__ = [
+    "Authentication",
+    "KnownTokens",
+    "TokenMissing",
+    "bearer_token",
+    "headers_of",
+    "read_token",
+    "require_token",
+]
 
+T = TypeVar("T")
+
+TOKEN_VARIABLE = "PROJECTIONS_TOKEN"  # noqa: S105 - the name of the variable
+TOKEN_FILE_VARIABLE = "PROJECTIONS_TOKEN_FILE"  # noqa: S105 - likewise
 _CHALLENGES = [
     (b"www-authenticate", b'Basic realm="projections", charset="UTF-8"'),
     (b"www-authenticate", b"Bearer"),
 ]
+
+
+class TokenMissing(ProjectionsError):
+    """Other machines reach an address, and there is no token that keeps them out."""
+
+
+class KnownTokens(Generic[T]):
+    """Tells whose token a request carries."""
+
+    def __init__(self, tokens: Iterable[tuple[T, str]]) -> None:
+        self._known = [(holder, _digest(token.encode())) for holder, token in tokens]
+
+    def holder(self, given: bytes) -> T | None:
+        """Find whose token this is. All are compared, whichever it is: the time that it takes tells nothing."""
+        digest = _digest(given)
+        found: T | None = None
+        for holder, known in self._known:
+            if hmac.compare_digest(digest, known):
+                found = holder
+        return found
+
+
+def bearer_token(scope: Scope) -> bytes:
+    """The token that a request carries as ``Authorization: Bearer TOKEN``; empty, which no token is, without one."""
+    scheme, value = _authorization(scope)
+    return value if scheme == b"bearer" else b""
+
+
+def _password(scope: Scope) -> bytes:
+    """The password of basic authentication, with any user; empty without one."""
+    scheme, value = _authorization(scope)
+    try:
+        return base64.b64decode(value, validate=True).partition(b":")[2] if scheme == b"basic" else b""
+    except BinasciiError:
+        return b""
+
+
+def headers_of(scope: Scope, name: bytes) -> list[bytes]:
+    """All values of a header of a request, its name in lower case."""
+    return [value for key, value in scope["headers"] if key == name]
+
+
+def read_token(environment: Mapping[str, str] = os.environ, file: Path | None = None) -> str | None:
+    """
+    The token that requests must carry; None when there is none.
+
+    It is never taken from the command line, which every user of the machine can read.
+
+    Args:
+        environment: PROJECTIONS_TOKEN holds it, or PROJECTIONS_TOKEN_FILE names a file that does.
+        file: A file that holds it; goes before the environment.
+
+    Raises:
+        TokenMissing: The file cannot be read, or the token is empty.
+    """
+    token = environment.get(TOKEN_VARIABLE)
+    if file is None and token is None and TOKEN_FILE_VARIABLE in environment:
+        file = Path(environment[TOKEN_FILE_VARIABLE])
+    where = TOKEN_VARIABLE if file is None else f"the file {file}"
+    if file is not None:
+        try:
+            token = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise TokenMissing(f"the token cannot be read from {where}: {error}") from error
+    if token is None:
+        return None
+    if not token.strip():
+        raise TokenMissing(f"the token in {where} is empty")
+    return token.strip()
+
+
+def require_token(address: Address, token: str | None) -> None:
+    """
+    Refuse to listen where others reach it without a token.
+
+    Raises:
+        TokenMissing: The address is not a loopback one, and there is no token.
+    """
+    if token is None and not address.loopback:
+        raise TokenMissing(
+            f"{address} can be reached from other machines: set {TOKEN_VARIABLE}, or {TOKEN_FILE_VARIABLE} to a file "
+            "that holds the token, or listen at 127.0.0.1"
+        )
+
+
+def _authorization(scope: Scope) -> tuple[bytes, bytes]:
+    """The scheme in lower case and its value; both empty unless the header is there exactly once."""
+    given = headers_of(scope, b"authorization")
+    scheme, _, value = given[0].strip().partition(b" ") if len(given) == 1 else (b"", b"", b"")
+    return scheme.lower(), value.strip()
+
+
+def _digest(token: bytes) -> bytes:
+    """Of one length, so that comparing tells nothing about the length."""
+    return hashlib.sha256(token).digest()
 
 
 class Authentication:
@@ -36,7 +150,7 @@ class Authentication:
         open_paths: Paths that need no token; they must not tell anything.
 
     Raises:
-        TokenMissing: See :func:`projections.http.tokens.require_token`.
+        TokenMissing: See :func:`require_token`.
     """
 
     def __init__(
@@ -70,4 +184,4 @@ class Authentication:
     def _is_allowed(self, scope: Scope) -> bool:
         if self._tokens is None or scope["path"] in self._open_paths:
             return True
-        return self._tokens.holder(bearer_token(scope) or password(scope)) is not None
+        return self._tokens.holder(bearer_token(scope) or _password(scope)) is not None

@@ -14,7 +14,7 @@ from projections.extras import from_extra
 from projections.http.addresses import Address
 from projections.http.asgi import ASGIApp
 from projections.http.authentication import Authentication
-from projections.http.connections import ConnectionLimits, OpenConnections
+from projections.http.connection_limits import ConnectionLimits, OpenConnections
 from projections.http.uvicorn_connections import LimitedProtocol
 
 with from_extra("monitor"):

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from projections.extras import from_extra
-from projections.http.connections import FULL, OpenConnections, peer_of
+from projections.http.connection_limits import FULL, OpenConnections, peer_of
 
 with from_extra("monitor"):
     import h11

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from journal import Database, EventEnvelope, OwnedSession
 from journal.database import Fault, fault_of
 from journal.tasks import end
+from projections.defining.batching import AtLeastOnce
 from projections.defining.handlers import Kind
-from projections.defining.settings import AtLeastOnce
 from projections.running.pipeline import Parts
-from projections.running.telling import too_large
+from projections.running.reporting import too_large
 
 
 class AtLeastOncePipeline:
@@ -40,7 +40,7 @@ class AtLeastOncePipeline:
         for start in range(0, len(envelopes), size):
             await self._parts.transactions.wait(0)
             if chunk := self._parts.parking.left(envelopes[start : start + size]):
-                with self._parts.telling.batch(chunk):
+                with self._parts.reporting.batch(chunk):
                     await self._handle_chunk(session, chunk)
 
     async def _handle_chunk(self, session: OwnedSession, chunk: Sequence[EventEnvelope]) -> None:
@@ -59,7 +59,7 @@ class AtLeastOncePipeline:
         done, self._done = self._done, []
         if done:
             await self._parts.transactions.commit(session, done)
-            self._parts.telling.handled(done)
+            self._parts.reporting.handled(done)
 
     async def _work(self, chunk: Sequence[EventEnvelope]) -> None:
         places = asyncio.Semaphore(self._delivery.concurrency)
@@ -93,20 +93,20 @@ class AtLeastOncePipeline:
         """Handle events together, as recovery says; False when their source is parked."""
         if not (events := self._parts.parking.left(events)):
             return False
-        recovering, first = self._parts.recovering, events[0]
+        retrying, first = self._parts.retrying, events[0]
         try:
-            failure = await recovering.attempts(first, lambda: self._call(session, events))
+            failure = await retrying.attempts(first, lambda: self._call(session, events))
         except Exception as error:
             if len(events) == 1 or fault_of(error) is not Fault.BATCH:
                 raise
             return await self._halves(session, events)
         if failure is None:
-            recovering.handled(events)
+            retrying.handled(events)
             self._done.extend(events)
             return True
         if len(events) > 1:
             return await self._halves(session, events)
-        return await recovering.give_up(session, first, failure, lambda: self._skip(first))
+        return await retrying.give_up(session, first, failure, lambda: self._skip(first))
 
     async def _call(self, session: OwnedSession, events: Sequence[EventEnvelope]) -> None:
         try:

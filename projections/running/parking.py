@@ -9,7 +9,7 @@ from journal.database import Fault, fault_of
 from offsets import Parked
 from projections.errors import HandlerFailed
 from projections.running.dispatch import Dispatcher
-from projections.running.telling import Telling, too_large
+from projections.running.reporting import Reporting, too_large
 from projections.running.transactions import Transactions
 
 
@@ -20,7 +20,7 @@ class Parking:
     Args:
         dispatcher: Calls the handlers of the projection.
         transactions: Those of the range.
-        telling: Is told.
+        reporting: Is told.
         batch_size: The most events of a source that are handled together.
         page_bytes: The most bytes of them that are read together.
     """
@@ -29,13 +29,13 @@ class Parking:
         self,
         dispatcher: Dispatcher,
         transactions: Transactions,
-        telling: Telling,
+        reporting: Reporting,
         batch_size: int,
         page_bytes: int,
     ) -> None:
         self._dispatcher = dispatcher
         self._transactions = transactions
-        self._telling = telling
+        self._reporting = reporting
         self._batch_size = batch_size
         self._page_bytes = page_bytes
 
@@ -49,7 +49,7 @@ class Parking:
     ) -> None:
         """Set a source aside at an event that has failed so often."""
         await self._transactions.park(session, envelope, failure, attempts)
-        self._telling.parked(envelope, failure)
+        self._reporting.parked(envelope, failure)
 
     async def follow_decisions(self, session: OwnedSession) -> None:
         """Let sources go on that somebody has decided about: first the event they wait at, then what has come since."""
@@ -67,7 +67,7 @@ class Parking:
                 await self._go_on(session, page, drop=drop)
             except HandlerFailed as failure:
                 if len(page) == 1:
-                    self._telling.attempt_failed(page[0], failure, 1)
+                    self._reporting.attempt_failed(page[0], failure, 1)
                     await self.park(session, page[0], failure, 1)  # it waits for another decision
                     return
                 size = failure.index or len(page) // 2
@@ -81,7 +81,7 @@ class Parking:
             if await self._transactions.pause(0):
                 return
         await self._transactions.unpark(session, parked.source_id)
-        self._telling.unparked(parked.source_id)
+        self._reporting.unparked(parked.source_id)
 
     async def _read(
         self, session: OwnedSession, source_id: str, first: int, size: int
@@ -109,10 +109,10 @@ class Parking:
             await self._transactions.commit(session, page, work)
             return
         try:
-            with self._telling.batch(page):
+            with self._reporting.batch(page):
                 await self._transactions.commit(session, page, work)
         except MemoryError as error:
             if len(page) > 1:
                 raise
             raise too_large(first, error) from error
-        self._telling.handled(page)
+        self._reporting.handled(page)

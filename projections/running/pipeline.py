@@ -12,8 +12,8 @@ from projections.errors import HandlerFailed
 from projections.running.dispatch import Dispatcher
 from projections.running.page_limit import PageLimit
 from projections.running.parking import Parking
-from projections.running.recovering import Recovering
-from projections.running.telling import Telling, too_large
+from projections.running.reporting import Reporting, too_large
+from projections.running.retrying import Retrying
 from projections.running.transactions import Transactions
 
 
@@ -25,8 +25,8 @@ class Parts:
     dispatcher: Dispatcher
     transactions: Transactions
     parking: Parking
-    recovering: Recovering
-    telling: Telling
+    retrying: Retrying
+    reporting: Reporting
     pages: PageLimit
 
 
@@ -71,10 +71,10 @@ class Pipeline:
 
     async def _commit(self, session: OwnedSession, batch: Sequence[EventEnvelope]) -> None:
         parts = self._parts
-        with parts.telling.batch(batch):
+        with parts.reporting.batch(batch):
             await parts.transactions.commit(session, batch, lambda: parts.dispatcher.handle(session, batch))
-        parts.recovering.handled(batch)
-        parts.telling.handled(batch)
+        parts.retrying.handled(batch)
+        parts.reporting.handled(batch)
 
     async def _recover(self, session: OwnedSession, envelope: EventEnvelope, failure: HandlerFailed) -> None:
         async def handle() -> None:
@@ -83,11 +83,9 @@ class Pipeline:
             except MemoryError as error:
                 raise too_large(envelope, error) from error
 
-        recovering, transactions = self._parts.recovering, self._parts.transactions
-        if last := await recovering.attempts(envelope, handle, failure):
-            await recovering.give_up(
-                session, envelope, last, lambda: transactions.commit(session, [envelope])
-            )
+        retrying, transactions = self._parts.retrying, self._parts.transactions
+        if last := await retrying.attempts(envelope, handle, failure):
+            await retrying.give_up(session, envelope, last, lambda: transactions.commit(session, [envelope]))
 
 
 def _around(batch: list[EventEnvelope], index: int | None) -> list[list[EventEnvelope]]:

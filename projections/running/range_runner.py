@@ -30,20 +30,20 @@ from journal import (
     WriterLockBacktracking,
 )
 from offsets import Claim, DatabaseWentBack, OffsetState, OffsetStore, Progress
+from projections.defining.batching import AtLeastOnce
 from projections.defining.handlers import Kind, Projection
-from projections.defining.settings import AtLeastOnce
 from projections.errors import ProjectionFailed
 from projections.failing.streak import Streak
-from projections.running.acceptance import Acceptance
 from projections.running.at_least_once import AtLeastOncePipeline
 from projections.running.dispatch import Dispatcher
+from projections.running.gaps import Acceptance
 from projections.running.parking import Parking
 from projections.running.pipeline import Parts, Pipeline
 from projections.running.process import Process
 from projections.running.read_ahead import ReadAhead
-from projections.running.recovering import Recovering
+from projections.running.reporting import Reporting
+from projections.running.retrying import Retrying
 from projections.running.settings import RunSettings
-from projections.running.telling import Telling
 from projections.running.transactions import Stopping, Transactions
 
 _LATER = timedelta(seconds=5)
@@ -207,14 +207,14 @@ class RangeRunner:
         dispatcher = Dispatcher(
             projection, target, process.tables, process.monitor, self._settings.handler_timeout
         )
-        telling = Telling(projection.name, self.claim.slices, process.observer)
+        reporting = Reporting(projection.name, self.claim.slices, process.observer)
         self._parking = Parking(
-            dispatcher, transactions, telling, projection.batch_size, self._reader.page_bytes
+            dispatcher, transactions, reporting, projection.batch_size, self._reader.page_bytes
         )
-        recovering = Recovering(projection, self._streak, self._parking, telling, transactions.wait)
+        retrying = Retrying(projection, self._streak, self._parking, reporting, transactions.wait)
         parts = Parts(
             projection=projection, dispatcher=dispatcher, transactions=transactions, parking=self._parking,
-            recovering=recovering, telling=telling, pages=process.pages,
+            retrying=retrying, reporting=reporting, pages=process.pages,
         )  # fmt: skip
         self._pipeline = (
             AtLeastOncePipeline(parts, process.database, projection.delivery)

@@ -13,7 +13,7 @@ from offsets import Heartbeat, Held, Progress, Registered
 from projections.defining.handlers import Projection
 from projections.failing.streak import Streak
 from projections.running.process import Process
-from projections.running.range_keeper import RangeKeeper
+from projections.running.range_supervisor import RangeSupervisor
 
 log = logging.getLogger("projections")
 
@@ -47,7 +47,7 @@ class Ranges:
         self._cut = cut
         self._process = process
         self._group = group
-        self._keepers: dict[int, RangeKeeper] = {}
+        self._keepers: dict[int, RangeSupervisor] = {}
         self._ended: dict[int, tuple[int, float]] = {}
         self._told: Heartbeat | None = None
         self._saved: set[Progress] = set()
@@ -235,7 +235,7 @@ class Ranges:
             )  # fmt: skip
         assert self._told is not None  # noqa: S101 - a heartbeat has told
         cache_size = self._process.settings.cache_size // held
-        keeper = RangeKeeper(
+        keeper = RangeSupervisor(
             self._process, self.projection, one.claim, cache_size, self._streak, paused=self._told.paused
         )
         if not one.kept:  # a release that failed, or an assignment that has changed since it was claimed
@@ -243,7 +243,7 @@ class Ranges:
         self._keepers[one.claim.slices.min_slice] = keeper
         self._group.create_task(self._keep(one.claim.slices.min_slice, keeper))
 
-    async def _keep(self, min_slice: int, keeper: RangeKeeper) -> None:
+    async def _keep(self, min_slice: int, keeper: RangeSupervisor) -> None:
         try:
             await keeper.run()
         finally:

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from journal import PAGE_BYTES, PollPacing
-from offsets.holding import LeaseSettings
+from offsets.leases import LeaseSettings
 from projections.failing.retries import Backoff
 
 WORKER_CONNECTIONS = 20

@@ -3,6 +3,14 @@
 from journal import EventIdConflict, InvalidEvent
 from projections.errors import InvalidHandler, UnknownGroup
 from projections.subscriptions.consumer import Consumer
+from projections.subscriptions.dead_batches import FailedBatch as FailedBatch
+from projections.subscriptions.dead_batches import (
+    drop_dead,
+    list_dead,
+    list_waiting,
+    retry_dead,
+    show_dead,
+)
 from projections.subscriptions.errors import (
     InvalidSubscription,
     ListenerClosed,
@@ -29,14 +37,6 @@ from projections.subscriptions.publishing import (
     publish_all,
     publish_all_sync,
     publish_sync,
-)
-from projections.subscriptions.retrying import FailedBatch as FailedBatch
-from projections.subscriptions.retrying import (
-    drop_dead,
-    list_dead,
-    list_waiting,
-    retry_dead,
-    show_dead,
 )
 from projections.subscriptions.settings import (
     ConsumerSettings,

@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import partial
 
 from journal import OwnedSession
-from projections.subscriptions.answers import NARROWER, Asked, AskedOf, Failed, TooMuch
+from projections.subscriptions.conditions import NARROWER, Asked, AskedOf, Failed, TooMuch
 
 __all__ = ["CatchingUp"]
 

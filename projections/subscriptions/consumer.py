@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar, Unpack, overload
 
 from journal import Database
 from projections.errors import InvalidHandler
-from projections.subscriptions.consuming import Consuming
+from projections.subscriptions.consumer_loop import ConsumerLoop
 from projections.subscriptions.errors import InvalidSubscription
 from projections.subscriptions.groups import is_reliable
 from projections.subscriptions.matched import MatchedEvent
@@ -153,7 +153,7 @@ class Consumer:
             raise InvalidHandler(f"the consumer of group {self._group!r} runs already: make another")
         self._running = True
         owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        consuming = Consuming(self._database, self._group, owner, self._subscribe, self._settings)
+        consuming = ConsumerLoop(self._database, self._group, owner, self._subscribe, self._settings)
         try:
             await consuming.run(stop or asyncio.Event())
         finally:

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from journal import EventEnvelope, OwnedSession, slice_ranges
+from projections.defining.batching import ExactlyOnce, Group
 from projections.defining.handlers import Kind, Projection
-from projections.defining.settings import ExactlyOnce, Group
 from projections.failing.recovery import Recovery
-from projections.subscriptions.answers import NARROWER, Asked, AskedOf, Failed, TooMuch, check_again
 from projections.subscriptions.catching_up import CatchingUp
+from projections.subscriptions.conditions import NARROWER, Asked, AskedOf, Failed, TooMuch, check_again
 
 __all__ = ["Matching"]
 

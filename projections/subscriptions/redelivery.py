@@ -10,15 +10,15 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from journal.tasks import end
-from projections.subscriptions.matched import MatchedEvent, describe
-from projections.subscriptions.member import Member
-from projections.subscriptions.registration import RegisteredHandler
-from projections.subscriptions.retrying import (
+from projections.subscriptions.dead_batches import (
     Retry,
     decode_batch,
     finish_retry,
     take_retries,
 )
+from projections.subscriptions.group_member import Member
+from projections.subscriptions.matched import MatchedEvent, describe
+from projections.subscriptions.registration import RegisteredHandler
 
 log = logging.getLogger("projections")
 

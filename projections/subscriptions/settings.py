@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from journal import PAGE_BYTES, PollPacing
-from offsets.holding import LeaseSettings
+from offsets.leases import LeaseSettings
 from projections.failing.retries import Backoff, Retries
 
 RETRIES_OF_OUTAGES = Retries([60])

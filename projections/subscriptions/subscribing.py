@@ -9,7 +9,7 @@ from typing import Any
 
 from journal import InvalidEvent, Session, encode
 from journal.database import fetch_on, fetch_on_sync
-from projections.interests.contents import CONTAINS, check_contents
+from projections.interests.containment import CONTAINS, check_contents
 from projections.interests.errors import InvalidFilter
 from projections.subscriptions.errors import InvalidSubscription, own_errors
 

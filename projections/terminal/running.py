@@ -14,7 +14,7 @@ import click
 from journal import ProjectionsError
 from journal.database import hide_password
 from projections.http.addresses import Address, parse_address
-from projections.http.tokens import read_token, require_token
+from projections.http.authentication import read_token, require_token
 from projections.terminal.commands import Opt
 from projections.terminal.durations import Duration
 

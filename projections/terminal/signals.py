@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
 
-from projections.terminal.last_resort import GRACE, LastResort
+from projections.terminal.forced_exit import GRACE, ForcedExit
 
 __all__ = ["ReceivedSignal", "stopped_by_signals"]
 
@@ -22,7 +22,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class ReceivedSignal:
     """Which signal asked to stop, if any."""
 
-    def __init__(self, resort: LastResort) -> None:
+    def __init__(self, resort: ForcedExit) -> None:
         self.resort = resort
         self.number: signal.Signals | None = None
 
@@ -38,7 +38,7 @@ def stopped_by_signals(stop: asyncio.Event, grace: timedelta = GRACE) -> Iterato
         stop: Set by the first signal.
         grace: How long it may take to end; then it is ended.
     """
-    loop, received = asyncio.get_running_loop(), ReceivedSignal(LastResort(grace))
+    loop, received = asyncio.get_running_loop(), ReceivedSignal(ForcedExit(grace))
 
     def on_signal(number: int, _: FrameType | None) -> None:
         if received.number is not None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from journal import Database
 from projections.extras import from_extra
+from projections.http.security_headers import StrictHeaders
 from projections.http.server_sent_events import EventWriter, frame, while_connected
-from projections.http.strict_headers import StrictHeaders
 from projections.monitoring.probes import monitor_probe
 from projections.web.actions import Actions
 from projections.web.cross_site import CrossSite

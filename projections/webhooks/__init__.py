@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from journal import SchemaError as SchemaError
     from projections.errors import InvalidHandler as InvalidHandler
     from projections.webhooks.addresses import AddressRules as AddressRules
-    from projections.webhooks.ciphers import FernetCipher as FernetCipher
     from projections.webhooks.deliveries import Deliveries as Deliveries
     from projections.webhooks.deliveries import DeliveryFilter as DeliveryFilter
+    from projections.webhooks.encryption import FernetCipher as FernetCipher
+    from projections.webhooks.endpoint_verification import verify_endpoint as verify_endpoint
     from projections.webhooks.endpoints import Endpoints as Endpoints
     from projections.webhooks.endpoints import EndpointSettings as EndpointSettings
     from projections.webhooks.errors import DeliveryInFlight as DeliveryInFlight
@@ -34,20 +35,19 @@ if TYPE_CHECKING:
     from projections.webhooks.errors import VerificationFailed as VerificationFailed
     from projections.webhooks.errors import WrongState as WrongState
     from projections.webhooks.fan_out import FanOut as FanOut
-    from projections.webhooks.keys import generate_secret as generate_secret
-    from projections.webhooks.keys import parse_secret as parse_secret
     from projections.webhooks.messages import Message as Message
     from projections.webhooks.messages import send as send
     from projections.webhooks.messages import send_sync as send_sync
     from projections.webhooks.receiver import Receiver as Receiver
+    from projections.webhooks.response_rules import RetryPolicy as RetryPolicy
     from projections.webhooks.running import run_webhooks as run_webhooks
     from projections.webhooks.schedules import Schedules as Schedules
     from projections.webhooks.sender import HttpSender as HttpSender
     from projections.webhooks.sender import NotSentError as NotSentError
     from projections.webhooks.settings import DeliverySettings as DeliverySettings
+    from projections.webhooks.signing import generate_secret as generate_secret
+    from projections.webhooks.signing import parse_secret as parse_secret
     from projections.webhooks.signing import sign as sign
     from projections.webhooks.signing import verify as verify
-    from projections.webhooks.verdicts import RetryPolicy as RetryPolicy
-    from projections.webhooks.verifying import verify_endpoint as verify_endpoint
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

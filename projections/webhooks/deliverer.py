@@ -17,16 +17,16 @@ from datetime import timedelta
 from journal import Database, KeptSession, OwnedSession, ProjectionsError
 from journal.tasks import end, raise_errors, running
 from projections.running.page_limit import PageLimit
-from projections.webhooks.ciphers import Cipher, PlainCipher
 from projections.webhooks.claims import Claimed, Outcome, Room, claim, reap
 from projections.webhooks.delivery_observer import DeliveryObserver, tell
+from projections.webhooks.encryption import Cipher, PlainCipher
 from projections.webhooks.errors import InvalidSecret
 from projections.webhooks.in_flight import InFlight, Shortage
-from projections.webhooks.outcomes import Outcomes
-from projections.webhooks.outgoing import outgoing_of
+from projections.webhooks.outcome_store import Outcomes
+from projections.webhooks.response_rules import answered_at, judge
 from projections.webhooks.sender import NotSentError, Reply, Sender
 from projections.webhooks.settings import DeliverySettings
-from projections.webhooks.verdicts import answered_at, judge
+from projections.webhooks.signed_request import outgoing_of
 
 __all__ = ["deliver"]
 

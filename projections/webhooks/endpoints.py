@@ -15,15 +15,15 @@ from projections.interests.errors import InvalidFilter
 from projections.interests.filters import parse_filter
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.checks import check_tenant
-from projections.webhooks.ciphers import Cipher, PlainCipher
+from projections.webhooks.encryption import Cipher, PlainCipher
+from projections.webhooks.endpoint_bounds import bounds, check_bounds
 from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, UnknownEndpoint, fields_of
 from projections.webhooks.headers import checked_headers
-from projections.webhooks.keys import PublicKey, Secret, SigningKey, generate_secret, parse_secret
-from projections.webhooks.limits import bounds, check_bounds
+from projections.webhooks.response_rules import RetryPolicy
+from projections.webhooks.signing import PublicKey, Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.tenant_rows import TenantRows
 from projections.webhooks.topics import endpoint_topics
 from projections.webhooks.urls import checked_url
-from projections.webhooks.verdicts import RetryPolicy
 
 __all__ = ["ENABLED", "Endpoint", "EndpointSettings", "EndpointState", "Endpoints", "NewEndpoint"]
 
@@ -175,7 +175,7 @@ class Endpoints(TenantRows[Endpoint]):
         Raises:
             TooMany: The tenant has as many as it may make.
             InvalidEndpoint: The tenant, the URL, a header, the topics or the filter cannot be so, or it asks for more
-                than :func:`~projections.webhooks.limits.bounds` allow.
+                than :func:`~projections.webhooks.endpoint_bounds.bounds` allow.
             InvalidSecret: The secret is malformed.
         """
         check_tenant(tenant, InvalidEndpoint)

@@ -13,8 +13,8 @@ from cachetools import LRUCache
 
 from journal import EventEnvelope, OwnedSession, Row, check_entity_type
 from journal.tasks import Turn
+from projections.defining.batching import ExactlyOnce, Group
 from projections.defining.handlers import Kind, Projection
-from projections.defining.settings import ExactlyOnce, Group
 from projections.errors import InvalidHandler
 from projections.failing.recovery import Recovery
 from projections.interests.filter_cost import MOST_CHARACTERS, Purse

@@ -26,12 +26,11 @@ from cachetools import FIFOCache
 
 from projections.extras import from_extra
 from projections.http.aiohttp_server import LimitedServer
-from projections.http.connections import ConnectionLimits
+from projections.http.connection_limits import ConnectionLimits
 from projections.webhooks.errors import NotListening, VerificationFailed
-from projections.webhooks.keys import Secret, parse_secrets
-from projections.webhooks.signing import ID_HEADER, verify
+from projections.webhooks.response_rules import is_success
+from projections.webhooks.signing import ID_HEADER, Secret, parse_secrets, verify
 from projections.webhooks.topics import CHALLENGE
-from projections.webhooks.verdicts import is_success
 
 with from_extra("webhooks"):
     from aiohttp import web

@@ -9,10 +9,10 @@ from journal import Database
 from projections.running.observer import StatusObserver
 from projections.running.runner import run
 from projections.running.settings import RunSettings
-from projections.webhooks.ciphers import Cipher
 from projections.webhooks.deliverer import deliver
 from projections.webhooks.delivery_observer import DeliveryObserver
 from projections.webhooks.duties import Duties
+from projections.webhooks.encryption import Cipher
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.sender import Sender
 from projections.webhooks.settings import DeliverySettings

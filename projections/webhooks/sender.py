@@ -18,7 +18,7 @@ from cachetools import TTLCache
 
 from projections.extras import from_extra
 from projections.webhooks.addresses import AddressRules
-from projections.webhooks.dialling import (
+from projections.webhooks.connector import (
     Connector,
     Dial,
     LookedUp,
@@ -26,10 +26,10 @@ from projections.webhooks.dialling import (
     dialling,
     guarded_sockets,
 )
-from projections.webhooks.failures import CODES, FAILURES, code_of, lack_of, lacks_port
-from projections.webhooks.lookups import LookUp, Lookups, Resolve, SystemLookup
-from projections.webhooks.replies import FRAMING, Answer, Reply
-from projections.webhooks.shares import Hosts
+from projections.webhooks.dns_lookups import LookUp, Lookups, Resolve, SystemLookup
+from projections.webhooks.failure_codes import CODES, FAILURES, code_of, lack_of, lacks_port
+from projections.webhooks.fair_shares import Hosts
+from projections.webhooks.response_reading import FRAMING, Answer, Reply
 
 with from_extra("webhooks"):
     import aiohttp

@@ -4,25 +4,50 @@ Sign webhooks, and verify them where they are received, by Standard Webhooks.
 The signed content is `id.timestamp.body`, byte for byte. The id is that of the message and the same on every attempt;
 the timestamp is the attempt's. `verify` needs nothing else of this library: no database, no settings.
 
+| secret | text | signature |
+| --- | --- | --- |
+| `SymmetricSecret` | `whsec_` and 24 to 64 bytes in base64 | `v1`: HMAC-SHA256 |
+| `SigningKey` | `whsk_` and the ed25519 seed, or seed and public key, in base64 | `v1a`: ed25519 |
+| `PublicKey` | `whpk_` and the 32 bytes of the public key in base64 | verifies `v1a` |
+
+No text, repr or error of this module shows a secret; only `Secret.reveal` does.
+
 Source: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import re
+import secrets as random_source
+from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol
 
+from projections.extras import from_extra
 from projections.webhooks.errors import InvalidMessage, InvalidSecret, VerificationFailed
-from projections.webhooks.keys import Secret, parse_secrets
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 __all__ = [
     "ID_HEADER",
     "SIGNATURE_HEADER",
     "TIMESTAMP_HEADER",
+    "PublicKey",
+    "Secret",
+    "SignatureVersion",
+    "SigningKey",
+    "SymmetricSecret",
     "VerifiedWebhook",
+    "generate_secret",
+    "parse_secret",
+    "parse_secrets",
     "sign",
     "verify",
 ]
@@ -35,6 +60,185 @@ SIGNATURE_HEADER = "webhook-signature"
 _MESSAGE_ID = re.compile(r"[!-\-/-~]{1,256}")
 _TIMESTAMP = re.compile(r"[0-9]{1,11}")
 _MOST_SIGNATURES = 64
+
+SignatureVersion = Literal["v1", "v1a"]
+
+_NEW_SECRET_BYTES = 32
+_SEED_BYTES = 32
+_PUBLIC_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, repr=False)
+class Secret(ABC):
+    """A secret of an endpoint; see `parse_secret` and `generate_secret`."""
+
+    prefix: ClassVar[str]
+    version: ClassVar[SignatureVersion]
+
+    key: bytes = field(repr=False)
+
+    def reveal(self) -> str:
+        """Return the secret as text, to be stored encrypted, or shown once to whom it belongs."""
+        return self.prefix + b64encode(self.key).decode()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Eight hexadecimal digits to tell secrets apart; both halves of a key pair have the same."""
+        return hashlib.sha256(self._identity()).hexdigest()[:8]
+
+    def __repr__(self) -> str:
+        return f"<{self.prefix}… {self.fingerprint}>"
+
+    __str__ = __repr__
+
+    def _identity(self) -> bytes:
+        return self.key
+
+    @abstractmethod
+    def sign(self, content: bytes) -> bytes:
+        """Return the bare signature of the content."""
+
+    @abstractmethod
+    def verifies(self, content: bytes, signature: bytes) -> bool:
+        """Tell whether the signature is this secret's, in constant time. Never raises."""
+
+
+@dataclass(frozen=True, repr=False)
+class SymmetricSecret(Secret):
+    """A `whsec_` secret, which sender and receiver share."""
+
+    prefix = "whsec_"
+    version = "v1"
+
+    def __post_init__(self) -> None:
+        if not 24 <= len(self.key) <= 64:  # noqa: PLR2004 - the numbers of the specification
+            raise InvalidSecret(f"a whsec_ secret has 24 to 64 bytes after base64, not {len(self.key)}")
+
+    def sign(self, content: bytes) -> bytes:
+        """Return the HMAC of the content."""
+        return hmac.digest(self.key, content, "sha256")
+
+    def verifies(self, content: bytes, signature: bytes) -> bool:
+        """Compare with the HMAC of the content, in constant time."""
+        return hmac.compare_digest(self.sign(content), signature)
+
+
+@dataclass(frozen=True, repr=False)
+class PublicKey(Secret):
+    """A `whpk_` key: what receivers of `v1a` need. It signs nothing."""
+
+    prefix = "whpk_"
+    version = "v1a"
+
+    def __post_init__(self) -> None:
+        if len(self.key) != _PUBLIC_KEY_BYTES:
+            raise InvalidSecret(f"a whpk_ key has 32 bytes after base64, not {len(self.key)}")
+
+    @cached_property
+    def _ed25519(self) -> Ed25519PublicKey:
+        with from_extra("webhooks"):
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
+                Ed25519PublicKey,
+            )
+        return Ed25519PublicKey.from_public_bytes(self.key)
+
+    def sign(self, content: bytes) -> bytes:  # noqa: ARG002 - no content can be signed
+        """Raise InvalidSecret: only the `whsk_` half signs."""
+        raise InvalidSecret("a whpk_ key only verifies; sign with the whsk_ key that belongs to it")
+
+    def verifies(self, content: bytes, signature: bytes) -> bool:
+        """Check the ed25519 signature."""
+        public = self._ed25519
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - the line above needs the extra
+
+        try:
+            public.verify(signature, content)
+        except InvalidSignature:
+            return False
+        return True
+
+
+@dataclass(frozen=True, repr=False)
+class SigningKey(Secret):
+    """A `whsk_` key, of which the receiver has only the public half: seed and public key, as libsodium writes it."""
+
+    prefix = "whsk_"
+    version = "v1a"
+
+    def __post_init__(self) -> None:
+        if len(self.key) not in {_SEED_BYTES, _SEED_BYTES + _PUBLIC_KEY_BYTES}:
+            raise InvalidSecret(f"a whsk_ key has 32 or 64 bytes after base64, not {len(self.key)}")
+        if not self.public.key.startswith(self.key[_SEED_BYTES:]):
+            raise InvalidSecret("the public half of this whsk_ key does not belong to its secret half")
+
+    @cached_property
+    def _ed25519(self) -> Ed25519PrivateKey:
+        with from_extra("webhooks"):
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
+                Ed25519PrivateKey,
+            )
+        return Ed25519PrivateKey.from_private_bytes(self.key[:_SEED_BYTES])
+
+    @cached_property
+    def public(self) -> PublicKey:
+        """The half that receivers need."""
+        return PublicKey(self._ed25519.public_key().public_bytes_raw())
+
+    def _identity(self) -> bytes:
+        return self.public.key
+
+    def sign(self, content: bytes) -> bytes:
+        """Return the ed25519 signature of the content."""
+        return self._ed25519.sign(content)
+
+    def verifies(self, content: bytes, signature: bytes) -> bool:
+        """Check with the public half."""
+        return self.public.verifies(content, signature)
+
+
+_KINDS: tuple[type[Secret], ...] = (SymmetricSecret, SigningKey, PublicKey)
+
+
+def parse_secret(text: str) -> Secret:
+    """
+    Read a secret as sender and receiver exchange it: `whsec_…`, `whsk_…` or `whpk_…`.
+
+    Raises:
+        InvalidSecret: No such prefix, no base64, or not the length that the kind has. The message never holds the text.
+        ImportError: `whsk_` needs the package cryptography.
+    """
+    for kind in _KINDS:
+        if text.startswith(kind.prefix):
+            return kind(_decoded(text.removeprefix(kind.prefix), kind.prefix))
+    raise InvalidSecret("a secret begins with whsec_, whsk_ or whpk_")
+
+
+def parse_secrets(secrets: Secret | str | Iterable[Secret | str]) -> list[Secret]:
+    """
+    Read one secret or several, of which some may be read already.
+
+    Raises:
+        InvalidSecret: One can not be; see :func:`parse_secret`.
+        ImportError: `whsk_` needs the package cryptography.
+    """
+    several = [secrets] if isinstance(secrets, Secret | str) else secrets
+    return [parse_secret(one) if isinstance(one, str) else one for one in several]
+
+
+def generate_secret(kind: SignatureVersion = "v1") -> Secret:
+    """Make a new secret: `v1` is shared, `v1a` is an ed25519 key whose `public` half goes to the receiver."""
+    if kind == "v1":
+        return SymmetricSecret(random_source.token_bytes(_NEW_SECRET_BYTES))
+    seed = random_source.token_bytes(_SEED_BYTES)
+    return SigningKey(seed + SigningKey(seed).public.key)
+
+
+def _decoded(text: str, prefix: str) -> bytes:
+    try:
+        return b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError:
+        # `from None`: the cause would show what was not base64.
+        raise InvalidSecret(f"what follows {prefix} is not base64") from None
 
 
 class Headers(Protocol):

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 from projections.extras import from_extra
 from projections.monitoring.tracing import FIELDS, PROPAGATOR, SYSTEM
+from projections.webhooks.response_rules import is_success
 from projections.webhooks.sender import Outgoing, Reply, Sender
-from projections.webhooks.verdicts import is_success
 
 with from_extra("otel"):
     from opentelemetry import trace

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from spark_projections.archive.content import content_of
+from spark_projections.archive.checksums import content_of
+from spark_projections.archive.export_task import KEYS, keys_of
 from spark_projections.archive.files import (
     ArchivedFile,
     ArchiveError,
@@ -19,17 +20,16 @@ from spark_projections.archive.files import (
     open_file,
     sha256_of,
 )
-from spark_projections.archive.locking import busy
-from spark_projections.archive.lookup import (
+from spark_projections.archive.journal_queries import (
     archived_by_day,
     autocommit,
     content_by_day,
     newer_imports,
     stored,
 )
+from spark_projections.archive.locking import busy
 from spark_projections.archive.manifest import Manifest
-from spark_projections.archive.part import KEYS, keys_of
-from spark_projections.engine.spread import spread
+from spark_projections.engine.parallel import spread
 from spark_projections.reading.batches import SCHEMA
 
 __all__ = ["Checked", "check_archived_file", "doubled", "verify_archive"]

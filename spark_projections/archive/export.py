@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING
 
 from journal import CLOCK_MARGIN
 from journal.database import SyncConnection
+from spark_projections.archive.export_task import ATTEMPTS, ArchivedPartition, Part, WrittenPart, export_part
 from spark_projections.archive.files import ArchivedFile, ArchiveError, Bounds
+from spark_projections.archive.journal_queries import autocommit, types_in
 from spark_projections.archive.locking import locked, sync_directory
-from spark_projections.archive.lookup import autocommit, types_in
 from spark_projections.archive.manifest import NAME, Manifest
-from spark_projections.archive.part import ATTEMPTS, ArchivedPartition, Part, WrittenPart, export_part
+from spark_projections.archive.open_writers import wait_for_appends
 from spark_projections.archive.planning import ExportGroup, ExportPlan, plan_export
 from spark_projections.archive.repair import take_in
 from spark_projections.archive.still_there import check_exported, check_grown
-from spark_projections.archive.waiting import wait_for_appends
-from spark_projections.engine.spread import parallelism, spread
+from spark_projections.engine.parallel import parallelism, spread
 from spark_projections.reading.horizon import look
 
 if TYPE_CHECKING:

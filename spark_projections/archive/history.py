@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from journal import ALL_SLICES, BEGINNING, SliceRange
+from spark_projections.archive.export_task import sorted_batches
 from spark_projections.archive.files import ArchivedFile, ArchiveError, Bounds, check_file, open_file
-from spark_projections.archive.lookup import autocommit, newer_imports, stored
+from spark_projections.archive.journal_queries import autocommit, newer_imports, stored
 from spark_projections.archive.manifest import Manifest
-from spark_projections.archive.part import sorted_batches
 from spark_projections.archive.planning import cut
 from spark_projections.reading.batches import COLUMNS, SCHEMA, Reading, read_batches
 from spark_projections.reading.splits import slice_counts

@@ -10,10 +10,10 @@ from pathlib import Path
 from journal import SliceRange
 from journal.database import SyncConnection
 from spark_projections.archive.check import check_archived_file
+from spark_projections.archive.export_task import ArchivedPartition, Part
 from spark_projections.archive.files import ArchivedFile, ArchiveError
-from spark_projections.archive.lookup import archived_by_day, content_by_day, newer_imports, types_in
+from spark_projections.archive.journal_queries import archived_by_day, content_by_day, newer_imports, types_in
 from spark_projections.archive.manifest import Manifest
-from spark_projections.archive.part import ArchivedPartition, Part
 from spark_projections.archive.still_there import still_there
 
 __all__ = ["ExportGroup", "ExportPlan", "cut", "plan_export"]

@@ -15,7 +15,7 @@ from spark_projections.archive.check import check_archived_file, doubled
 from spark_projections.archive.files import NOT_KNOWN, ArchivedFile, ArchiveError, footer_of
 from spark_projections.archive.locking import locked
 from spark_projections.archive.manifest import Manifest, newest_former, set_aside
-from spark_projections.engine.spread import spread
+from spark_projections.engine.parallel import spread
 
 __all__ = ["Repaired", "repair_archive", "take_in"]
 

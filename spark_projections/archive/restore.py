@@ -28,7 +28,7 @@ from spark_projections.archive.files import (
     open_file,
     sha256_of,
 )
-from spark_projections.archive.lookup import autocommit, stored
+from spark_projections.archive.journal_queries import autocommit, stored
 from spark_projections.archive.manifest import Manifest
 from spark_projections.reading.batches import NO_LIMITS, SCHEMA
 

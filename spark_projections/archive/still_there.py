@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from journal.database import SyncConnection
+from spark_projections.archive.export_task import KEYS, ArchivedPartition
 from spark_projections.archive.files import ArchivedFile, ArchiveError, open_file
-from spark_projections.archive.lookup import (
+from spark_projections.archive.journal_queries import (
     archived_by_day,
     content_by_day,
     newer_imports,
@@ -19,7 +20,6 @@ from spark_projections.archive.lookup import (
     stored_at,
     stored_rows,
 )
-from spark_projections.archive.part import KEYS, ArchivedPartition
 
 __all__ = ["check_exported", "check_grown", "still_there"]
 

@@ -37,10 +37,10 @@ from spark_projections.backfill.formats import (
     file_parts,
     read_rows,
 )
-from spark_projections.backfill.mapped import CHUNK
-from spark_projections.backfill.place import Numbering
+from spark_projections.backfill.mapping import CHUNK
+from spark_projections.backfill.numbering import Numbering
 from spark_projections.backfill.spill import spill_directory
-from spark_projections.engine.spread import PartFailed, parallelism, spark_failures, spread
+from spark_projections.engine.parallel import PartFailed, parallelism, spark_failures, spread
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -26,7 +26,7 @@ from journal import (
     event_row,
     slice_of,
 )
-from spark_projections.backfill.mapped import FIELDS, REQUIRED, Mapped
+from spark_projections.backfill.mapping import FIELDS, REQUIRED, Mapped
 
 __all__ = ["BadRow", "FilePart", "HistoricRow", "Mapped", "file_parts", "read_rows"]
 

@@ -10,7 +10,7 @@ import click
 from projections.extras import from_extra
 from projections.terminal.answers import Answer
 from projections.terminal.commands import Arg, Dsn, Opt, derived
-from spark_projections.backfill.mapped import CHUNK, FIELDS, Format, Mapped
+from spark_projections.backfill.mapping import CHUNK, FIELDS, Format, Mapped
 from spark_projections.cli.archive import Engine, Master, checked_dsn, context_of, counting
 
 if TYPE_CHECKING:

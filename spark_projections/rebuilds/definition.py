@@ -13,8 +13,8 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from journal import ALL_SLICES, SliceRange
+from projections.defining.batching import AtLeastOnce
 from projections.defining.handlers import Kind, Projection, projection_of
-from projections.defining.settings import AtLeastOnce
 from projections.defining.tables import Table
 from spark_projections.errors import NotRebuildable
 

@@ -14,8 +14,8 @@ from cryptography.fernet import Fernet
 
 from journal import Database
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
-from projections.webhooks.keys import generate_secret, parse_secret
 from projections.webhooks.receiver import Receiver
+from projections.webhooks.signing import generate_secret, parse_secret
 from tests.fixtures.commands import called
 from tests.fixtures.raw_server import RawServer, respond
 

@@ -21,8 +21,8 @@ from journal import Database, Event, append
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.fan_out import FanOut
-from projections.webhooks.keys import Secret, generate_secret
 from projections.webhooks.messages import send
+from projections.webhooks.signing import Secret, generate_secret
 from tests.fixtures.commands import COMMAND, Running, called, environment
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import caught_up, fetchval, until

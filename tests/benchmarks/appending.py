@@ -15,9 +15,9 @@ import asyncpg
 import psycopg
 
 from journal import Event, slice_of
+from journal.appending import append
 from journal.database import Database, connect
 from journal.importing import import_events
-from journal.writer import append
 from tests.benchmarks import workload
 from tests.benchmarks.harness import Goal, Line, Rounds, Sizes, compare
 from tests.benchmarks.peer import Peer

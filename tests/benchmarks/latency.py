@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from statistics import quantiles
 
 from journal import Database, EventEnvelope, Notifier, SliceRange
+from journal.appending import append
 from journal.database import connect
-from journal.writer import append
 from projections import RunSettings, StatusObserver, run
 from tests.benchmarks import workload
 from tests.benchmarks.harness import Goal, Line, Sizes

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from journal import Appended, Database, Notifier
+from journal.appending import append
 from journal.database import connect
-from journal.writer import append
 from projections import RunSettings, wait_for
 from tests.benchmarks import workload
 from tests.benchmarks.harness import Goal, Line, Sizes

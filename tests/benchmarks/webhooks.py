@@ -16,18 +16,18 @@ from statistics import median, quantiles
 from journal import Database, Notifier, connect
 from projections import run
 from projections.webhooks.addresses import AddressRules
-from projections.webhooks.ciphers import PlainCipher
 from projections.webhooks.claims import Claimed, claim
 from projections.webhooks.deliverer import deliver
 from projections.webhooks.delivery_observer import DeliveryObserver
+from projections.webhooks.encryption import PlainCipher
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.messages import send
-from projections.webhooks.outgoing import outgoing_of
+from projections.webhooks.response_rules import RetryPolicy
 from projections.webhooks.running import run_webhooks
 from projections.webhooks.sender import HttpSender, Reply
 from projections.webhooks.settings import DeliverySettings
-from projections.webhooks.verdicts import RetryPolicy
+from projections.webhooks.signed_request import outgoing_of
 from tests.benchmarks.harness import Contender, Goal, Line, Sizes, compare
 from tests.benchmarks.idle import transactions
 from tests.benchmarks.server import Server, settle

@@ -15,13 +15,12 @@ from journal import Database, ProjectionsError
 from journal.embedded import EmbeddedServer
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
+from projections.webhooks.endpoint_bounds import change_bound
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.errors import DeliveryInFlight, NotRetriable, VerificationFailed
-from projections.webhooks.keys import Secret, generate_secret
-from projections.webhooks.limits import change_bound
 from projections.webhooks.messages import send
-from projections.webhooks.signing import verify
-from projections.webhooks.verdicts import RetryPolicy
+from projections.webhooks.response_rules import RetryPolicy
+from projections.webhooks.signing import Secret, generate_secret, verify
 from tests.chaos.chaos import Chaos
 from tests.chaos.hostile import HOSTILE, LARGE_TEXT, MANY_VALUES, make_endpoints
 from tests.fixtures.raw_server import Exchange, RawServer, Step, close, respond, then_hang

@@ -12,7 +12,7 @@ from typing import Any
 
 from journal import ConnectionSettings, connect
 from projections import Backoff, EventEnvelope, RunSettings, Session, handles, projection, run
-from projections.running import range_keeper
+from projections.running import range_supervisor
 from projections.running.range_runner import RangeRunner
 from tests.fixtures.projections import Happened
 
@@ -63,5 +63,5 @@ async def main(dsn: str, driver: Any, *options: str) -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    range_keeper.RangeRunner = Believing  # type: ignore[misc]
+    range_supervisor.RangeRunner = Believing  # type: ignore[misc]
     asyncio.run(main(*sys.argv[1:]))

@@ -11,7 +11,7 @@ import psycopg
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from projections.interests.contents import CONTAINS
+from projections.interests.containment import CONTAINS
 from projections.interests.errors import InvalidFilter
 from projections.interests.filters import parse_filter
 from projections.interests.json_values import read_json

@@ -81,7 +81,7 @@ class GoingBack(Play):
                 self._again(index)
 
     def _again(self, index: int) -> None:
-        """As RangeKeeper does it: from what is stored, in the same process."""
+        """As RangeSupervisor does it: from what is stored, in the same process."""
         old, row = self.readers[index], self.rows[index]
         new_server = old.compares_generations and old.generation != old.poller.generation
         self.readers[index] = self._reader(

@@ -10,8 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from projections.webhooks.errors import InvalidSecret, VerificationFailed
-from projections.webhooks.keys import SymmetricSecret, parse_secret
-from projections.webhooks.signing import sign, verify
+from projections.webhooks.signing import SymmetricSecret, parse_secret, sign, verify
 
 keys = st.binary(min_size=24, max_size=64)
 ids = st.text("abcXYZ019_-", min_size=1, max_size=40)

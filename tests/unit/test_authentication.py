@@ -10,8 +10,7 @@ import httpx
 import pytest
 
 from projections.http.addresses import Address, InvalidAddress, parse_address
-from projections.http.authentication import Authentication
-from projections.http.tokens import TokenMissing, read_token
+from projections.http.authentication import Authentication, TokenMissing, read_token
 
 TOKEN = "sesame-öffne-dich"
 LOCAL, ANYWHERE = Address("127.0.0.1", 9187), Address("0.0.0.0", 9187)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from projections.terminal.last_resort import GRACE
+from projections.terminal.forced_exit import GRACE
 from projections.webhooks import DeliverySettings
 from projections.webhooks.commands.delivering import _grace
 

@@ -13,8 +13,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from journal import EventEnvelope, InvalidEvent, InvalidPayload, RawJson, decode, event_type, event_type_of
+from journal.appending import event_row
 from journal.payload import MAX_PAYLOAD_BYTES, encode
-from journal.writer import event_row
 from tests.fixtures.journal import event
 
 

@@ -17,7 +17,7 @@ PROGRAM = """\
 import sys
 from threading import Event
 
-from spark_projections.engine.spread import spread
+from spark_projections.engine.parallel import spread
 
 
 def work(part):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.subscriptions.handling import Checkpoints
+from projections.subscriptions.handler_queues import Checkpoints
 from projections.subscriptions.reading import MatchPlace as P
 
 PAGES = st.lists(st.integers(0, 3), min_size=1, max_size=12)

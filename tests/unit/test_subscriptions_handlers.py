@@ -21,8 +21,8 @@ from projections.subscriptions import (
     Publication,
     Publisher,
 )
+from projections.subscriptions.dead_batches import decode_batch, encode_batch
 from projections.subscriptions.registration import HandlerOptions, RegisteredHandler, register
-from projections.subscriptions.retrying import decode_batch, encode_batch
 
 NOWHERE = cast("Database", None)
 MINUTE = timedelta(minutes=1)

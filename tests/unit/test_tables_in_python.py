@@ -19,7 +19,7 @@ OWN = {
 READ_ALL = ("projections/monitoring/", "projections/demo/", "spark_projections/")
 """What sums up the tables of others, or reads the journal as a whole."""
 OTHERS = {
-    "offsets/holding.py": "schema_versions",
+    "offsets/leases.py": "schema_versions",
     "offsets/live.py": "imports",
     "offsets/verification.py": "sources",
     "projections/cli/status.py": "projections rebuilds",

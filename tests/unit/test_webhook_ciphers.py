@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cryptography.fernet import Fernet
 
-from projections.webhooks.ciphers import Cipher, FernetCipher, PlainCipher, cipher_from_environment
+from projections.webhooks.encryption import Cipher, FernetCipher, PlainCipher, cipher_from_environment
 from projections.webhooks.errors import InvalidSecret
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

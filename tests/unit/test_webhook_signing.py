@@ -14,8 +14,15 @@ from typing import Any
 import pytest
 
 from projections.webhooks.errors import InvalidMessage, InvalidSecret, VerificationFailed
-from projections.webhooks.keys import PublicKey, SigningKey, generate_secret, parse_secret
-from projections.webhooks.signing import VerifiedWebhook, sign, verify
+from projections.webhooks.signing import (
+    PublicKey,
+    SigningKey,
+    VerifiedWebhook,
+    generate_secret,
+    parse_secret,
+    sign,
+    verify,
+)
 
 # The vector of the reference libraries of Standard Webhooks.
 VECTOR_SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -351,12 +358,12 @@ def test_shared_secrets_need_no_extra_and_ed25519_names_it() -> None:
     program = f"""
 import sys
 sys.modules["cryptography"] = None
-from projections.webhooks.keys import generate_secret, parse_secret
+from projections.webhooks.signing import generate_secret, parse_secret
 from projections.webhooks.signing import sign, verify
-from projections.webhooks import ciphers
+from projections.webhooks import encryption
 headers = {{"webhook-id": "m", "webhook-timestamp": "1", "webhook-signature": sign([generate_secret()], "m", 1, b"")}}
 parse_secret({VECTOR_SECRET!r})
-for needs in (lambda: generate_secret("v1a"), lambda: ciphers.FernetCipher(["x"])):
+for needs in (lambda: generate_secret("v1a"), lambda: encryption.FernetCipher(["x"])):
     try:
         needs()
     except ImportError as error:

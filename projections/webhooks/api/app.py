@@ -11,26 +11,26 @@ from typing import Any
 from journal import Database
 from projections.extras import from_extra
 from projections.http.asgi import ASGIApp, Message, Receive, Scope, Send
-from projections.http.strict_headers import StrictHeaders
-from projections.http.tokens import headers_of
+from projections.http.authentication import headers_of
+from projections.http.security_headers import StrictHeaders
 from projections.webhooks.addresses import AddressRules
-from projections.webhooks.api.allowances import Allowances
 from projections.webhooks.api.authentication import Authenticate
 from projections.webhooks.api.delivery_operations import delivery_operations
 from projections.webhooks.api.endpoint_operations import endpoint_operations
+from projections.webhooks.api.idempotency import LimitedDatabase, Once
 from projections.webhooks.api.json_text import write_json
 from projections.webhooks.api.log_operations import log_operations
 from projections.webhooks.api.message_operations import message_operations
 from projections.webhooks.api.metrics_operations import metrics_operations
-from projections.webhooks.api.once import LimitedDatabase, Once
 from projections.webhooks.api.openapi import openapi_document
 from projections.webhooks.api.operations import Operation, Services
 from projections.webhooks.api.problems import Problem, problem_of, problem_response
 from projections.webhooks.api.requests import read_call
 from projections.webhooks.api.schedule_operations import schedule_operations
 from projections.webhooks.api.settings import ApiSettings
-from projections.webhooks.ciphers import Cipher, PlainCipher
+from projections.webhooks.api.tenant_limits import TenantLimits
 from projections.webhooks.deliveries import Deliveries
+from projections.webhooks.encryption import Cipher, PlainCipher
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.log import PostgresLog
 from projections.webhooks.schedules import Schedules
@@ -92,7 +92,7 @@ def webhooks_app(
     settings = settings or ApiSettings()
     limited = LimitedDatabase(database, settings.statement_timeout)
     cipher, rules = cipher or PlainCipher(), rules or AddressRules()
-    allowances = Allowances(settings.tenant_rate, settings.challenge_pause, limited)
+    allowances = TenantLimits(settings.tenant_rate, settings.challenge_pause, limited)
 
     def services(database: Database) -> Services:
         endpoints = Endpoints(database, cipher, rules, allow_http=allow_http, topics=topics)

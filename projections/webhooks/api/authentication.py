@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from projections.extras import from_extra
-from projections.http.tokens import KnownTokens, bearer_token
+from projections.http.authentication import KnownTokens, bearer_token
 from projections.webhooks.checks import check_tenant
 from projections.webhooks.errors import InvalidToken
 

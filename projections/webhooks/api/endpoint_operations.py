@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from projections.interests.filters import compile_filter
 from projections.interests.topics import parse_topics
-from projections.webhooks import verifying
+from projections.webhooks import endpoint_verification
 from projections.webhooks.api.endpoint_models import (
     CreatedEndpoint,
     EndpointChanges,
@@ -33,9 +33,9 @@ from projections.webhooks.api.endpoint_models import (
 from projections.webhooks.api.operations import Call, NoBody, Operations, PageQuery, Query
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.endpoints import ENABLED, Endpoint, EndpointSettings, EndpointState
-from projections.webhooks.keys import Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.messages import send
 from projections.webhooks.sender import HttpSender, NotSentError
+from projections.webhooks.signing import Secret, SigningKey, generate_secret, parse_secret
 from projections.webhooks.stats import EndpointStats, endpoint_stats
 
 __all__ = ["endpoint_operations"]
@@ -182,7 +182,7 @@ async def verify_endpoint(call: Call[Query, NoBody]) -> Verification:
     services.allowances.challenge(call.caller.tenant)
     try:
         async with HttpSender(services.rules) as sender:
-            verified, reply = await verifying.verify_endpoint(
+            verified, reply = await endpoint_verification.verify_endpoint(
                 services.database, services.endpoints, sender, endpoint.tenant, endpoint.endpoint_id,
                 within=services.settings.challenge_timeout,
             )  # fmt: skip

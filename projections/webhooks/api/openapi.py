@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
+from projections.webhooks.api.field_descriptions import TAGS, WORDS
 from projections.webhooks.api.operations import Operation
 from projections.webhooks.api.problems import ProblemBody
-from projections.webhooks.api.words import TAGS, WORDS
 
 __all__ = ["openapi_document"]
 

@@ -15,10 +15,10 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from journal import Database, RawJson
 from projections.interests.json_values import storable
 from projections.webhooks.addresses import AddressRules
-from projections.webhooks.api.allowances import Allowances
 from projections.webhooks.api.authentication import Caller
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.api.settings import ApiSettings
+from projections.webhooks.api.tenant_limits import TenantLimits
 from projections.webhooks.checks import LARGEST_PAGE, LONGEST_TENANT
 from projections.webhooks.deliveries import Deliveries
 from projections.webhooks.endpoints import Endpoints
@@ -133,7 +133,7 @@ class Services:
     deliveries: Deliveries
     log: PostgresLog
     settings: ApiSettings
-    allowances: Allowances
+    allowances: TenantLimits
     rules: AddressRules
 
 

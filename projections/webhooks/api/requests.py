@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 
 from journal import RawJson
 from projections.extras import from_extra
+from projections.http.authentication import bearer_token
 from projections.http.cross_site import foreign
-from projections.http.tokens import bearer_token
 from projections.interests.json_values import storable
 from projections.webhooks.api.authentication import Authenticate, Caller
 from projections.webhooks.api.json_text import Member, read_members

@@ -18,14 +18,14 @@ from projections.terminal.connection import confirm
 from projections.terminal.group import ListGroup
 from projections.terminal.options import After, Limit, Tenant, Yes
 from projections.terminal.output import Columns, at, printable, short_id, shortened
-from projections.webhooks.ciphers import cipher_from_environment
 from projections.webhooks.commands.endpoint_settings import Settings
 from projections.webhooks.commands.options import Addresses, EndpointId, secret_of, whole_endpoint_id
 from projections.webhooks.commands.testing import test, verify
+from projections.webhooks.encryption import cipher_from_environment
 from projections.webhooks.endpoints import ENABLED, Endpoint, Endpoints, EndpointSettings, EndpointState
 from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, fields_of
-from projections.webhooks.keys import Secret, SigningKey, generate_secret, parse_secret
-from projections.webhooks.verdicts import RetryPolicy
+from projections.webhooks.response_rules import RetryPolicy
+from projections.webhooks.signing import Secret, SigningKey, generate_secret, parse_secret
 
 __all__ = ["endpoints"]
 

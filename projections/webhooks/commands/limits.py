@@ -13,7 +13,7 @@ from projections.terminal.answers import Answer, listing
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.durations import Duration
 from projections.terminal.output import Columns
-from projections.webhooks.limits import BoundName, bounds, change_bound
+from projections.webhooks.endpoint_bounds import BoundName, bounds, change_bound
 
 __all__ = ["limits"]
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import click
 
 from journal.tasks import first_of
-from projections.http.connections import ConnectionLimits
+from projections.http.connection_limits import ConnectionLimits
 from projections.terminal.commands import AsJson, Opt, derived
 from projections.terminal.output import printable, shortened
 from projections.terminal.signals import stopped_by_signals

@@ -13,14 +13,14 @@ from journal.database import connect
 from journal.embedded import database_dsn
 from journal.schema import check_version
 from projections.http.addresses import Address, parse_address
-from projections.http.tokens import read_token, require_token
+from projections.http.authentication import read_token, require_token
 from projections.terminal.commands import Dsn, Opt, derived
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.running import Pgbouncer, TokenFile
 from projections.terminal.signals import stopped_by_signals
 from projections.webhooks.addresses import AddressRules
-from projections.webhooks.ciphers import cipher_from_environment
 from projections.webhooks.commands.options import Addresses
+from projections.webhooks.encryption import cipher_from_environment
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -14,14 +14,14 @@ from projections.terminal.answers import Answer, picked
 from projections.terminal.commands import Opt, derived
 from projections.terminal.options import text_of
 from projections.terminal.output import seconds, shortened
-from projections.webhooks.ciphers import cipher_from_environment
 from projections.webhooks.commands.options import Addresses, EndpointId, whole_endpoint_id
+from projections.webhooks.encryption import cipher_from_environment
+from projections.webhooks.endpoint_verification import verify_endpoint
 from projections.webhooks.endpoints import Endpoint, Endpoints
-from projections.webhooks.keys import Secret
-from projections.webhooks.outgoing import body_of, signed_request
+from projections.webhooks.response_rules import is_success
 from projections.webhooks.sender import HttpSender, Outgoing
-from projections.webhooks.verdicts import is_success
-from projections.webhooks.verifying import verify_endpoint
+from projections.webhooks.signed_request import body_of, signed_request
+from projections.webhooks.signing import Secret
 
 __all__ = ["test", "verify"]
 

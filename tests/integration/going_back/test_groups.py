@@ -13,15 +13,15 @@ import offsets
 from journal import Database, Event, append
 from offsets import DatabaseWentBack, RangeLost
 from projections.subscriptions import Consumer, ConsumerSettings, MatchedEvent, subscribe
-from projections.subscriptions.groups import GroupRange, move_cursor, poll_group, release_range
-from projections.subscriptions.reading import MatchPlace, read_held, read_next
-from projections.subscriptions.retrying import (
+from projections.subscriptions.dead_batches import (
     encode_batch,
     fail_batch,
     finish_retry,
     list_waiting,
     take_retries,
 )
+from projections.subscriptions.groups import GroupRange, move_cursor, poll_group, release_range
+from projections.subscriptions.reading import MatchPlace, read_held, read_next
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.projections import fetchval, until
 from tests.fixtures.subscriptions import (

@@ -12,7 +12,7 @@ from journal import ConnectionSettings, Database, DatabaseError, connect
 from projections.testing import run_until_caught_up
 from spark_projections.archive import export as export_module
 from spark_projections.archive.manifest import Manifest
-from spark_projections.engine.spread import spread
+from spark_projections.engine.parallel import spread
 from spark_projections.errors import RebuildFailed, SwapRefused
 from spark_projections.rebuilds import rebuilding
 from spark_projections.rebuilds.rebuilding import _Run, rebuild

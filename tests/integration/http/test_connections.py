@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from projections.http.connections import ConnectionLimits, OpenConnections
+from projections.http.connection_limits import ConnectionLimits, OpenConnections
 from projections.http.serving import serving
 from tests.fixtures.http import ANY_PORT
 
@@ -246,6 +246,6 @@ def test_connections_leave_files_for_everything_else(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_peer_is_an_address_or_a_network(name: Any, peer: str) -> None:
-    from projections.http.connections import peer_of
+    from projections.http.connection_limits import peer_of
 
     assert peer_of(name) == peer

@@ -20,8 +20,8 @@ from starlette.routing import Route
 from journal import ConnectionSettings, Database, connect
 from projections import SliceRange
 from projections.http.addresses import Address
+from projections.http.authentication import TokenMissing
 from projections.http.serving import AddressInUse, serving
-from projections.http.tokens import TokenMissing
 from projections.monitoring import health, probes
 from projections.monitoring.probes import monitor_probe, worker_app
 from projections.monitoring.worker_metrics import WorkerMetrics

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from journal import Database, MissingPrivilege, connect, import_events
 from journal.partitions import maintaining, schedule
-from journal.partitions.chore import take_turn
+from journal.partitions.periodic import take_turn
 from tests.fixtures.commands import APP, SEEN, running
 from tests.fixtures.journal import count, historic
 from tests.fixtures.projections import execute, fetchval, until

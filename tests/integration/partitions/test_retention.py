@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from journal import Database, DatabaseError
-from journal.partitions.retention import UnreadRows
+from journal.partitions.dropping import UnreadRows
 from tests.fixtures.journal import count
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.retention import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from journal import Database, DatabaseError, DatabaseUnavailable, current_events, import_events
-from journal.partitions.chore import take_turn
+from journal.partitions.periodic import take_turn
 from projections.subscriptions.groups import poll_group
 from projections.subscriptions.reading import read_held, read_next, read_on
 from tests.fixtures.journal import count, historic

@@ -12,7 +12,7 @@ import pytest
 from journal import Database, OtherSchemaVersion
 from journal.database.sync import connect_sync
 from journal.partitions import maintain
-from journal.partitions.chore import take_turn
+from journal.partitions.periodic import take_turn
 from journal.schema import SCHEMA_VERSION
 from projections import EventEnvelope, Session, run
 from projections.subscriptions import Consumer

@@ -14,8 +14,8 @@ import pytest
 from journal import Database, import_events
 from journal.partitions import Partition
 from journal.partitions.making import make_partitions
+from spark_projections.archive.archive_first import archive_partition
 from spark_projections.archive.check import verify_archive
-from spark_projections.archive.closed import archive_partition
 from spark_projections.archive.history import read_archive, read_with_archive
 from spark_projections.archive.manifest import Manifest
 from spark_projections.archive.restore import restore_archive

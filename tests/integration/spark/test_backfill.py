@@ -15,7 +15,7 @@ import pytest
 from journal import Database, append
 from spark_projections.backfill.backfill import Backfilled, backfill
 from spark_projections.backfill.formats import BadRow, Mapped
-from spark_projections.engine.spread import PartFailed
+from spark_projections.engine.parallel import PartFailed
 from tests.fixtures.backfill import PAYLOAD, START, load, record, sources, write
 from tests.fixtures.journal import event, stored
 from tests.fixtures.projections import EFFECTS, each_once, effects, execute, recording, running, until_effects

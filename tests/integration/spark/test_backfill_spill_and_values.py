@@ -95,7 +95,7 @@ async def test_what_a_killed_backfill_has_spilled_is_removed_by_the_next_one(
     path = write(tmp_path / "a.csv", sources(3, 20))
     killed(
         "from spark_projections.backfill import backfill as module\n"
-        "from spark_projections.backfill.mapped import Mapped\n"
+        "from spark_projections.backfill.mapping import Mapped\n"
         "module._import_bucket = lambda *_: kill()\n"
         "module.backfill(sys.argv[1], [Path(sys.argv[2])], Mapped('plane', 'csv'), processes=1)",
         dsn,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from journal import Database, DatabaseError, Event, append
-from projections.subscriptions.answers import Asked, AskedOf, _is_of_no_condition
+from projections.subscriptions.conditions import Asked, AskedOf, _is_of_no_condition
 from projections.subscriptions.matching import Matching
 from tests.fixtures.matching import (
     QUARANTINED,

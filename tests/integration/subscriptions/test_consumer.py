@@ -583,7 +583,7 @@ async def test_what_the_database_refuses_for_one_range_holds_up_no_other(databas
 async def test_the_cursor_of_a_range_that_gets_nothing_passes_over_what_is_for_others(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("projections.subscriptions.consuming._FAR", 5)
+    monkeypatch.setattr("projections.subscriptions.consumer_loop._FAR", 5)
     sources = [source for n in range(60) if slice_of(source := f"s{n}") >= 512]
     async with database.session() as session:
         await create_group(session, "g", ranges=2)

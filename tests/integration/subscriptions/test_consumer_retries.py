@@ -25,8 +25,8 @@ from projections.subscriptions import (
     show_dead,
     subscribe,
 )
+from projections.subscriptions.dead_batches import encode_batch, fail_batch, list_waiting, take_retries
 from projections.subscriptions.groups import poll_group
-from projections.subscriptions.retrying import encode_batch, fail_batch, list_waiting, take_retries
 from tests.fixtures.projections import Failure, execute, fetchval, until
 from tests.fixtures.subscriptions import (
     Seen,

@@ -14,8 +14,8 @@ import pytest
 import offsets
 from journal import ConnectionSettings, Database, connect, slice_of
 from projections.subscriptions import Consumer, MatchedEvent, cursors, rescale_group, subscribe
+from projections.subscriptions.dead_batches import list_waiting
 from projections.subscriptions.groups import poll_group, release_range
-from projections.subscriptions.retrying import list_waiting
 from tests.fixtures.pgbouncer import pooler
 from tests.fixtures.projections import Failure, execute, fetchval, until
 from tests.fixtures.proxy import proxy_to

@@ -11,10 +11,10 @@ import pytest
 from journal import Database, DatabaseError, connect
 from projections.failing.retries import Backoff
 from projections.webhooks.claims import reap
+from projections.webhooks.endpoint_bounds import bounds, change_bound
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
 from projections.webhooks.errors import InvalidEndpoint
-from projections.webhooks.limits import bounds, change_bound
-from projections.webhooks.verdicts import RetryPolicy
+from projections.webhooks.response_rules import RetryPolicy
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
 

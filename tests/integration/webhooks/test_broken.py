@@ -18,9 +18,9 @@ from projections.webhooks.deliverer import deliver
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.messages import Message, message_of, send
+from projections.webhooks.response_rules import RetryPolicy
 from projections.webhooks.sender import Outgoing, Reply
 from projections.webhooks.settings import DeliverySettings
-from projections.webhooks.verdicts import RetryPolicy
 from tests.fixtures.projections import running, until
 from tests.fixtures.projections import settings as run_settings
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take

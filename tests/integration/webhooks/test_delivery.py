@@ -13,11 +13,10 @@ from standardwebhooks.webhooks import Webhook
 import offsets
 from journal import Database
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
-from projections.webhooks.keys import generate_secret
 from projections.webhooks.messages import MESSAGE, send
+from projections.webhooks.response_rules import RetryPolicy
 from projections.webhooks.sender import Outgoing, Reply
-from projections.webhooks.signing import verify
-from projections.webhooks.verdicts import RetryPolicy
+from projections.webhooks.signing import generate_secret, verify
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.raw_server import (
     Exchange,

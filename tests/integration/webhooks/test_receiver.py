@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from projections.http.connections import ConnectionLimits
+from projections.http.connection_limits import ConnectionLimits
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.errors import NotListening
-from projections.webhooks.keys import generate_secret
-from projections.webhooks.outgoing import gzip_body
 from projections.webhooks.receiver import Received, Receiver
 from projections.webhooks.sender import HttpSender, Outgoing, Reply
-from projections.webhooks.signing import sign
+from projections.webhooks.signed_request import gzip_body
+from projections.webhooks.signing import generate_secret, sign
 from tests.fixtures.commands import called
 
 SECRET = generate_secret()

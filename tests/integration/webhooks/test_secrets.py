@@ -14,7 +14,7 @@ from projections.webhooks import (
     InvalidSecret,
     generate_secret,
 )
-from projections.webhooks.keys import SigningKey
+from projections.webhooks.signing import SigningKey
 
 SETTINGS = EndpointSettings(url="https://example.com/hook")
 OLD, NEW = Fernet.generate_key().decode(), Fernet.generate_key().decode()

@@ -8,11 +8,11 @@ import httpx
 
 from journal import Database
 from projections.webhooks.api import TokenAuth, webhooks_app
-from projections.webhooks.keys import generate_secret
+from projections.webhooks.endpoint_verification import verify_endpoint
 from projections.webhooks.receiver import Receiver
+from projections.webhooks.response_rules import RetryPolicy
 from projections.webhooks.sender import HttpSender
-from projections.webhooks.verdicts import RetryPolicy
-from projections.webhooks.verifying import verify_endpoint
+from projections.webhooks.signing import generate_secret
 from tests.fixtures.projections import fetchval, until
 from tests.fixtures.raw_server import Exchange, RawServer, respond
 from tests.fixtures.webhook_delivery import (

@@ -12,8 +12,8 @@ import pytest
 
 from journal import Database
 from projections.webhooks.api import ApiSettings
-from projections.webhooks.api.allowances import Allowances
-from projections.webhooks.limits import change_bound
+from projections.webhooks.api.tenant_limits import TenantLimits
+from projections.webhooks.endpoint_bounds import change_bound
 from tests.integration.webhooks.api.support import ADMIN, TOKENS, Api, application
 
 SETTINGS = ApiSettings(endpoints_per_tenant=2, schedules_per_tenant=1)
@@ -101,7 +101,7 @@ async def test_a_body_counts_by_its_size_also_where_it_is_wrong(database: Databa
 
 
 async def test_a_tenant_has_its_share_of_what_is_followed_at_a_time(database: Database) -> None:
-    allowances = Allowances(None, timedelta(seconds=10), database)
+    allowances = TenantLimits(None, timedelta(seconds=10), database)
     most = database.max_connections
     async with AsyncExitStack() as held:
         for _ in range((most + 1) // 2):

@@ -10,7 +10,7 @@ from journal import Database
 from projections.webhooks import api
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.endpoints import Endpoints
-from projections.webhooks.keys import parse_secret
+from projections.webhooks.signing import parse_secret
 from tests.fixtures.writable_log import WritableLog
 from tests.integration.webhooks.api.support import AUTH, TOKENS, Api, Rows, entry
 

@@ -9,8 +9,8 @@ from datetime import timedelta
 
 import pytest
 
+from projections.webhooks.response_rules import is_success
 from projections.webhooks.sender import CODES
-from projections.webhooks.verdicts import is_success
 from tests.fixtures.raw_server import (
     RawServer,
     drip,

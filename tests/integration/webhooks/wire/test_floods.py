@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from projections.webhooks.replies import FRAMING, BoundedHandler
+from projections.webhooks.response_reading import FRAMING, BoundedHandler
 from projections.webhooks.sender import KEEP_BODY
 from tests.fixtures.raw_server import Exchange, RawServer, Step, respond
 from tests.integration.webhooks.wire.support import outgoing, sending, sent

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from projections.webhooks.outgoing import gzip_body
 from projections.webhooks.sender import USER_AGENT
+from projections.webhooks.signed_request import gzip_body
 from tests.fixtures.raw_server import Exchange, RawServer, close, hang, raw, redirect, respond, unused_port
 from tests.integration.webhooks.wire.support import LONG, SHORT, outgoing, sending, sent
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from projections.webhooks import failures as failures_module
+from projections.webhooks import failure_codes
 from projections.webhooks import sender as sending_module
-from projections.webhooks.failures import has_way
-from projections.webhooks.lookups import Lookups
+from projections.webhooks.dns_lookups import Lookups
+from projections.webhooks.failure_codes import has_way
+from projections.webhooks.fair_shares import Shares
 from projections.webhooks.sender import NotSentError, Outgoing
-from projections.webhooks.shares import Shares
 from tests.fixtures.files import no_files
 from tests.fixtures.raw_server import Exchange, RawServer, hang, respond
 from tests.integration.webhooks.wire.support import LONG, SHORT, outgoing, sending
@@ -262,7 +262,7 @@ class TestShortage:
             return list(errors)
 
         rules = sending_module.AddressRules(allow=("::1/128", "127.0.0.0/8"))
-        monkeypatch.setattr(failures_module, "has_way", reachable.__contains__)
+        monkeypatch.setattr(failure_codes, "has_way", reachable.__contains__)
         async with sending(rules, resolve=looked_up) as sender:
             monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", connect)
             if code is None:

@@ -8,7 +8,7 @@ from journal.partitions import Partition
 from spark_projections.archive.check import check_archived_file
 from spark_projections.archive.export import export_archive
 from spark_projections.archive.files import ArchiveError
-from spark_projections.archive.lookup import autocommit, stored
+from spark_projections.archive.journal_queries import autocommit, stored
 from spark_projections.archive.manifest import Manifest
 
 __all__ = ["archive_partition"]

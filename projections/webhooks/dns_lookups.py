@@ -20,7 +20,7 @@ from ipaddress import ip_address
 
 from cachetools import TTLCache
 
-from projections.webhooks.shares import Shares
+from projections.webhooks.fair_shares import Shares
 
 __all__ = ["LookUp", "Lookups", "Resolve", "SystemLookup", "UnresolvedError"]
 

@@ -10,10 +10,10 @@ from uuid import uuid4
 
 from journal import Database
 from projections.webhooks.endpoints import Endpoints
-from projections.webhooks.outgoing import body_of, signed_request
+from projections.webhooks.response_rules import is_success
 from projections.webhooks.sender import Reply, Sender
+from projections.webhooks.signed_request import body_of, signed_request
 from projections.webhooks.topics import CHALLENGE
-from projections.webhooks.verdicts import is_success
 
 __all__ = ["Verified", "verify_endpoint"]
 

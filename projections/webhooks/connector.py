@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from projections.extras import from_extra
 from projections.webhooks.addresses import AddressRules
-from projections.webhooks.replies import BoundedHandler
+from projections.webhooks.response_reading import BoundedHandler
 
 with from_extra("webhooks"):
     from aiohttp import TCPConnector

@@ -13,9 +13,9 @@ from cachetools import LRUCache
 
 from journal import Database
 from projections.webhooks.api.problems import Problem
-from projections.webhooks.shares import Shares
+from projections.webhooks.fair_shares import Shares
 
-__all__ = ["Allowances"]
+__all__ = ["TenantLimits"]
 
 _BYTES = 16_384
 """Of a body: each counts as one request more."""
@@ -24,7 +24,7 @@ _REMEMBERED = 10_000
 _SHARE = 0.5
 
 
-class Allowances:
+class TenantLimits:
     """
     Bounds what tenants ask of one process, so that none keeps it from others; administrators ask what they like.
 

@@ -7,11 +7,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from gzip import compress
 
-from projections.webhooks.ciphers import Cipher
 from projections.webhooks.claims import Claimed
-from projections.webhooks.keys import Secret, parse_secret
+from projections.webhooks.encryption import Cipher
 from projections.webhooks.sender import Outgoing
-from projections.webhooks.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+from projections.webhooks.signing import (
+    ID_HEADER,
+    SIGNATURE_HEADER,
+    TIMESTAMP_HEADER,
+    Secret,
+    parse_secret,
+    sign,
+)
 
 __all__ = ["body_of", "gzip_body", "outgoing_of", "signed_request"]
 

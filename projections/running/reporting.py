@@ -13,7 +13,7 @@ from projections.running.observer import StatusObserver
 log = logging.getLogger("projections")
 
 
-class Telling:
+class Reporting:
     """Tells of batches, and of events that fail."""
 
     def __init__(self, name: str, slices: SliceRange, observer: StatusObserver) -> None:

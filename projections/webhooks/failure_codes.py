@@ -11,9 +11,9 @@ import ssl
 from collections.abc import Iterator
 
 from projections.extras import from_extra
-from projections.webhooks.dialling import Dial
-from projections.webhooks.lookups import UnresolvedError
-from projections.webhooks.replies import TooMuchError
+from projections.webhooks.connector import Dial
+from projections.webhooks.dns_lookups import UnresolvedError
+from projections.webhooks.response_reading import TooMuchError
 
 with from_extra("webhooks"):
     import aiohttp

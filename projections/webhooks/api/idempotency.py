@@ -19,7 +19,7 @@ from journal import Database, OwnedSession, Session
 from projections.webhooks.api.json_text import write_json
 from projections.webhooks.api.operations import Call, Operation, Services
 from projections.webhooks.api.problems import Problem
-from projections.webhooks.ciphers import Cipher
+from projections.webhooks.encryption import Cipher
 from projections.webhooks.errors import own_errors
 
 __all__ = ["LimitedDatabase", "Once", "StoredAnswer"]

@@ -28,14 +28,14 @@ from offsets import DatabaseWentBack, RangeLost
 from projections.errors import UnknownGroup, said
 from projections.running.page_limit import PageLimit
 from projections.subscriptions import groups, reading
+from projections.subscriptions.dead_batches import encode_batch, fail_batch
 from projections.subscriptions.errors import InvalidCursor
+from projections.subscriptions.group_member import Member
 from projections.subscriptions.groups import GroupRange
-from projections.subscriptions.member import Member
 from projections.subscriptions.range_reader import HeldRanges, RangeReader
 from projections.subscriptions.reading import MatchPlace
 from projections.subscriptions.redelivery import Redelivery
 from projections.subscriptions.registration import HandlerSubscription
-from projections.subscriptions.retrying import encode_batch, fail_batch
 from projections.subscriptions.settings import ConsumerSettings
 from projections.subscriptions.subscribing import keep_subscriptions
 
@@ -51,7 +51,7 @@ _GOODBYE = 2
 """Seconds for the last words to a database that may be gone."""
 
 
-class Consuming:
+class ConsumerLoop:
     """
     One consumer of a group, while it runs.
 

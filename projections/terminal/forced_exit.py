@@ -22,7 +22,7 @@ from datetime import timedelta
 
 from projections.running.loop_monitor import ABORTED
 
-__all__ = ["GRACE", "LastResort"]
+__all__ = ["GRACE", "ForcedExit"]
 
 log = logging.getLogger("projections")
 
@@ -34,7 +34,7 @@ _MARGIN = 2.0
 _OVER = b"\0"
 
 
-class LastResort:
+class ForcedExit:
     """
     A thread that hears of signals by itself: the main thread may be in a call that no signal interrupts.
 

@@ -24,7 +24,7 @@ log = logging.getLogger("projections")
 _FATAL = (TransactionEnded, TableError)
 
 
-class RangeKeeper:
+class RangeSupervisor:
     """
     Keeps a range running.
 

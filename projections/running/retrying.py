@@ -10,10 +10,10 @@ from projections.errors import HandlerFailed, ProjectionFailed, kind_of
 from projections.failing.recovery import GiveUp
 from projections.failing.streak import Streak
 from projections.running.parking import Parking
-from projections.running.telling import Telling, failure_of
+from projections.running.reporting import Reporting, failure_of
 
 
-class Recovering:
+class Retrying:
     """
     Follows the recovery of a projection.
 
@@ -21,7 +21,7 @@ class Recovering:
         projection: The projection whose recovery says what to do.
         streak: Notices that sources fail alike.
         parking: Sets sources aside.
-        telling: Is told.
+        reporting: Is told.
         wait: Waits so many seconds between attempts; raises when the range is to stop.
     """
 
@@ -30,14 +30,14 @@ class Recovering:
         projection: Projection,
         streak: Streak,
         parking: Parking,
-        telling: Telling,
+        reporting: Reporting,
         wait: Callable[[float], Awaitable[None]],
     ) -> None:
         self._name = projection.name
         self._recovery = projection.recovery
         self._streak = streak
         self._parking = parking
-        self._telling = telling
+        self._reporting = reporting
         self._wait = wait
 
     async def attempts(
@@ -66,7 +66,7 @@ class Recovering:
                     failure = error
                 else:
                     return None
-            self._telling.attempt_failed(envelope, failure, attempt)
+            self._reporting.attempt_failed(envelope, failure, attempt)
             if (delay := self._recovery.retries.delay(attempt)) is None:
                 return failure
             await self._wait(delay.total_seconds())
@@ -93,7 +93,7 @@ class Recovering:
                 ) from failure
             case GiveUp.SKIP:
                 await skip()
-                self._telling.skipped(envelope, failure)
+                self._reporting.skipped(envelope, failure)
                 return True
             case GiveUp.PARK:
                 await self._parking.park(session, envelope, failure, self._recovery.retries.attempts)
