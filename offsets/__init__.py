@@ -6,9 +6,7 @@ from offsets.deduplication import OffsetState as OffsetState
 from offsets.deduplication import Verdict as Verdict
 from offsets.errors import DatabaseWentBack as DatabaseWentBack
 from offsets.errors import OffsetOvertaken as OffsetOvertaken
-from offsets.errors import (
-    ProjectionRuns,
-)
+from offsets.errors import ProjectionRuns as ProjectionRuns
 from offsets.errors import RangeLost as RangeLost
 from offsets.errors import TransactionEnded as TransactionEnded
 from offsets.errors import WrongEntityType as WrongEntityType
@@ -26,26 +24,22 @@ from offsets.leases import workers as workers
 from offsets.live import live_events
 from offsets.management import ProjectionStatus as ProjectionStatus
 from offsets.management import Removed as Removed
-from offsets.management import (
-    UnknownProjection,
-    clear_offset,
-    remove,
-    rescale,
-    set_offset,
-    set_paused,
-    status,
-)
+from offsets.management import UnknownProjection
+from offsets.management import clear_offset as clear_offset
 from offsets.management import entity_types_of as entity_types_of
 from offsets.management import names as names
+from offsets.management import remove as remove
+from offsets.management import rescale as rescale
+from offsets.management import set_offset as set_offset
+from offsets.management import set_paused as set_paused
+from offsets.management import status as status
 from offsets.management import statuses as statuses
-from offsets.parked import (
-    NotParked,
-    drop_parked,
-    list_parked,
-    retry_parked,
-    show_parked,
-)
+from offsets.parked import NotParked as NotParked
 from offsets.parked import ParkedSource as ParkedSource
+from offsets.parked import drop_parked as drop_parked
+from offsets.parked import list_parked as list_parked
+from offsets.parked import retry_parked as retry_parked
+from offsets.parked import show_parked as show_parked
 from offsets.store import HANDLED as HANDLED
 from offsets.store import Beats as Beats
 from offsets.store import Claim as Claim
@@ -59,20 +53,4 @@ from offsets.store import register as register
 from offsets.store import save_horizons as save_horizons
 from offsets.verification import misfits as misfits
 
-__all__ = [
-    "DatabaseError",
-    "NotParked",
-    "ProjectionRuns",
-    "UnknownProjection",
-    "clear_offset",
-    "drop_parked",
-    "list_parked",
-    "live_events",
-    "remove",
-    "rescale",
-    "retry_parked",
-    "set_offset",
-    "set_paused",
-    "show_parked",
-    "status",
-]
+__all__ = ["DatabaseError", "UnknownProjection", "live_events"]
