@@ -24,4 +24,4 @@ if TYPE_CHECKING:
     from spark_projections.source.source import journal_frame as journal_frame
     from spark_projections.source.source import read_journal as read_journal
 
-__all__, __getattr__, __dir__ = lazy_names(__name__)
+__all__, __getattr__, __dir__ = lazy_names()

@@ -50,4 +50,4 @@ if TYPE_CHECKING:
     from projections.webhooks.signing import sign as sign
     from projections.webhooks.signing import verify as verify
 
-__all__, __getattr__, __dir__ = lazy_names(__name__)
+__all__, __getattr__, __dir__ = lazy_names()
