@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 _AGAIN = 1.0
@@ -27,6 +28,29 @@ class Turn:
             self._began = time.monotonic()
 
 
+async def happens(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event, for so many seconds at most or, if these are ``inf``, for good; returns whether it is set."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(None if seconds == math.inf else seconds):
+            await event.wait()
+    return event.is_set()
+
+
+@asynccontextmanager
+async def together() -> AsyncIterator[asyncio.TaskGroup]:
+    """
+    A group of tasks in which the first error ends all: this one is raised, for the others are of its making.
+
+    Raises:
+        Exception: That of the first task that failed.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
 @asynccontextmanager
 async def running(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[list[asyncio.Task[Any]]]:
     """
@@ -35,7 +59,7 @@ async def running(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[list[asynci
     Returns:
         Their tasks, in the same order.
     """
-    tasks = [asyncio.create_task(work, name=getattr(work, "__name__", None)) for work in works]
+    tasks = [asyncio.create_task(work, name=getattr(work, "__qualname__", None)) for work in works]
     try:
         yield tasks
     finally:

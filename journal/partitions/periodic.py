@@ -7,22 +7,24 @@ owner: a worker needs no right of its own to make or drop a table.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 
+from journal import turns
 from journal.database import Database, Row
-from journal.errors import MissingPrivilege, ProjectionsError, SchemaError
-from journal.schema import check_version
+from journal.errors import MissingPrivilege, SchemaError
+from journal.service import Service, log_failure
 from journal.tasks import running
+from journal.turns import Turns
 
 __all__ = ["maintaining", "take_turn"]
 
 log = logging.getLogger("projections")
 
-_TAKE = "SELECT projections.take_turn_v1('maintenance', $1)"
+_CHORE = "maintenance"
 _STEP = (
     "SELECT m.step, m.table_name, m.from_timestamp, m.to_timestamp, m.amount, m.problem, m.waited "
     "FROM projections.maintain_v1() AS m"
@@ -46,7 +48,23 @@ async def maintaining(database: Database, every: timedelta | None) -> AsyncItera
     if every is None:
         yield
         return
-    async with running(_keep_maintaining(database, every)):
+
+    async def work() -> bool:
+        await _maintain(database)
+        return False
+
+    def failed(error: Exception) -> None:
+        if isinstance(error, MissingPrivilege | SchemaError):
+            log.warning(
+                "this worker does not maintain the database: %s", error, extra={"action": "not_maintaining"}
+            )
+            chore.stop()
+        else:
+            log_failure(_CHORE, "maintenance_failed", error)
+
+    service = partial(Service, restart=lambda _: every / 10, failed=failed)
+    chore = Turns(database, _CHORE, every, {"partitions": work}, service)
+    async with running(chore.run()):
         yield
 
 
@@ -64,10 +82,10 @@ async def take_turn(database: Database, every: timedelta) -> int | None:
     Raises:
         DatabaseError: The database refused, or can not be reached.
     """
-    async with database.session() as session:
-        await check_version(session)
-        if not await session.fetchval(_TAKE, every):
-            return None
+    return await _maintain(database) if await turns.take_turn(database, _CHORE, every) else None
+
+
+async def _maintain(database: Database) -> int:
     done = waits = 0
     while done < _MOST_STEPS and waits < _MOST_WAITS:
         async with database.transaction() as session:
@@ -96,18 +114,3 @@ def _told(row: Row) -> bool:
         extra={"action": "maintained", "step": step, "table": table},
     )  # fmt: skip
     return True
-
-
-async def _keep_maintaining(database: Database, every: timedelta) -> None:
-    while True:
-        # What has just started has better things to do.
-        await asyncio.sleep(every.total_seconds() / 10)
-        try:
-            await take_turn(database, every)
-        except (MissingPrivilege, SchemaError) as error:
-            log.warning(
-                "this worker does not maintain the database: %s", error, extra={"action": "not_maintaining"}
-            )
-            return
-        except ProjectionsError as error:
-            log.warning("maintenance: %s", error, extra={"action": "maintenance_failed"})

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import offsets
 from journal import DatabaseError, DatabaseUnavailable, ProjectionsError, Session, SliceRange
+from journal.service import Service
 from offsets import Heartbeat, Held, Progress, Registered
 from projections.defining.handlers import Projection
 from projections.failing.streak import Streak
@@ -165,14 +166,11 @@ class Ranges:
     def _stored(self, until: datetime) -> bool:
         return self._told is not None and all(one.claim.horizon >= until for one in self._told.held)
 
-    async def chores(self) -> None:
-        """What is to be done now and then, until cancelled: storing horizons, evicting offsets."""
+    def chores(self) -> Iterable[tuple[Service, float]]:
+        """What is to be done now and then, and every how many seconds: storing horizons, evicting offsets."""
         settings = self._process.settings
-        async with asyncio.TaskGroup() as group:
-            group.create_task(
-                self._every(settings.save_horizon_every.total_seconds(), self.save_horizons, "horizon")
-            )
-            group.create_task(self._every(settings.evict_every.total_seconds(), self._evict, "eviction"))
+        yield _chore("horizon", settings.save_horizon_every, self.save_horizons)
+        yield _chore("eviction", settings.evict_every, self._evict)
 
     async def save_horizons(self) -> None:
         """Store how far the ranges are that have moved since the last time."""
@@ -210,14 +208,6 @@ class Ranges:
                     raise
                 log.info("eviction: an import runs, next time", extra={"action": "eviction_put_off"})
 
-    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]], what: str) -> None:
-        while True:
-            await asyncio.sleep(seconds)
-            try:
-                await work()
-            except ProjectionsError as error:
-                log.warning("%s: %s", what, error, extra={"action": f"{what}_failed"})
-
     def _pause(self, *, paused: bool) -> None:
         if paused != (self._told is not None and self._told.paused):
             action, name = "paused" if paused else "resumed", self.projection.name
@@ -250,3 +240,13 @@ class Ranges:
             del self._keepers[min_slice]
             self._ended[min_slice] = keeper.progress.claim.epoch, asyncio.get_running_loop().time()
             self._process.changed.set()
+
+
+def _chore(name: str, every: timedelta, work: Callable[[], Awaitable[None]]) -> tuple[Service, float]:
+    seconds = every.total_seconds()
+
+    async def step() -> float:
+        await work()
+        return seconds
+
+    return Service(name, step, restart=lambda _: every), seconds

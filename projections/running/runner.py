@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import offsets
@@ -18,14 +18,14 @@ from journal import (
     Database,
     KeptSession,
     OwnedSession,
-    ProjectionsError,
     SliceRange,
     has_events,
     shared_poller,
     slice_ranges,
 )
 from journal.schema import check_version
-from journal.tasks import end
+from journal.service import Service
+from journal.tasks import end, together
 from projections.defining.handlers import Discovery, Projection, projection_of
 from projections.errors import InvalidHandler
 from projections.running.membership import Membership
@@ -102,10 +102,7 @@ async def run(
         process.poller = await stack.enter_async_context(
             shared_poller(database, process.settings.pacing, listen=process.settings.listen)
         )
-        try:
-            await _run(process, known, cut, until, discovery)
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # the first ends all: the others are of its making
+        await _run(process, known, cut, until, discovery)
 
 
 async def _run(
@@ -116,13 +113,14 @@ async def _run(
     discovery: Discovery | None,
 ) -> None:
     membership = Membership(process)
-    async with asyncio.TaskGroup() as group:
-        beside: list[asyncio.Task[None]] = []
+    async with together() as group:
+        beside: list[asyncio.Task[Any]] = []
 
         def begin(number: int, projection: Projection) -> None:
             ranges = Ranges(process, projection, number, group, cut)
             membership.add(ranges)
-            beside.append(group.create_task(ranges.chores()))
+            for service, every in ranges.chores():
+                beside.append(group.create_task(service.run(first=every)))
 
         for number, projection in projections.items():
             begin(number, projection)
@@ -141,22 +139,25 @@ async def _discover(
     """Begin what comes to be, until cancelled. What is known is not registered again: each time costs a number."""
     known = {projection.name for projection in begun}
     kept, generation = KeptSession(process.database.session), process.poller.generation
+
+    async def look() -> float:
+        nonlocal generation
+        async with kept.use() as session:
+            for projection in await discovery.tend(session):
+                if projection.name not in known:
+                    begin(await _register(session, projection, slice_ranges(1)), projection)
+                    known.add(projection.name)
+                    process.changed.set()
+        # After a fail-over it may be to the server of before.
+        if process.connections.all_taken or process.poller.generation != generation:
+            generation = process.poller.generation
+            await kept.close()
+        return _TEND_EVERY
+
     try:
-        while True:
-            await asyncio.sleep(_TEND_EVERY)
-            try:
-                async with kept.use() as session:
-                    for projection in await discovery.tend(session):
-                        if projection.name not in known:
-                            begin(await _register(session, projection, slice_ranges(1)), projection)
-                            known.add(projection.name)
-                            process.changed.set()
-                # After a fail-over it may be to the server of before.
-                if process.connections.all_taken or process.poller.generation != generation:
-                    generation = process.poller.generation
-                    await kept.close()
-            except ProjectionsError as error:  # a database that is gone comes back
-                log.warning("discovery: %s", error, extra={"action": "discovery_failed"})
+        await Service("discovery", look, restart=lambda _: timedelta(seconds=_TEND_EVERY)).run(
+            first=_TEND_EVERY
+        )
     finally:
         await kept.close_within(_TEND_EVERY)
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from journal import Database
+from journal.tasks import together
 from projections.running.observer import StatusObserver
 from projections.running.runner import run
 from projections.running.settings import RunSettings
@@ -63,15 +64,12 @@ async def run_webhooks(
             database, FanOut(), *definitions, ranges=ranges, settings=run_settings, observer=observer, stop=ended
         )  # fmt: skip
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(project())
-            group.create_task(
-                deliver(
-                    database, sender, cipher=cipher, settings=settings, observer=delivery_observer, stop=ended
-                )
+    async with together() as group:
+        group.create_task(project())
+        group.create_task(
+            deliver(
+                database, sender, cipher=cipher, settings=settings, observer=delivery_observer, stop=ended
             )
-            group.create_task(Ticks(database).run(ended))
-            group.create_task(Duties(database).run(ended))
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None  # the first ends all: the others are of its making
+        )
+        group.create_task(Ticks(database).run(ended))
+        group.create_task(Duties(database).run(ended))

@@ -34,7 +34,7 @@ from journal import (
 from journal.database import Fault, fault_of
 from projections.failing.retries import Backoff
 from projections.webhooks.cron import CronLine, DueTicks, Standstill
-from projections.webhooks.duties import RESTART, Step, rest
+from projections.webhooks.duties import RESTART, webhook_service
 from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.messages import message_event
 
@@ -104,14 +104,12 @@ class Ticks:
         self._session = KeptSession(database.session)
         self._limit = _SCHEDULES_AT_ONCE
         self._watch_at = 0.0
-        self._step = Step("schedules", self._send, restart)
+        self._service = webhook_service(restart, "schedules", self._send)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Look for what is due until stopped. Errors are logged, and end nothing."""
         try:
-            while not stop.is_set():
-                await self._step.do()
-                await rest(stop, self._step)
+            await self._service.run(stop)
         finally:
             await self._session.close_within(_GOODBYE)
 

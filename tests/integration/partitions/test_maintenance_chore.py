@@ -154,7 +154,7 @@ async def test_chore_of_a_worker_maintains_until_it_ends(database: Database, wor
             database, "SELECT count(*) = 0 FROM projections.partitions WHERE to_timestamp < '2021-01-01Z'"
         )
 
-    assert [task for task in asyncio.all_tasks() if task.get_name() == "_keep_maintaining"] == []
+    assert [task for task in asyncio.all_tasks() if task.get_name() == "Turns.run"] == []
 
 
 async def test_worker_process_does_the_chore(database: Database, dsn: str, tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ async def test_worker_that_may_not_maintain_says_so_once(
         with caplog.at_level(logging.WARNING, "projections"):
             async with maintaining(pool, OFTEN):
                 async with asyncio.timeout(30):
-                    while any(task.get_name() == "_keep_maintaining" for task in asyncio.all_tasks()):
+                    while any(task.get_name() == "Turns.run" for task in asyncio.all_tasks()):
                         await asyncio.sleep(0)
 
     assert [record.__dict__["action"] for record in caplog.records] == ["not_maintaining"]
@@ -233,7 +233,7 @@ async def test_worker_that_may_not_maintain_says_so_once(
 
 async def test_worker_told_not_to_does_not(database: Database) -> None:
     async with maintaining(database, None):
-        assert [task for task in asyncio.all_tasks() if task.get_name() == "_keep_maintaining"] == []
+        assert [task for task in asyncio.all_tasks() if task.get_name() == "Turns.run"] == []
 
 
 async def test_without_pg_cron_nothing_is_scheduled_and_the_statement_is_told(database: Database) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from journal import Database
+from journal.tasks import running
 from projections.webhooks.duties import Duties
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import QUICK, execute, fetchval, until
@@ -35,6 +36,16 @@ async def on_duty(database: Database, **options: Any) -> AsyncIterator[Duties]:
             await task
 
 
+async def waiting_behind_nothing(database: Database, deliveries: int = 3) -> str:
+    """Deliveries of one order, the first of which was ended without a word to the others."""
+    ep = await endpoint(database, "ep_1", ordering="key")
+    await deliver_events(database, ep, deliveries, key="k")
+    await execute(
+        database, "UPDATE projections.webhook_deliveries SET state = 'done' WHERE state = 'pending'"
+    )
+    return ep
+
+
 async def until_taken(database: Database) -> None:
     """Wait for a turn that is not the last one."""
     before = await fetchval(database, TAKEN)
@@ -49,14 +60,49 @@ class TestTurns:
     async def test_one_of_two_does_and_the_other_after_that_time(self, database: Database) -> None:
         hour = timedelta(hours=1)
         turns = [await take_turn(database, hour) for _ in range(2)]
+        await waiting_behind_nothing(database)
         async with on_duty(database, every=hour) as duties:
-            while not duties._turn.due:
-                await asyncio.sleep(0)
-            passed_over = all(duty.due > asyncio.get_running_loop().time() for duty in duties._duties)
+            passed_over = await duties._turns._take(), await fetchval(database, PENDING)
         async with on_duty(database):
-            await until_taken(database)
+            await until(database, PENDING)
 
-        assert (turns, passed_over) == ([True, False], True)
+        assert (turns, passed_over) == ([True, False], (hour.total_seconds() / 10, False))
+
+    async def test_the_turn_of_one_that_died_is_followed_by_another(self, database: Database) -> None:
+        await waiting_behind_nothing(database)
+        await take_turn(database, timedelta(hours=1))
+
+        async with on_duty(database, every=SHORT * 3):
+            await until(database, PENDING)
+
+    async def test_one_that_is_cancelled_leaves_what_it_has_not_done_to_the_next(
+        self, database: Database
+    ) -> None:
+        await waiting_behind_nothing(database)
+        async with database.session() as session:
+            await session.begin()
+            await session.execute("LOCK TABLE projections.webhook_deliveries")
+            async with running(Duties(database, every=SHORT).run(asyncio.Event())):
+                await until_taken(database)
+            await session.rollback()
+        left = await fetchval(database, PENDING)
+
+        async with on_duty(database):
+            await until(database, PENDING)
+
+        assert not left
+
+    async def test_one_that_does_nothing_leaves_the_turn_as_it_is(self, database: Database) -> None:
+        await take_turn(database, timedelta(hours=1))
+        before = await fetchval(database, TAKEN)
+        stop = asyncio.Event()
+        duties = Duties(database)
+        await duties._turns._take()
+        stop.set()
+
+        await duties.run(stop)
+
+        assert await fetchval(database, TAKEN) == before
 
     async def test_of_many_at_once_one_has_the_turn(self, database: Database) -> None:
         turns = await asyncio.gather(*(take_turn(database, timedelta(hours=1)) for _ in range(5)))
@@ -91,13 +137,9 @@ class TestFailures:
             "ALTER FUNCTION projections.forget_deliveries_v1 RENAME TO forgotten",
         )
         async with on_duty(database) as duties:
-            ep = await endpoint(database, "ep_1", ordering="key")
-            await deliver_events(database, ep, 2, key="k")
-            await execute(
-                database, "UPDATE projections.webhook_deliveries SET state = 'done' WHERE state = 'pending'"
-            )
+            await waiting_behind_nothing(database, 2)
             await until(database, PENDING)
-            forgetting = duties._duties[0]
+            forgetting = duties._turns._works[0]
             async with asyncio.timeout(30):
                 while not forgetting.failures:
                     await asyncio.sleep(0)
@@ -111,11 +153,7 @@ class TestFailures:
 
 class TestWaiting:
     async def test_what_waits_behind_nothing_is_let_go(self, database: Database) -> None:
-        ep = await endpoint(database, "ep_1", ordering="key")
-        await deliver_events(database, ep, 3, key="k")
-        await execute(
-            database, "UPDATE projections.webhook_deliveries SET state = 'done' WHERE state = 'pending'"
-        )
+        ep = await waiting_behind_nothing(database)
 
         async with on_duty(database):
             await until(database, PENDING)

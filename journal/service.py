@@ -1,0 +1,158 @@
+"""
+One shape for all that a process does until it is stopped: a step, again and again, through failures.
+
+A service begins with :meth:`Service.run`, in a task of whoever owns it, and ends with that task at the latest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import partial
+from typing import TypeAlias
+
+from journal.errors import ProjectionsError
+from journal.tasks import happens, running
+
+log = logging.getLogger("projections")
+
+Step: TypeAlias = Callable[[], Awaitable[float]]
+"""Does what there is to do; returns after how many seconds to look again, if nobody says that there is more before."""
+
+AT_ONCE, WHEN_WOKEN = 0.0, math.inf
+"""Pauses of a step after which there is more to do, and of one after which somebody says when there is."""
+
+
+class Service:
+    """
+    Does a step again and again until it is stopped. One that fails is logged, and done again after a pause.
+
+    Args:
+        name: What it is, for the log.
+        step: What to do.
+        restart: The pause after the n-th failure in a row, which nothing but a stop ends.
+        action: That of the log records of failures; ``{name}_failed`` by default.
+        patience: Seconds that a step may take: where milliseconds do, a connection that says nothing is dead.
+        failed: Is told of a failure instead of the log. It may stop the service, or raise: that ends it at once.
+        unfinished: Whether there are to be more steps although it is stopped.
+        grace: After so many seconds it ends with what is unfinished.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        step: Step,
+        *,
+        restart: Callable[[int], timedelta],
+        action: str | None = None,
+        patience: float | None = None,
+        failed: Callable[[Exception], None] | None = None,
+        unfinished: Callable[[], bool] = lambda: False,
+        grace: float | None = None,
+    ) -> None:
+        self._step = step
+        self._restart = restart
+        self._patience = patience
+        self._failed = failed or partial(log_failure, name, action or f"{name}_failed")
+        self._unfinished = unfinished
+        self._grace = grace
+        self._limit: asyncio.Timeout | None = None
+        self._woken = asyncio.Event()
+        self.stopping = asyncio.Event()
+        """It was stopped: what is begun is to be finished, and nothing else is to be begun."""
+        self.failures = 0
+        """Of steps, one after the other, until now."""
+
+    def wake(self) -> None:
+        """There is something to do: the next step follows at once."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End after the step that runs now, or once nothing is unfinished."""
+        if not self.stopping.is_set() and self._limit is not None and self._grace is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time() + self._grace)
+        self.stopping.set()
+        self._woken.set()
+
+    async def run(self, stop: asyncio.Event | None = None, *, first: float = AT_ONCE) -> bool:
+        """
+        Run until it is stopped.
+
+        Args:
+            stop: Stops it when set.
+            first: Seconds until the first step.
+
+        Returns:
+            Whether all was finished; False at the end of the grace.
+
+        Raises:
+            Exception: What ``failed`` raises.
+        """
+        try:
+            async with asyncio.timeout(None) as limit, running(*([self._follow(stop)] if stop else [])):
+                self._limit = limit
+                if stop is not None and stop.is_set():
+                    self.stop()
+                await happens(self._woken, first)
+                while not self.stopping.is_set() or (self._unfinished() and not limit.expired()):
+                    self._woken.clear()
+                    await self._try()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        return not self._unfinished()
+
+    async def _follow(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self.stop()
+
+    async def _try(self) -> None:
+        try:
+            async with asyncio.timeout(self._patience):
+                pause = await self._step()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next step may succeed
+            self.failures += 1
+            self._failed(error)
+            # Once it is stopping, what does not answer is not asked all the time either.
+            ended = asyncio.Event() if self.stopping.is_set() else self.stopping
+            await happens(ended, self._restart(self.failures).total_seconds())
+        else:
+            self.failures = 0
+            await happens(self._woken, pause)
+
+
+def log_failure(name: str, action: str, error: Exception) -> None:
+    """Log that a step has failed; what the library did not foresee is shown whole."""
+    foreseen = isinstance(error, ProjectionsError | TimeoutError)
+    log.warning(
+        "%s: %s", name, str(error) or ("no answer" if foreseen else repr(error)),
+        exc_info=None if foreseen else error, extra={"action": action},
+    )  # fmt: skip
+
+
+class Pace:
+    """
+    Pauses between questions: short while there is news, and doubled each time that there is none.
+
+    Args:
+        shortest: The first.
+        longest: The last.
+    """
+
+    def __init__(self, shortest: timedelta, longest: timedelta) -> None:
+        self._shortest = shortest.total_seconds()
+        self._longest = longest.total_seconds()
+        self.pause = self._shortest
+        """Seconds until the next question."""
+
+    def quicken(self) -> None:
+        """There was news."""
+        self.pause = self._shortest
+
+    def slow_down(self) -> float:
+        """There was none; returns the seconds until the next question."""
+        before, self.pause = self.pause, min(2 * self.pause, self._longest)
+        return before
