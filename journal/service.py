@@ -91,8 +91,9 @@ class Service:
         Raises:
             Exception: What ``failed`` raises.
         """
+        grace = self._grace if self.stopping.is_set() else None
         try:
-            async with asyncio.timeout(None) as limit, running(*([self._follow(stop)] if stop else [])):
+            async with asyncio.timeout(grace) as limit, running(*([self._follow(stop)] if stop else [])):
                 self._limit = limit
                 if stop is not None and stop.is_set():
                     self.stop()

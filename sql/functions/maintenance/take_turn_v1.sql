@@ -7,9 +7,10 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO projections.turns AS t (chore, taken_at) VALUES (p_chore, clock_timestamp())
-    ON CONFLICT (chore) DO UPDATE SET taken_at = excluded.taken_at
+    -- The time after the wait for who takes it meanwhile: of that one's turn, the time before would be older.
+    ON CONFLICT (chore) DO UPDATE SET taken_at = clock_timestamp()
     -- A time to come is that of a clock which was ahead.
-    WHERE t.taken_at <= excluded.taken_at - p_every OR t.taken_at > excluded.taken_at;
+    WHERE t.taken_at <= clock_timestamp() - p_every OR t.taken_at > clock_timestamp();
     RETURN FOUND;
 END;
 $$;

@@ -293,7 +293,7 @@ class TestProcesses:
             await execute(database, claim.format("claim_schedules_v1", "gone"))
             await many(database, 3)
             async with asyncio.timeout(30):
-                while not one._step.failures:
+                while not one._service.failures:
                     await asyncio.sleep(0)
             await execute(database, claim.format("gone", "claim_schedules_v1"))
             await until(database, "SELECT min(next_at) > now() FROM projections.webhook_schedules")
