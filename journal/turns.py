@@ -13,7 +13,7 @@ from journal.service import AT_ONCE, WHEN_WOKEN, Service, Step
 from journal.tasks import together
 
 _TAKE = "SELECT projections.take_turn_v1($1, $2)"
-_LOOKS_IN_A_TURN = 10
+_LOOKS_IN_A_TURN = 4
 
 
 async def take_turn(database: Database, chore: str, every: timedelta) -> bool:

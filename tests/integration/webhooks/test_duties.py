@@ -66,7 +66,7 @@ class TestTurns:
         async with on_duty(database):
             await until(database, PENDING)
 
-        assert (turns, passed_over) == ([True, False], (hour.total_seconds() / 10, False))
+        assert (turns, passed_over) == ([True, False], (hour.total_seconds() / 4, False))
 
     async def test_the_turn_of_one_that_died_is_followed_by_another(self, database: Database) -> None:
         await waiting_behind_nothing(database)
