@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
@@ -15,6 +15,7 @@ from projections.webhooks.tenant_rows import DESCRIBED, HIDDEN, call
 __all__ = ["Deliveries", "Delivery", "DeliveryFilter", "DeliveryState", "DeliveryWithPayload"]
 
 DeliveryState: TypeAlias = Literal["waiting", "pending", "leased", "done", "dead", "dropped"]
+_Decision: TypeAlias = Literal["retry", "drop"]
 
 _COLUMNS = """
 d.delivery_id, d.endpoint_id, d.event_id, d.event_time, d.tenant, d.topic, d.order_key, d.state, d.attempts, d.manual,
@@ -43,10 +44,8 @@ SELECT d.delivery_id, coalesce(d.data, v.data) AS data FROM projections.webhook_
 LEFT JOIN projections.webhook_events AS v ON d.event_time = v.event_time AND d.event_id = v.event_id
 WHERE d.delivery_id = ANY ($1)
 """
-_RETRY = "SELECT projections.retry_delivery_v1($1, $2, $3, $4)"
-_DROP = "SELECT projections.drop_delivery_v1($1, $2, $3, $4)"
-_RETRY_MANY = "SELECT * FROM projections.retry_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8)"
-_DROP_MANY = "SELECT * FROM projections.drop_deliveries_v1($1, $2, $3, $4, $5, $6, $7)"
+_DECIDE = "SELECT projections.decide_delivery_v1($1, $2, $3, $4, $5)"
+_DECIDE_MANY = "SELECT * FROM projections.decide_deliveries_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +181,7 @@ class Deliveries:
             NotRetriable: Its endpoint is disabled, it is behind others in an order, or its payload is gone; or it is
                 in none of the states.
         """
-        async with self._database.session() as session:
-            await call(session, _RETRY, tenant, endpoint_id, event_id, states and list(states))
+        await self._decide("retry", tenant, endpoint_id, event_id, states)
 
     async def drop(
         self,
@@ -200,10 +198,9 @@ class Deliveries:
             DeliveryInFlight: It is on its way.
             NotRetriable: It has arrived, or is in none of the states.
         """
-        async with self._database.session() as session:
-            await call(session, _DROP, tenant, endpoint_id, event_id, states and list(states))
+        await self._decide("drop", tenant, endpoint_id, event_id, states)
 
-    async def retry_many(self, which: DeliveryFilter, *, step: int = 1000) -> AsyncIterator[int]:
+    def retry_many(self, which: DeliveryFilter, *, step: int = 1000) -> AsyncIterator[int]:
         """
         Try many again, in their order: dead ones, or those of the states that are given (dead, done, dropped).
 
@@ -216,12 +213,9 @@ class Deliveries:
         Raises:
             InvalidQuery: Deliveries of such a state are not tried again.
         """
-        tenant, endpoint_id, states, topics, since, until = _arguments(which)
-        arguments = tenant, endpoint_id, topics, states or ["dead"], since, until
-        async for changed in self._in_steps(_RETRY_MANY, arguments, step):
-            yield changed
+        return self._decide_many("retry", replace(which, states=which.states or ["dead"]), step)
 
-    async def drop_many(self, which: DeliveryFilter, *, step: int = 1000) -> AsyncIterator[int]:
+    def drop_many(self, which: DeliveryFilter, *, step: int = 1000) -> AsyncIterator[int]:
         """
         Drop many dead letters: they are not tried again, and what waits for them in an order goes on.
 
@@ -230,15 +224,24 @@ class Deliveries:
         Yields:
             How many are dropped so far, after each step.
         """
-        tenant, endpoint_id, _, topics, since, until = _arguments(which)
-        async for changed in self._in_steps(_DROP_MANY, (tenant, endpoint_id, topics, since, until), step):
-            yield changed
+        return self._decide_many("drop", replace(which, states=["dead"]), step)
 
-    async def _in_steps(self, sql: str, arguments: Sequence[object], step: int) -> AsyncIterator[int]:
+    async def _decide(
+        self,
+        decision: _Decision,
+        tenant: str | None,
+        endpoint_id: str,
+        event_id: str,
+        states: Sequence[DeliveryState] | None,
+    ) -> None:
+        async with self._database.session() as session:
+            await call(session, _DECIDE, decision, tenant, endpoint_id, event_id, states and list(states))
+
+    async def _decide_many(self, decision: _Decision, which: DeliveryFilter, step: int) -> AsyncIterator[int]:
         changed, after = 0, 0
         while after is not None:
             async with self._database.session() as session:
-                row = await call(session, sql, *arguments, after, step)
+                row = await call(session, _DECIDE_MANY, decision, *_arguments(which), after, step)
             changed, after = changed + row["changed"], row["last_delivery_id"]
             yield changed
 

@@ -176,7 +176,8 @@ BEGIN
         WHERE p.pronamespace = 'projections'::regnamespace AND p.proname IN (
             'read_events_by_slices_v1', 'read_keys_by_slices_v1', 'read_heads_by_slices_v1', 'load_events_v1', 'read_source_v1',
             'find_event_v1', 'match_log_v1', 'match_due_v1', 'match_events_v1', 'match_as_given_v1', 'match_behind_v1',
-            'asked_events_v1', 'keep_unasked_v1', 'put_aside_v1', 'interests_v1', 'index_shapes_v1', 'statistics_shapes_v1'
+            'asked_events_v1', 'keep_unasked_v1', 'put_aside_v1', 'interests_v1', 'index_shapes_v1', 'statistics_shapes_v1',
+            'event_metrics_v1', 'attempt_metrics_v1', 'log_dimensions_v1', 'log_filters_v1'
         )
     LOOP
         EXECUTE format('DROP FUNCTION %s', _one);
@@ -189,9 +190,8 @@ DROP FUNCTION IF EXISTS projections.save_offsets_v1(
     integer, integer, bigint, text, bigint, bigint, integer, timestamptz, text, timestamptz, bigint, text[], smallint[], bigint[],
     bigint[], timestamptz[], bigint
 );
--- Whoever decides about a delivery may say in what state it has to be.
+-- One function decides about a delivery, whatever is decided; it may say in what state the delivery has to be.
 DROP FUNCTION IF EXISTS projections.retry_delivery_v1(text, text, text);
-DROP FUNCTION IF EXISTS projections.drop_delivery_v1(text, text, text);
 -- What a projection has reacted to.
 CREATE TABLE projections.reactions (
     projection_id integer NOT NULL REFERENCES projections.projections ON DELETE CASCADE,

@@ -76,13 +76,10 @@ BEGIN
         projections.log_key_v1,
         projections.log_walked_v1,
         projections.log_few_events_v1,
-        projections.log_filters_v1,
         projections.log_bucket_v1,
-        projections.log_dimensions_v1,
         projections.list_logged_events_v1,
         projections.list_logged_attempts_v1,
-        projections.event_metrics_v1,
-        projections.attempt_metrics_v1
+        projections.log_metrics_v1
     TO projections_reader;
 END;
 $$;

@@ -230,15 +230,15 @@ ATTEMPT_DIMENSIONS: Final = (
 _FIRST_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def query_of(request: MetricsRequest, kind: Literal["events", "attempts"]) -> MetricsQuery:
+def query_of(request: MetricsRequest, kind: Literal["event", "attempt"]) -> MetricsQuery:
     """
     Check a request for metrics.
 
     Raises:
         InvalidQuery: It can not be.
     """
-    measures = EVENT_MEASURES if kind == "events" else ATTEMPT_MEASURES
-    dimensions = EVENT_DIMENSIONS if kind == "events" else ATTEMPT_DIMENSIONS
+    measures = EVENT_MEASURES if kind == "event" else ATTEMPT_MEASURES
+    dimensions = EVENT_DIMENSIONS if kind == "event" else ATTEMPT_DIMENSIONS
     _check_span(request)
     granularity = None if request.granularity is None else granularity_of(request.granularity)
     if granularity is not None and granularity.count(request.start, request.end) > ROW_LIMIT:

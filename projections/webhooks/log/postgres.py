@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, timedelta
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from journal import Database, DatabaseError, Row, Session, generation
 from projections.webhooks.errors import InvalidQuery, own_errors
@@ -41,10 +41,7 @@ _LIST_ATTEMPTS = (
 )
 _EVENTS = "SELECT * FROM projections.list_logged_events_v1(p_tenants => $1, p_event_ids => $2, p_limit => $3)"
 _ATTEMPT = "SELECT * FROM projections.list_logged_attempts_v1(p_tenants => $1, p_attempt_ids => $2)"
-_EVENT_METRICS = (
-    "SELECT * FROM projections.event_metrics_v1($1, $2, $3::text::interval, $4, $5, $6, $7::text::jsonb, $8)"
-)
-_ATTEMPT_METRICS = _EVENT_METRICS.replace("event_metrics_v1", "attempt_metrics_v1")
+_METRICS = "SELECT * FROM projections.log_metrics_v1($1, $2, $3, $4::text::interval, $5, $6, $7, $8::text::jsonb, $9)"
 # Where the role or the server has a limit of its own, that one holds.
 _TIMEOUT = "SELECT set_config('statement_timeout', $1, TRUE) WHERE current_setting('statement_timeout') IN ('0', '0ms')"
 _CANCELLED: Final = "57014"
@@ -136,7 +133,7 @@ class PostgresLog:
         Raises:
             InvalidQuery: The request can not be, would have more than 100,000 rows, or takes too long.
         """
-        return await self._measure(_EVENT_METRICS, query_of(request, "events"))
+        return await self._measure("event", request)
 
     async def attempt_metrics(self, request: MetricsRequest) -> Metrics:
         """
@@ -145,25 +142,26 @@ class PostgresLog:
         Raises:
             InvalidQuery: The request can not be, would have more than 100,000 rows, or takes too long.
         """
-        return await self._measure(_ATTEMPT_METRICS, query_of(request, "attempts"))
+        return await self._measure("attempt", request)
 
-    async def _measure(self, sql: str, query: MetricsQuery) -> Metrics:
-        rows = await self._counted(sql, query)
+    async def _measure(self, kind: Literal["event", "attempt"], request: MetricsRequest) -> Metrics:
+        query = query_of(request, kind)
         found = {}
-        for row in rows:
-            bucket, dimensions, *counts = row.values()
+        for row in await self._counted(kind, query):
+            bucket, dimensions, counts = row.values()
             start = None if bucket is None else bucket.astimezone(UTC)
-            found[start, tuple(dimensions)] = BucketCounts(*map(int, counts))
+            found[start, tuple(dimensions)] = BucketCounts(*counts)
         return metrics_of(query, found)
 
-    async def _counted(self, sql: str, query: MetricsQuery) -> Sequence[Row]:
+    async def _counted(self, kind: str, query: MetricsQuery) -> Sequence[Row]:
         granularity = query.granularity
         try:
             async with self._database.transaction() as session:
                 await session.execute(_TIMEOUT, f"{self._metrics_timeout // timedelta(milliseconds=1)}ms")
                 with own_errors():
                     return await session.fetch(
-                        sql,
+                        _METRICS,
+                        kind,
                         query.start,
                         query.end,
                         None if granularity is None else granularity.interval,

@@ -40,17 +40,7 @@ DECLARE
     _number integer;
     _key text;
 BEGIN
-    IF p_attempt_ids IS NOT NULL THEN
-        RETURN QUERY EXECUTE format(
-            'SELECT %s, TRUE, FALSE FROM (SELECT w.* FROM (SELECT DISTINCT unnest(%L::text[])) AS n (id) CROSS JOIN LATERAL ('
-            'SELECT i.row_time FROM projections.webhook_log_ids AS i WHERE i.id = n.id AND i.kind = ''attempt'' LIMIT 1) AS i '
-            'CROSS JOIN LATERAL (SELECT w.* FROM projections.webhook_attempts AS w '
-            'WHERE w.attempted_at = i.row_time AND w.attempt_id = n.id LIMIT 1) AS w) AS r WHERE %s ORDER BY %s LIMIT %s',
-            _columns, p_attempt_ids, concat_ws(' AND ', 'TRUE', _tenants, nullif(_filter, ''), _walk), _order, p_limit
-        );
-        RETURN;
-    END IF;
-    IF _values IS NOT NULL THEN
+    IF p_attempt_ids IS NULL AND _values IS NOT NULL THEN
         _keys := format('SELECT DISTINCT unnest(%L::text[]) AS a', _values);
         _number := cardinality(_values);
         _key := CASE WHEN p_event_ids IS NULL THEN 'r.endpoint_id = v.a' ELSE 'r.event_id = v.a' END;
@@ -58,7 +48,9 @@ BEGIN
         -- What failed has indexes of its own, which have no topic.
         SELECT k.keys, k.number, concat_ws(' AND ', k.condition, CASE WHEN p_status = 'failed' THEN 'r.status = ''failed''' END)
         INTO _keys, _number, _key
-        FROM projections.log_key_v1(p_tenants, CASE WHEN p_status IS DISTINCT FROM 'failed' THEN p_topics END) AS k;
+        FROM projections.log_key_v1(
+            'attempt', p_attempt_ids, p_tenants, CASE WHEN p_status IS DISTINCT FROM 'failed' THEN p_topics END
+        ) AS k;
     END IF;
     RETURN QUERY EXECUTE projections.log_walked_v1(
         'webhook_attempts', _columns, _keys, _key, _tenants, _filter, _walk, _order, _number, p_looked, p_limit

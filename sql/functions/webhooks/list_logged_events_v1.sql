@@ -39,21 +39,11 @@ DECLARE
         ELSE p_event_ids
     END;
 BEGIN
-    IF _named IS NOT NULL THEN
-        RETURN QUERY EXECUTE format(
-            'SELECT %s, TRUE, FALSE FROM (SELECT w.* FROM (SELECT DISTINCT unnest(%L::text[])) AS n (id) CROSS JOIN LATERAL ('
-            'SELECT i.row_time FROM projections.webhook_log_ids AS i WHERE i.id = n.id AND i.kind = ''event'' LIMIT 1) AS i '
-            'CROSS JOIN LATERAL (SELECT w.* FROM projections.webhook_events AS w '
-            'WHERE w.event_time = i.row_time AND w.event_id = n.id LIMIT 1) AS w) AS r WHERE %s ORDER BY %s LIMIT %s',
-            _columns, _named, concat_ws(' AND ', 'TRUE', _tenants, nullif(_filter, ''), _walk), _order, p_limit
-        );
-        RETURN;
-    END IF;
     RETURN QUERY EXECUTE (
         SELECT projections.log_walked_v1(
             'webhook_events', _columns, k.keys, k.condition, _tenants, _filter, _walk, _order, k.number, p_looked, p_limit
         )
-        FROM projections.log_key_v1(p_tenants, p_topics) AS k
+        FROM projections.log_key_v1('event', _named, p_tenants, p_topics) AS k
     );
 END;
 $$;

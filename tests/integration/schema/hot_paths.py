@@ -158,7 +158,9 @@ READS = {
     "logged attempts that failed": _rows_of("list_logged_attempts_v1('{tenant}', p_status => 'failed')"),
     "logged attempts of an event": _rows_of("list_logged_attempts_v1(p_event_ids => '{v-7}')"),
     "named attempts": _rows_of(f"list_logged_attempts_v1(p_attempt_ids => {_array(ATTEMPT_ID, 1, 100)})"),
-    "metrics of attempts": _rows_of("attempt_metrics_v1(now() - interval '1 day', now() + interval '1 day')"),
+    "metrics of attempts": _rows_of(
+        "log_metrics_v1('attempt', now() - interval '1 day', now() + interval '1 day')"
+    ),
 }
 
 
@@ -208,8 +210,8 @@ WRITES = {
     "advance schedules": f"""SELECT projections.advance_schedules_v1({_array(SCHEDULE_ID)}, {_array(SCHEDULED)},
         {_array("now()")}, {_array("now()")}, {_array("NULL")}, {_array("interval '0'")})""",
     "reap deliveries": "SELECT projections.reap_deliveries_v1(100)",
-    "retry deliveries": "SELECT projections.retry_deliveries_v1('tenant', NULL, NULL, '{dead}', NULL, NULL)",
-    "drop deliveries": "SELECT projections.drop_deliveries_v1('tenant', NULL, NULL, NULL, NULL)",
+    "retry deliveries": "SELECT projections.decide_deliveries_v1('retry', 'tenant', NULL, '{dead}', NULL, NULL, NULL)",
+    "drop deliveries": "SELECT projections.decide_deliveries_v1('drop', 'tenant', NULL, '{dead}', NULL, NULL, NULL)",
     "release what waits": "SELECT projections.release_waiting_v1(p_limit => 200)",
     "log attempts": log_attempts(10_001, 10_000 + BATCH),
     "log attempts again": log_attempts(1, BATCH),

@@ -218,19 +218,16 @@ CALLS = {
     "release_table_v1": "SELECT projections.release_table_v1('captured.orders')",
     "set_capture_triggers_v1": "SELECT projections.set_capture_triggers_v1('captured.orders', '{INSERT}', '{}')",
     "log_any_of_v1": "SELECT projections.log_any_of_v1('e.tenant', '{t}')",
-    "log_key_v1": "SELECT projections.log_key_v1('{a,b}', '{c}')",
+    "log_key_v1": "SELECT projections.log_key_v1('event', NULL, '{a,b}', '{c}')",
     "log_walked_v1": "SELECT projections.log_walked_v1('webhook_events', 'r.data', 'SELECT 1', NULL, NULL, NULL, NULL, "
     "'r.event_time', 1, 10, 1)",
     "log_few_events_v1": "SELECT projections.log_few_events_v1('{a}', NULL, 1)",
     "log_walk_v1": "SELECT projections.log_walk_v1('time', 'id', now(), NULL, NULL, now(), true, now(), 'a', true)",
-    "log_filters_v1": """SELECT projections.log_filters_v1('a', '{"code": ["200", "201"]}')""",
     "log_bucket_v1": "SELECT projections.log_bucket_v1('time', '1 month', '1970-01-01Z')",
-    "log_dimensions_v1": "SELECT projections.log_dimensions_v1('{topic}', '{topic,tenant}')",
     "list_logged_events_v1": "SELECT projections.list_logged_events_v1('{t}', '{e}', '{p}', '{a,b}')",
     "list_logged_attempts_v1": "SELECT projections.list_logged_attempts_v1('{t}', p_status => 'failed')",
-    "event_metrics_v1": "SELECT projections.event_metrics_v1(now() - interval '1 day', now(), '1 hour', "
+    "log_metrics_v1": "SELECT projections.log_metrics_v1('event', now() - interval '1 day', now(), '1 hour', "
     """p_dimensions => '{endpoint_id}', p_filters => '{"endpoint_id": ["p"]}')""",
-    "attempt_metrics_v1": "SELECT projections.attempt_metrics_v1(now() - interval '1 day', now(), '1 month')",
     "forget_logged_ids_v1": "SELECT projections.forget_logged_ids_v1()",
     "log_events_v1": "SELECT projections.log_events_v1('{e}', '{t}', '{topic}', ARRAY[now()], '{true}', "
     """'{"[\\"endpoint\\"]"}', '{NULL}', '{7}')""",
@@ -267,13 +264,10 @@ CALLS = {
     "'{dead,retry}', '{NULL,1s}', '{NULL,NULL}', '{f,f}', '{500,500}', '{no,no}', '{1s,1s}')",
     "reap_deliveries_v1": "SELECT projections.reap_deliveries_v1()",
     "set_endpoint_state_v1": "SELECT projections.set_endpoint_state_v1('acme', 'ep_1', 'active', NULL)",
-    "retry_delivery_v1": "SELECT projections.retry_delivery_v1('acme', 'ep_1', 'e1')",
-    "retry_deliveries_v1": "SELECT projections.retry_deliveries_v1('acme', 'ep_1', '{a}', '{dead}', NULL, now())",
-    "lock_deliveries_after_v1": (
-        "SELECT projections.lock_deliveries_after_v1('acme', 'ep_1', '{a}', '{dead}', NULL, now(), 0, 10)"
+    "decide_delivery_v1": "SELECT projections.decide_delivery_v1('retry', 'acme', 'ep_1', 'e1')",
+    "decide_deliveries_v1": (
+        "SELECT projections.decide_deliveries_v1('drop', 'acme', 'ep_1', '{dead}', '{a}', NULL, now())"
     ),
-    "drop_delivery_v1": "SELECT projections.drop_delivery_v1('acme', 'ep_1', 'e1')",
-    "drop_deliveries_v1": "SELECT projections.drop_deliveries_v1('acme', 'ep_1', '{a}', NULL, now())",
     "endpoint_backlog_v1": "SELECT projections.endpoint_backlog_v1('acme')",
     "endpoint_stats_v1": "SELECT projections.endpoint_stats_v1('acme', '1 hour', 100, 10)",
     "webhook_totals_v1": "SELECT projections.webhook_totals_v1()",

@@ -269,7 +269,8 @@ class TestOutcomes:
         assert await fetchval(database, "SELECT data FROM projections.webhook_deliveries") == '{"n": 1.0}'
         await fetchval(
             database,
-            "SELECT projections.retry_delivery_v1('acme', 'ep_1', event_id) FROM projections.webhook_deliveries",
+            """SELECT projections.decide_delivery_v1('retry', 'acme', 'ep_1', event_id)
+            FROM projections.webhook_deliveries""",
         )
         (again,) = await take(database)
         assert (again.data, again.attempt, again.manual) == ('{"n": 1.0}', 2, True)
@@ -483,8 +484,9 @@ class TestOrder:
     @pytest.mark.parametrize(
         "drop",
         [
-            "SELECT projections.drop_delivery_v1('acme', 'ep_1', $1)",
-            "SELECT changed FROM projections.drop_deliveries_v1('acme', NULL, NULL, NULL, NULL) WHERE $1 <> ''",
+            "SELECT projections.decide_delivery_v1('drop', 'acme', 'ep_1', $1)",
+            """SELECT changed FROM projections.decide_deliveries_v1('drop', 'acme', NULL, '{dead}', NULL, NULL, NULL)
+            WHERE $1 <> ''""",
         ],
     )
     async def test_a_dead_letter_that_blocks_holds_new_ones_until_it_is_dropped(

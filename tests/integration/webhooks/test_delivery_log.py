@@ -193,9 +193,9 @@ async def test_a_limit_of_the_database_itself_holds_for_metrics(dsn: str) -> Non
 
 async def test_an_unknown_dimension_is_refused_by_the_database_too(database: Database) -> None:
     for call in (
-        "event_metrics_v1(now(), now(), p_dimensions => '{status}')",
-        "attempt_metrics_v1(now(), now(), p_dimensions => ARRAY['x; --'])",
-        'event_metrics_v1(now(), now(), p_filters => \'{"code": ["1"]}\')',
+        "log_metrics_v1('event', now(), now(), p_dimensions => '{status}')",
+        "log_metrics_v1('attempt', now(), now(), p_dimensions => ARRAY['x; --'])",
+        "log_metrics_v1('event', now(), now(), p_filters => '{\"code\": [\"1\"]}')",
     ):
         with pytest.raises(Exception, match="there is no dimension") as refused:
             await fetchval(database, f"SELECT * FROM projections.{call}")
