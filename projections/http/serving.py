@@ -7,26 +7,27 @@ import socket
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from journal import ProjectionsError
 from projections.extras import from_extra
 from projections.http.addresses import Address
 from projections.http.asgi import ASGIApp
 from projections.http.authentication import Authentication
-from projections.http.connection_limits import ConnectionLimits, OpenConnections
-from projections.http.uvicorn_connections import LimitedProtocol
+from projections.http.connection_limits import ConnectionLimits, LimitedProtocol, OpenConnections
 
 with from_extra("monitor"):
     import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["PROBES", "AddressInUse", "serving"]
+__all__ = ["PROBES", "AddressInUse", "listening", "serving"]
 
 PROBES = frozenset({"/livez", "/readyz"})
 """What probes ask without a token: they are told whether, and nothing more."""
 
 _GRACE = 1  # seconds that open answers have when the server ends
 _ACCEPTED_AT_ONCE = 64  # connections, before those beyond the limit have made room
+_ACCEPTED_WITHOUT_LIMITS = 1024
 
 
 class AddressInUse(ProjectionsError, OSError):
@@ -59,15 +60,29 @@ async def serving(
         TokenMissing: The address is not a loopback one, and there is no token.
         AddressInUse: Nothing can listen there.
     """
-    protected = Authentication(app, address, token, open_paths)
+    async with listening(address, Authentication(app, address, token, open_paths), limits) as place:
+        yield place
+
+
+@asynccontextmanager
+async def listening(
+    address: Address, app: ASGIApp, limits: ConnectionLimits | None
+) -> AsyncIterator[Address]:
+    """
+    Serve an application to everybody, as :func:`serving` does to those who may ask; without limits, whatever they do.
+
+    Raises:
+        AddressInUse: Nothing can listen there.
+    """
     listener = await _listen(address)
-    protocol = cast("type[asyncio.Protocol]", partial(LimitedProtocol, OpenConnections(limits)))
+    protocol: Any = H11Protocol if limits is None else partial(LimitedProtocol, OpenConnections(limits))
+    idle = (limits or ConnectionLimits()).idle.total_seconds()
     server = _Server(
         uvicorn.Config(
-            protected, interface="asgi3", loop="none", http=protocol, ws="none", lifespan="on", log_config=None,
+            app, interface="asgi3", loop="none", http=protocol, ws="none", lifespan="on", log_config=None,
             log_level="warning", access_log=False, server_header=False, proxy_headers=False,
-            timeout_graceful_shutdown=_GRACE, backlog=_ACCEPTED_AT_ONCE,
-            timeout_keep_alive=cast("int", limits.idle.total_seconds()),
+            timeout_graceful_shutdown=_GRACE, timeout_keep_alive=cast("int", idle),
+            backlog=_ACCEPTED_AT_ONCE if limits else _ACCEPTED_WITHOUT_LIMITS,
         )
     )  # fmt: skip
     task = asyncio.create_task(server.serve([listener]))

@@ -84,10 +84,6 @@ class InvalidToken(ProjectionsError, ValueError):
     """A token or a key is too weak to keep anybody out; the message never holds it."""
 
 
-class NotListening(ProjectionsError, OSError):
-    """Nothing can listen at an address; the message says why."""
-
-
 _MOST_FIELDS = 20
 own_errors = partial(
     raised_as,

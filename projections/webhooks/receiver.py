@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
+import zlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self, TypeAlias
@@ -25,23 +26,28 @@ from typing import Any, Literal, Self, TypeAlias
 from cachetools import FIFOCache
 
 from projections.extras import from_extra
-from projections.http.aiohttp_server import LimitedServer
+from projections.http.addresses import Address
 from projections.http.connection_limits import ConnectionLimits
-from projections.webhooks.errors import NotListening, VerificationFailed
+from projections.http.serving import listening
+from projections.webhooks.errors import VerificationFailed
 from projections.webhooks.response_rules import is_success
 from projections.webhooks.signing import ID_HEADER, Secret, parse_secrets, verify
 from projections.webhooks.topics import CHALLENGE
 
 with from_extra("webhooks"):
-    from aiohttp import web
+    from starlette.applications import Starlette
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
 
 __all__ = ["Received", "Receiver", "Totals", "Verification"]
 
 Verification: TypeAlias = Literal["verified", "refused", "unchecked"]
 
 _ACCEPTED = 204
+_MALFORMED = 400
 _UNVERIFIED = 401
-_METHOD_NOT_ALLOWED = 405
+_TOO_LARGE = 413
 _TOLD = "the receiver was told to fail"
 _LARGEST = 1 << 28
 _REMEMBERED = 1_000_000
@@ -148,7 +154,7 @@ class Receiver:
         self.received: list[Received] = []
         self.totals = Totals()
         self._secrets = [] if secrets is None else parse_secrets(secrets)
-        self._place = (host, port)
+        self._place = Address(host, port)
         self._fail_rate = fail_rate
         self._status = status
         self._script = list(script)
@@ -160,7 +166,7 @@ class Receiver:
         self._sendings: FIFOCache[str, int] = FIFOCache(_REMEMBERED)
         self._accepted: FIFOCache[str, bool] = FIFOCache(_REMEMBERED)
         self._more = asyncio.Condition()
-        self._runner: web.ServerRunner | None = None
+        self._served = AsyncExitStack()
         self._url = ""
 
     @property
@@ -173,27 +179,15 @@ class Receiver:
         Begin to listen.
 
         Raises:
-            NotListening: Nothing can listen there.
+            AddressInUse: Nothing can listen there.
         """
-        self._runner = web.ServerRunner(self._server(), shutdown_timeout=1)
-        await self._runner.setup()
-        host, port = self._place
-        try:
-            await web.TCPSite(self._runner, host, port, backlog=1024).start()
-        except OSError as error:
-            await self._runner.cleanup()
-            number = error.errno or 0
-            reason = os.strerror(number) if number > 0 else error.strerror  # of names they are below
-            raise NotListening(
-                f"nothing can listen at {host}:{port}: {reason}; choose another place"
-            ) from error
-        port = self._runner.addresses[0][1]
-        self._url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+        app = Starlette(routes=[Route("/{path:path}", self._answer, methods=["POST"])])
+        place = await self._served.enter_async_context(listening(self._place, app, self._limits))
+        self._url = f"http://{place}/"
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._served.aclose()
 
     def fail(self, *statuses: int) -> None:
         """Answer the next requests with these statuses (a 2xx accepts), one after the other."""
@@ -211,23 +205,21 @@ class Receiver:
         async with self._more:
             await self._more.wait_for(enough)
 
-    def _server(self) -> web.Server:
-        if self._limits is None:
-            return web.Server(self._answer, request_factory=_request, access_log=None)
-        return LimitedServer(self._answer, self._limits, request_factory=_request)
-
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.method != "POST":
-            return web.Response(status=_METHOD_NOT_ALLOWED, headers={"Allow": "POST"})
-        body = await request.read()
-        headers = {name.lower(): value for name, value in request.headers.items()}
-        one = self._judged(headers, body)
+    async def _answer(self, request: Request) -> Response:
+        try:
+            body = await _body(request)
+        except (ClientDisconnect, zlib.error):
+            return Response(status_code=_MALFORMED)
+        if len(body) > _LARGEST:
+            return Response(status_code=_TOO_LARGE)
+        one = self._judged(dict(request.headers), body)
         if self._delay:
             await asyncio.sleep(self._delay)
         await self._keep_one(one)
         if one.accepted and one.topic == CHALLENGE:
-            return web.json_response(one.data())
-        return web.Response(status=one.status, text=one.reason or (None if one.accepted else _TOLD))
+            return JSONResponse(one.data())
+        said = one.reason or (None if one.accepted else _TOLD)
+        return Response(said, one.status, media_type="text/plain")
 
     def _judged(self, headers: Mapping[str, str], body: bytes) -> Received:
         message_id = headers.get(ID_HEADER, "")
@@ -280,7 +272,13 @@ class Receiver:
             self._more.notify_all()
 
 
-def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
-    """Make what aiohttp does, for larger bodies."""
-    loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_LARGEST)
+async def _body(request: Request) -> bytes:
+    """Of a request, decompressed; of one that is too large, more than there may be."""
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > _LARGEST:
+            break
+    if request.headers.get("content-encoding", "").lower() in {"gzip", "deflate"}:
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(content, _LARGEST + 1)
+    return bytes(content)

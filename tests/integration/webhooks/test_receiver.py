@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from projections.http.connection_limits import ConnectionLimits
+from projections.http.serving import AddressInUse
 from projections.webhooks.addresses import AddressRules
-from projections.webhooks.errors import NotListening
 from projections.webhooks.receiver import Received, Receiver
 from projections.webhooks.sender import HttpSender, Outgoing, Reply
 from projections.webhooks.signed_request import gzip_body
@@ -177,7 +177,7 @@ async def test_a_body_that_is_no_json_has_no_topic(post: Posting) -> None:
 async def test_a_port_that_is_taken_is_named() -> None:
     async with Receiver() as receiver:
         port = int(receiver.url.rstrip("/").rpartition(":")[2])
-        with pytest.raises(NotListening, match=f"127.0.0.1:{port}"):
+        with pytest.raises(AddressInUse, match=f"127.0.0.1:{port}"):
             async with Receiver(port=port):
                 pass
 
@@ -198,7 +198,10 @@ WHOLE = HEAD + b"content-length: 2\r\n\r\n{}"
 )
 async def test_a_client_that_leaves_something_undone_is_cut_off(sent: bytes, answer: bytes) -> None:
     short = timedelta(milliseconds=50)
-    async with asyncio.timeout(30), Receiver(limits=ConnectionLimits(head=short, body=short)) as receiver:
+    async with (
+        asyncio.timeout(30),
+        Receiver(limits=ConnectionLimits(head=short, body=short, idle=short)) as receiver,
+    ):
         reader, writer = await connected(receiver)
         writer.write(sent)
         assert (await ended(reader))[:12] == answer
@@ -246,7 +249,7 @@ def test_the_command_listens_within_the_limits_of_all_that_listens(monkeypatch: 
 
     def none(*_: Any, **facts: Any) -> Any:
         given.update(facts)
-        raise NotListening("not here")
+        raise AddressInUse("not here")
 
     monkeypatch.setattr("projections.webhooks.commands.listening.Receiver", none)
     assert called("webhooks", "listen", "--port", "0").returncode == 1
