@@ -61,6 +61,7 @@ from journal.events import (
 from journal.events import AppendedEvents as AppendedEvents
 from journal.events import Origin as Origin
 from journal.events import Position as Position
+from journal.events import uuid7 as uuid7
 from journal.importing import ImportResult as ImportResult
 from journal.importing import import_events
 from journal.payload import LONGEST_INTEGER as LONGEST_INTEGER

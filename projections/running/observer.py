@@ -68,10 +68,10 @@ class StatusObserver:
         """The settled horizon was stored: everything before it is handled."""
 
 
-class CombinedObserver(StatusObserver):
+class Combined:
     """Tells several observers, in their order; the mistakes of one are logged, and the others are told all the same."""
 
-    def __init__(self, observers: Iterable[StatusObserver]) -> None:
+    def __init__(self, observers: Iterable[Any]) -> None:
         self._observers = list(observers)
 
     def __getattribute__(self, name: str) -> Any:
@@ -79,11 +79,15 @@ class CombinedObserver(StatusObserver):
             return object.__getattribute__(self, name)
         hooks = [getattr(observer, name) for observer in self._observers]
 
-        def call(*args: Any) -> None:
+        def call(*args: Any, **facts: Any) -> None:
             for hook in hooks:
                 try:
-                    hook(*args)
+                    hook(*args, **facts)
                 except Exception:
                     log.exception("observer: %s", name, extra={"action": "observer_failed"})
 
         return call
+
+
+class CombinedObserver(Combined, StatusObserver):
+    """Observers of projections as one."""

@@ -18,7 +18,7 @@ from journal import Database, KeptSession, OwnedSession, ProjectionsError
 from journal.tasks import end, raise_errors, running
 from projections.running.page_limit import PageLimit
 from projections.webhooks.claims import Claimed, Outcome, Room, claim, reap
-from projections.webhooks.delivery_observer import DeliveryObserver, tell
+from projections.webhooks.delivery_observer import CombinedDeliveryObserver, DeliveryObserver
 from projections.webhooks.encryption import Cipher, PlainCipher
 from projections.webhooks.errors import InvalidSecret
 from projections.webhooks.in_flight import InFlight, Shortage
@@ -60,7 +60,9 @@ async def deliver(
         sender,
         cipher or PlainCipher(),
         settings or DeliverySettings(),
-        observer or DeliveryObserver(),
+        CombinedDeliveryObserver(
+            [observer or DeliveryObserver()]
+        ),  # which keeps its mistakes away from the work
     )
     await worker.run(stop or asyncio.Event())
 
@@ -177,14 +179,14 @@ class _Deliverer:
             await self._session.close()
             self._pages.failed(error)
             self._failures += 1
-            tell(self._observer.ready, ready=False)
+            self._observer.ready(ready=False)
             log.warning("webhooks wait: %s", str(error) or "no answer", extra={"action": "webhooks_wait"})
             with suppress(TimeoutError):
                 pause = self._settings.restart.delay(self._failures).total_seconds()
                 await asyncio.wait_for(self._ending.wait(), pause)
             return []
         self._failures = 0
-        tell(self._observer.ready, ready=True)
+        self._observer.ready(ready=True)
         return found
 
     async def _reap(self, session: OwnedSession) -> None:
@@ -211,7 +213,7 @@ class _Deliverer:
             eligible_for_retry=claimed.eligible_for_retry and reply.code not in _HOPELESS,
             random=random.random, now=now,
         )  # fmt: skip
-        tell(self._observer.attempted, claimed, reply, verdict.state)
+        self._observer.attempted(claimed, reply, verdict.state)
         outcome = Outcome(
             claimed.delivery_id, claimed.lease_token, verdict.state, verdict.delay, verdict.pause,
             verdict.disable, reply.code, reply.body, reply.took,

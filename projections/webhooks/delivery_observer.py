@@ -1,14 +1,14 @@
-"""Who is told of deliveries as they are made: for logs, metrics and tests."""
+"""Who is told of deliveries as they are made: logs, metrics and tests."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
+from projections.running.observer import Combined
 from projections.webhooks.claims import Claimed
 from projections.webhooks.sender import Reply
 
-__all__ = ["DeliveryObserver", "tell"]
+__all__ = ["AttemptLog", "CombinedDeliveryObserver", "DeliveryObserver"]
 
 log = logging.getLogger("projections")
 
@@ -26,9 +26,46 @@ class DeliveryObserver:
         """The outcome of an attempt was not stored: its lease was over, or its endpoint is gone."""
 
 
-def tell(told: Callable[..., None], *args: object, **options: object) -> None:
-    """Call a method of an observer; what goes wrong in it is logged, and harms no delivery."""
-    try:
-        told(*args, **options)
-    except Exception:
-        log.exception("an observer of deliveries failed", extra={"action": "observer_failed"})
+class CombinedDeliveryObserver(Combined, DeliveryObserver):
+    """Observers of deliveries as one."""
+
+
+_FOLLOWS = {"done": "it has arrived", "retry": "it is tried again", "dead": "it is a dead letter"}
+
+
+class AttemptLog(DeliveryObserver):
+    """
+    Writes a line for each attempt that failed, and with ``debug`` for each that did not.
+
+    No URL, header, payload or answer is in it: they may hold what is secret.
+    """
+
+    def __init__(self) -> None:
+        self._ready: bool | None = None
+
+    def ready(self, *, ready: bool) -> None:
+        """Say when it begins, and when it goes on."""
+        if ready and not self._ready:
+            log.info("delivering webhooks", extra={"action": "delivering"})
+        self._ready = ready
+
+    def attempted(self, claimed: Claimed, reply: Reply, verdict: str) -> None:
+        """Say what became of an attempt."""
+        level = {"done": logging.DEBUG, "retry": logging.INFO}.get(verdict, logging.WARNING)
+        log.log(
+            level, "attempt %d at event %s to endpoint %s: %s in %d ms, %s", claimed.attempt, claimed.event_id,
+            claimed.endpoint_id, reply.code, reply.took.total_seconds() * 1000, _FOLLOWS.get(verdict, verdict),
+            extra={
+                "action": "webhook_attempt", "event_id": claimed.event_id, "endpoint": claimed.endpoint_id,
+                "tenant": claimed.tenant, "topic": claimed.topic, "attempt": claimed.attempt, "manual": claimed.manual,
+                "code": reply.code, "took_seconds": reply.took.total_seconds(), "verdict": verdict,
+            },
+        )  # fmt: skip
+
+    def lost(self, claimed: Claimed) -> None:
+        """Say that an attempt has come to nothing."""
+        log.warning(
+            "attempt %d at event %s to endpoint %s took longer than its lease: it comes again, unless others have it",
+            claimed.attempt, claimed.event_id, claimed.endpoint_id,
+            extra={"action": "webhook_lost", "event_id": claimed.event_id, "endpoint": claimed.endpoint_id},
+        )  # fmt: skip

@@ -10,7 +10,7 @@ from journal import Database, DatabaseError
 from journal.database import Fault, fault_of
 from journal.tasks import end
 from projections.webhooks.claims import Claimed, Outcome, finish
-from projections.webhooks.delivery_observer import DeliveryObserver, tell
+from projections.webhooks.delivery_observer import DeliveryObserver
 from projections.webhooks.settings import DeliverySettings
 
 __all__ = ["Outcomes"]
@@ -103,7 +103,7 @@ class Outcomes:
             return
         for claimed, _ in several:
             if claimed.delivery_id not in held:
-                tell(self._observer.lost, claimed)
+                self._observer.lost(claimed)
         self._stored()
 
     def _store_apart(self, several: Sequence[tuple[Claimed, Outcome]]) -> None:

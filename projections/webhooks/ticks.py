@@ -30,6 +30,7 @@ from journal import (
     Row,
     Session,
     append,
+    uuid7,
 )
 from journal.database import Fault, fault_of
 from projections.failing.retries import Backoff
@@ -285,7 +286,7 @@ def _tell_of_error(row: Row, error: Exception) -> None:
 def _tick_id(schedule_id: str, tick: datetime) -> UUID:
     """The same for the same tick: a UUIDv7 with the time of the tick, so that few partitions are searched for it."""
     milliseconds = int(tick.astimezone(UTC).timestamp() * 1000)
-    random = int.from_bytes(hashlib.sha256(f"{schedule_id} {milliseconds}".encode()).digest()[:10])
-    return UUID(
-        int=milliseconds << 80 | 7 << 76 | (random >> 62 & 0xFFF) << 64 | 2 << 62 | random & (1 << 62) - 1
+    return uuid7(
+        milliseconds,
+        int.from_bytes(hashlib.sha256(f"{schedule_id} {milliseconds}".encode()).digest()[:10]),
     )

@@ -11,7 +11,7 @@ from uuid import UUID
 from pydantic import Field, PlainSerializer
 
 from journal import find_event
-from projections.webhooks.api.endpoint_models import EndpointView
+from projections.webhooks.api.endpoint_operations import EndpointView
 from projections.webhooks.api.json_text import kept
 from projections.webhooks.api.operations import Call, NoBody, Operations, Page, Query, Time, View, Words
 from projections.webhooks.api.problems import Problem

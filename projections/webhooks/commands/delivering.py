@@ -37,10 +37,9 @@ from projections.terminal.running import (
 from projections.terminal.signals import stopped_by_signals
 from projections.terminal.targets import load_projections
 from projections.webhooks.addresses import AddressRules
-from projections.webhooks.commands.observing import AttemptLog, Several
 from projections.webhooks.commands.options import Addresses
 from projections.webhooks.deliverer import deliver as deliver_webhooks
-from projections.webhooks.delivery_observer import DeliveryObserver
+from projections.webhooks.delivery_observer import AttemptLog, CombinedDeliveryObserver, DeliveryObserver
 from projections.webhooks.encryption import cipher_from_environment
 from projections.webhooks.running import run_webhooks
 from projections.webhooks.sender import HOST_LIMIT, HttpSender, Sender
@@ -251,6 +250,6 @@ async def _observed(
         )
         yield (
             CombinedObserver([metrics, *observers]),
-            Several([AttemptLog(), counted]),
+            CombinedDeliveryObserver([AttemptLog(), counted]),
             counted.watching(sender),
         )
