@@ -60,12 +60,7 @@ class ConnectionLimits:
 
 
 class OpenConnections:
-    """
-    Those of a server that are open.
-
-    Args:
-        limits: How many there may be, and what each may cost.
-    """
+    """Those of a server that are open, within limits of how many there may be."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits

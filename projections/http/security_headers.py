@@ -14,10 +14,7 @@ class StrictHeaders:
     """
     ASGI middleware: adds headers to every answer that keep browsers strict, and answers out of caches.
 
-    Args:
-        app: What they are added to. A header that an answer has of its own stays.
-        content_policy: Content-Security-Policy.
-        referrer_policy: Referrer-Policy.
+    A header that an answer has of its own stays.
     """
 
     def __init__(

@@ -110,13 +110,7 @@ class EventWriter:
 
 
 async def while_connected(receive: Receive, answering: Coroutine[Any, Any, None]) -> None:
-    """
-    Answer until that is done or the client has gone.
-
-    Args:
-        receive: From the client.
-        answering: Makes the answer; cancelled when the client goes.
-    """
+    """Answer until that is done; when the client goes, what makes the answer is cancelled."""
     await first_of(answering, _until_gone(receive))
 
 

@@ -85,10 +85,7 @@ class Filter:
 
 def parse_filter(definition: Mapping[str, Any]) -> Filter:
     """
-    Check a filter, and compile it.
-
-    Args:
-        definition: JSON as it was read. An empty one matches every event.
+    Check a filter, JSON as it was read, and compile it; an empty one matches every event.
 
     Raises:
         InvalidFilter: It is deeper than 10 levels, larger than 16 kB, has more than 100 operators, an unknown

@@ -70,10 +70,7 @@ class TopicMatcher:
 
 def parse_topics(patterns: Iterable[str]) -> TopicMatcher:
     """
-    Check patterns of topics, and compile them.
-
-    Args:
-        patterns: Of 1 to 255 characters each; see the module for what they match.
+    Check patterns of topics, of 1 to 255 characters each, and compile them; the module says what they match.
 
     Raises:
         InvalidTopic: One is empty or too long, or has stars that stand for nothing.

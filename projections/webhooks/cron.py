@@ -86,10 +86,7 @@ class CronLine:
 
     def next_tick(self, after: datetime) -> datetime | None:
         """
-        Find the first tick later than a time.
-
-        Args:
-            after: With a time zone.
+        Find the first tick later than a time, which has a time zone.
 
         Returns:
             The tick in UTC; None if there is none in 50 years.

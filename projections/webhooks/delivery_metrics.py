@@ -53,12 +53,7 @@ class WebhookMetrics(DeliveryObserver):
         return None if self._ready else "deliveries can not be claimed"
 
     def watching(self, sender: Sender) -> Sender:
-        """
-        Count the requests of a sender that are on their way.
-
-        Args:
-            sender: What makes them; closing what is returned closes it.
-        """
+        """Count the requests of a sender that are on their way; closing what is returned closes the sender."""
         return _WatchedSender(sender, self)
 
     def moved(self, number: int) -> None:

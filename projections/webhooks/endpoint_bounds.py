@@ -64,12 +64,7 @@ class Bound(NamedTuple):
 
 
 async def bounds(session: Session) -> list[Bound]:
-    """
-    Read what endpoints may ask for.
-
-    Args:
-        session: Any session; the role needs projections_reader or projections_worker.
-    """
+    """Read what endpoints may ask for; the role needs projections_reader or projections_worker."""
     return [Bound(*row.values()) for row in await session.fetch(_READ)]
 
 

@@ -94,11 +94,9 @@ class _Plan:
 
 class Ticks:
     """
-    Sends the ticks of schedules, beside any number of other processes that do.
+    Sends the ticks of schedules, beside any number of other processes that do; a database that goes away is waited for.
 
-    Args:
-        database: Where; needs one connection. The role needs projections_worker and projections_writer.
-        restart: Pauses after failures: a database that goes away is waited for.
+    It needs one connection, and its role projections_worker and projections_writer.
     """
 
     def __init__(self, database: Database, *, restart: Backoff = RESTART) -> None:
@@ -138,11 +136,7 @@ async def send_due(database: Database, limit: int = _SCHEDULES_AT_ONCE) -> SentT
     """
     Send the ticks of schedules that are due, some hundred schedules in one transaction.
 
-    Any number of processes may, at the same time.
-
-    Args:
-        database: Where they are; the role needs projections_worker and projections_writer.
-        limit: At most so many schedules.
+    Any number of processes may, at the same time. The role needs projections_worker and projections_writer.
 
     Raises:
         MissingExtra: The package cronsim is not installed.

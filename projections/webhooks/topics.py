@@ -48,10 +48,7 @@ def endpoint_topics(patterns: Iterable[str], known: Collection[str] | None = Non
 
 def check_topic(topic: str) -> str:
     """
-    Return the topic of a message, if it can be one.
-
-    Args:
-        topic: Segments of ASCII letters, digits, `_` and `-`, with dots between, up to 128 characters.
+    Return the topic of a message: segments of ASCII letters, digits, `_` and `-`, with dots, up to 128 characters.
 
     Raises:
         InvalidMessage: It is something else.

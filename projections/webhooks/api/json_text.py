@@ -62,8 +62,7 @@ def write_json(value: Any) -> str:
     """
     Write what an answer has: models, lists, dicts and plain values; :class:`journal.RawJson` goes in as it is.
 
-    Args:
-        value: Durations become seconds; times have their zone.
+    Durations become seconds; times have their zone.
     """
     if isinstance(value, RawJson):
         return str(value)

@@ -133,10 +133,7 @@ class Settings:
 
     def changes(self, policy: RetryPolicy) -> dict[str, Any]:
         """
-        The settings that were given.
-
-        Args:
-            policy: What the options of the policy change.
+        The settings that were given; options of the policy change this one.
 
         Raises:
             InvalidEndpoint: The policy can not be so.

@@ -260,11 +260,7 @@ def query_of(request: MetricsRequest, kind: Literal["event", "attempt"]) -> Metr
 
 def metrics_of(query: MetricsQuery, found: Found) -> Metrics:
     """
-    The answer to a query.
-
-    Args:
-        query: What was asked.
-        found: The counts, without those that are nought.
+    The answer to a query, of the counts that were found; those that are nought may be missing.
 
     Raises:
         InvalidQuery: With the zeros between them there would be too many rows.

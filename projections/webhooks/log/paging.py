@@ -235,11 +235,7 @@ class RowStep(Generic[T]):
 
 def walk_of(request: ListRequest, resource: str) -> Walk:
     """
-    How to read what a request asks for.
-
-    Args:
-        request: The request.
-        resource: Three letters that name the list.
+    How to read what a request asks for of a list.
 
     Raises:
         InvalidPageCursor: A cursor is malformed or of another list, or there are two.
