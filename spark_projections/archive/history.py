@@ -8,11 +8,11 @@ the archive as well where the partition has left the journal, for what was impor
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,13 +27,14 @@ from spark_projections.archive.files import ArchivedFile, ArchiveError, Bounds, 
 from spark_projections.archive.journal_queries import autocommit, newer_imports, stored
 from spark_projections.archive.manifest import Manifest
 from spark_projections.archive.planning import cut
-from spark_projections.reading.batches import COLUMNS, SCHEMA, Reading, read_batches
+from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, SCHEMA, Reading, read_batches, schema_of
 from spark_projections.reading.splits import slice_counts
+from spark_projections.source.options import options_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ArchivedHistory", "plan_history", "read_archive", "read_history", "read_with_archive"]
+__all__ = ["ArchivedHistory", "plan_history", "read_history", "read_with_archive"]
 
 BAND_ROWS = 250_000
 """Events that are sorted at a time: a range of slices, and at least one slice."""
@@ -106,66 +107,47 @@ def _rest(reading: Reading, covered: Sequence[Bounds]) -> Iterator[Reading]:
         yield replace(reading, since=start)
 
 
-def read_archive(directory: Path, reading: Reading) -> Iterator[pa.RecordBatch]:
+def read_with_archive(
+    dsn: str, directory: Path, reading: Reading, *, band_rows: int = BAND_ROWS
+) -> Iterator[pa.RecordBatch]:
     """
-    Read the archive alone: whatever of the reading it has.
+    Read archive and journal as one.
+
+    A source's archived events come before its present ones. Memory holds a band: the slices that have up to
+    ``band_rows`` events together, or one slice.
 
     Args:
+        dsn: The journal.
         directory: The archive.
         reading: What to read. ``order="source"`` gives each source's events together and in the order of their
             numbers, the sources of one range of slices after those of the range before it; ``after`` is not
             for archives.
+        band_rows: See above.
 
     Yields:
         Batches with the asked columns, as :func:`spark_projections.reading.batches.read_batches` does.
 
     Raises:
         ArchiveError: A file is gone, or not what was written.
-        ValueError: ``after`` was given.
-    """
-    files = [each for group in _groups(Manifest.load(directory).files, reading).values() for each in group]
-    yield from _read(directory, ArchivedHistory(tuple(files), ()), reading, None)
-
-
-def read_with_archive(
-    dsn: str, directory: Path, reading: Reading, *, band_rows: int = BAND_ROWS
-) -> Iterator[pa.RecordBatch]:
-    """
-    Read archive and journal as one; see :func:`read_archive` for the order.
-
-    A source's archived events come before its present ones. Memory holds a band: the slices that have up to
-    ``band_rows`` events together, or one slice.
-
-    Raises:
-        ArchiveError: A file is gone, or not what was written.
         DatabaseError: The database refused, or can not be reached.
         ValueError: ``after`` was given.
     """
-    yield from _read(directory, plan_history(dsn, directory, reading), reading, dsn, band_rows)
-
-
-def _read(
-    directory: Path, history: ArchivedHistory, reading: Reading, dsn: str | None, band_rows: int = BAND_ROWS
-) -> Iterator[pa.RecordBatch]:
     if reading.after is not None:
         raise ValueError("an archive is read slice by slice: it can not begin after a source")
+    history = plan_history(dsn, directory, reading)
     paths = [(each, str(check_file(directory, each))) for each in history.files]
     if reading.order == "none":
         yield from _archived(paths, reading)
         for part in history.journal:
-            yield from read_batches(_known(dsn), part)
+            yield from read_batches(dsn, part)
         return
-    band_rows = min(band_rows, max(1, _BAND_BYTES // _width(paths)))
-    for slices in _bands(history, reading, dsn, band_rows):
-        band = replace(
-            reading, slices=slices, columns=tuple(dict.fromkeys((*reading.columns, "source_id", "seq_nr")))
-        )
+    columns = tuple(dict.fromkeys((*reading.columns, "source_id", "seq_nr")))
+    for slices in _bands(dsn, reading, min(band_rows, max(1, _BAND_BYTES // _width(paths)))):
+        band = replace(reading, slices=slices, columns=columns)
         batches = list(_archived(paths, band))
         for part in history.journal:
-            batches += read_batches(
-                _known(dsn), replace(part, slices=slices, columns=band.columns, order="none")
-            )
-        table = pa.Table.from_batches(batches, _schema(band))
+            batches += read_batches(dsn, replace(part, slices=slices, columns=columns, order="none"))
+        table = pa.Table.from_batches(batches, schema_of(columns))
         for batch in sorted_batches(table, _SOURCE_ORDER, _BATCH):
             yield batch.select(list(reading.columns))
 
@@ -180,25 +162,13 @@ def _width(paths: Sequence[tuple[ArchivedFile, str]]) -> int:
     return max(widths)
 
 
-def _known(dsn: str | None) -> str:
-    assert dsn is not None  # noqa: S101 - without one there is nothing to read from the journal
-    return dsn
-
-
-def _schema(reading: Reading) -> pa.Schema:
-    return pa.schema([SCHEMA.field(name) for name in reading.columns])
-
-
-def _bands(history: ArchivedHistory, reading: Reading, dsn: str | None, rows: int) -> Iterator[SliceRange]:
+def _bands(dsn: str, reading: Reading, rows: int) -> Iterator[SliceRange]:
     """Ranges that tile the reading's slices, each with up to so many events, as far as whole slices allow."""
-    counts = {} if dsn is None else dict(slice_counts(dsn, reading.entity_type))
-    for each in history.files:
-        for index, count in enumerate(each.slice_counts, each.slices.min_slice):
-            # The sources of the journal count what is archived as well; those of no journal count nothing.
-            counts[index] = counts.get(index, 0) + (count if dsn is None else 0)
+    # The sources of the journal count what is archived as well.
+    counts = slice_counts(dsn, reading.entity_type)
+    parts = cut({number: count for number, count in counts.items() if number in reading.slices}, rows)
     low, high = reading.slices
-    starts = [part.min_slice for part, _ in cut({n: c for n, c in counts.items() if low <= n <= high}, rows)]
-    edges = [low, *starts[1:], high + 1]
+    edges = [low, *[part.min_slice for part, _ in parts][1:], high + 1]
     for start, end in pairwise(edges):
         yield SliceRange(start, end - 1)
 
@@ -207,42 +177,42 @@ def _archived(paths: Sequence[tuple[ArchivedFile, str]], reading: Reading) -> It
     wanted = [path for file, path in paths if file.count(reading.slices)]
     if not wanted:
         return
-    schema = _schema(reading)
     try:
         files = ds.dataset(wanted, schema=SCHEMA, format=_PARQUET)
         scan = files.scanner(
             columns=list(reading.columns),
-            filter=_filter(reading),
+            filter=_wanted(reading, pc.field, _instant),
             batch_size=_BATCH,
             batch_readahead=2,
             fragment_readahead=1,
         )
         for batch in scan.to_batches():
             if batch.num_rows:
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema_of(reading.columns))
     except (pa.ArrowException, OSError) as error:
         raise ArchiveError(
             f"the archive can not be read, {error}: `projections archive verify` says which file"
         ) from error
 
 
-def _filter(reading: Reading) -> Any:
-    slices = pc.field("slice")
+def _wanted(reading: Reading, column: Callable[[str], Any], instant: Callable[[datetime], Any]) -> Any:
+    """The rows of a reading, as an expression of pyarrow or of Spark."""
+    slices, times, numbers = column("slice"), column("db_timestamp"), column("seq_nr")
     found = (slices >= reading.slices.min_slice) & (slices <= reading.slices.max_slice)
     if reading.since is not None:
-        found &= pc.field("db_timestamp") >= _at(reading.since)
+        found &= times >= instant(reading.since)
     if reading.until is not None:
-        found &= pc.field("db_timestamp") <= _at(reading.until)
-    first, last = reading.seq_nrs
-    found &= (pc.field("seq_nr") >= first) & (pc.field("seq_nr") <= last)
+        found &= times <= instant(reading.until)
+    if reading.seq_nrs != ALL_SEQ_NRS:
+        found &= (numbers >= reading.seq_nrs[0]) & (numbers <= reading.seq_nrs[1])
     if reading.event_types:
-        found &= pc.field("event_type").isin(list(reading.event_types))
+        found &= column("event_type").isin(list(reading.event_types))
     if reading.source_ids:
-        found &= pc.field("source_id").isin(list(reading.source_ids))
+        found &= column("source_id").isin(list(reading.source_ids))
     return found
 
 
-def _at(time: datetime) -> pa.Scalar:
+def _instant(time: datetime) -> pa.Scalar:
     return pa.scalar(time, SCHEMA.field("db_timestamp").type)
 
 
@@ -280,9 +250,10 @@ def read_history(
         ArchiveError: There is no archive, or one of its files is gone.
         DatabaseError: The database refused, or can not be reached.
     """
-    from spark_projections.source.source import register  # noqa: PLC0415 - imports pyspark
+    from pyspark.sql import functions as f  # noqa: PLC0415 - only where Spark is
 
-    register(spark)
+    from spark_projections.source.source import load_journal  # noqa: PLC0415 - imports pyspark
+
     reading = Reading(
         entity_type,
         slices,
@@ -294,41 +265,16 @@ def read_history(
     )
     directory = Path(archive).absolute()
     history = plan_history(dsn or os.environ.get("PROJECTIONS_DSN", ""), directory, reading)
-    more = {**({} if dsn is None else {"dsn": dsn}), **(options or {})}
+    more = options_of(dsn=dsn) | dict(options or {})
+    asked = "entity_type", "slices", "since", "until", "event_types", "source_ids", "columns"
     frames = [
-        spark.read.format("journal").options(**_options(part), **more).load() for part in history.journal
+        load_journal(spark, options_of(**{name: getattr(part, name) for name in asked}) | more)
+        for part in history.journal
     ]
-    if paths := [str(check_file(directory, each)) for each in history.files if each.count(slices)]:
-        frames.insert(0, spark.read.parquet(*paths).where(_where(reading)).select(*columns))
-    result = frames[0]
-    for frame in frames[1:]:
-        result = result.unionByName(frame)
-    return result
-
-
-def _options(reading: Reading) -> dict[str, str]:
-    given = {
-        "entitytype": reading.entity_type,
-        "slices": str(reading.slices),
-        "columns": ",".join(reading.columns),
-        "since": reading.since and reading.since.isoformat(),
-        "until": reading.until and reading.until.isoformat(),
-        "eventtypes": reading.event_types and json.dumps(reading.event_types),
-        "sourceids": reading.source_ids and json.dumps(reading.source_ids),
-    }
-    return {name: value for name, value in given.items() if value}
-
-
-def _where(reading: Reading) -> Any:
-    from pyspark.sql import functions as f  # noqa: PLC0415 - only where Spark is
-
-    found = f.col("slice").between(*reading.slices)
-    if reading.since is not None:
-        found &= f.col("db_timestamp") >= f.lit(reading.since)
-    if reading.until is not None:
-        found &= f.col("db_timestamp") <= f.lit(reading.until)
-    if reading.event_types:
-        found &= f.col("event_type").isin(*reading.event_types)
-    if reading.source_ids:
-        found &= f.col("source_id").isin(*reading.source_ids)
-    return found
+    files = [each for each in history.files if each.count(slices)]
+    if not frames and not files:  # nothing to read; its columns are those of a file
+        files = [*history.files]
+    if paths := [str(check_file(directory, each)) for each in files]:
+        rows = _wanted(reading, f.col, f.lit)
+        frames.insert(0, spark.read.parquet(*paths).where(rows).select(*columns))
+    return reduce(lambda one, other: one.unionByName(other), frames)

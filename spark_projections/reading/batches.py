@@ -11,7 +11,7 @@ pages again. Some sources, and what lies behind a place near the end (``after``)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -120,6 +120,11 @@ class Reading:
                 raise ValueError(f"the time {time} is naive: give it a time zone, such as datetime.UTC")
 
 
+def schema_of(columns: Iterable[str]) -> pa.Schema:
+    """Some columns of :data:`SCHEMA`."""
+    return pa.schema([SCHEMA.field(name) for name in columns])
+
+
 def literal(value: Value) -> str:
     """
     Quote a value for SQL text, whatever it holds and however the server reads backslashes.
@@ -190,10 +195,6 @@ def read_batches(dsn: str, reading: Reading) -> Iterator[pa.RecordBatch]:
 
     Memory holds a few batches, however much there is to read.
 
-    Args:
-        dsn: A PostgreSQL URL or a libpq keyword string.
-        reading: What to read.
-
     Yields:
         Batches with the asked columns in the asked order, typed as in :data:`SCHEMA`.
 
@@ -201,7 +202,7 @@ def read_batches(dsn: str, reading: Reading) -> Iterator[pa.RecordBatch]:
         DatabaseError: The database refused, or can not be reached (DatabaseUnavailable); the password is hidden.
     """
     sql = statement(reading)
-    schema = pa.schema([SCHEMA.field(name) for name in reading.columns])
+    schema = schema_of(reading.columns)
     with _translated(dsn), closing(_connect(dsn)) as connection, closing(connection.cursor()) as cursor:
         for preparation in _preparations(reading.snapshot):
             cursor.execute(preparation)

@@ -22,12 +22,7 @@ _new_envelope = partial(tuple.__new__, EventEnvelope)  # without looking at each
 
 
 def envelopes(batch: pa.RecordBatch) -> Iterator[EventEnvelope]:
-    """
-    The events of a batch.
-
-    Args:
-        batch: All columns of :data:`spark_projections.reading.batches.SCHEMA`, in its order.
-    """
+    """The events of a batch with all columns of :data:`spark_projections.reading.batches.SCHEMA`, in its order."""
     columns = [_CONVERSIONS.get(name, pa.Array.to_pylist)(batch.column(name)) for name in COLUMNS]
     return map(_new_envelope, zip(*columns, repeat(Origin.QUERY)))
 

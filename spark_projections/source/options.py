@@ -5,43 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from journal import ALL_SLICES, ProjectionsError, SliceRange
+from journal import ProjectionsError, SliceRange
 from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, Reading
 
-T = TypeVar("T")
-
 DSN_VARIABLE = "PROJECTIONS_DSN"
-NAMES = (
-    "dsn",
-    "entitytype",
-    "slices",
-    "splits",
-    "since",
-    "until",
-    "eventtypes",
-    "sourceids",
-    "seqnrs",
-    "columns",
-    "payloadschema",
-    "mode",
-    "snapshot",
-    "wait",
-    "maxrows",
-    "onimport",
-)
-
-_SPLITS = 8
-_WAIT = timedelta(seconds=10)
-_ON_IMPORT = ("fail", "reread", "skip")
-_MODES = ("failfast", "permissive")
 
 
 class InvalidOption(ProjectionsError, ValueError):
@@ -67,11 +42,11 @@ class JournalOptions:
 
     reading: Reading
     dsn: str | None = None
-    splits: int = _SPLITS
+    splits: int = 8
     payload_schema: str | None = None
     mode: str = "failfast"
     horizon: bool = True
-    wait: timedelta = _WAIT
+    wait: timedelta = timedelta(seconds=10)
     max_rows: int | None = None
     on_import: str = "fail"
 
@@ -99,62 +74,55 @@ def parse_options(options: Mapping[str, str]) -> JournalOptions:
     Raises:
         InvalidOption: One is unknown, missing or not readable; names it and what it takes.
     """
-    given = {name.lower(): value for name, value in options.items()}
-    if unknown := sorted(given.keys() - set(NAMES)):
-        raise InvalidOption(f"unknown option {unknown[0]!r}: the journal takes {', '.join(NAMES)}")
+    given = {name.lower(): text for name, text in options.items()}
+    names = [*map(_option, (*_OF_READING, *_OTHERS)), "snapshot"]
+    if unknown := sorted(given.keys() - set(names)):
+        raise InvalidOption(f"unknown option {unknown[0]!r}: the journal takes {', '.join(names)}")
     if not given.get("entitytype"):
         raise InvalidOption("the option entitytype is missing: say whose events to read")
     if "*" in given["entitytype"]:
         raise InvalidOption(
             f"the option entitytype is {given['entitytype']!r}, and * stands for nothing in it: name one kind"
         )
-    read = _Values(given)
     snapshot = given.get("snapshot", "horizon")
-    return JournalOptions(
-        reading=_reading(read, snapshot),
-        dsn=read("dsn", _dsn, None),
-        splits=read("splits", _positive, _SPLITS),
-        payload_schema=given.get("payloadschema"),
-        mode=read("mode", _one_of(_MODES), "failfast"),
-        horizon=snapshot == "horizon",
-        wait=read("wait", _seconds, _WAIT),
-        max_rows=read("maxrows", _positive, None),
-        on_import=read("onimport", _one_of(_ON_IMPORT), "fail"),
-    )
-
-
-def _reading(read: _Values, snapshot: str) -> Reading:
     if snapshot == "export":
         raise InvalidOption(
             "snapshot=export needs somebody who holds the snapshot while Spark reads: use "
             "spark_projections.source.source.journal_frame, or pass the id of a snapshot that is held open"
         )
-    return Reading(
-        entity_type=read("entitytype", str, ""),
-        slices=read("slices", _slices, ALL_SLICES),
-        since=read("since", _time, None),
-        until=read("until", _time, None),
-        event_types=read("eventtypes", _texts, ()),
-        source_ids=read("sourceids", _texts, ()),
-        seq_nrs=read("seqnrs", _seq_nrs, ALL_SEQ_NRS),
-        columns=read("columns", _columns, COLUMNS),
-        snapshot=None if snapshot in {"horizon", "none"} else snapshot,
-    )
+    reading = _values(_OF_READING, given) | {
+        "snapshot": None if snapshot in {"horizon", "none"} else snapshot
+    }
+    return JournalOptions(Reading(**reading), horizon=snapshot == "horizon", **_values(_OTHERS, given))
 
 
-class _Values:
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = given
+def _values(kinds: Mapping[str, Callable[[str], Any]], given: Mapping[str, str]) -> dict[str, Any]:
+    """The fields that options were given for, by their kinds, whose ValueError says what each takes."""
+    values: dict[str, Any] = {}
+    for field, kind in kinds.items():
+        if (text := given.get(name := _option(field))) is not None:
+            try:
+                values[field] = kind(text)
+            except ValueError as error:
+                shown = "" if name == "dsn" else f" {text!r}"
+                raise InvalidOption(f"option {name}{shown}: {error}") from None
+    return values
 
-    def __call__(self, name: str, kind: Callable[[str], Any], default: T) -> T | Any:
-        """The option by ``kind``, whose ValueError says what the option takes."""
-        if (text := self._given.get(name)) is None:
-            return default
-        try:
-            return kind(text)
-        except ValueError as error:
-            shown = "" if name == "dsn" else f" {text!r}"
-            raise InvalidOption(f"option {name}{shown}: {error}") from None
+
+def _option(field: str) -> str:
+    return field.replace("_", "")
+
+
+def options_of(**values: Any) -> dict[str, str]:
+    """Options that :func:`parse_options` reads as these values, by their fields; None leaves one out."""
+    texts = {
+        _option(field): _TEXTS.get(field, str)(value) for field, value in values.items() if value is not None
+    }
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def _listed(texts: Iterable[str]) -> str | None:
+    return json.dumps(found) if (found := list(texts)) else None
 
 
 def _dsn(text: str) -> str:
@@ -231,10 +199,42 @@ def _columns(text: str) -> tuple[str, ...]:
     return names
 
 
-def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:
+def _one_of(*words: str) -> Callable[[str], str]:
     def choice(text: str) -> str:
         if text.lower() not in words:
             raise ValueError(f"one of {', '.join(words)} is needed")
         return text.lower()
 
     return choice
+
+
+_OF_READING: Mapping[str, Callable[[str], Any]] = {
+    "entity_type": str,
+    "slices": _slices,
+    "since": _time,
+    "until": _time,
+    "event_types": _texts,
+    "source_ids": _texts,
+    "seq_nrs": _seq_nrs,
+    "columns": _columns,
+}
+_OTHERS: Mapping[str, Callable[[str], Any]] = {
+    "dsn": _dsn,
+    "splits": _positive,
+    "payload_schema": str,
+    "mode": _one_of("failfast", "permissive"),
+    "wait": _seconds,
+    "max_rows": _positive,
+    "on_import": _one_of("fail", "reread", "skip"),
+}
+"""By field; the option has its name, without underscores."""
+
+_TEXTS: Mapping[str, Callable[[Any], str | None]] = {
+    "since": datetime.isoformat,
+    "until": datetime.isoformat,
+    "event_types": _listed,
+    "source_ids": _listed,
+    "seq_nrs": "{0[0]}-{0[1]}".format,
+    "columns": ",".join,
+    "wait": lambda wait: str(wait.total_seconds()),
+}

@@ -64,9 +64,6 @@ class PayloadReader:
         """
         The payloads of a batch, those that do not fit as null.
 
-        Args:
-            batch: With the column ``payload``.
-
         Returns:
             The payloads, and for each what is wrong with it: null where it fits.
         """

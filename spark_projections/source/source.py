@@ -11,8 +11,7 @@ the database is to leave out is said when the frame is made.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -23,30 +22,18 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from journal import ALL_SLICES, SliceRange
 from journal.database import SyncConnection, connect_sync, translated
-from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, LOCK_LOG, Reading, read_batches
+from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, LOCK_LOG, SCHEMA, Reading, read_batches
 from spark_projections.reading.horizon import settled_now
 from spark_projections.reading.splits import balanced, slice_counts
-from spark_projections.source.options import InvalidOption, JournalOptions, parse_options
+from spark_projections.source.options import InvalidOption, JournalOptions, options_of, parse_options
 from spark_projections.source.payloads import NEEDED, PayloadReader
 
-_SPARK_TYPES = {
-    "source_id": "STRING",
-    "seq_nr": "BIGINT",
-    "db_timestamp": "TIMESTAMP",
-    "slice": "INT",
-    "event_id": "STRING",
-    "entity_type": "STRING",
-    "event_type": "STRING",
-    "version": "INT",
-    "payload": "STRING",
-    "metadata": "STRING",
-    "tags": "ARRAY<STRING>",
-}
+_SPARK_TYPES = {field.name: from_arrow_type(field.type).simpleString().upper() for field in SCHEMA}
 _ERROR_NAME = "payload_error"
 _ERROR = f"{_ERROR_NAME} STRING"
 _NO_IDLE_LIMIT = """
@@ -187,11 +174,6 @@ def up_to_horizon(dsn: str, reading: Reading, wait: timedelta) -> Reading:
     """
     Bound a reading by the settled horizon: whatever is read of it, and when, is the same.
 
-    Args:
-        dsn: Of the primary.
-        reading: What to bound.
-        wait: How long to wait for transactions that are appending.
-
     Raises:
         WritersInFlight: They took longer.
         NoHorizon: The database is a standby.
@@ -260,34 +242,30 @@ def read_journal(
     Raises:
         InvalidOption: A value can not be used as it is.
     """
-    register(spark)
-    options = {
-        "entitytype": entity_type,
-        "slices": str(slices),
-        "seqnrs": f"{seq_nrs[0]}-{seq_nrs[1]}",
-        "splits": str(splits or 2 * spark.sparkContext.defaultParallelism),
-        "columns": ",".join(columns),
-        "snapshot": snapshot,
-        "wait": str(wait.total_seconds()),
-        "mode": mode,
-        **_given(dsn=dsn, payloadschema=payload_schema),
-        **_given(since=_iso(since), until=_iso(until)),
-        **_given(eventtypes=_listed(event_types), sourceids=_listed(source_ids)),
-    }
+    options = options_of(
+        entity_type=entity_type,
+        slices=slices,
+        dsn=dsn,
+        splits=splits or 2 * spark.sparkContext.defaultParallelism,
+        since=since,
+        until=until,
+        event_types=event_types,
+        source_ids=source_ids,
+        seq_nrs=seq_nrs,
+        columns=columns,
+        payload_schema=payload_schema,
+        mode=mode,
+        snapshot=snapshot,
+        wait=wait,
+    )
     parse_options(options)
+    return load_journal(spark, options)
+
+
+def load_journal(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    """The journal as a DataFrame, by the options of the data source; registers it on the session."""
+    register(spark)
     return spark.read.format(JournalDataSource.name()).options(**options).load()
-
-
-def _given(**options: str | None) -> dict[str, str]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _iso(time: datetime | None) -> str | None:
-    return None if time is None else time.isoformat()
-
-
-def _listed(texts: Iterable[str]) -> str | None:
-    return json.dumps(found) if (found := list(texts)) else None
 
 
 @contextmanager
@@ -310,7 +288,7 @@ def journal_frame(
         InvalidOption: A value can not be used as it is.
         DatabaseError: The database refused, or can not be reached.
     """
-    given = parse_options({"entitytype": entity_type, **_given(dsn=dsn)})
+    given = parse_options(options_of(entity_type=entity_type, dsn=dsn))
     held = ExitStack()
     connection = held.enter_context(connect_sync(given.address()))
     # Not by with: what the block raises is the caller's, and no error of this connection.
@@ -326,6 +304,5 @@ def _exported(connection: SyncConnection) -> str:
     connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     connection.execute(LOCK_LOG)
     connection.execute(_NO_IDLE_LIMIT)
-    row = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchone()
-    assert row is not None  # noqa: S101 - the function returns one row
-    return str(row[0])
+    [(snapshot,)] = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchall()
+    return str(snapshot)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from journal import HistoricEvent, RawJson, import_events
+from journal import HistoricEvent, RawJson, SliceRange, import_events, slice_of
 from journal.database import connect
 from journal.partitions.making import make_partitions
 from spark_projections.archive.check import verify_archive
@@ -134,6 +134,22 @@ def test_archive_and_journal_are_one_data_frame(spark: SparkSession, journal: st
     assert [row for row in found if row[0] != "late"] == rows(stored)
     assert len(found) == len(stored) + 1
     assert sorted(row[0] for row in part.collect()) == [4, 5, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.slow
+def test_history_of_slices_without_events_is_an_empty_frame(
+    spark: SparkSession, journal: str, tmp_path: Path
+) -> None:
+    export_archive(journal, tmp_path, processes=1)
+    used = {slice_of(event.source_id) for event in history()}
+    unused = next(number for number in range(1024) if number not in used)
+    during = {"since": DAY + timedelta(hours=6), "until": DAY + timedelta(hours=12)}
+
+    frame = read_history(
+        spark, tmp_path, TYPE, dsn=journal, slices=SliceRange(unused, unused), columns=["seq_nr"], **during
+    )
+
+    assert (frame.columns, frame.collect()) == (["seq_nr"], [])
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from journal import Database, import_events, slice_of
 from journal.partitions.making import make_partitions
 from spark_projections.archive.check import verify_archive
 from spark_projections.archive.files import ArchiveError, directory_of
-from spark_projections.archive.history import read_archive, read_with_archive
+from spark_projections.archive.history import read_with_archive
 from spark_projections.archive.locking import locked
 from spark_projections.archive.manifest import Manifest
 from spark_projections.reading.batches import Reading, read_batches
@@ -23,6 +23,7 @@ from tests.fixtures.archive import (
     DAY,
     ONE_DAY,
     SOURCES,
+    archived,
     by_source,
     change,
     drop,
@@ -48,7 +49,7 @@ async def test_every_event_of_closed_partitions_is_written_as_it_is(
 
     for entity_type in ("plane", "ship/of=war %"):
         stored = rows(read_batches(dsn, Reading(entity_type)))
-        kept = rows(read_archive(archive, Reading(entity_type)))
+        kept = archived(archive, entity_type)
         assert by_source(kept) == by_source(stored)
     assert (done.partitions, done.rows, done.files) == (tuple(partitions(dsn)), 40 * SOURCES, 4)
     assert done.detachable == done.partitions
@@ -93,9 +94,7 @@ async def test_events_of_the_default_partition_and_of_an_open_one_are_not_export
 
     export(dsn, archive)
 
-    assert {row["source_id"] for row in rows(read_archive(archive, Reading("plane")))} == {
-        f"N{n}é" for n in range(SOURCES)
-    }
+    assert {row["source_id"] for row in archived(archive)} == {f"N{n}é" for n in range(SOURCES)}
 
 
 async def test_before_leaves_out_partitions_that_end_later(
@@ -141,9 +140,7 @@ async def test_partition_that_an_import_changed_grows_by_a_further_file_and_it_i
     assert said == [
         f"partition {changed} has grown since it was exported (an import): further files take what is new"
     ]
-    assert by_source(rows(read_archive(archive, Reading("plane")))) == by_source(
-        rows(read_batches(dsn, Reading("plane")))
-    )
+    assert by_source(archived(archive)) == by_source(rows(read_batches(dsn, Reading("plane"))))
     assert all((archive / path).exists() for path in old)
     assert done.rows == 1
     assert verify_archive(archive, journal=dsn, processes=1).differences == ()

@@ -10,7 +10,7 @@ import pytest
 
 from journal import Database, SliceRange, import_events
 from spark_projections.archive.files import ArchiveError
-from spark_projections.archive.history import plan_history, read_archive, read_with_archive
+from spark_projections.archive.history import plan_history, read_with_archive
 from spark_projections.archive.manifest import Manifest
 from spark_projections.reading.batches import Reading, read_batches
 from tests.fixtures.archive import (
@@ -126,4 +126,4 @@ async def test_file_that_is_gone_is_named_when_the_archive_is_read(
     path.unlink()
 
     with pytest.raises(ArchiveError, match=path.name):
-        rows(read_archive(archive, Reading("plane")))
+        rows(read_with_archive(dsn, archive, Reading("plane")))

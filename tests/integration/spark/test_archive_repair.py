@@ -15,7 +15,7 @@ from journal import Database, import_events
 from journal.partitions.making import make_partitions
 from spark_projections.archive.check import verify_archive
 from spark_projections.archive.files import ArchiveError
-from spark_projections.archive.history import read_archive
+from spark_projections.archive.history import read_with_archive
 from spark_projections.archive.manifest import Manifest
 from spark_projections.archive.repair import repair_archive
 from spark_projections.archive.restore import restore_archive
@@ -24,6 +24,7 @@ from tests.fixtures.archive import (
     DAY,
     ONE_DAY,
     SOURCES,
+    archived,
     change,
     drop_all,
     everything,
@@ -80,12 +81,12 @@ async def test_older_manifest_that_was_put_back_is_refused_by_who_writes_and_who
     with pytest.raises(ArchiveError, match="an old one was put back"):
         export(dsn, archive)
     with pytest.raises(ArchiveError, match="an old one was put back"):
-        rows(read_archive(archive, Reading("plane")))
+        rows(read_with_archive(dsn, archive, Reading("plane")))
 
     repair_archive(archive, processes=1)
     export(dsn, archive)
     assert content(archive) == before
-    assert len(rows(read_archive(archive, Reading("plane")))) == 30 * SOURCES
+    assert len(archived(archive)) == 30 * SOURCES
 
 
 async def test_export_with_an_older_manifest_and_no_former_ones_takes_the_other_files_in(
@@ -175,7 +176,7 @@ async def test_manifest_of_the_format_before_is_read_and_its_files_are_kept_by_i
     (archive / "_manifest.json").unlink()
     repair_archive(archive, processes=1)
 
-    assert len(rows(read_archive(archive, Reading("plane")))) == 30 * SOURCES + 1
+    assert len(archived(archive)) == 30 * SOURCES + 1
     lose(archive)
     done = repair_archive(archive, processes=1)
     assert (len(done.taken_in), len(done.problems)) == (1, 4)
@@ -389,4 +390,4 @@ async def test_partition_that_was_made_again_after_the_manifest_was_lost_grows(
     done = export(dsn, archive)
 
     assert (done.rows, done.stuck) == (1, {})
-    assert len(rows(read_archive(archive, Reading("plane")))) == 30 * SOURCES + 1
+    assert len(archived(archive)) == 30 * SOURCES + 1
