@@ -138,7 +138,7 @@ def _archive(dsn: str, target: str) -> Archive:
         hook: Archive = load_callable(target)
         return hook
     with from_extra("arrow"):  # by its name: this package does not import that one
-        keeper = import_module("spark_projections.archive.archive_first").archive_partition
+        keeper = import_module("spark_projections.archive.export").archive_partition
     return partial(keeper, dsn, Path(target).absolute())
 
 

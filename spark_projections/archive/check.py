@@ -132,12 +132,7 @@ def doubled(
     directory: Path, files: Sequence[ArchivedFile], only: ArchivedFile | None = None
 ) -> dict[str, tuple[str, ...]]:
     """
-    Find events that several files have.
-
-    Args:
-        directory: The archive.
-        files: Which files; those that cannot be read are passed over.
-        only: Only those that this one shares with others.
+    Find events that several files have, or that ``only`` shares with others; files that cannot be read are passed over.
 
     Returns:
         The files by a line that says what they share.

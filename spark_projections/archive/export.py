@@ -18,22 +18,23 @@ from typing import TYPE_CHECKING
 
 from journal import CLOCK_MARGIN
 from journal.database import SyncConnection
+from journal.partitions import Partition
+from spark_projections.archive.check import check_archived_file
 from spark_projections.archive.export_task import ATTEMPTS, ArchivedPartition, Part, WrittenPart, export_part
 from spark_projections.archive.files import ArchivedFile, ArchiveError, Bounds
-from spark_projections.archive.journal_queries import autocommit, types_in
+from spark_projections.archive.journal_queries import autocommit, stored, types_in
 from spark_projections.archive.locking import locked, sync_directory
 from spark_projections.archive.manifest import NAME, Manifest
-from spark_projections.archive.open_writers import wait_for_appends
 from spark_projections.archive.planning import ExportGroup, ExportPlan, plan_export
 from spark_projections.archive.repair import take_in
 from spark_projections.archive.still_there import check_exported, check_grown
 from spark_projections.engine.parallel import parallelism, spread
-from spark_projections.reading.horizon import look
+from spark_projections.reading.horizon import look, wait_for_appends
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["Exported", "export_archive"]
+__all__ = ["Exported", "archive_partition", "export_archive"]
 
 ROWS_PER_FILE = 500_000
 
@@ -288,3 +289,35 @@ def _outcome(
         behind,
         dict(plan.stuck),
     )
+
+
+def archive_partition(dsn: str, directory: Path, partition: Partition) -> None:
+    """
+    Export a closed partition; then read its files back.
+
+    Raises:
+        ArchiveError: Not every event of the partition is in the archive as it should be.
+        DatabaseError: The database refused, or can not be reached.
+    """
+    if not partition.rows:
+        return
+    done = export_archive(dsn, directory, after=partition.from_timestamp, before=partition.to_timestamp)
+    if partition.name in done.stuck:
+        raise ArchiveError(done.stuck[partition.name])
+    with autocommit(dsn) as connection:
+        # Others of that time have left the journal before, and what is imported since has a partition of its own.
+        files = [
+            each
+            for each in Manifest.load(directory).files
+            if each.bounds.from_timestamp == partition.from_timestamp
+            and each.bounds.to_timestamp == partition.to_timestamp
+            and stored(connection, each)
+        ]
+    for file, problem in (check_archived_file(directory, each) for each in files):
+        if problem is not None:
+            raise ArchiveError(f"{file.path}: {problem}")
+    rows = sum(each.rows for each in files)
+    if rows != partition.rows:
+        raise ArchiveError(
+            f"partition {partition.name} has {partition.rows:,} events, and the archive has {rows:,} of them"
+        )

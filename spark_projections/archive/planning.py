@@ -94,83 +94,86 @@ def plan_export(  # noqa: PLR0917 - all of one export
     """
     Compare closed partitions with an archive; one that is stuck holds up no other.
 
-    Args:
-        connection: The journal.
-        directory: The archive.
-        manifest: Its files.
-        closed: The partitions.
-        entity_types: Only these; all where there are none.
-        rows_per_file: Slices are put together into files of up to so many events.
-
     Raises:
         DatabaseError: The database refused, or can not be reached.
     """
     # Before anything is read: what is imported from here on has a higher number.
     plan = ExportPlan(manifest, int(connection.execute(_IMPORT_ID).fetchall()[0][0]))
+    planning = _Planning(connection, directory, plan, rows_per_file)
     for partition in closed:
         for entity_type in types_in(connection, partition.bounds):
             if entity_types and entity_type not in entity_types:
                 continue
             try:
-                _add(connection, directory, plan, partition, entity_type, rows_per_file)
+                planning.add(partition, entity_type)
             except ArchiveError as error:
                 plan.stuck[partition.name] = str(error)
     return plan
 
 
-def _add(  # noqa: PLR0917 - all of one group
-    connection: SyncConnection,
-    directory: Path,
-    plan: ExportPlan,
-    partition: ArchivedPartition,
-    entity_type: str,
-    rows_per_file: int,
-) -> None:
-    files = plan.manifest.of(partition.bounds, entity_type)
-    if not files:
-        _check_free(plan.manifest, partition, entity_type)
-        whole = _parts(connection, partition, entity_type, plan.import_id, rows_per_file)
-        plan.groups[partition, entity_type] = ExportGroup(tuple(whole))
-        return
-    here = still_there(connection, directory, partition, files)
-    changed = _changed_days(connection, partition, entity_type, files, here)
-    if not changed:
-        plan.unchanged.add(partition.name)
-        looked_at = [replace(each, import_id=plan.import_id) for each in files]
-        plan.manifest = plan.manifest.replaced(partition.bounds, entity_type, looked_at)
-        return
-    plan.again.add(partition.name)
-    gone = [each for each in files if each not in here]
-    parts = [
-        replace(part, known=_known(directory, part, files))
-        for part in _parts(connection, partition, entity_type, plan.import_id, rows_per_file)
-        if str(part.date) in changed
-    ]
-    plan.groups[partition, entity_type] = ExportGroup(tuple(parts), tuple(here), tuple(gone))
+@dataclass(frozen=True, slots=True)
+class _Planning:
+    connection: SyncConnection
+    directory: Path
+    plan: ExportPlan
+    rows_per_file: int
 
+    def add(self, partition: ArchivedPartition, entity_type: str) -> None:
+        """Plan what is to be written of a type in a partition."""
+        plan = self.plan
+        files = plan.manifest.of(partition.bounds, entity_type)
+        if not files:
+            _check_free(plan.manifest, partition, entity_type)
+            plan.groups[partition, entity_type] = ExportGroup(tuple(self._parts(partition, entity_type)))
+            return
+        here = still_there(self.connection, self.directory, partition, files)
+        changed = self._changed_days(partition, entity_type, files, here)
+        if not changed:
+            plan.unchanged.add(partition.name)
+            looked_at = [replace(each, import_id=plan.import_id) for each in files]
+            plan.manifest = plan.manifest.replaced(partition.bounds, entity_type, looked_at)
+            return
+        plan.again.add(partition.name)
+        gone = [each for each in files if each not in here]
+        parts = [
+            replace(part, known=self._known(part, files))
+            for part in self._parts(partition, entity_type)
+            if str(part.date) in changed
+        ]
+        plan.groups[partition, entity_type] = ExportGroup(tuple(parts), tuple(here), tuple(gone))
 
-def _changed_days(
-    connection: SyncConnection,
-    partition: ArchivedPartition,
-    entity_type: str,
-    files: Sequence[ArchivedFile],
-    here: Sequence[ArchivedFile],
-) -> set[str]:
-    if not newer_imports(connection, files):
-        return set()
-    found, kept = content_by_day(connection, entity_type, partition.bounds), archived_by_day(here)
-    return {day for day in found.keys() | kept.keys() if found.get(day) != kept.get(day)}
+    def _changed_days(
+        self,
+        partition: ArchivedPartition,
+        entity_type: str,
+        files: Sequence[ArchivedFile],
+        here: Sequence[ArchivedFile],
+    ) -> set[str]:
+        if not newer_imports(self.connection, files):
+            return set()
+        found = content_by_day(self.connection, entity_type, partition.bounds)
+        kept = archived_by_day(here)
+        return {day for day in found.keys() | kept.keys() if found.get(day) != kept.get(day)}
 
+    def _known(self, part: Part, files: Sequence[ArchivedFile]) -> tuple[str, ...]:
+        """The files of the archive with events of a part's day and slices, read through: what they have is left out."""
+        found = [each for each in files if each.date == part.date and each.count(part.slices)]
+        for file, problem in (check_archived_file(self.directory, each) for each in found):
+            if problem is not None:
+                raise ArchiveError(
+                    f"partition {part.partition.name} has grown, and {file.path} cannot be compared with it: {problem}"
+                )
+        return tuple(each.path for each in found)
 
-def _known(directory: Path, part: Part, files: Sequence[ArchivedFile]) -> tuple[str, ...]:
-    """The files of the archive with events of a part's day and slices, read through: what they have is left out."""
-    found = [each for each in files if each.date == part.date and each.count(part.slices)]
-    for file, problem in (check_archived_file(directory, each) for each in found):
-        if problem is not None:
-            raise ArchiveError(
-                f"partition {part.partition.name} has grown, and {file.path} cannot be compared with it: {problem}"
-            )
-    return tuple(each.path for each in found)
+    def _parts(self, partition: ArchivedPartition, entity_type: str) -> Iterator[Part]:
+        span = partition.bounds.from_timestamp, partition.bounds.to_timestamp
+        width = self.connection.execute(_WIDTH, (entity_type, *span)).fetchall()[0][0] + _OTHER_COLUMNS
+        limit = min(self.rows_per_file, max(1, BYTES_PER_FILE // width))
+        for day in partition.bounds.days():
+            found = self.connection.execute(_COUNTS, (entity_type, day.from_timestamp, day.to_timestamp))
+            counts: dict[int, int] = dict(found.fetchall())
+            for slices, rows in cut(counts, limit):
+                yield Part(partition, entity_type, day, slices, rows, self.plan.import_id)
 
 
 def _check_free(manifest: Manifest, partition: ArchivedPartition, entity_type: str) -> None:
@@ -183,23 +186,6 @@ def _check_free(manifest: Manifest, partition: ArchivedPartition, entity_type: s
                 f"directory, `projections archive export OTHER --before {end:%Y-%m-%dT%H:%M:%SZ}`, and detach it as "
                 "that prints; until then it is kept, and no other"
             )
-
-
-def _parts(
-    connection: SyncConnection,
-    partition: ArchivedPartition,
-    entity_type: str,
-    import_id: int,
-    rows_per_file: int,
-) -> Iterator[Part]:
-    span = partition.bounds.from_timestamp, partition.bounds.to_timestamp
-    width = connection.execute(_WIDTH, (entity_type, *span)).fetchall()[0][0] + _OTHER_COLUMNS
-    limit = min(rows_per_file, max(1, BYTES_PER_FILE // width))
-    for day in partition.bounds.days():
-        found = connection.execute(_COUNTS, (entity_type, day.from_timestamp, day.to_timestamp))
-        counts: dict[int, int] = dict(found.fetchall())
-        for slices, rows in cut(counts, limit):
-            yield Part(partition, entity_type, day, slices, rows, import_id)
 
 
 def cut(counts: Mapping[int, int], limit: int) -> Iterator[tuple[SliceRange, int]]:

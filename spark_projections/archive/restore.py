@@ -131,7 +131,7 @@ def restore_archive(
         with autocommit(dsn) as connection:
             missing = [each for each in files if not stored(connection, each)]
         if missing:
-            _restore(dsn, directory, bounds, missing)
+            _Restoring(dsn, directory, bounds, missing).run()
         rows, come = sum(each.rows for each in files), sum(each.rows for each in missing)
         restored.append(Restored(files[0].partition, bounds, come, rows - come))
         done += rows
@@ -153,89 +153,124 @@ def _wanted(
     return found
 
 
-def _restore(dsn: str, directory: Path, bounds: Bounds, files: Sequence[ArchivedFile]) -> None:
-    for each in files:
-        if sha256_of(check_file(directory, each)) != each.sha256:
-            raise ArchiveError(
-                f"{each.path} is not what was written (SHA-256): nothing of {bounds} was restored"
-            )
-    with connect_sync(dsn) as connection:
-        connection.execute(NO_LIMITS)  # it loads as long as it takes, and waits while others are passed
-        present = connection.execute(_OVERLAPPING, (bounds.to_timestamp, bounds.from_timestamp)).fetchall()
-        if [Bounds(*found[1:]) for found in present] == [bounds]:
-            # Another type of this partition is back, or events of its time were imported since.
-            _fill(connection, directory, str(present[0][0]), files)
-            _show(connection, dsn, directory, bounds, files)
-        elif present:
-            raise ArchiveError(
-                f"{bounds} can not be restored: partition {present[0][0]}, {Bounds(*present[0][1:])}, is of the same "
-                "time with other bounds; detach that one first"
-            )
-        else:
-            _restore_partition(connection, dsn, directory, bounds, files)
+@dataclass(frozen=True, slots=True)
+class _Restoring:
+    """A partition on its way back: the files whose events are not in the journal."""
 
+    dsn: str
+    directory: Path
+    bounds: Bounds
+    files: Sequence[ArchivedFile]
 
-def _restore_partition(
-    connection: SyncConnection, dsn: str, directory: Path, bounds: Bounds, files: Sequence[ArchivedFile]
-) -> None:
-    name = f"events_{bounds.from_timestamp.astimezone(UTC):%Y%m%dt%H%M%S}"
-    terms = _terms(name, bounds)
-    if connection.execute(_EXISTS, (f"projections.{name}",)).fetchall()[0][0]:
-        statement = sql.SQL(_ATTACH).format(**terms).as_string(connection)
-        raise ArchiveError(
-            f"the table projections.{name} is there, detached: drop it, or take it back with `{statement};`"
+    def run(self) -> None:
+        for each in self.files:
+            if sha256_of(check_file(self.directory, each)) != each.sha256:
+                raise ArchiveError(
+                    f"{each.path} is not what was written (SHA-256): nothing of {self.bounds} was restored"
+                )
+        with connect_sync(self.dsn) as connection:
+            connection.execute(NO_LIMITS)  # it loads as long as it takes, and waits while others are passed
+            span = self.bounds.to_timestamp, self.bounds.from_timestamp
+            present = connection.execute(_OVERLAPPING, span).fetchall()
+            if [Bounds(*found[1:]) for found in present] == [self.bounds]:
+                # Another type of this partition is back, or events of its time were imported since.
+                self._fill(connection, str(present[0][0]))
+                self._show(connection)
+            elif present:
+                raise ArchiveError(
+                    f"{self.bounds} can not be restored: partition {present[0][0]}, {Bounds(*present[0][1:])}, is of "
+                    "the same time with other bounds; detach that one first"
+                )
+            else:
+                self._make(connection)
+
+    def _make(self, connection: SyncConnection) -> None:
+        """Load a new table, and make it the partition."""
+        low, high = (
+            sql.Literal(at.astimezone(UTC).isoformat())
+            for at in (self.bounds.from_timestamp, self.bounds.to_timestamp)
         )
-    connection.execute("SET LOCAL datestyle = 'ISO'")
-    connection.execute(sql.SQL(_CREATE).format(**terms))
-    _fill(connection, directory, name, files)
+        name = f"events_{self.bounds.from_timestamp.astimezone(UTC):%Y%m%dt%H%M%S}"
+        terms = {"table": sql.Identifier(name), "low": low, "high": high}
+        if connection.execute(_EXISTS, (f"projections.{name}",)).fetchall()[0][0]:
+            statement = sql.SQL(_ATTACH).format(**terms).as_string(connection)
+            raise ArchiveError(
+                f"the table projections.{name} is there, detached: drop it, or take it back with `{statement};`"
+            )
+        connection.execute("SET LOCAL datestyle = 'ISO'")
+        connection.execute(sql.SQL(_CREATE).format(**terms))
+        self._fill(connection, name)
 
-    def attach() -> None:
-        connection.execute(_MAINTENANCE)
-        connection.execute(_IMPORTS)
-        connection.execute(sql.SQL(_ATTACH).format(**terms))
-        connection.execute(sql.SQL(_UNBOUND).format(**terms))
+        def attach() -> None:
+            connection.execute(_MAINTENANCE)
+            connection.execute(_IMPORTS)
+            connection.execute(sql.SQL(_ATTACH).format(**terms))
+            connection.execute(sql.SQL(_UNBOUND).format(**terms))
 
-    try:
-        _show(connection, dsn, directory, bounds, files, attach)
-    except psycopg.errors.CheckViolation as error:
-        raise ArchiveError(
-            f"events of {bounds} were imported since and lie in the default partition: run `projections maintain`, "
-            "which makes their partition, and then restore"
-        ) from error
+        try:
+            self._show(connection, attach)
+        except psycopg.errors.CheckViolation as error:
+            raise ArchiveError(
+                f"events of {self.bounds} were imported since and lie in the default partition: run `projections "
+                "maintain`, which makes their partition, and then restore"
+            ) from error
 
+    def _fill(self, connection: SyncConnection, name: str) -> None:
+        table = sql.Identifier(name)
+        columns = sql.SQL(", ").join(map(sql.Identifier, SCHEMA.names))
+        statement = sql.SQL(_COPY).format(table=table, columns=columns)
+        try:
+            with connection.cursor() as cursor, cursor.copy(statement) as copy:
+                for each in self.files:
+                    for row in _rows(self.directory / each.path):
+                        copy.write_row(row)
+        except psycopg.errors.UniqueViolation as error:
+            raise ArchiveError(
+                f"projections.{name} has some of these events already ({error.diag.message_detail}): nothing was "
+                "restored"
+            ) from error
+        # Nothing is known of the new table, nor perhaps of the sources: not one by one.
+        connection.execute("SET LOCAL enable_nestloop = off")
+        wrong = connection.execute(sql.SQL(_UNKNOWN_SOURCE).format(table=table)).fetchall()
+        connection.execute("SET LOCAL enable_nestloop = on")
+        if wrong:
+            source, seq_nr, stands = wrong[0]
+            raise ArchiveError(
+                f"this is not the journal that the archive was made from: source {source!r} stands at {stands or 0} "
+                f"there, the archive has its event {seq_nr}. Load the files into another journal with `projections "
+                "backfill`"
+            )
 
-def _terms(name: str, bounds: Bounds) -> dict[str, sql.Composable]:
-    low, high = (
-        sql.Literal(at.astimezone(UTC).isoformat()) for at in (bounds.from_timestamp, bounds.to_timestamp)
-    )
-    return {"table": sql.Identifier(name), "low": low, "high": high}
+    def _show(self, connection: SyncConnection, attach: Callable[[], None] = lambda: None) -> None:
+        """Make what was loaded visible, once it is handled for all who have passed its time; for others it is not."""
+        types = sorted({each.entity_type for each in self.files})
+        passed = connection.execute(_PASSED, (types, self.bounds.to_timestamp)).fetchall()
+        self._pass(passed)
 
+        def show() -> None:
+            nonlocal passed
+            attach()
+            connection.execute(_READ, (types, self.bounds.from_timestamp, self.bounds.to_timestamp))
+            before, passed = passed, connection.execute(_PASSED, (types, self.bounds.to_timestamp)).fetchall()
+            if passed != before:  # somebody has passed it meanwhile
+                raise psycopg.Rollback
 
-def _fill(connection: SyncConnection, directory: Path, name: str, files: Sequence[ArchivedFile]) -> None:
-    table = sql.Identifier(name)
-    columns = sql.SQL(", ").join(map(sql.Identifier, SCHEMA.names))
-    try:
-        with (
-            connection.cursor() as cursor,
-            cursor.copy(sql.SQL(_COPY).format(table=table, columns=columns)) as copy,
-        ):
-            for each in files:
-                for row in _rows(directory / each.path):
-                    copy.write_row(row)
-    except psycopg.errors.UniqueViolation as error:
-        raise ArchiveError(
-            f"projections.{name} has some of these events already ({error.diag.message_detail}): nothing was restored"
-        ) from error
-    # Nothing is known of the new table, nor perhaps of the sources: not one by one.
-    connection.execute("SET LOCAL enable_nestloop = off")
-    wrong = connection.execute(sql.SQL(_UNKNOWN_SOURCE).format(table=table)).fetchall()
-    connection.execute("SET LOCAL enable_nestloop = on")
-    if wrong:
-        source, seq_nr, stands = wrong[0]
-        raise ArchiveError(
-            f"this is not the journal that the archive was made from: source {source!r} stands at {stands or 0} there, "
-            f"the archive has its event {seq_nr}. Load the files into another journal with `projections backfill`"
-        )
+        while not _tried(connection, show):
+            self._pass(passed)
+
+    def _pass(self, passed: list[tuple[Any, ...]]) -> None:
+        """
+        Make the events handled for whoever has passed their time, before they come back.
+
+        Committed page by page: where the restore fails, offsets stand behind events that nobody has.
+        """
+        with autocommit(self.dsn) as connection:
+            for each in self.files:
+                mine = [(number, slices) for number, kind, slices in passed if kind == each.entity_type]
+                for page in _lasts(self.directory / each.path) if mine else ():
+                    for number, slices in mine:
+                        values = number, slices, self.bounds.to_timestamp, *page
+                        _tried(connection, partial(connection.execute, _MOVE, values))
 
 
 def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
@@ -245,50 +280,6 @@ def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
     except (pa.ArrowException, OSError) as error:
         raise ArchiveError(f"{path} can not be read, {error}: restore it from a backup") from error
-
-
-def _show(  # noqa: PLR0917 - all of one partition
-    connection: SyncConnection,
-    dsn: str,
-    directory: Path,
-    bounds: Bounds,
-    files: Sequence[ArchivedFile],
-    attach: Callable[[], None] = lambda: None,
-) -> None:
-    """Make what was loaded visible, once it is handled for all who have passed its time; for the others it is not."""
-    types = sorted({each.entity_type for each in files})
-    passed = connection.execute(_PASSED, (types, bounds.to_timestamp)).fetchall()
-    _pass(dsn, directory, bounds, files, passed)
-
-    def show() -> None:
-        nonlocal passed
-        attach()
-        connection.execute(_READ, (types, bounds.from_timestamp, bounds.to_timestamp))
-        before, passed = passed, connection.execute(_PASSED, (types, bounds.to_timestamp)).fetchall()
-        if passed != before:  # somebody has passed it meanwhile
-            raise psycopg.Rollback
-
-    while not _tried(connection, show):
-        _pass(dsn, directory, bounds, files, passed)
-
-
-def _pass(
-    dsn: str, directory: Path, bounds: Bounds, files: Sequence[ArchivedFile], passed: list[tuple[Any, ...]]
-) -> None:
-    """
-    Make the events handled for whoever has passed their time, before they come back.
-
-    Committed page by page: where the restore fails, offsets stand behind events that nobody has.
-    """
-    with autocommit(dsn) as connection:
-        for each in files:
-            mine = [
-                (number, slices) for number, entity_type, slices in passed if entity_type == each.entity_type
-            ]
-            for page in _lasts(directory / each.path) if mine else ():
-                for number, slices in mine:
-                    values = number, slices, bounds.to_timestamp, *page
-                    _tried(connection, partial(connection.execute, _MOVE, values))
 
 
 def _lasts(path: Path) -> Iterator[list[list[Any]]]:

@@ -85,12 +85,6 @@ def check_grown(
     """
     Make sure that the files of a partition that has grown hold what it holds, event by event.
 
-    Args:
-        connection: The journal.
-        partition: The partition.
-        entity_type: Which events.
-        files: Those that were there and are still in the journal, and the further ones.
-
     Raises:
         ArchiveError: An event is not as it was when it was exported.
     """

@@ -9,7 +9,7 @@ so. Imports of history carry old times: who goes on from a settled time has to l
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -21,8 +21,23 @@ from journal.writers import (
     WritersInFlight,
     WritersLook,
     look_at_writers_sync,
+    still_open,
     wait_for_writers_sync,
+    writers_in_flight_sync,
 )
+
+# An append stamps when it has the lock, and so not before its transaction began; an import writes into any time.
+_HARMLESS = """
+SELECT l.virtualtransaction FROM pg_catalog.pg_locks AS l
+INNER JOIN pg_catalog.pg_stat_activity AS a ON l.pid = a.pid
+WHERE l.locktype = 'relation' AND l.relation = 'projections.sources'::regclass AND l.mode = 'RowExclusiveLock'
+AND a.xact_start >= %s
+AND NOT EXISTS (
+    SELECT FROM pg_catalog.pg_locks AS i
+    WHERE i.virtualtransaction = l.virtualtransaction AND i.pid = l.pid
+    AND i.relation = 'projections.imports'::regclass AND i.mode = 'ShareRowExclusiveLock'
+)
+"""
 
 
 class NoHorizon(ProjectionsError):
@@ -51,14 +66,9 @@ def look(connection: SyncConnection, import_id: int = NO_IMPORTS) -> WritersLook
 
 def settled_now(dsn: str, wait: timedelta, pause: Pause = time.sleep) -> datetime:
     """
-    Take the time, and wait until everything up to it is visible: what has been committed before is included.
+    Take the time of the primary, and wait until all up to it is visible: what has been committed before is included.
 
     Its margin is over, too: later stamps are after that time, come a small step of the clock.
-
-    Args:
-        dsn: Of the primary.
-        wait: How long to wait for transactions that are appending.
-        pause: Waits for this many seconds.
 
     Raises:
         WritersInFlight: They took longer; names them.
@@ -75,6 +85,34 @@ def settled_now(dsn: str, wait: timedelta, pause: Pause = time.sleep) -> datetim
         while (left := first.at + CLOCK_MARGIN - look(connection).at) >= timedelta(0):
             pause(left.total_seconds())
         return first.at
+
+
+def wait_for_appends(
+    connection: SyncConnection, until: datetime, say: Callable[[str], None], pause: Pause = time.sleep
+) -> None:
+    """
+    Wait for the appends in flight that may have written before a time, however long.
+
+    Args:
+        connection: In autocommit mode, on the primary.
+        until: A time that is past.
+        say: Told once who is waited for.
+        pause: Waits for this many seconds.
+
+    Raises:
+        NoHorizon: The database is a standby.
+    """
+    began = until + CLOCK_MARGIN
+    first = look(connection).holders
+    harmless = {name for (name,) in connection.execute(_HARMLESS, (began,))}
+    # Who still has the lock had it meanwhile: the time was its own, and not that of a transaction after it.
+    waited_for = first - (harmless & look(connection).holders)
+    if waited_for:
+        writers = writers_in_flight_sync(connection)
+        named = still_open(waited_for, [writer.holder for writer in writers])
+        who = ", ".join(str(writer) for writer in writers if writer.holder in named)
+        say(f"waiting for transactions that have appended and are open: {who or 'about to end'}")
+    wait_for_writers_sync(connection, waited_for, pause=pause)
 
 
 @dataclass(slots=True)

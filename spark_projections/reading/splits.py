@@ -19,10 +19,6 @@ def slice_counts(dsn: str, entity_type: str) -> dict[int, int]:
 
     An estimate of work: events that were dropped with an old partition still count.
 
-    Args:
-        dsn: A PostgreSQL URL or a libpq keyword string.
-        entity_type: Whose events.
-
     Returns:
         Events by slice; empty slices are left out.
 

@@ -8,7 +8,7 @@ import pytest
 
 from journal import Database, DatabaseError
 from journal.partitions import Maintained, Partition
-from spark_projections.archive.archive_first import archive_partition
+from spark_projections.archive.export import archive_partition
 from spark_projections.archive.files import ArchiveError
 from spark_projections.archive.restore import restore_archive
 from tests.fixtures.archive import everything

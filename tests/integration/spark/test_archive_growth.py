@@ -14,15 +14,16 @@ import pytest
 from journal import Database, import_events
 from journal.partitions import Partition
 from journal.partitions.making import make_partitions
-from spark_projections.archive.archive_first import archive_partition
 from spark_projections.archive.check import verify_archive
-from spark_projections.archive.history import read_archive, read_with_archive
+from spark_projections.archive.export import archive_partition
+from spark_projections.archive.history import read_with_archive
 from spark_projections.archive.manifest import Manifest
 from spark_projections.archive.restore import restore_archive
 from spark_projections.reading.batches import Reading
 from tests.fixtures.archive import (
     DAY,
     ONE_DAY,
+    archived,
     change,
     drop,
     drop_all,
@@ -82,7 +83,7 @@ async def test_archive_that_has_grown_is_read_with_the_journal_once_and_whole(
     journal: Database, dsn: str, archive: Path
 ) -> None:
     export(dsn, archive)
-    wanted = keys(rows(read_archive(archive, Reading("plane"))))
+    wanted = keys(archived(archive))
     drop_all(dsn)
     for number, last in enumerate(("a", "b", "c")):
         await import_late(journal, prefix=last, at=(number + 1) * timedelta(hours=1))
@@ -92,7 +93,7 @@ async def test_archive_that_has_grown_is_read_with_the_journal_once_and_whole(
         assert keys(rows(read_with_archive(dsn, archive, Reading("plane")))) == sorted(wanted)
         if last == "b":
             drop(dsn, partitions(dsn)[0])
-    assert keys(rows(read_archive(archive, Reading("plane")))) == sorted(wanted)
+    assert keys(archived(archive)) == sorted(wanted)
 
 
 async def test_further_file_has_only_what_the_archive_lacks_whatever_the_cut(

@@ -421,7 +421,7 @@ async def test_restore_is_not_ended_by_a_limit_of_the_role_while_it_moves_offset
     before = everything(dsn)
     drop(dsn, partitions(dsn)[0])
     limited = make_conninfo(dsn, options="-c idle_in_transaction_session_timeout=200")
-    monkeypatch.setattr(restore, "_pass", lambda *_: time.sleep(0.4))
+    monkeypatch.setattr(restore._Restoring, "_pass", lambda *_: time.sleep(0.4))
 
     await asyncio.to_thread(restore_archive, limited, archive)
 

@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from journal import Database, append_sync
 from spark_projections.archive.journal_queries import autocommit
-from spark_projections.archive.open_writers import wait_for_appends
+from spark_projections.reading.horizon import wait_for_appends
 from tests.fixtures.archive import change, drop, export, filled, partitions, query
 from tests.fixtures.journal import event
 
