@@ -119,9 +119,8 @@ class _Keeping(RebuildProgress):
             self._fold_began_at = time.monotonic()
         if name == "swap":
             with connect_sync(self._dsn) as connection:
-                row = connection.execute(_VERIFIED).fetchone()
-                assert row is not None  # noqa: S101 - an aggregate is one row
-                query = self._read_model.select(schema_of(row[0]))
+                [(number,)] = connection.execute(_VERIFIED).fetchall()
+                query = self._read_model.select(schema_of(number))
                 self.rows = connection.execute(query.encode()).fetchall()
 
     def waiting(self, reason: str) -> None:

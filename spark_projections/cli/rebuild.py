@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from journal import ALL_SLICES, ConnectionSettings, SliceRange, connect
+import offsets
+from journal import ALL_SLICES, ConnectionSettings, OwnedSession, Session, SliceRange, connect
 from journal.embedded import database_dsn
 from journal.suggestions import did_you_mean
 from projections.defining.handlers import projection_of
@@ -28,11 +29,10 @@ from projections.terminal.durations import Duration
 from projections.terminal.output import printable, table_of_values
 from projections.terminal.targets import load_projections
 from spark_projections.cli.archive import Master, context_of
-from spark_projections.cli.rebuild_plan import plan_answer, plan_of
 from spark_projections.engine.jvm import JavaNotFound, UnsupportedJava, find_java
+from spark_projections.rebuilds import bookkeeping
 from spark_projections.rebuilds.beginning import refuse_a_second
 from spark_projections.rebuilds.bookkeeping import FoldedParts, Rebuild
-from spark_projections.rebuilds.cleaning import cancel_rebuild, drop_old_tables
 from spark_projections.rebuilds.definition import rebuildable
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
 
@@ -42,6 +42,11 @@ if TYPE_CHECKING:
 __all__ = ["rebuild"]
 
 _INTERRUPTED = 130
+_KNOWN = "SELECT projection_id, version FROM projections.projections WHERE name = $1"
+_COUNTS = """
+SELECT coalesce(sum(s.seq_nr), 0)::bigint AS events, count(*) AS sources FROM projections.sources AS s
+WHERE s.entity_type = $1 AND s.slice BETWEEN $2 AND $3
+"""
 
 
 def _slices(_: click.Context, __: click.Parameter, value: str | None) -> SliceRange:
@@ -143,7 +148,7 @@ def rebuild(
         restart=restart,
     )
     if dry_run:
-        return plan_answer(visit(dsn, lambda session: plan_of(session, definition, chosen)))
+        return visit(dsn, lambda session: _plan(session, definition, chosen))
     rebuildable(definition, chosen.slices)  # what cannot be done is said before Java starts
     run_rebuild = _rebuilding()
     visit_session(dsn, lambda session: refuse_a_second(session, definition, chosen))  # likewise
@@ -153,6 +158,32 @@ def rebuild(
         click.echo("stopped; what was built is removed, and what serves is as it was", err=True)
         context.exit(_INTERRUPTED)
     return _answer(result)
+
+
+async def _plan(session: Session, definition: Any, options: RebuildOptions) -> Answer:
+    """What a rebuild would do; changes nothing."""
+    projection, written = rebuildable(definition, options.slices)
+    (row,) = await session.fetch(_COUNTS, projection.entity_type, *options.slices)
+    known = await session.fetchrow(_KNOWN, projection.name)
+    begun = await bookkeeping.unfinished(session, known["projection_id"]) if known else None
+    unfit = await bookkeeping.unfit_for_rename(session, written)
+    in_the_way = unfit if options.method == "rename" else []
+    values = {
+        "projection": projection.name,
+        "version": f"{known['version'] if known else 'none'} -> {projection.version}",
+        "slices": str(options.slices),
+        "events": row["events"],
+        "sources": row["sources"],
+        "method": options.method,
+        "tables": {
+            str(one): "combined of what sources share" if one.shared else "a source's own rows"
+            for one in written
+        },
+        "in_the_way": in_the_way,
+        "unfinished": f"{begun.state} since {begun.started_at:%Y-%m-%d %H:%M:%S %Z}" if begun else None,
+    }
+    note = "with --in-place, rows are replaced instead of tables" if in_the_way else None
+    return Answer(values, [table_of_values("Would rebuild", values)], note=note)
 
 
 def _definition(name: str, targets: tuple[str, ...]) -> Any:
@@ -301,7 +332,16 @@ def _answer(result: RebuildResult) -> Answer:
 
 
 def _cleaned_up(dsn: str | None, name: str, *, drop: bool) -> Answer:
-    work = drop_old_tables if drop else cancel_rebuild
-    dropped = visit_session(dsn, lambda session: work(session, name))
+    dropped = visit_session(dsn, lambda session: _clean_up(session, name, drop=drop))
     lines = [f"dropped {one}" for one in dropped] or ["nothing to drop"]
     return Answer({"projection": name, "dropped": dropped}, lines)
+
+
+async def _clean_up(session: OwnedSession, name: str, *, drop: bool) -> list[str]:
+    """Drop the tables that earlier rebuilds have replaced, or what an interrupted one has left; returns their names."""
+    number = (await offsets.status(session, name)).projection_id
+    async with bookkeeping.only_one(session, number, name):
+        if not drop:
+            return await bookkeeping.cancel(session, number)
+        async with bookkeeping.transaction(session):
+            return await bookkeeping.drop_old(session, number)

@@ -85,12 +85,7 @@ def spark_running(
     conf: Mapping[str, str] = _NO_SETTINGS,
 ) -> Iterator[SparkSession]:
     """
-    Give a session for the length of a block; stop it at the end unless it ran before.
-
-    Args:
-        master: See ``spark_session``.
-        app_name: See ``spark_session``.
-        conf: See ``spark_session``.
+    Give a session for the length of a block, as :func:`spark_session` does; stop it at the end unless it ran before.
 
     Raises:
         ProjectionsError: As ``spark_session`` does.

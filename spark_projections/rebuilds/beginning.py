@@ -1,19 +1,23 @@
-"""Whether a rebuild may begin, and what an interrupted one has left to go on with: also asked before Spark starts."""
+"""What a rebuild begins with: what an interrupted one has left, also asked before Spark starts; else a fence."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from journal import OwnedSession, generation
+from journal import CLOCK_MARGIN, OwnedSession, Session, generation
+from journal.writers import Writer, look_at_writers, wait_for_writers
 from projections.defining.handlers import projection_of
 from spark_projections.errors import RebuildUnderWay
 from spark_projections.rebuilds import bookkeeping
-from spark_projections.rebuilds.bookkeeping import Rebuild
+from spark_projections.rebuilds.bookkeeping import Fence, Rebuild
 from spark_projections.rebuilds.definition import fingerprint
 from spark_projections.rebuilds.options import RebuildOptions
 
-__all__ = ["Left", "left_behind", "refuse_a_second"]
+__all__ = ["Left", "left_behind", "refuse_a_second", "take_fence"]
 
+_IMPORT = "SELECT coalesce(max(import_id), 0) FROM projections.imports"
 _NUMBER = "SELECT projection_id FROM projections.projections WHERE name = $1"
 
 
@@ -29,12 +33,6 @@ class Left(NamedTuple):
 async def left_behind(session: OwnedSession, number: int, definition: Any, options: RebuildOptions) -> Left:
     """
     What is there of a rebuild that was begun and has not ended.
-
-    Args:
-        session: A session on the database, in a transaction or not.
-        number: The projection's.
-        definition: The projection.
-        options: Of the rebuild that is to begin.
 
     Raises:
         RebuildUnderWay: It is of other slices, or with other tables.
@@ -58,12 +56,7 @@ async def left_behind(session: OwnedSession, number: int, definition: Any, optio
 
 async def refuse_a_second(session: OwnedSession, definition: Any, options: RebuildOptions) -> None:
     """
-    Refuse what could not begin now, before anything is started for it.
-
-    Args:
-        session: Outside a transaction.
-        definition: The projection.
-        options: Of the rebuild.
+    Refuse what could not begin now, before anything is started for it; outside a transaction.
 
     Raises:
         RebuildUnderWay: Another rebuild of the projection runs, or one of other slices is unfinished.
@@ -74,3 +67,28 @@ async def refuse_a_second(session: OwnedSession, definition: Any, options: Rebui
     if number is not None:
         async with bookkeeping.only_one(session, number, name):
             await left_behind(session, number, definition, options)
+
+
+async def take_fence(
+    session: Session,
+    *,
+    until: datetime | None = None,
+    waiting_for: Callable[[Sequence[Writer]], None] | None = None,
+) -> Fence:
+    """
+    Take the time, and wait until no append from before it is in flight.
+
+    Args:
+        session: On the primary, outside a transaction.
+        until: Cut here, when that is earlier.
+        waiting_for: Is told who appends, when that has taken half a second and then every few seconds.
+
+    Raises:
+        journal.DatabaseError: The database refused, or was lost.
+    """
+    first = await look_at_writers(session)
+    await wait_for_writers(session, first.holders, tell=waiting_for)
+    # Imports that committed while we waited are complete, too, and everything that is read from now on has them.
+    import_id = await session.fetchval(_IMPORT)
+    time = first.at - CLOCK_MARGIN
+    return Fence(time if until is None else min(time, until), import_id)

@@ -14,10 +14,10 @@ from projections.running.table_catalogue import read_shape
 from projections.running.table_values import Column, ValueKind
 from spark_projections.errors import NotRebuildable, RebuildUnderWay
 from spark_projections.rebuilds.definition import WrittenTable
-from spark_projections.rebuilds.fence import Fence
 from spark_projections.rebuilds.shadow import schema_of, staged_columns
 
 __all__ = [
+    "Fence",
     "FoldedParts",
     "Rebuild",
     "RebuiltTable",
@@ -101,12 +101,7 @@ _DROPPED = "UPDATE projections.rebuilds SET state = 'dropped' WHERE rebuild_id =
 
 @asynccontextmanager
 async def transaction(session: OwnedSession) -> AsyncIterator[None]:
-    """
-    A transaction that sees what others commit, and takes the time that it needs, whatever the role's defaults are.
-
-    Args:
-        session: Outside a transaction.
-    """
+    """A transaction that sees what others commit and takes the time that it needs, whatever the role's defaults are."""
     await session.begin()
     try:
         await session.execute(_READ_COMMITTED)
@@ -115,6 +110,17 @@ async def transaction(session: OwnedSession) -> AsyncIterator[None]:
         await session.commit()
     finally:
         await session.rollback()
+
+
+class Fence(NamedTuple):
+    """
+    The cut between what a batch reads and what live workers read: events up to a time, and imports up to a number.
+
+    Imports of history come later with older times; their numbers say which are in.
+    """
+
+    time: datetime
+    import_id: int
 
 
 class Wanted(NamedTuple):
@@ -227,14 +233,7 @@ async def begin(
     written: Sequence[WrittenTable],
 ) -> Rebuild:
     """
-    Make the tables that a rebuild fills.
-
-    Args:
-        session: With an open transaction.
-        projection_id: The projection.
-        wanted: What is to be rebuilt.
-        parts: What tasks fold.
-        written: The tables of the projection.
+    Make the tables that a rebuild fills, in an open transaction.
 
     Raises:
         NotRebuildable: A table is not there.
@@ -316,8 +315,7 @@ async def unfinished_parts(session: Session, rebuild_id: int) -> list[SliceRange
 
 async def folded(session: Session, rebuild_id: int) -> FoldedParts:
     """How far the parts are."""
-    row = await session.fetchrow(_FOLDED, rebuild_id)
-    assert row is not None  # noqa: S101 - an aggregate has one row
+    (row,) = await session.fetch(_FOLDED, rebuild_id)
     return FoldedParts(*row.values())
 
 
@@ -330,11 +328,7 @@ async def cancel(session: OwnedSession, projection_id: int) -> list[str]:
     """
     End the unfinished rebuild of a projection and drop what it has made; returns the schemas that are gone.
 
-    In two steps: its tasks see the first before their next batch, or dropping would wait for one after another.
-
-    Args:
-        session: Outside a transaction.
-        projection_id: The projection.
+    In two transactions: its tasks see the first before their next batch, or dropping would wait for one after another.
     """
     if (found := await unfinished(session, projection_id)) is not None:
         await session.execute(_CANCEL, found.rebuild_id)
@@ -347,11 +341,7 @@ async def cancel(session: OwnedSession, projection_id: int) -> list[str]:
 
 async def drop_old(session: Session, projection_id: int) -> list[str]:
     """
-    Drop the tables that served before the last rebuilds; returns their names.
-
-    Args:
-        session: With an open transaction.
-        projection_id: The projection.
+    Drop the tables that served before the last rebuilds, in an open transaction; returns their names.
 
     Raises:
         DatabaseError: Something depends on one of them; nothing is dropped.

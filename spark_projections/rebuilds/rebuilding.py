@@ -37,10 +37,9 @@ from spark_projections.engine.parallel import parallelism, spread
 from spark_projections.errors import BEGIN_AGAIN, NotRebuildable, RebuildFailed
 from spark_projections.reading.splits import balanced, slice_counts
 from spark_projections.rebuilds import bookkeeping, verifying
-from spark_projections.rebuilds.beginning import left_behind
+from spark_projections.rebuilds.beginning import left_behind, take_fence
 from spark_projections.rebuilds.bookkeeping import Rebuild, Wanted
 from spark_projections.rebuilds.definition import WrittenTable, fingerprint, rebuildable
-from spark_projections.rebuilds.fence import Fence, take_fence
 from spark_projections.rebuilds.folding import Job, cloudpickle, fold_part
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
 from spark_projections.rebuilds.shadow import combine, schema_of
@@ -197,8 +196,9 @@ class _Run:
                 "Replace their rows instead: --in-place"
             )
         await self._check_version(session, projection, number)
-        fence = await self._fence(session)
-        parts = await self._parts(projection)
+        fence = await take_fence(session, until=self.options.until, waiting_for=self._waiting_for)
+        splits = self.options.splits or _SPLITS_PER_CORE * parallelism(self.spark)
+        parts = balanced(await self._slice_counts(projection), splits, self.options.slices)
         mark = fingerprint(self.definition, self.options.until, self.options.from_first_kept)
         wanted = Wanted(self.options.slices, projection.version, fence, mark, self.options.method)
         try:
@@ -224,17 +224,9 @@ class _Run:
             f"version {running} runs; from the swap on it is version {projection.version}, and workers of others wait"
         )
 
-    async def _fence(self, session: OwnedSession) -> Fence:
-        return await take_fence(session, until=self.options.until, waiting_for=self._waiting_for)
-
     def _waiting_for(self, writers: Sequence[Writer]) -> None:
         who = ", ".join(map(str, writers[:3]))
         self.progress.waiting(f"appends from before the fence are in flight: {who}")
-
-    async def _parts(self, projection: Projection) -> list[SliceRange]:
-        counts = await self._slice_counts(projection)
-        splits = self.options.splits or _SPLITS_PER_CORE * parallelism(self.spark)
-        return balanced(counts, splits, self.options.slices)
 
     async def _slice_counts(self, projection: Projection) -> Mapping[int, int]:
         if self.counts is None:

@@ -87,13 +87,7 @@ class ShadowWriter:
 
 async def combine(session: Session, rebuild_id: int, place: int, table: Table) -> None:
     """
-    Combine the staged parts of a table's rows into its clone.
-
-    Args:
-        session: With an open transaction.
-        rebuild_id: Which rebuild.
-        place: Of the table in it.
-        table: Its declaration.
+    Combine the staged parts of a table's rows into its clone, in an open transaction.
 
     Raises:
         journal.DatabaseError: The database refused, as where a sum does not fit its column.

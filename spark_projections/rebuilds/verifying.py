@@ -111,10 +111,8 @@ async def compare_sums(session: Session, rebuild_id: int, table: RebuiltTable, d
     ]
     sums = "".join(f", coalesce(sum({name}), 0)" for name in added)
     keys = f"SELECT DISTINCT {', '.join(map(quote, declared.key))} FROM {parts}"
-    clone = await session.fetchrow(f"SELECT count(*){sums} FROM {built}")
-    staged = await session.fetchrow(f"SELECT (SELECT count(*) FROM ({keys}) AS k){sums} FROM {parts}")
-    assert clone is not None  # noqa: S101 - an aggregate has one row
-    assert staged is not None  # noqa: S101 - likewise
+    (clone,) = await session.fetch(f"SELECT count(*){sums} FROM {built}")
+    (staged,) = await session.fetch(f"SELECT (SELECT count(*) FROM ({keys}) AS k){sums} FROM {parts}")
     if [*clone.values()] != [*staged.values()]:
         raise RebuildFailed(
             f"table {declared} does not add up to its parts: {[*clone.values()]}, {[*staged.values()]}"
@@ -125,10 +123,7 @@ async def compare_sample(session: OwnedSession, rebuild: Rebuild, definition: An
     """
     Fold some sources again by plain Python, and compare their rows; returns how many sources that were.
 
-    Args:
-        session: With an open transaction; it makes temporary tables there.
-        rebuild: The rebuild that is verified.
-        definition: Of the projection.
+    In an open transaction, where it makes temporary tables.
 
     Raises:
         RebuildFailed: A row differs.
