@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -131,18 +132,13 @@ def read_rows(part: FilePart, mapped: Mapped) -> Iterator[HistoricRow]:
                 raise BadRow(f"{part.path}, row {number}{named}: {error}") from error
 
 
-class _readable:  # noqa: N801 - used as a function
-    """Raises what libraries raise for a file that can not be read as BadRow."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        """Begin to translate."""
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError | csv.Error):
-            raise BadRow(f"{self._path} can not be read: {error}") from error
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Raise what libraries raise for a file that can not be read as BadRow."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadRow(f"{path} can not be read: {error}") from error
 
 
 def _raw_rows(part: FilePart, mapped: Mapped) -> Iterator[_Raw]:
@@ -161,29 +157,25 @@ def _parquet(part: FilePart, mapped: Mapped, as_written: set[str]) -> Iterator[_
         wanted = [mapped.column(name) for name in FIELDS if mapped.column(name) in file.schema_arrow.names]
         groups = None if part.row_group is None else [part.row_group]
         number = part.first_row
-        exact = {
-            name: kind for name in as_written.intersection(wanted) if _is_exact(kind := _type(file, name))
-        }
+        kinds = {name: file.schema_arrow.field(name).type for name in as_written.intersection(wanted)}
+        exact = {name: kind for name, kind in kinds.items() if _is_exact(kind)}
         for batch in file.iter_batches(_BATCH, row_groups=groups, columns=wanted):
             for values in batch.to_pylist():
-                yield number, values | {name: _exactly(kind, values[name]) for name, kind in exact.items()}
+                texts = {
+                    name: _written(kind, values[name])
+                    for name, kind in exact.items()
+                    if values[name] is not None
+                }
+                yield number, values | texts
                 number += 1
-
-
-def _type(file: pq.ParquetFile, name: str) -> pa.DataType:
-    return file.schema_arrow.field(name).type
 
 
 def _is_exact(kind: pa.DataType) -> bool:
     return bool(pa.types.is_nested(kind) or pa.types.is_decimal(kind))
 
 
-def _exactly(kind: pa.DataType, value: Any) -> str | None:
-    """A value of a Parquet file as JSON: decimals are numbers with all their digits, maps are objects."""
-    return None if value is None else _written(kind, value)
-
-
 def _written(kind: pa.DataType, value: Any) -> str:
+    """A value of a Parquet file as JSON: decimals are numbers with all their digits, maps are objects."""
     if value is None:
         return "null"
     if pa.types.is_decimal(kind):
