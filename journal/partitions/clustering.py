@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from journal.database import Database
 from journal.database.session import Session
 from journal.errors import DatabaseError, SchemaError
+from journal.partitions.making import IN_THE_WAY, Patience
 from journal.schema import check_version
 from journal.writers import WritersInFlight, look_at_writers, wait_for_writers
 
@@ -34,18 +35,10 @@ _CLEAN = "SELECT projections.drop_partition_copies_v1()"
 _COPY = "SELECT projections.cluster_partition_v1($1)"
 _FREEZE = "VACUUM (FREEZE, ANALYZE) projections.events_copy_of_{}"
 _SWAP = "SELECT projections.swap_partition_v1($1, $2, $3)"
-_SET = "SELECT set_config($1, $2, TRUE)"
 
-_IN_USE, _LOCKED = "55006", "55P03"
-_TRY_AGAIN = {
-    _IN_USE: None,  # the database's own words say by what
-    _LOCKED: "a transaction that uses the log stayed open for longer than the lock timeout; "
-    "pg_stat_activity shows who, projections.writers_in_flight_v1() shows writers",
-    "40P01": "a transaction stood in the way of this one and this one in its way",
-    "PJ050": None,
-    "0A000": None,
-    "42704": None,
-}
+_IN_USE = "55006"
+_OWN_WORDS = {_IN_USE, "PJ050", "0A000", "42704"}
+"""Codes of what another attempt may get past, where the database's own words say what it is; see also IN_THE_WAY."""
 
 Progress = Callable[["ClusteredPartition", str], None]
 """Called with a partition when a stage of it begins: ``copy``, ``freeze``, ``compare and swap``."""
@@ -75,14 +68,6 @@ class ClusteredPartition:
     events: int | None = None
     seconds: float = 0.0
     problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Patience:
-    lock_timeout: timedelta
-    attempts: int
-    pause: timedelta
-    total: timedelta
 
 
 async def cluster(
@@ -121,10 +106,9 @@ async def cluster(
         SchemaError: The schema is missing, or of another version.
         DatabaseError: The database refused for a reason that a later attempt does not mend, such as a full disk.
     """
-    zero = timedelta(0)
-    if closed_for < zero or patience < zero or pause < zero or attempts < 1:
-        raise ValueError("closed_for, pause and patience must not be negative, and attempts be at least 1")
-    waits = _Patience(lock_timeout, attempts, pause, patience)
+    if closed_for < timedelta(0):
+        raise ValueError(f"closed_for must not be negative, but is {closed_for}")
+    waits = Patience(lock_timeout, attempts, pause, patience)
     async with database.session() as session:
         await check_version(session)
         problem = await _clean(session)
@@ -141,7 +125,7 @@ async def _closed(session: Session, closed_for: timedelta) -> list[tuple[int, Cl
     return [(oid, ClusteredPartition(*values)) for oid, *values in (row.values() for row in rows)]
 
 
-async def _unsettled(session: Session, waits: _Patience) -> str | None:
+async def _unsettled(session: Session, waits: Patience) -> str | None:
     """
     Wait until the appends that are in flight have ended; says which have not.
 
@@ -159,20 +143,19 @@ async def _cluster(
     database: Database,
     oid: int,
     partition: ClusteredPartition,
-    waits: _Patience,
+    waits: Patience,
     progress: Progress | None,
 ) -> ClusteredPartition:
     begun = time.monotonic()
     try:
         events = await _exchange(database, oid, partition, waits, progress)
     except DatabaseError as error:
-        if error.sqlstate not in _TRY_AGAIN:
+        problem = str(error) if error.sqlstate in _OWN_WORDS else IN_THE_WAY.get(error.sqlstate or "")
+        if problem is None:
             raise
         async with database.session() as session:
             await _clean(session)
-        return replace(
-            partition, problem=_TRY_AGAIN[error.sqlstate] or str(error), seconds=time.monotonic() - begun
-        )
+        return replace(partition, problem=problem, seconds=time.monotonic() - begun)
     async with database.session() as session:
         size = await session.fetchval(_BYTES, partition.name)
     return replace(partition, events=events, bytes_after=size, seconds=time.monotonic() - begun)
@@ -182,13 +165,13 @@ async def _exchange(
     database: Database,
     oid: int,
     partition: ClusteredPartition,
-    waits: _Patience,
+    waits: Patience,
     progress: Progress | None,
 ) -> int:
     tell = progress or (lambda *_: None)
     tell(partition, "copy")
     async with database.transaction() as session:
-        await _limit(session, waits)
+        await waits.limit(session)
         await session.execute(_COPY, partition.name)
     deadline = time.monotonic() + waits.total.total_seconds()
     while True:
@@ -197,7 +180,7 @@ async def _exchange(
             await _freeze(database, oid)
             tell(partition, "compare and swap")
             async with database.transaction() as session:
-                await _limit(session, waits)
+                await waits.limit(session)
                 return int(await session.fetchval(_SWAP, partition.name, waits.attempts, waits.pause))
         except DatabaseError as error:
             if error.sqlstate != _IN_USE or time.monotonic() >= deadline:
@@ -209,12 +192,6 @@ async def _freeze(database: Database, oid: int) -> None:
     async with database.session() as session:
         with suppress(SchemaError):  # the copy is gone: the swap says so
             await session.execute(_FREEZE.format(oid))
-
-
-async def _limit(session: Session, waits: _Patience) -> None:
-    """As long as it takes, whatever the role's default is; but nobody waits for long behind it."""
-    await session.execute(_SET, "statement_timeout", "0")
-    await session.execute(_SET, "lock_timeout", f"{waits.lock_timeout // timedelta(milliseconds=1)}ms")
 
 
 async def _clean(session: Session) -> str | None:

@@ -10,15 +10,14 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import TypeAlias
 
 from journal.database import Database
 from journal.errors import DatabaseError
 from journal.partitions.listing import Partition, closed_partitions
-from journal.partitions.making import BUSY, begin_maintaining
+from journal.partitions.making import BUSY, IN_THE_WAY, Patience, begin_maintaining
 
-__all__ = ["Archive", "DroppedPartition", "Patience", "UnreadRows", "drop_closed"]
+__all__ = ["Archive", "DroppedPartition", "UnreadRows", "drop_closed"]
 
 Archive: TypeAlias = Callable[[Partition], Awaitable[None] | None]
 """Puts the rows of a closed partition elsewhere; what it raises keeps it here. A plain function runs in a thread."""
@@ -29,11 +28,6 @@ _COUNT = "SELECT count(*) FROM {} AS e"
 _RELATION = "SELECT p.relation::regclass::text FROM projections.partitions AS p WHERE p.name = $1"
 
 _GONE = "PJ070"
-_TRY_AGAIN = {
-    "55P03": "a transaction that uses the table stayed open for longer than the lock timeout; "
-    "pg_stat_activity shows it",
-    "40P01": "a transaction stood in the way of this one and this one in its way",
-}
 _MOST_WAITS = 3
 """So often the patience for one partition, in a run: what is in the way of one is mostly in the way of all."""
 _NOT_TRIED = "not tried: transactions that use the table were in the way of others before it"
@@ -74,33 +68,11 @@ class DroppedPartition:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """
-    How long to try.
-
-    Args:
-        lock_timeout: The longest wait for whoever uses the table, and so the longest that others wait behind.
-        attempts: How often.
-        pause: Between two attempts.
-    """
-
-    lock_timeout: timedelta
-    attempts: int
-    pause: timedelta
-
-
 async def drop_closed(
     database: Database, *, force: bool, archive: Archive | None, patience: Patience
 ) -> tuple[list[DroppedPartition], list[Partition]]:
     """
-    Drop what retention lets go and nobody needs.
-
-    Args:
-        database: Where; the role must own the schema.
-        force: Drop also what projections, rebuilds and groups have not read.
-        archive: Called with each partition of the journal before it is dropped.
-        patience: How long to try.
+    Drop what retention lets go and nobody needs, by force also what has not been read; the role must own the schema.
 
     Returns:
         What was dropped, or should have been; and what is kept, with its holders.
@@ -112,7 +84,7 @@ async def drop_closed(
     for partition in found:
         if _keeping(partition, force=force, archives=archive is not None):
             kept.append(partition)
-        elif sum(each.problem in _TRY_AGAIN.values() for each in dropped) >= _MOST_WAITS:
+        elif sum(each.problem in IN_THE_WAY.values() for each in dropped) >= _MOST_WAITS:
             dropped.append(DroppedPartition(partition, problem=_NOT_TRIED))
         elif result := await _retire(database, partition, archive, patience, force=force):
             dropped.append(result)
@@ -164,12 +136,12 @@ async def _drop(
         if attempt:
             await asyncio.sleep(patience.pause.total_seconds())
         try:
-            wanted = replace(wanted, problem=await _try(database, wanted, patience.lock_timeout, force=force))
+            wanted = replace(wanted, problem=await _try(database, wanted, patience, force=force))
         except DatabaseError as error:
             if error.sqlstate == _GONE:
                 return None
-            wanted = replace(wanted, problem=_TRY_AGAIN.get(error.sqlstate or "", str(error)))
-            if error.sqlstate not in _TRY_AGAIN:
+            wanted = replace(wanted, problem=IN_THE_WAY.get(error.sqlstate or "", str(error)))
+            if error.sqlstate not in IN_THE_WAY:
                 break
         if wanted.problem is None:
             break
@@ -177,10 +149,10 @@ async def _drop(
 
 
 async def _try(
-    database: Database, wanted: DroppedPartition, lock_timeout: timedelta, *, force: bool
+    database: Database, wanted: DroppedPartition, patience: Patience, *, force: bool
 ) -> str | None:
     async with database.transaction() as session:
-        if not await begin_maintaining(session, lock_timeout):
+        if not await begin_maintaining(session, patience):
             return BUSY
         rows = wanted.partition.rows if wanted.archived else None
         await session.execute(_DROP, wanted.partition.name, force, rows)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from journal.database import Database
-from journal.partitions.dropping import Archive, DroppedPartition, Patience, drop_closed
+from journal.partitions.dropping import Archive, DroppedPartition, drop_closed
 from journal.partitions.listing import Partition
-from journal.partitions.making import MaintainedPartition, make_partitions
+from journal.partitions.making import MaintainedPartition, Patience, make_partitions
 from journal.partitions.settings import TABLES, check_settings
 from journal.schema import check_version
 
@@ -83,21 +83,13 @@ async def maintain(
         DatabaseError: The database refused for a reason that a later attempt does not mend.
     """
     check_settings("events", interval, ahead, None, None)
+    patience = Patience(lock_timeout, attempts, pause)
     async with database.session() as session:
         await check_version(session)
-    patience = Patience(lock_timeout, attempts, pause)
     made: list[MaintainedPartition] = []
     for table in TABLES:
-        journal = table == "events"
-        made += await make_partitions(
-            database,
-            table=table,
-            interval=interval if journal else None,
-            ahead=ahead if journal else None,
-            lock_timeout=lock_timeout,
-            attempts=attempts,
-            pause=pause,
-        )
+        own = (interval, ahead) if table == "events" else (None, None)
+        made += await make_partitions(database, table, *own, patience=patience)
     dropped, kept = await drop_closed(database, force=force, archive=archive, patience=patience)
     async with database.session() as session:
         expired = int(await session.fetchval(_EXPIRE))

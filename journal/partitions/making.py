@@ -13,24 +13,56 @@ from datetime import datetime, timedelta
 
 from journal.database import Database, Session
 from journal.errors import DatabaseError
+from journal.partitions.settings import check_settings
 
 _MISSING = "SELECT * FROM projections.missing_partitions_v1($1, $2, $3)"
-# The rest takes as long as it takes, whatever the role's default is.
 _TIMEOUTS = "SELECT set_config('lock_timeout', $1, TRUE), set_config('statement_timeout', '0', TRUE)"
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('slice-projections'), hashtext('maintain'))"
 _CREATE = "SELECT projections.create_partition_v1($1, $2, $3)"
 
-_SHORTEST = timedelta(minutes=1)
-
 _OVERLAPS = "42P17"
 BUSY = "another maintenance run is at work"
 """Why there is nothing to be had from :func:`begin_maintaining`."""
-_TRY_AGAIN = {
+IN_THE_WAY = {
     "55P03": "a transaction that uses the table stayed open for longer than the lock timeout; "
-    "projections.writers_in_flight_v1() shows writers",
+    "pg_stat_activity shows who, projections.writers_in_flight_v1() shows writers",
     "40P01": "a transaction stood in the way of this one and this one in its way",
-    "23514": "rows of its time were committed meanwhile",
 }
+"""What another attempt may get past, by its SQLSTATE."""
+_TRY_AGAIN = IN_THE_WAY | {"23514": "rows of its time were committed meanwhile"}
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """
+    How long to try what is in the way of others.
+
+    Args:
+        lock_timeout: The longest wait for whoever uses a table, and so the longest time for which a new one waits
+            behind it. Keep it below the server's ``deadlock_timeout`` (1 s).
+        attempts: How often.
+        pause: Between two attempts.
+        total: How long to wait for transactions that are older than a copy: they could not see it.
+
+    Raises:
+        ValueError: A value is out of bounds.
+    """
+
+    lock_timeout: timedelta = timedelta(milliseconds=500)
+    attempts: int = 5
+    pause: timedelta = timedelta(seconds=1)
+    total: timedelta = timedelta(minutes=5)
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or min(self.pause, self.total) < timedelta(0):
+            raise ValueError("attempts must be at least 1, and pause and patience must not be negative")
+
+    async def limit(self, session: Session) -> None:
+        """A transaction takes as long as it takes, whatever the role's default is; nobody waits for long behind it."""
+        await session.execute(_TIMEOUTS, f"{self.lock_timeout // timedelta(milliseconds=1)}ms")
+
+
+PATIENCE = Patience()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +87,11 @@ class MaintainedPartition:
 
 async def make_partitions(
     database: Database,
-    *,
     table: str = "events",
     interval: timedelta | None = None,
     ahead: int | None = None,
-    lock_timeout: timedelta = timedelta(milliseconds=500),
-    attempts: int = 5,
-    pause: timedelta = timedelta(seconds=1),
+    *,
+    patience: Patience = PATIENCE,
 ) -> list[MaintainedPartition]:
     """
     Make the partitions of a table that are missing; run it more often than ``ahead`` intervals pass.
@@ -75,45 +105,39 @@ async def make_partitions(
         table: Whose partitions: ``events``, the journal, or one of the other tables that have partitions in time.
         interval: The time that one partition holds; None: as the table's settings say.
         ahead: How many intervals to come have a partition afterwards; None: as the table's settings say.
-        lock_timeout: The longest wait for transactions in flight, and so the longest time for which a new one
-            waits behind it. Keep it below the server's ``deadlock_timeout`` (1 s).
-        attempts: How often to try what is in the way of others.
-        pause: Between two attempts.
+        patience: How long to try.
 
     Returns:
         What was made, and what could not be, in the order of time.
 
     Raises:
-        ValueError: A setting is out of bounds.
+        InvalidPartitionSetting: The interval or ahead is out of bounds.
         DatabaseError: The database refused for a reason that a later attempt does not mend.
     """
-    if interval is not None and (interval < _SHORTEST or interval.microseconds):
-        raise ValueError(f"interval must be whole seconds and at least a minute, not {interval}")
-    if (ahead is not None and ahead < 1) or attempts < 1:
-        raise ValueError("ahead and attempts must be at least 1")
+    check_settings(table, interval, ahead, None, None)
     async with database.session() as session:
         missing = [
             MaintainedPartition(row["from_timestamp"], row["to_timestamp"], table=table)
             for row in await session.fetch(_MISSING, interval, ahead, table)
         ]
     done: list[MaintainedPartition] = []
-    for attempt in range(attempts):
+    for attempt in range(patience.attempts):
         if attempt and missing:
-            await asyncio.sleep(pause.total_seconds())
-        results = [await _try(database, partition, lock_timeout) for partition in missing]
+            await asyncio.sleep(patience.pause.total_seconds())
+        results = [await _try(database, partition, patience) for partition in missing]
         done += [result for result in results if result is not None and result.problem is None]
         missing = [result for result in results if result is not None and result.problem is not None]
     return sorted([*done, *missing], key=lambda partition: partition.from_timestamp)
 
 
 async def _try(
-    database: Database, wanted: MaintainedPartition, lock_timeout: timedelta
+    database: Database, wanted: MaintainedPartition, patience: Patience
 ) -> MaintainedPartition | None:
     """One attempt; None when somebody else has made it."""
     bounds = wanted.from_timestamp, wanted.to_timestamp
     try:
         async with database.transaction() as session:
-            if not await begin_maintaining(session, lock_timeout):
+            if not await begin_maintaining(session, patience):
                 return replace(wanted, problem=BUSY)
             moved = await session.fetchval(_CREATE, *bounds, wanted.table)
     except DatabaseError as error:
@@ -125,18 +149,9 @@ async def _try(
     return replace(wanted, moved=moved, problem=None)
 
 
-async def begin_maintaining(session: Session, lock_timeout: timedelta) -> bool:
-    """
-    Begin a step of maintenance in a transaction of its own.
-
-    Args:
-        session: The transaction.
-        lock_timeout: The longest wait for whoever uses a table.
-
-    Returns:
-        Whether it may: not while another run is at work.
-    """
+async def begin_maintaining(session: Session, patience: Patience) -> bool:
+    """Begin a step of maintenance in its own transaction; returns whether it may: not while another run is at work."""
     if not await session.fetchval(_TRY_LOCK):
         return False
-    await session.execute(_TIMEOUTS, f"{lock_timeout // timedelta(milliseconds=1)}ms")
+    await patience.limit(session)
     return True

@@ -70,11 +70,7 @@ async def maintaining(database: Database, every: timedelta | None) -> AsyncItera
 
 async def take_turn(database: Database, every: timedelta) -> int | None:
     """
-    Maintain, if nobody has for so long.
-
-    Args:
-        database: Where; the role needs projections_worker.
-        every: So long.
+    Maintain, if nobody has for so long; the role needs projections_worker.
 
     Returns:
         How many steps were done; None when it was not due.

@@ -36,8 +36,7 @@ async def schedule(session: Session) -> CronJob:
     """
     Have pg_cron do one step of maintenance a minute; running it again changes nothing.
 
-    Args:
-        session: Of a role that owns the schema, and may use pg_cron.
+    The role must own the schema, and may use pg_cron.
 
     Raises:
         DatabaseError: pg_cron refused.

@@ -69,12 +69,7 @@ class PartitionSettings:
 
 
 async def partition_settings(session: Session) -> list[PartitionSettings]:
-    """
-    The settings of all partitioned tables.
-
-    Args:
-        session: Any session; the role needs projections_reader.
-    """
+    """The settings of all partitioned tables; the role needs projections_reader."""
     return [PartitionSettings(*row.values()) for row in await session.fetch(_READ)]
 
 
