@@ -1,5 +1,5 @@
 """
-What matched for a group, read in its order: by anybody from any place, by those who hold a range, by those who listen.
+What matched for a group, read in its order: by those who hold a range, and by those who listen.
 
 Numbers of matches are given out again after a crash, a fail-over or a restore. Whoever reads on from a place that it
 remembers names the match there by number and time, in the statement that reads.
@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from journal import ALL_SLICES, PAGE_BYTES, EventEnvelope, Generation, Page, Row, Session, SliceRange
+from journal import ALL_SLICES, PAGE_BYTES, EventEnvelope, Generation, Page, Row, Session
 from projections.subscriptions.errors import own_errors
-from projections.subscriptions.groups import GroupRange, cursors
+from projections.subscriptions.groups import GroupRange
 
 _LOOK = """
 SELECT projections.settled_matches_v1() AS settled, g.* FROM projections.generation_v1() AS g
 """
 _SETTLED = "SELECT projections.settled_matches_v1()"
-_READ = "SELECT * FROM projections.read_next_v1($1, $2, $3, $4, $5, $6, $7, $8)"
 _READ_ON = """
 SELECT n.* FROM projections.check_place_v1($1, $4, $9)
 CROSS JOIN projections.read_next_v1($1, $2, $3, $4, $5, $6, $7, $8) AS n
@@ -94,47 +93,12 @@ class SettledMatches(NamedTuple):
 async def look(session: Session) -> SettledMatches:
     """What one who stays asks before it reads on from what it remembers; as for :func:`settled_matches`."""
     with own_errors():
-        row = await session.fetchrow(_LOOK)
-    assert row is not None  # noqa: S101 - generation_v1 returns one row
+        (row,) = await session.fetch(_LOOK)
     return SettledMatches(row["settled"], Generation.of(row))
 
 
-async def read_next(
-    session: Session,
-    name: str,
-    slices: SliceRange = ALL_SLICES,
-    *,
-    after: int,
-    until: int,
-    limit: int,
-    subscription_ids: Sequence[int] | None = None,
-    page_bytes: int = PAGE_BYTES,
-) -> Page[Match]:
-    """
-    The next matches of a range, in their order, from any place: nothing is claimed, and nothing moves.
-
-    Args:
-        session: Where; outside a transaction.
-        name: The group.
-        slices: Of these.
-        after: A match's number; 0 for the first.
-        until: What :func:`settled_matches` said.
-        limit: At most so many.
-        subscription_ids: Of these; None for all of the group.
-        page_bytes: The one with which they have so many bytes together is the last.
-
-    Returns:
-        A list, with ``more`` where it ends because of a limit.
-
-    Raises:
-        InvalidSubscription: The limit is below 1.
-    """
-    ids = None if subscription_ids is None else list(subscription_ids)
-    with own_errors():
-        return _page(await session.fetch(_READ, name, *slices, after, until, limit, ids, page_bytes), limit)
-
-
-def _page(rows: Sequence[Row], limit: int) -> Page[Match]:
+def page_of(rows: Sequence[Row], limit: int) -> Page[Match]:
+    """Matches as read_next_v1 gives them, with ``more`` where they end because of a limit."""
     more = bool(rows) and (len(rows) == limit or rows[-1]["more"])
     return Page.of(map(_match, rows), more=more)
 
@@ -157,9 +121,22 @@ async def read_on(
     page_bytes: int = PAGE_BYTES,
 ) -> Page[Match]:
     """
-    The next matches of a group after a place that the caller remembers; arguments are those of :func:`read_next`.
+    The next matches of a group, in their order, after a place that the caller remembers: nothing is claimed or moved.
+
+    Args:
+        session: Where; outside a transaction.
+        name: The group.
+        after: Up to where it was read.
+        until: What :func:`settled_matches` said.
+        limit: At most so many.
+        subscription_ids: Of these; None for all of the group.
+        page_bytes: The one with which they have so many bytes together is the last.
+
+    Returns:
+        A list, with ``more`` where it ends because of a limit.
 
     Raises:
+        InvalidSubscription: The limit is below 1.
         DatabaseWentBack: What the place names is not in the database any more.
     """
     ids = None if subscription_ids is None else list(subscription_ids)
@@ -167,7 +144,7 @@ async def read_on(
         rows = await session.fetch(
             _READ_ON, name, *ALL_SLICES, after.match_id, until, limit, ids, page_bytes, after.matched_at
         )
-    return _page(rows, limit)
+    return page_of(rows, limit)
 
 
 async def read_held(
@@ -182,17 +159,7 @@ async def read_held(
     page_bytes: int = PAGE_BYTES,
 ) -> Page[Match]:
     """
-    The next matches of a range that the caller holds, after a place that it remembers.
-
-    Args:
-        session: Where; outside a transaction.
-        name: The group.
-        held: The range, its cursor the one that is known to be stored.
-        after: Up to where it was read.
-        until: What :func:`settled_matches` said.
-        limit: At most so many.
-        subscription_ids: Of these; None for all of the group.
-        page_bytes: As for :func:`read_next`.
+    The next matches of a range that the caller holds, with the cursor that is known to be stored; see :func:`read_on`.
 
     Raises:
         RangeLost: Somebody else holds the range.
@@ -204,7 +171,7 @@ async def read_held(
             held.epoch, held.owner, held.cursor, after.matched_at, held.handler_id,
             None if subscription_ids is None else list(subscription_ids),
         )  # fmt: skip
-    return _page(rows, limit)
+    return page_of(rows, limit)
 
 
 async def replay_length(
@@ -236,25 +203,6 @@ async def check_place(session: Session, group: str, place: MatchPlace) -> None:
     """
     with own_errors():
         await session.fetchval(_CHECK, group, place.match_id, place.matched_at)
-
-
-async def peek(session: Session, name: str, *, limit: int = 10) -> list[Match]:
-    """
-    What a group is to handle next, over all of its slices; nobody is disturbed, and nothing moves.
-
-    Args:
-        session: Outside a transaction.
-        name: The group.
-        limit: At most so many.
-
-    Raises:
-        UnknownGroup: There is none of this name.
-    """
-    until = await settled_matches(session)
-    found: list[Match] = []
-    for slices, cursor in await cursors(session, name):
-        found += await read_next(session, name, slices, after=cursor, until=until, limit=limit)
-    return sorted(found, key=lambda match: match.match_id)[:limit]
 
 
 async def last_place(session: Session, name: str, until: int) -> MatchPlace:

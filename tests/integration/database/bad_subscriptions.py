@@ -10,8 +10,7 @@ from typing import Any, cast
 from journal import Database, Session, SliceRange
 from projections.subscriptions import Consumer, MatchedEvent, publish, subscribe
 from projections.subscriptions.groups import move_cursor, poll_group
-from projections.subscriptions.reading import read_next
-from tests.fixtures.subscriptions import cursors_of, landed_and_matched, quick
+from tests.fixtures.subscriptions import cursors_of, landed_and_matched, quick, read_next
 from tests.integration.database.bad_input import Bench, case, told
 
 _KEPT = (

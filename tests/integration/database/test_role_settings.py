@@ -12,10 +12,10 @@ import pytest
 
 from journal import ALL_SLICES, ConnectionSettings, Database, Event, append, append_sync, connect, read_source
 from projections.subscriptions import subscribe
-from projections.subscriptions.reading import read_next, settled_matches
+from projections.subscriptions.reading import settled_matches
 from tests.fixtures.commands import called
 from tests.fixtures.projections import EFFECTS, caught_up, effects, execute, recording
-from tests.fixtures.subscriptions import match_all
+from tests.fixtures.subscriptions import match_all, read_next
 from tests.fixtures.webhooks import deliver_events, endpoint, take
 
 # Those that have changed something once are tried each day.

@@ -21,7 +21,7 @@ from projections.subscriptions.dead_batches import (
     take_retries,
 )
 from projections.subscriptions.groups import GroupRange, move_cursor, poll_group, release_range
-from projections.subscriptions.reading import MatchPlace, read_held, read_next
+from projections.subscriptions.reading import MatchPlace, read_held
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.projections import fetchval, until
 from tests.fixtures.subscriptions import (
@@ -32,6 +32,7 @@ from tests.fixtures.subscriptions import (
     landed_and_matched,
     match_all,
     quick,
+    read_next,
     until_handled,
 )
 

@@ -22,7 +22,7 @@ from journal import (
 )
 from offsets import live_events
 from projections.subscriptions import subscribe
-from projections.subscriptions.reading import read_next, settled_matches
+from projections.subscriptions.reading import settled_matches
 from projections.webhooks.claims import Room, claim
 from tests.fixtures.projections import (
     caught_up,
@@ -34,7 +34,7 @@ from tests.fixtures.projections import (
     settings,
     until_effects,
 )
-from tests.fixtures.subscriptions import match_all
+from tests.fixtures.subscriptions import match_all, read_next
 from tests.fixtures.webhooks import MARGIN, deliver_events, endpoint
 
 MIB = 2**20

@@ -13,9 +13,9 @@ from projections.monitoring import GroupLag, group_lag, snapshot
 from projections.monitoring.groups import GroupState, quarantined_conditions
 from projections.subscriptions import UnknownGroup, create_group, rescale_group, subscribe
 from projections.subscriptions.groups import GroupRange, move_cursor, poll_group
-from projections.subscriptions.reading import read_next, settled_matches
+from projections.subscriptions.reading import settled_matches
 from tests.fixtures.projections import execute, fetchval
-from tests.fixtures.subscriptions import landed, landed_and_matched
+from tests.fixtures.subscriptions import landed, landed_and_matched, read_next
 
 LEASE = timedelta(hours=1)
 LOW, HIGH = "a", "yz"  # slices 97 and 801

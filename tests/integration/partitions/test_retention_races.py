@@ -11,7 +11,7 @@ import pytest
 from journal import Database, DatabaseError, DatabaseUnavailable, current_events, import_events
 from journal.partitions.periodic import take_turn
 from projections.subscriptions.groups import poll_group
-from projections.subscriptions.reading import read_held, read_next, read_on
+from projections.subscriptions.reading import read_held, read_on
 from tests.fixtures.journal import count, historic
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import execute, fetchval, happen, until
@@ -29,6 +29,7 @@ from tests.fixtures.retention import (
     reader,
     retained,
 )
+from tests.fixtures.subscriptions import read_next
 
 DROP = "SELECT projections.drop_partition_v1($1)"
 LOOKED_AT = """

@@ -27,7 +27,6 @@ from projections.subscriptions import (
 )
 from projections.subscriptions.errors import InvalidCondition, InvalidCursor
 from projections.subscriptions.groups import move_cursor, poll_group
-from projections.subscriptions.reading import peek, read_next
 from tests.fixtures.projections import Failure, execute, fetchval, until
 from tests.fixtures.subscriptions import (
     Seen,
@@ -35,7 +34,9 @@ from tests.fixtures.subscriptions import (
     cursors_of,
     landed,
     landed_and_matched,
+    peek,
     quick,
+    read_next,
     until_handled,
 )
 

@@ -19,9 +19,8 @@ from projections.subscriptions import (
     retry_dead,
     subscribe,
 )
-from projections.subscriptions.reading import peek
 from tests.fixtures.projections import Failure, until
-from tests.fixtures.subscriptions import Seen, consuming, landed_and_matched, quick, until_handled
+from tests.fixtures.subscriptions import Seen, consuming, landed_and_matched, peek, quick, until_handled
 
 DEAD = "SELECT EXISTS (SELECT FROM projections.group_retries WHERE due_at IS NULL)"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from journal import ALL_SLICES, Database
 from projections.subscriptions import subscribe
-from projections.subscriptions.reading import read_next, settled_matches
+from projections.subscriptions.reading import settled_matches
 from tests.fixtures.projections import execute, fetchval
-from tests.fixtures.subscriptions import match_all
+from tests.fixtures.subscriptions import match_all, read_next
 
 EVENTS = 10_000
 PUBLISH = """

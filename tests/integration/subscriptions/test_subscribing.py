@@ -18,10 +18,9 @@ from projections.subscriptions import (
     unsubscribe,
 )
 from projections.subscriptions.errors import InvalidCondition
-from projections.subscriptions.reading import peek
 from projections.subscriptions.subscribing import keep_subscriptions
 from tests.fixtures.projections import fetchval
-from tests.fixtures.subscriptions import landed, match_all
+from tests.fixtures.subscriptions import landed, match_all, peek
 
 
 async def matched(database: Database) -> list[str]:
