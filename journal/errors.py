@@ -15,6 +15,7 @@ Errors of the journal and of everything above it.
     │   ├── MissingPrivilege      a grant is missing
     │   └── ReadOnlyDatabase      a standby, or default_transaction_read_only
     │       └── NeedsPrimary      a standby answered what only the primary knows
+    ├── EmbeddedServerError       the embedded PostgreSQL can not be found, made, started or stopped
     ├── InvalidToken              a text is not a token of an append
     ├── LostGeneration            a token is of a state that the database is not in any more
     └── SchemaError               the schema is missing, older or newer than this library
@@ -27,6 +28,7 @@ __all__ = [
     "AppendConflict",
     "DatabaseError",
     "DatabaseUnavailable",
+    "EmbeddedServerError",
     "EventIdConflict",
     "InvalidEvent",
     "InvalidPayload",
@@ -83,6 +85,10 @@ class UnknownEventType(ProjectionsError):
 
 class InvalidPayload(ProjectionsError):
     """A stored payload does not fit the model of its event type."""
+
+
+class EmbeddedServerError(ProjectionsError):
+    """The embedded PostgreSQL can not be found, made, started or stopped; the message says what to do."""
 
 
 class InvalidToken(ProjectionsError, ValueError):

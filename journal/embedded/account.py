@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from journal.embedded.failure import EmbeddedServerError
+from journal.errors import EmbeddedServerError
 
 __all__ = ["Account", "account_for"]
 

@@ -12,7 +12,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from journal.embedded.failure import EmbeddedServerError
+from journal.errors import EmbeddedServerError
 
 __all__ = ["BINARIES_VARIABLE", "PROVIDERS", "Binaries", "find_binaries", "find_binaries_of", "from_system"]
 

@@ -32,9 +32,6 @@ def database_dsn(explicit: str | None = None) -> Iterator[str]:
     In this order: ``explicit``, the environment variable ``PROJECTIONS_DSN``, and an embedded server, which
     starts when it is not running yet, and stops when its last user, of all processes, leaves the block.
 
-    Args:
-        explicit: A DSN that the user named, or None.
-
     Raises:
         ProjectionsError: The DSN that was named cannot be read, or the embedded server is needed and cannot be had.
     """

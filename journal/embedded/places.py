@@ -23,7 +23,7 @@ from pathlib import Path
 
 from journal.embedded.account import Account
 from journal.embedded.binaries import Binaries
-from journal.embedded.failure import EmbeddedServerError
+from journal.errors import EmbeddedServerError
 
 __all__ = [
     "HOME_VARIABLE",

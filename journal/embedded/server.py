@@ -22,8 +22,8 @@ from urllib.parse import quote
 from journal.embedded import places
 from journal.embedded.account import Account, account_for
 from journal.embedded.binaries import BINARIES_VARIABLE, Binaries, find_binaries, find_binaries_of
-from journal.embedded.failure import EmbeddedServerError
 from journal.embedded.locks import UseLock, exclusive
+from journal.errors import EmbeddedServerError
 
 __all__ = ["EmbeddedServer", "binaries_for_user", "temporary_server"]
 

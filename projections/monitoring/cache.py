@@ -89,14 +89,9 @@ def cached_snapshot(
     keep: timedelta = KEEP,
 ) -> Cache[Snapshot]:
     """
-    Looks at projections.
+    Looks at projections, and on request at groups of consumers and at webhooks.
 
-    Args:
-        database: Lends one connection while a look is under way.
-        names: Which projections, asked before each look; None for all.
-        groups: Whether to look at groups of consumers, too.
-        webhooks: Whether to look at webhooks, too.
-        keep: How long a look is kept.
+    Which projections, ``names`` is asked before each look; None for all.
     """
 
     async def look() -> Snapshot:

@@ -160,10 +160,6 @@ async def group_lag(session: Session, name: str | None = None) -> list[GroupLag]
 
     Costs about as much as counting what is not read: see docs/guides/lag.md.
 
-    Args:
-        session: Where; inside or outside of a transaction.
-        name: One group; None for all.
-
     Raises:
         UnknownGroup: There is none of this name; the error lists those that there are.
     """
@@ -175,13 +171,7 @@ async def group_lag(session: Session, name: str | None = None) -> list[GroupLag]
 
 async def quarantined_conditions(session: Session) -> list[QuarantinedCondition]:
     """The conditions that are stopped, those stopped longest ago first."""
-    return [
-        QuarantinedCondition(
-            row["condition_id"], row["sql"], row["error"], row["quarantined_at"], row["subscriptions"],
-            list(row["groups"]),
-        )
-        for row in await session.fetch(_QUARANTINED)
-    ]  # fmt: skip
+    return [QuarantinedCondition(*row.values()) for row in await session.fetch(_QUARANTINED)]
 
 
 async def events_set_apart(session: Session) -> int:

@@ -158,10 +158,6 @@ async def projection_lag(session: Session, name: str) -> ProjectionLag:
 
     Costs about as much as counting the backlog: see docs/decisions/lag-from-the-database.md.
 
-    Args:
-        session: Where; inside or outside of a transaction.
-        name: The projection.
-
     Raises:
         UnknownProjection: None of this name has run; the error lists those that have.
     """

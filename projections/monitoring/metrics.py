@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 from journal import BEGINNING
 from projections.extras import from_extra
 from projections.monitoring.groups import GroupLag
-from projections.monitoring.lag import ProjectionLag, RangeLag, State
+from projections.monitoring.lag import RangeLag, State
 from projections.monitoring.snapshot import Snapshot
 from projections.monitoring.webhooks import WebhookTotals
 
@@ -128,7 +128,8 @@ def _of_projections(snapshot: Snapshot) -> Iterator[Metric]:
     for one in snapshot.projections:
         handled.add_metric([one.name], one.handled)
         paused.add_metric([one.name], float(one.paused))
-        workers.add_metric([one.name], _workers_of(one, snapshot))
+        alive = [worker for worker in snapshot.workers if worker.alive and one.name in worker.projections]
+        workers.add_metric([one.name], len(alive))
         since = one.parked_since or snapshot.at
         waiting.add_metric([one.name], max((snapshot.at - since).total_seconds(), 0.0))
     yield from (handled, paused, workers, waiting)
@@ -237,10 +238,6 @@ def _of_webhooks(totals: WebhookTotals) -> Iterator[Metric]:
         "Ticks of schedules that no process could send in time, and that their schedules do not want later.",
         totals.ticks_skipped,
     )
-
-
-def _workers_of(projection: ProjectionLag, snapshot: Snapshot) -> int:
-    return sum(worker.alive and projection.name in worker.projections for worker in snapshot.workers)
 
 
 def _gauge(name: str, documentation: str, labels: Iterable[str] = RANGE_LABELS) -> GaugeMetricFamily:

@@ -77,8 +77,7 @@ async def snapshot(
     Raises:
         UnknownProjection: One of them has not run.
     """
-    now = await session.fetchrow(_NOW)
-    assert now is not None  # noqa: S101 - the query returns one row
+    (now,) = await session.fetch(_NOW)
     return Snapshot(
         now["at"],
         await projection_lags(session, names, by_slice=by_slice),

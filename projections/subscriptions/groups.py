@@ -88,10 +88,6 @@ async def remove_group(session: Session, name: str) -> bool:
 
     What has matched for it leaves with its partitions, which it does not hold any more.
 
-    Args:
-        session: A session on the database, in a transaction or not.
-        name: The group.
-
     Returns:
         Whether there was one.
     """
@@ -103,11 +99,6 @@ async def rescale_group(session: Session, name: str, ranges: int) -> None:
     Cut the slices of a group into another number of ranges, while it is read.
 
     Progress is kept: what is in flight comes again, and the consumers share the new ranges within a heartbeat.
-
-    Args:
-        session: A session on the database, in a transaction or not.
-        name: The group.
-        ranges: 1 to 1024.
 
     Raises:
         UnknownGroup: There is none of this name.
@@ -218,11 +209,6 @@ async def join_handler(session: Session, name: str, held: GroupRange) -> bool:
 async def give_up_handler(session: Session, name: str, handler: str) -> int:
     """
     Give up a handler that no consumer has any more: nothing is kept for it any longer, and its subscription is removed.
-
-    Args:
-        session: A session on the database, in a transaction or not.
-        name: The group.
-        handler: Its name.
 
     Returns:
         How many subscriptions it had that nobody reads for; 0 where nothing was kept for it.

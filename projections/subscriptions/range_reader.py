@@ -230,11 +230,6 @@ class HeldRanges:
     A reader for each range that is held.
 
     Going through it goes through those that were there at its beginning.
-
-    Args:
-        group: The group.
-        settings: How they read.
-        changed: Called when there is something to do.
     """
 
     def __init__(self, group: str, settings: ConsumerSettings, changed: Callable[[], None]) -> None:

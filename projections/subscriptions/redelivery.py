@@ -33,15 +33,7 @@ class _Outcome(NamedTuple):
 
 
 class Redelivery:
-    """
-    Has batches that are due handled again, one at a time for each handler, beside what is read.
-
-    Args:
-        ask: How to ask the database.
-        group: The group.
-        every: How often to look for them.
-        changed: Called when there is something to store.
-    """
+    """Has batches that are due handled again, one at a time for each handler, beside what is read."""
 
     def __init__(self, ask: Member, group: str, every: timedelta, changed: Callable[[], None]) -> None:
         self.handlers: Mapping[str, RegisteredHandler] = {}

@@ -47,12 +47,6 @@ def register(name: str, call: Handler, options: HandlerOptions, timeout: timedel
     """
     Check a handler.
 
-    Args:
-        name: Its name.
-        call: The function.
-        options: What it was registered with.
-        timeout: How long a call may take, where the options do not say.
-
     Raises:
         InvalidHandler: Something can not be; the message says what.
     """

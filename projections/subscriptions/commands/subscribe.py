@@ -44,13 +44,7 @@ async def subscribe(
     params: Annotated[
         Any, Opt("Values for the condition.", callback=json_object_of, metavar="JSON|-|@FILE")
     ] = None,
-    expires_after: Annotated[
-        timedelta | None,
-        Opt(
-            "Remove the subscription when no consumer has used it for so long. Default: it stays.",
-            metavar="15m|2h|7d",
-        ),
-    ] = None,
+    expires_after: Annotated[timedelta | None, _ExpiresAfter] = None,
     listen_only: Annotated[
         bool, Opt("Make a new group one of listeners: it has no cursor, and nothing is kept for it.")
     ] = False,

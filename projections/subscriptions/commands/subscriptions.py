@@ -24,12 +24,12 @@ __all__ = ["subscriptions"]
 
 _LIST = """
 SELECT s.subscription_id, g.name AS group, coalesce(nullif(s.topics, '{}'), s.patterns) AS topics, s.entity_types,
-    s.condition_id, c.sql AS condition, s.params::text AS params, s.expires_after, s.active_at, s.created_at, c.error,
+    s.condition_id, c.sql AS condition, s.params::text AS params, s.expires_after, s.active_at, s.created_at,
     CASE
         WHEN c.quarantined_at IS NOT NULL THEN 'quarantined'
         WHEN s.active_at + s.expires_after < clock_timestamp() THEN 'expired'
         ELSE 'active'
-    END AS state
+    END AS state, c.error
 FROM projections.subscriptions AS s
 INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id
 LEFT JOIN projections.conditions AS c ON s.condition_id = c.condition_id
@@ -111,10 +111,7 @@ async def list_(session: Session, /, group: str | None = None) -> Answer:
     """
     if group is not None:
         await cursors(session, group)  # raises where there is no such group
-    found = [
-        _Subscription(*(row[name] for name in _Subscription._fields))
-        for row in await session.fetch(_LIST, group)
-    ]
+    found = [_Subscription(*row.values()) for row in await session.fetch(_LIST, group)]
     nothing = "there is no subscription yet: `projections subscribe GROUP` makes one"
     return listing("subscriptions", found, _COLUMNS, *_notes(found), nothing=nothing, values=_values)
 

@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 import click
 
-from journal import Database, ProjectionsError, Row, Session
+from journal import Database, ProjectionsError, Session
 from projections.terminal.answers import Answer, decided, listing, values_of
 from projections.terminal.commands import Arg, derived
 from projections.terminal.connection import confirm
@@ -101,7 +101,7 @@ def waiting() -> None:
 @derived
 async def list_(session: Session, /, condition_id: _Condition = None, *, limit: Limit = 100) -> Answer:
     """List the events that wait, those that have waited longest first, and the conditions that are stopped."""
-    found = [_of(row) for row in await session.fetch(_WAITING, condition_id, None, limit)]
+    found = [_Waiting(*row.values()) for row in await session.fetch(_WAITING, condition_id, None, limit)]
     behind = [
         _Behind(row["condition_id"], row["sql"], row["quarantined_at"] is not None, row["since"])
         for row in await session.fetch(_BEHIND, condition_id)
@@ -158,7 +158,7 @@ async def _one(session: Session, number: int) -> _Waiting:
     rows = await session.fetch(_WAITING, None, number, 1)
     if not rows:
         raise _not_waiting(number)
-    return _of(rows[0])
+    return _Waiting(*rows[0].values())
 
 
 async def _decide(session: Session, sql: str, number: int) -> None:
@@ -170,10 +170,6 @@ def _not_waiting(number: int) -> NotWaiting:
     return NotWaiting(
         f"no event {number} waits for a condition, or not any more: `projections subscriptions waiting list` lists them"
     )
-
-
-def _of(row: Row) -> _Waiting:
-    return _Waiting(*(row[name] for name in _Waiting._fields))
 
 
 def _note(one: _Behind) -> str:

@@ -53,17 +53,7 @@ class _Rendered(NamedTuple):
 
 
 class StreamClient:
-    """
-    Serves one client.
-
-    Args:
-        listener: Where events come from.
-        listening: What it gets.
-        send: To the client.
-        settings: Limits and times; None: the defaults.
-        render: What an event becomes.
-        lookups: Taken for the time of each look at the database.
-    """
+    """Serves one client; ``lookups`` is taken for the time of each look at the database."""
 
     def __init__(
         self,
