@@ -39,10 +39,10 @@ from journal.errors import (
     InvalidEvent,
     InvalidPayload,
     InvalidToken,
+    InvalidValue,
     LostGeneration,
     ProjectionsError,
     SchemaError,
-    UnknownEventType,
 )
 from journal.errors import MissingPrivilege as MissingPrivilege
 from journal.errors import NoAnswer as NoAnswer
@@ -50,6 +50,7 @@ from journal.errors import OtherSchemaVersion as OtherSchemaVersion
 from journal.errors import OutOfMemory as OutOfMemory
 from journal.errors import OutOfResources as OutOfResources
 from journal.errors import ReadOnlyDatabase as ReadOnlyDatabase
+from journal.errors import UnknownEventType as UnknownEventType
 from journal.events import BEGINNING as BEGINNING
 from journal.events import (
     Appended,
@@ -115,13 +116,13 @@ __all__ = [
     "InvalidEvent",
     "InvalidPayload",
     "InvalidToken",
+    "InvalidValue",
     "LostGeneration",
     "ProjectionsError",
     "RawJson",
     "SchemaError",
     "Session",
     "SliceRange",
-    "UnknownEventType",
     "append",
     "append_sync",
     "capture_table",

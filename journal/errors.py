@@ -2,11 +2,12 @@
 Errors of the journal and of everything above it.
 
     ProjectionsError
+    ├── InvalidValue              a setting, an option or a field can not be as it was given
     ├── InvalidEvent              what is to be appended can not be stored
     ├── AppendConflict            expected_seq_nr is not the source's seq_nr
     ├── EventIdConflict           the event_id was used for other content
-    ├── UnknownEventType          no model is registered for a stored event
     ├── InvalidPayload            a stored payload does not fit its model
+    │   └── UnknownEventType      no model is registered for a stored event
     ├── DatabaseError             the database refused or broke a statement
     │   ├── DatabaseUnavailable   no connection, or it was lost
     │   │   └── NoAnswer          a statement took longer than it may
@@ -33,6 +34,7 @@ __all__ = [
     "InvalidEvent",
     "InvalidPayload",
     "InvalidToken",
+    "InvalidValue",
     "LostGeneration",
     "MissingPrivilege",
     "NeedsPrimary",
@@ -49,6 +51,10 @@ __all__ = [
 
 class ProjectionsError(Exception):
     """Root of all errors that this library raises on purpose."""
+
+
+class InvalidValue(ProjectionsError, ValueError):
+    """A setting, an option or a field can not be as it was given; the message names it."""
 
 
 class InvalidEvent(ProjectionsError, ValueError):
@@ -79,12 +85,12 @@ class EventIdConflict(ProjectionsError):
     """An event_id that is already stored was appended again with other content."""
 
 
-class UnknownEventType(ProjectionsError):
-    """A stored event type has no payload model where one is needed."""
-
-
 class InvalidPayload(ProjectionsError):
-    """A stored payload does not fit the model of its event type."""
+    """A stored payload does not fit the model of its event type, or there is no model of that."""
+
+
+class UnknownEventType(InvalidPayload):
+    """A stored event type has no payload model where one is needed."""
 
 
 class EmbeddedServerError(ProjectionsError):

@@ -1,6 +1,5 @@
 """Offsets: where a projection stands, and what that says of an event."""
 
-from journal import DatabaseError
 from offsets.deduplication import BatchVerdicts as BatchVerdicts
 from offsets.deduplication import OffsetState as OffsetState
 from offsets.deduplication import Verdict as Verdict
@@ -21,10 +20,10 @@ from offsets.leases import leave as leave
 from offsets.leases import set_ranges as set_ranges
 from offsets.leases import take_over as take_over
 from offsets.leases import workers as workers
-from offsets.live import live_events
+from offsets.live import live_events as live_events
 from offsets.management import ProjectionStatus as ProjectionStatus
 from offsets.management import Removed as Removed
-from offsets.management import UnknownProjection
+from offsets.management import UnknownProjection as UnknownProjection
 from offsets.management import clear_offset as clear_offset
 from offsets.management import entity_types_of as entity_types_of
 from offsets.management import names as names
@@ -52,5 +51,3 @@ from offsets.store import notify_handled as notify_handled
 from offsets.store import register as register
 from offsets.store import save_horizons as save_horizons
 from offsets.verification import misfits as misfits
-
-__all__ = ["DatabaseError", "UnknownProjection", "live_events"]

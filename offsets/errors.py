@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from journal import InvalidEvent, ProjectionsError
+from journal import InvalidEvent, InvalidValue, ProjectionsError
 from journal.database import raised_as
 
 
@@ -42,7 +42,7 @@ class ProjectionRuns(ProjectionsError):
     """Workers that are alive run the projection that is to be removed."""
 
 
-class WrongEntityType(ProjectionsError):
+class WrongEntityType(InvalidValue):
     """A projection of this name reads another entity type."""
 
 

@@ -12,11 +12,11 @@ import journal
 from journal import *
 from journal.embedded import database_dsn
 from journal.schema import install
-from offsets import TransactionEnded, UnknownProjection, WrongEntityType, live_events
-from projections.defining.batching import AtLeastOnce, ExactlyOnce, Group
+from offsets import TransactionEnded, UnknownProjection, live_events
+from projections.defining.batching import AtLeastOnce, Group
 from projections.defining.handlers import handles, handles_group, projection, reacts
 from projections.defining.tables import Changes, Table, TableError
-from projections.errors import HandlerFailed, InvalidHandler, ProjectionFailed
+from projections.errors import InvalidHandler, ProjectionFailed
 from projections.failing.recovery import Recovery
 from projections.failing.retries import Backoff, Retries
 from projections.running.observer import StatusObserver
@@ -28,9 +28,7 @@ __all__ = [
     "AtLeastOnce",
     "Backoff",
     "Changes",
-    "ExactlyOnce",
     "Group",
-    "HandlerFailed",
     "InvalidHandler",
     "ProjectionFailed",
     "ReadYourWrites",
@@ -43,7 +41,6 @@ __all__ = [
     "TransactionEnded",
     "UnknownProjection",
     "WaitTimeout",
-    "WrongEntityType",
     "database_dsn",
     "handles",
     "handles_group",

@@ -23,7 +23,7 @@ from projections.running.observer import StatusObserver
 from projections.running.runner import run
 from projections.running.settings import RunSettings
 
-__all__ = ["changes_of", "envelopes_of", "run_until_caught_up"]
+__all__ = ["changes_of", "run_until_caught_up"]
 
 Rows: TypeAlias = dict[tuple[Any, ...], dict[str, Any] | None]
 """By key, what is written to a row's other columns; None where the row is deleted."""
@@ -130,7 +130,7 @@ def changes_of(definition: Any, events: Iterable[Event | EventEnvelope]) -> dict
 
     Raises:
         InvalidHandler: The handlers are of another kind.
-        UnknownEventType: No handler takes an event, and the projection says ``unhandled="fail"``.
+        InvalidPayload: No handler takes an event, and the projection says ``unhandled="fail"``.
         InvalidPayload: A payload does not fit its model.
     """
     projection = projection_of(definition)

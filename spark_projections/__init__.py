@@ -10,6 +10,7 @@ from projections.lazy import lazy_names
 
 if TYPE_CHECKING:
     from journal import DatabaseError as DatabaseError
+    from journal import InvalidValue as InvalidValue
     from journal import ProjectionsError as ProjectionsError
     from projections import TableError as TableError
     from spark_projections.archive.files import ArchiveError as ArchiveError
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from spark_projections.errors import RebuildError as RebuildError
     from spark_projections.rebuilds.options import RebuildOptions as RebuildOptions
     from spark_projections.rebuilds.rebuilding import rebuild as rebuild
-    from spark_projections.source.options import InvalidOption as InvalidOption
     from spark_projections.source.source import JournalDataSource as JournalDataSource
     from spark_projections.source.source import journal_frame as journal_frame
     from spark_projections.source.source import read_journal as read_journal

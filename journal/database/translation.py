@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from journal.database.faults import chain
@@ -124,7 +124,7 @@ def _kind_of(sqlstate: str) -> tuple[type[DatabaseError], str]:
 
 
 @contextmanager
-def raised_as(kinds: Mapping[str, type[ProjectionsError]]) -> Iterator[None]:
+def raised_as(kinds: Mapping[str, Callable[[str], ProjectionsError]]) -> Iterator[None]:
     """Raise what the database refused with a SQLSTATE of ``kinds`` as the error beside it."""
     try:
         yield

@@ -1,6 +1,6 @@
 """Keeping the partitions: made ahead, clustered by slice, dropped when nobody needs them any more."""
 
-from journal.errors import DatabaseError, SchemaError
+from journal.errors import DatabaseError, InvalidValue, SchemaError
 from journal.partitions.clustering import ClusteredPartition as ClusteredPartition
 from journal.partitions.clustering import cluster as cluster
 from journal.partitions.dropping import Archive as Archive
@@ -13,16 +13,15 @@ from journal.partitions.making import MaintainedPartition as MaintainedPartition
 from journal.partitions.periodic import maintaining as maintaining
 from journal.partitions.pg_cron import schedule as schedule
 from journal.partitions.settings import TABLES as TABLES
+from journal.partitions.settings import PartitionSettings as PartitionSettings
 from journal.partitions.settings import (
-    InvalidPartitionSetting,
     change_partition_settings,
     partition_settings,
 )
-from journal.partitions.settings import PartitionSettings as PartitionSettings
 
 __all__ = [
     "DatabaseError",
-    "InvalidPartitionSetting",
+    "InvalidValue",
     "Partition",
     "SchemaError",
     "change_partition_settings",

@@ -77,7 +77,7 @@ async def maintain(
         pause: Between two attempts.
 
     Raises:
-        InvalidPartitionSetting: The interval or ahead is out of bounds.
+        InvalidValue: The interval or ahead is out of bounds.
         ValueError: Another argument is.
         SchemaError: The schema is missing, or of another version.
         DatabaseError: The database refused for a reason that a later attempt does not mend.

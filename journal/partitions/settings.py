@@ -11,11 +11,10 @@ from datetime import timedelta
 from typing import Literal
 
 from journal.database import Session
-from journal.errors import ProjectionsError
+from journal.errors import InvalidValue
 
 __all__ = [
     "TABLES",
-    "InvalidPartitionSetting",
     "PartitionSettings",
     "change_partition_settings",
     "check_settings",
@@ -42,10 +41,6 @@ WHERE s.table_name = $1 RETURNING {_COLUMNS}
 _MINUTE = timedelta(minutes=1)
 _LONGEST = timedelta(days=366)
 _MOST_AHEAD = 1000
-
-
-class InvalidPartitionSetting(ProjectionsError, ValueError):
-    """A setting of a partitioned table is out of bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +89,13 @@ async def change_partition_settings(
         archive_first: Whether only a run that archives partitions may drop them; for ``events`` alone.
 
     Raises:
-        InvalidPartitionSetting: There is no such table, or a setting is out of bounds.
+        InvalidValue: There is no such table, or a setting is out of bounds.
     """
     check_settings(table, interval, ahead, retention, archive_first)
     kept = None if retention == "forever" else retention
     row = await session.fetchrow(_CHANGE, table, interval, ahead, retention is not None, kept, archive_first)
     if row is None:
-        raise InvalidPartitionSetting(f"table {table!r} has lost its row in projections.partition_settings")
+        raise InvalidValue(f"table {table!r} has lost its row in projections.partition_settings")
     return PartitionSettings(*row.values())
 
 
@@ -115,15 +110,15 @@ def check_settings(
     Check settings as :func:`change_partition_settings` takes them.
 
     Raises:
-        InvalidPartitionSetting: There is no such table, or a setting is out of bounds.
+        InvalidValue: There is no such table, or a setting is out of bounds.
     """
     if table not in TABLES:
-        raise InvalidPartitionSetting(f"no table {table!r} has partitions: there are {', '.join(TABLES)}")
+        raise InvalidValue(f"no table {table!r} has partitions: there are {', '.join(TABLES)}")
     if interval is not None and (interval.microseconds or not _MINUTE <= interval <= _LONGEST):
-        raise InvalidPartitionSetting(f"interval is whole seconds from 1 minute to 366 days, not {interval}")
+        raise InvalidValue(f"interval is whole seconds from 1 minute to 366 days, not {interval}")
     if ahead is not None and not 1 <= ahead <= _MOST_AHEAD:
-        raise InvalidPartitionSetting(f"ahead is 1 to {_MOST_AHEAD:,}, not {ahead}")
+        raise InvalidValue(f"ahead is 1 to {_MOST_AHEAD:,}, not {ahead}")
     if isinstance(retention, timedelta) and retention < _MINUTE:
-        raise InvalidPartitionSetting(f"retention is at least 1 minute, not {retention}")
+        raise InvalidValue(f"retention is at least 1 minute, not {retention}")
     if archive_first and table != "events":
-        raise InvalidPartitionSetting(f"only partitions of events are archived, not of {table}")
+        raise InvalidValue(f"only partitions of events are archived, not of {table}")

@@ -15,3 +15,5 @@ class InvalidFilter(ProjectionsError, ValueError):
 
 class FilterTooCostly(ProjectionsError):
     """A filter would look at more of an event than it may: whether the event is wanted is not known."""
+
+    code = "filter_too_costly"

@@ -204,7 +204,7 @@ class Dispatcher:
                 if (found := self._find(envelope)) is None:
                     continue
                 event = found[0](envelope)
-            except (UnknownEventType, InvalidPayload) as error:
+            except InvalidPayload as error:
                 _raise(error, envelope, index)
             method = found[1]
             if taken_by.get(envelope.source_id, method) != method:
@@ -252,7 +252,7 @@ def _decoded(methods: Mapping[str, tuple[type[BaseModel], str]], target: Any) ->
 def _reason(error: BaseException) -> str:
     return (
         str(error)
-        if isinstance(error, DatabaseError | InvalidPayload | UnknownEventType)
+        if isinstance(error, DatabaseError | InvalidPayload)
         else f"{type(error).__name__}: {error}"
     )
 

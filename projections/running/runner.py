@@ -74,7 +74,7 @@ async def run(
 
     Raises:
         InvalidHandler: A definition is no projection, or two have one name.
-        WrongEntityType: A name belongs to a projection of another entity type.
+        InvalidValue: A name belongs to a projection of another entity type.
         SchemaError: The database's schema is missing, or of another version than this library, or becomes so while this
             runs: the current batches are rolled back.
         TransactionEnded: A handler commits or rolls back by itself.

@@ -3,17 +3,10 @@
 from journal import EventIdConflict, InvalidEvent
 from projections.errors import InvalidHandler, UnknownGroup
 from projections.subscriptions.consumer import Consumer
+from projections.subscriptions.dead_batches import DeadBatches
 from projections.subscriptions.dead_batches import FailedBatch as FailedBatch
-from projections.subscriptions.dead_batches import (
-    drop_dead,
-    list_dead,
-    list_waiting,
-    retry_dead,
-    show_dead,
-)
 from projections.subscriptions.errors import (
     InvalidSubscription,
-    ListenerClosed,
     ListenerTooSlow,
     NotDead,
     PublishFailed,
@@ -27,7 +20,7 @@ from projections.subscriptions.groups import give_up_handler as give_up_handler
 from projections.subscriptions.groups import group_names as group_names
 from projections.subscriptions.groups import remove_group as remove_group
 from projections.subscriptions.groups import rescale_group as rescale_group
-from projections.subscriptions.listening import Interest, Listener, Listening
+from projections.subscriptions.listening import Interest, Listener
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.matching import Matching
 from projections.subscriptions.publisher import Publisher
@@ -51,6 +44,7 @@ from projections.subscriptions.subscribing import subscribe, subscribe_sync, uns
 __all__ = [
     "Consumer",
     "ConsumerSettings",
+    "DeadBatches",
     "EventIdConflict",
     "EventStream",
     "Interest",
@@ -58,10 +52,8 @@ __all__ = [
     "InvalidHandler",
     "InvalidSubscription",
     "Listener",
-    "ListenerClosed",
     "ListenerSettings",
     "ListenerTooSlow",
-    "Listening",
     "MatchedEvent",
     "Matching",
     "NotDead",
@@ -74,15 +66,10 @@ __all__ = [
     "SubscriptionLost",
     "UnknownGroup",
     "create_group",
-    "drop_dead",
-    "list_dead",
-    "list_waiting",
     "publish",
     "publish_all",
     "publish_all_sync",
     "publish_sync",
-    "retry_dead",
-    "show_dead",
     "subscribe",
     "subscribe_sync",
     "unsubscribe",

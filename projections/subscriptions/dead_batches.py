@@ -86,99 +86,85 @@ class Retry(NamedTuple):
     taken_until: datetime
 
 
-async def list_dead(session: Session, group: str | None = None, *, limit: int = 1000) -> list[FailedBatch]:
+class DeadBatches:
     """
-    Dead letters: batches that are not tried any more, because all retries are used up.
+    Dead letters of groups: batches that are not tried any more, because all retries are used up.
 
     Args:
         session: A session on the database of the groups.
-        group: Only those of this group; None for all groups.
-        limit: At most so many, those that failed first.
-
-    Raises:
-        UnknownGroup: There is no such group.
     """
-    return await _failed(session, group, limit, dead=True)
 
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
-async def list_waiting(session: Session, group: str | None = None, *, limit: int = 1000) -> list[FailedBatch]:
-    """
-    Batches that failed and will be tried again.
+    async def list(
+        self, group: str | None = None, *, waiting: bool = False, limit: int = 1000
+    ) -> Sequence[FailedBatch]:
+        """
+        Those of a group, or of all groups.
 
-    Arguments and errors are those of :func:`list_dead`.
-    """
-    return await _failed(session, group, limit, dead=False)
+        Args:
+            group: The group; None for all.
+            waiting: Instead of them those that failed and will be tried again.
+            limit: At most so many, those that failed first.
 
+        Raises:
+            UnknownGroup: There is no such group.
+        """
+        rows = await self._session.fetch(_LIST, group, not waiting, limit)
+        if group is not None and not rows:
+            await cursors(self._session, group)  # raises where there is no such group
+        return [FailedBatch(*row.values()) for row in rows]
 
-async def _failed(session: Session, group: str | None, limit: int, *, dead: bool) -> list[FailedBatch]:
-    found = [FailedBatch(*row.values()) for row in await session.fetch(_LIST, group, dead, limit)]
-    if group is not None and not found:
-        await cursors(session, group)  # raises where there is no such group
-    return found
+    async def show(self, group: str, retry_id: int) -> tuple[FailedBatch, Sequence[MatchedEvent]]:
+        """
+        One of a group, by the number of the batch, and its events as its handler gets them.
 
+        Raises:
+            UnknownGroup: There is no such group.
+            NotDead: It is not, or not any more, a dead letter of the group.
+        """
+        row = await self._session.fetchrow(_SHOW, group, retry_id)
+        if row is None:
+            await cursors(self._session, group)
+            raise _not_dead(group, retry_id)
+        matches, *values = row.values()
+        return FailedBatch(*values), decode_batch(matches)
 
-async def show_dead(session: Session, group: str, retry_id: int) -> tuple[FailedBatch, list[MatchedEvent]]:
-    """
-    A dead letter, and its events as its handler gets them.
+    async def retry(self, group: str, retry_id: int | None = None, *, waiting: bool = False) -> int:
+        """
+        Have one of a group, or all, handled again now, with all retries before they are dead again.
 
-    Args:
-        session: A session on the database of the group.
-        group: The group.
-        retry_id: The number of the batch.
+        Of two who decide about the same one at once, the second is refused: what waits to be handled again is not dead.
 
-    Raises:
-        UnknownGroup: There is no such group.
-        NotDead: It is not, or not any more, a dead letter of the group.
-    """
-    row = await session.fetchrow(_SHOW, group, retry_id)
-    if row is None:
-        await cursors(session, group)
-        raise _not_dead(group, retry_id)
-    matches, *values = row.values()
-    return FailedBatch(*values), decode_batch(matches)
+        Args:
+            group: The group.
+            retry_id: The number of the batch; None for all dead letters of the group.
+            waiting: Also where the batch that is named still has retries before it.
 
+        Returns:
+            How many batches that are.
 
-async def retry_dead(
-    session: Session, group: str, retry_id: int | None = None, *, waiting: bool = False
-) -> int:
-    """
-    Have a dead letter of a group, or all of them, handled again now, with all retries before they are dead again.
+        Raises:
+            UnknownGroup: There is no such group.
+            NotDead: The batch that was named is not, or not any more, a dead letter of the group.
+        """
+        return await self._decide(_RETRY, group, retry_id, waiting=waiting)
 
-    Of two who decide about the same one at once, the second is refused: what waits to be handled again is not dead.
+    async def drop(self, group: str, retry_id: int | None = None, *, waiting: bool = False) -> int:
+        """
+        Remove one of a group, or all: their handlers never get them again. The journal keeps the events.
 
-    Args:
-        session: A session on the database of the group.
-        group: The group.
-        retry_id: The number of the batch; None for all dead letters of the group.
-        waiting: Also where the batch that is named still has retries before it.
+        Arguments, result and errors are those of :meth:`retry`.
+        """
+        return await self._decide(_DROP, group, retry_id, waiting=waiting)
 
-    Returns:
-        How many batches that are.
-
-    Raises:
-        UnknownGroup: There is no such group.
-        NotDead: The batch that was named is not, or not any more, a dead letter of the group.
-    """
-    return await _decide(session, _RETRY, group, retry_id, waiting=waiting)
-
-
-async def drop_dead(
-    session: Session, group: str, retry_id: int | None = None, *, waiting: bool = False
-) -> int:
-    """
-    Remove a dead letter of a group, or all of them: their handlers never get them again. The journal keeps the events.
-
-    Arguments, result and errors are those of :func:`retry_dead`.
-    """
-    return await _decide(session, _DROP, group, retry_id, waiting=waiting)
-
-
-async def _decide(session: Session, sql: str, group: str, retry_id: int | None, *, waiting: bool) -> int:
-    with own_errors():
-        count = int(await session.fetchval(sql, group, retry_id, waiting))
-    if retry_id is not None and not count:
-        raise _not_dead(group, retry_id)
-    return count
+    async def _decide(self, sql: str, group: str, retry_id: int | None, *, waiting: bool) -> int:
+        with own_errors():
+            count = int(await self._session.fetchval(sql, group, retry_id, waiting))
+        if retry_id is not None and not count:
+            raise _not_dead(group, retry_id)
+        return count
 
 
 def _not_dead(group: str, retry_id: int) -> NotDead:

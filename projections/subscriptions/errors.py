@@ -38,12 +38,12 @@ class ListenerTooSlow(ProjectionsError):
     """One who listens took events slower than they came, and was ended: what has come since is lost to it."""
 
 
-class ListenerClosed(ProjectionsError):
-    """The listener has been closed: nobody can listen to it any more."""
-
-
 class SubscriptionLost(ProjectionsError):
     """A subscription was removed while somebody listened: what came since is unknown. Listen again."""
+
+
+class ListenerClosed(SubscriptionLost):
+    """The listener has been closed: nobody can listen to it any more."""
 
 
 own_errors = partial(

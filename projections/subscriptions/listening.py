@@ -128,7 +128,7 @@ class Listener:
         The subscription for an interest, which is made when there is none.
 
         Raises:
-            ListenerClosed: The listener was closed.
+            SubscriptionLost: The listener was closed.
             InvalidSubscription: The interest cannot be; the message says why.
         """
         for last in range(_TRIES):

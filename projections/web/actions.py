@@ -19,14 +19,12 @@ from journal import (
     hide_password,
 )
 from projections.monitoring.webhooks import EndpointChanged, State, change_endpoint_state
-from projections.subscriptions import NotDead, UnknownGroup, drop_dead, rescale_group, retry_dead
+from projections.subscriptions import DeadBatches, NotDead, UnknownGroup, rescale_group
 from projections.web.cross_site import CrossSite
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.errors import (
-    DeliveryInFlight,
-    NotRetriable,
-    UnknownDelivery,
-    UnknownEndpoint,
+    NotAllowed,
+    NotFound,
     own_errors,
 )
 
@@ -39,11 +37,9 @@ _STATUSES: Mapping[type[ProjectionsError], int] = {
     UnknownGroup: 404,
     offsets.NotParked: 409,
     NotDead: 409,
-    UnknownEndpoint: 404,
     EndpointChanged: 409,
-    UnknownDelivery: 409,
-    DeliveryInFlight: 409,
-    NotRetriable: 409,
+    NotFound: 404,
+    NotAllowed: 409,
     MissingPrivilege: 403,
 }
 _RELEASE = "SELECT projections.release_condition_v1($1)"
@@ -138,13 +134,13 @@ async def _rescale_group(database: Database, body: _RescaleGroup) -> str:
 
 async def _retry_batch(database: Database, body: _DeadLetter) -> str:
     async with database.transaction() as session:
-        await retry_dead(session, body.group, body.retry_id)
+        await DeadBatches(session).retry(body.group, body.retry_id)
     return f"batch {body.retry_id} of {body.group} is handled again"
 
 
 async def _drop_batch(database: Database, body: _DeadLetter) -> str:
     async with database.transaction() as session:
-        await drop_dead(session, body.group, body.retry_id)
+        await DeadBatches(session).drop(body.group, body.retry_id)
     return f"batch {body.retry_id} of {body.group} is dropped"
 
 

@@ -19,7 +19,7 @@ from projections.monitoring import (
     snapshot,
 )
 from projections.monitoring.cache import PATIENCE, Cache, LookFailed, closing
-from projections.subscriptions import FailedBatch, list_dead
+from projections.subscriptions import DeadBatches, FailedBatch
 from projections.web import document
 from projections.web.history import LagHistory
 from projections.webhooks.stats import EndpointStats, endpoint_stats
@@ -142,7 +142,10 @@ class Feed:
             return _Seen(
                 seen,
                 {name: await offsets.list_parked(session, name, limit=document.LISTED) for name in waiting},
-                {name: await list_dead(session, name, limit=document.DEAD_LISTED) for name in given_up},
+                {
+                    name: await DeadBatches(session).list(name, limit=document.DEAD_LISTED)
+                    for name in given_up
+                },
                 await _endpoints(session) if seen.webhooks and seen.webhooks.endpoints else _Endpoints(),
             )
 

@@ -11,29 +11,19 @@ from projections.lazy import lazy_names
 if TYPE_CHECKING:
     from journal import EventIdConflict as EventIdConflict
     from journal import InvalidEvent as InvalidEvent
+    from journal import InvalidValue as InvalidValue
     from journal import SchemaError as SchemaError
     from projections.errors import InvalidHandler as InvalidHandler
     from projections.webhooks.addresses import AddressRules as AddressRules
     from projections.webhooks.deliveries import Deliveries as Deliveries
     from projections.webhooks.deliveries import DeliveryFilter as DeliveryFilter
-    from projections.webhooks.encryption import FernetCipher as FernetCipher
     from projections.webhooks.endpoint_verification import verify_endpoint as verify_endpoint
     from projections.webhooks.endpoints import Endpoints as Endpoints
     from projections.webhooks.endpoints import EndpointSettings as EndpointSettings
-    from projections.webhooks.errors import DeliveryInFlight as DeliveryInFlight
-    from projections.webhooks.errors import InvalidEndpoint as InvalidEndpoint
-    from projections.webhooks.errors import InvalidMessage as InvalidMessage
-    from projections.webhooks.errors import InvalidQuery as InvalidQuery
-    from projections.webhooks.errors import InvalidSchedule as InvalidSchedule
-    from projections.webhooks.errors import InvalidSecret as InvalidSecret
-    from projections.webhooks.errors import NotRetriable as NotRetriable
+    from projections.webhooks.errors import NotAllowed as NotAllowed
+    from projections.webhooks.errors import NotFound as NotFound
     from projections.webhooks.errors import OutdatedVersion as OutdatedVersion
-    from projections.webhooks.errors import TooMany as TooMany
-    from projections.webhooks.errors import UnknownDelivery as UnknownDelivery
-    from projections.webhooks.errors import UnknownEndpoint as UnknownEndpoint
-    from projections.webhooks.errors import UnknownSchedule as UnknownSchedule
     from projections.webhooks.errors import VerificationFailed as VerificationFailed
-    from projections.webhooks.errors import WrongState as WrongState
     from projections.webhooks.fan_out import FanOut as FanOut
     from projections.webhooks.messages import Message as Message
     from projections.webhooks.messages import send as send

@@ -76,7 +76,7 @@ class AddressRules:
         ports: The only ports allowed; None: all but :data:`DENIED_PORTS`.
 
     Raises:
-        InvalidEndpoint: An entry is neither a network nor a name, or a port is out of range.
+        InvalidValue: An entry is neither a network nor a name, or a port is out of range.
     """
 
     allow: tuple[str, ...] = ()

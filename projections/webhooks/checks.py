@@ -33,7 +33,7 @@ def check_limit(limit: int) -> None:
     Check that a page of a list can be so large.
 
     Raises:
-        InvalidQuery: It is not 1 to 1,000.
+        InvalidValue: It is not 1 to 1,000.
     """
     if not 1 <= limit <= LARGEST_PAGE:
         raise InvalidQuery(f"limit must be 1 to {LARGEST_PAGE}, not {limit}")

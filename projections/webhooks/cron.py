@@ -70,7 +70,7 @@ class CronLine:
         timezone: Name in the IANA database, in which the line is read: `Europe/Paris`.
 
     Raises:
-        InvalidSchedule: The line or the zone can not be, or the line has no tick, such as 30 February.
+        InvalidValue: The line or the zone can not be, or the line has no tick, such as 30 February.
         MissingExtra: The package cronsim is not installed.
     """
 

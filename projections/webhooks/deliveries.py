@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from journal import Database
 from projections.webhooks.checks import check_limit, check_time
-from projections.webhooks.errors import UnknownDelivery
+from projections.webhooks.errors import NotFound
 from projections.webhooks.tenant_rows import DESCRIBED, HIDDEN, call
 
 __all__ = ["Deliveries", "Delivery", "DeliveryFilter", "DeliveryState", "DeliveryWithPayload"]
@@ -117,7 +117,7 @@ class Deliveries:
         The ``delivery_id`` of the last of a page is what those of the next are made before.
 
         Raises:
-            InvalidQuery: The limit is out of range.
+            InvalidValue: The limit is out of range.
         """
         check_limit(limit)
         last = 2**63 - 1 if before is None else before
@@ -130,7 +130,7 @@ class Deliveries:
         The ``delivery_id`` of a delivery: a place in lists, which tells how many there are of all tenants.
 
         Raises:
-            UnknownDelivery: The tenant has no such delivery.
+            NotFound: The tenant has no such delivery.
         """
         async with self._database.session() as session:
             found = await session.fetchval(_PLACE, endpoint_id, event_id, tenant)
@@ -143,7 +143,7 @@ class Deliveries:
         One delivery and its payload.
 
         Raises:
-            UnknownDelivery: The tenant has no such delivery.
+            NotFound: The tenant has no such delivery.
         """
         async with self._database.session() as session:
             row = await session.fetchrow(_GET, endpoint_id, event_id, tenant)
@@ -176,10 +176,9 @@ class Deliveries:
         An endpoint that is held back is asked at once.
 
         Raises:
-            UnknownDelivery: The tenant has no such delivery.
-            DeliveryInFlight: It is on its way.
-            NotRetriable: Its endpoint is disabled, it is behind others in an order, or its payload is gone; or it is
-                in none of the states.
+            NotFound: The tenant has no such delivery.
+            NotAllowed: It is on its way, its endpoint is disabled, it is behind others in an order, its payload is
+                gone, or it is in none of the states.
         """
         await self._decide("retry", tenant, endpoint_id, event_id, states)
 
@@ -194,9 +193,8 @@ class Deliveries:
         Drop a delivery, perhaps only in one of these states: it is not tried again, and its order goes on without it.
 
         Raises:
-            UnknownDelivery: The tenant has no such delivery.
-            DeliveryInFlight: It is on its way.
-            NotRetriable: It has arrived, or is in none of the states.
+            NotFound: The tenant has no such delivery.
+            NotAllowed: It is on its way, has arrived, or is in none of the states.
         """
         await self._decide("drop", tenant, endpoint_id, event_id, states)
 
@@ -211,7 +209,7 @@ class Deliveries:
             How many are tried again so far, after each step.
 
         Raises:
-            InvalidQuery: Deliveries of such a state are not tried again.
+            InvalidValue: Deliveries of such a state are not tried again.
         """
         return self._decide_many("retry", replace(which, states=which.states or ["dead"]), step)
 
@@ -246,8 +244,9 @@ class Deliveries:
             yield changed
 
 
-def _unknown(endpoint_id: str, event_id: str) -> UnknownDelivery:
-    return UnknownDelivery(f"there is no delivery of event {event_id!r:.80} to endpoint {endpoint_id!r:.80}")
+def _unknown(endpoint_id: str, event_id: str) -> NotFound:
+    said = f"there is no delivery of event {event_id!r:.80} to endpoint {endpoint_id!r:.80}"
+    return NotFound(said, "unknown_delivery")
 
 
 def _arguments(which: DeliveryFilter) -> tuple[object, ...]:

@@ -32,7 +32,7 @@ class Cipher(Protocol):
         Return the secret.
 
         Raises:
-            InvalidSecret: It was stored in another way, or with another key. The message holds neither.
+            InvalidValue: It was stored in another way, or with another key. The message holds neither.
         """
 
 
@@ -63,7 +63,7 @@ class FernetCipher:
         keys: 32 bytes in URL-safe base64 each; the first encrypts, all decrypt.
 
     Raises:
-        InvalidSecret: There is no key, or one is malformed; the message says which, by its place.
+        InvalidValue: There is no key, or one is malformed; the message says which, by its place.
         ImportError: The package cryptography is not installed.
     """
 
@@ -113,7 +113,7 @@ def cipher_from_environment(environment: Mapping[str, str] = os.environ) -> Ciph
     Without it, secrets are kept plain.
 
     Raises:
-        InvalidSecret: A key is malformed.
+        InvalidValue: A key is malformed.
         ImportError: There are keys, and the package cryptography is not installed.
     """
     keys = [key for text in environment.get(KEYS_VARIABLE, "").split(",") if (key := text.strip())]

@@ -81,7 +81,7 @@ async def change_bound(
     Times are in seconds; ``"none"`` is what the library allows, None leaves it as it is. The role must own the schema.
 
     Raises:
-        InvalidEndpoint: There is no such bound, or it cannot be so.
+        InvalidValue: There is no such bound, or it cannot be so.
     """
     old = {one.name: one for one in await bounds(session)}.get(name)
     if old is None:
@@ -103,7 +103,7 @@ def check_bounds(wanted: EndpointSettings, before: EndpointSettings, allowed: Se
     What is as it was before is not asked for: it is held to the bounds when it is used.
 
     Raises:
-        InvalidEndpoint: It does; the message says of what, and what it may.
+        InvalidValue: It does; the message says of what, and what it may.
     """
     known = set(_asked(before))
     by_name = {one.name: one for one in allowed}

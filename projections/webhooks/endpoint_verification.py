@@ -47,8 +47,8 @@ async def verify_endpoint(
     The answer is waited for as long as the endpoint's time-out, or ``within`` where that is less.
 
     Raises:
-        UnknownEndpoint: The tenant has none of this id.
-        InvalidSecret: The cipher is not the one that its secrets were kept with.
+        NotFound: The tenant has none of this id.
+        InvalidValue: The cipher is not the one that its secrets were kept with.
         NotSentError: It could not be sent from here.
     """
     one, secrets = await endpoints.get(tenant, endpoint_id), await endpoints.secrets(tenant, endpoint_id)

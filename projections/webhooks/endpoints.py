@@ -17,7 +17,7 @@ from projections.webhooks.addresses import AddressRules
 from projections.webhooks.checks import check_tenant
 from projections.webhooks.encryption import Cipher, PlainCipher
 from projections.webhooks.endpoint_bounds import bounds, check_bounds
-from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, UnknownEndpoint, fields_of
+from projections.webhooks.errors import InvalidEndpoint, InvalidSecret, NotFound, fields_of
 from projections.webhooks.headers import checked_headers
 from projections.webhooks.response_rules import RetryPolicy
 from projections.webhooks.signing import PublicKey, Secret, SigningKey, generate_secret, parse_secret
@@ -144,7 +144,6 @@ class Endpoints(TenantRows[Endpoint]):
     _kind = "endpoint"
     _remove = "SELECT projections.remove_endpoint_v1($1, $2, $3)"
     _columns = _COLUMNS
-    _unknown = UnknownEndpoint
 
     def __init__(
         self,
@@ -173,10 +172,9 @@ class Endpoints(TenantRows[Endpoint]):
         Make an endpoint, for events from now on; without a secret, one is made to sign with.
 
         Raises:
-            TooMany: The tenant has as many as it may make.
-            InvalidEndpoint: The tenant, the URL, a header, the topics or the filter cannot be so, or it asks for more
-                than :func:`~projections.webhooks.endpoint_bounds.bounds` allow.
-            InvalidSecret: The secret is malformed.
+            NotAllowed: The tenant has as many as it may make.
+            InvalidValue: The tenant, the URL, a header, the topics, the filter or the secret cannot be so, or it
+                asks for more than :func:`~projections.webhooks.endpoint_bounds.bounds` allow.
         """
         check_tenant(tenant, InvalidEndpoint)
         chosen = generate_secret() if secret is None else _signing(secret)
@@ -200,8 +198,8 @@ class Endpoints(TenantRows[Endpoint]):
             The endpoint as this change has written it.
 
         Raises:
-            InvalidEndpoint: A setting is unknown, or cannot be so.
-            UnknownEndpoint: The tenant has none of this id.
+            InvalidValue: A setting is unknown, or cannot be so.
+            NotFound: The tenant has none of this id.
             OutdatedVersion: It has another version: somebody has changed it meanwhile.
         """
         found = await self.get(tenant, endpoint_id)
@@ -234,8 +232,8 @@ class Endpoints(TenantRows[Endpoint]):
             The endpoint as this change has written it.
 
         Raises:
-            UnknownEndpoint: The tenant has none of this id.
-            WrongState: It is none of what is expected.
+            NotFound: The tenant has none of this id.
+            NotAllowed: It is none of what is expected.
             OutdatedVersion: It has another version.
         """
         allowed = None if expected is None else list(expected)
@@ -262,8 +260,8 @@ class Endpoints(TenantRows[Endpoint]):
             The endpoint as this change has written it, and the new secret: shown this once.
 
         Raises:
-            InvalidSecret: The secret is malformed, or a public key.
-            UnknownEndpoint: The tenant has none of this id.
+            InvalidValue: The secret is malformed, or a public key.
+            NotFound: The tenant has none of this id.
             OutdatedVersion: It has another version.
         """
         if secret is None:
@@ -281,13 +279,13 @@ class Endpoints(TenantRows[Endpoint]):
         What its deliveries are signed with now, the newest first.
 
         Raises:
-            InvalidSecret: The cipher is not the one that they were kept with.
-            UnknownEndpoint: The tenant has none of this id.
+            InvalidValue: The cipher is not the one that they were kept with.
+            NotFound: The tenant has none of this id.
         """
         async with self._database.session() as session:
             rows = await session.fetch(_SECRETS, endpoint_id, tenant)
         if not rows:
-            raise UnknownEndpoint(f"there is no endpoint {endpoint_id!r:.80}")
+            raise NotFound(f"there is no endpoint {endpoint_id!r:.80}", "unknown_endpoint")
         return [parse_secret(self._cipher.decrypt(row["secret"])) for row in rows]
 
     async def renew_secrets(self) -> int:
@@ -300,7 +298,7 @@ class Endpoints(TenantRows[Endpoint]):
             How many secrets there are.
 
         Raises:
-            InvalidSecret: One can not be read with this cipher; none is changed.
+            InvalidValue: One can not be read with this cipher; none is changed.
         """
         async with self._database.transaction() as session:
             rows = await session.fetch(_STORED)

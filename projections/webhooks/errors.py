@@ -8,80 +8,81 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from journal import ProjectionsError
+from journal import InvalidValue, ProjectionsError
 from journal.database import raised_as
-from projections.interests import errors as interests
 
 
-class InvalidEndpoint(ProjectionsError, ValueError):
+class InvalidEndpoint(InvalidValue):
     """A URL, header, topic, filter, limit or policy of an endpoint can not be as it is; the message names it."""
 
-
-class InvalidSecret(ProjectionsError, ValueError):
-    """A signing secret is malformed, or can not be read with this cipher. The message never holds the secret."""
+    code = "invalid_endpoint"
 
 
-class InvalidMessage(ProjectionsError, ValueError):
+class InvalidSecret(InvalidValue):
+    """A secret, token or key is malformed, too weak, or not the one that was stored with; it is in no message."""
+
+    code = "invalid_secret"
+
+
+class InvalidMessage(InvalidValue):
     """A message that was to be sent can not be as it is; the message of the error names the value."""
 
+    code = "invalid_message"
 
-class InvalidSchedule(ProjectionsError, ValueError):
+
+class InvalidSchedule(InvalidValue):
     """A cron line, a time zone or a policy of a schedule can not be as it is; the message names the value."""
 
-
-class UnknownEndpoint(ProjectionsError, LookupError):
-    """The tenant has no such endpoint."""
+    code = "invalid_schedule"
 
 
-class UnknownDelivery(ProjectionsError, LookupError):
-    """The tenant has no such delivery."""
+class InvalidQuery(InvalidValue):
+    """A list or a metric was asked for with values that can not be; the message names them."""
+
+    code = "invalid_query"
 
 
-class UnknownSchedule(ProjectionsError, LookupError):
-    """The tenant has no such schedule."""
+class InvalidPageCursor(InvalidValue):
+    """A page's cursor is malformed, of another version, or of other filters, another order or another tenant."""
+
+    code = "invalid_cursor"
 
 
-class DeliveryInFlight(ProjectionsError):
-    """The delivery is being tried at this moment: wait for its outcome."""
+class NotFound(ProjectionsError, LookupError):
+    """
+    The tenant has no such endpoint, delivery or schedule.
+
+    Args:
+        code: ``unknown_endpoint``, ``unknown_delivery`` or ``unknown_schedule``.
+    """
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
-class NotRetriable(ProjectionsError):
-    """The delivery can not be tried again: its endpoint is disabled, or its event is gone."""
+class NotAllowed(ProjectionsError):
+    """
+    What is asked for can not be done with what is there now; the message says why.
 
+    Args:
+        code: ``delivery_in_flight`` (wait for its outcome), ``not_retriable`` (the endpoint is disabled, or the event
+            is gone), ``wrong_state`` (of the endpoint), or ``too_many`` (of endpoints or schedules).
+    """
 
-class WrongState(ProjectionsError):
-    """The endpoint is in another state than what is asked is for; the message names both."""
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class OutdatedVersion(ProjectionsError):
     """An endpoint or a schedule has another version than the one to change: read it again, and change that."""
 
-
-class TooMany(ProjectionsError):
-    """A tenant has as many endpoints or schedules as it may make."""
-
-
-FilterTooCostly = interests.FilterTooCostly
+    code = "outdated_version"
 
 
 class VerificationFailed(ProjectionsError, ValueError):
     """A received webhook is not what the sender signed, or too old: answer it with an error, and do nothing."""
-
-
-class InvalidPageCursor(ProjectionsError, ValueError):
-    """A page's cursor is malformed, of another version, or of other filters, another order or another tenant."""
-
-
-class CursorVersionError(InvalidPageCursor):
-    """A cursor of another version of this library: begin with the first page."""
-
-
-class InvalidQuery(ProjectionsError, ValueError):
-    """A list or a metric was asked for with values that can not be; the message names them."""
-
-
-class InvalidToken(ProjectionsError, ValueError):
-    """A token or a key is too weak to keep anybody out; the message never holds it."""
 
 
 _MOST_FIELDS = 20
@@ -89,14 +90,14 @@ own_errors = partial(
     raised_as,
     {
         "PJ090": InvalidEndpoint,
-        "PJ091": UnknownEndpoint,
-        "PJ092": UnknownDelivery,
-        "PJ093": DeliveryInFlight,
-        "PJ094": NotRetriable,
-        "PJ095": UnknownSchedule,
+        "PJ091": partial(NotFound, code="unknown_endpoint"),
+        "PJ092": partial(NotFound, code="unknown_delivery"),
+        "PJ093": partial(NotAllowed, code="delivery_in_flight"),
+        "PJ094": partial(NotAllowed, code="not_retriable"),
+        "PJ095": partial(NotFound, code="unknown_schedule"),
         "PJ096": InvalidQuery,
-        "PJ097": WrongState,
-        "PJ098": TooMany,
+        "PJ097": partial(NotAllowed, code="wrong_state"),
+        "PJ098": partial(NotAllowed, code="too_many"),
         "PJ099": OutdatedVersion,
     },
 )
@@ -112,7 +113,7 @@ def fields_of(what: str) -> Iterator[None]:
         what: What the fields are of. Their names are told, never their values, which may be secret.
 
     Raises:
-        InvalidEndpoint: A field is unknown, or can not be as it is; the message names twenty of them.
+        InvalidValue: A field is unknown, or can not be as it is; the message names twenty of them.
     """
     try:
         yield

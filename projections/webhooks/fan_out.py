@@ -17,11 +17,12 @@ from projections.defining.batching import ExactlyOnce, Group
 from projections.defining.handlers import Kind, Projection
 from projections.errors import InvalidHandler
 from projections.failing.recovery import Recovery
+from projections.interests.errors import FilterTooCostly
 from projections.interests.filter_cost import MOST_CHARACTERS, Purse
 from projections.interests.filters import Filter, compile_filter
 from projections.interests.json_values import read_json
 from projections.interests.topics import TopicMatcher, parse_topics
-from projections.webhooks.errors import FilterTooCostly, InvalidMessage
+from projections.webhooks.errors import InvalidMessage
 from projections.webhooks.messages import MESSAGE, Message, message_of
 
 __all__ = ["FanOut"]

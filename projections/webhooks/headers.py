@@ -33,7 +33,7 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
         The same, without blanks around the values.
 
     Raises:
-        InvalidEndpoint: A name or a value can not be sent, a name is the sender's, or is there twice in other case,
+        InvalidValue: A name or a value can not be sent, a name is the sender's, or is there twice in other case,
             or they are too many or too long.
     """
     if len(headers) > MOST_HEADERS:

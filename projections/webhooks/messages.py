@@ -111,7 +111,7 @@ async def send(
         Where it is in the journal; its ``event_id`` is the ``webhook-id`` that receivers see.
 
     Raises:
-        InvalidMessage: The tenant, the topic, the order key or the time can not be so.
+        InvalidValue: The tenant, the topic, the order key or the time can not be so.
         InvalidEvent: The data can not be stored.
         EventIdConflict: The ``message_id`` was used for other content.
     """
@@ -154,7 +154,7 @@ def message_event(
     stays open, holds up no ticks.
 
     Raises:
-        InvalidMessage: The tenant, the topic, the order key or the time can not be so.
+        InvalidValue: The tenant, the topic, the order key or the time can not be so.
     """
     _check(tenant, topic, not_before, order_key)
     if traceparent is not None and not is_traceparent(traceparent):

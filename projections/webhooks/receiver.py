@@ -131,7 +131,7 @@ class Receiver:
         limits: What connections may cost; None: whatever they do.
 
     Raises:
-        InvalidSecret: A secret is malformed.
+        InvalidValue: A secret is malformed.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from journal import Appended, DatabaseError, InvalidEvent, RawJson, Row, append, check_text, encode
 from projections.webhooks.checks import check_tenant
 from projections.webhooks.cron import CronLine, MissedTicks
-from projections.webhooks.errors import InvalidMessage, InvalidSchedule, UnknownSchedule
+from projections.webhooks.errors import InvalidMessage, InvalidSchedule
 from projections.webhooks.messages import message_event
 from projections.webhooks.tenant_rows import DESCRIBED, Json, TenantRows
 from projections.webhooks.topics import check_topic
@@ -76,7 +76,6 @@ class Schedules(TenantRows[Schedule]):
     _kind = "schedule"
     _remove = "SELECT projections.remove_schedule_v1($1, $2, $3)"
     _columns = _COLUMNS
-    _unknown = UnknownSchedule
 
     @staticmethod
     def _read(row: Row) -> Schedule:
@@ -102,9 +101,9 @@ class Schedules(TenantRows[Schedule]):
         :func:`projections.webhooks.send` takes it. A tenant that has ``at_most`` already is refused.
 
         Raises:
-            TooMany: The tenant has as many as it may make.
-            InvalidSchedule: A value can not be so, or the tenant has a schedule of this name.
-            UnknownEndpoint: The tenant has no such endpoint.
+            NotAllowed: The tenant has as many as it may make.
+            InvalidValue: A value can not be so, or the tenant has a schedule of this name.
+            NotFound: The tenant has no such endpoint.
         """
         schedule_id = f"sch_{random_source.token_hex(16)}"
         values = (name, cron, timezone, topic, _encoded(data), endpoint_id, missed)
@@ -127,10 +126,9 @@ class Schedules(TenantRows[Schedule]):
             The schedule as this change has written it.
 
         Raises:
-            InvalidSchedule: A value cannot be so, there is none of that name to change, or the tenant has another
+            InvalidValue: A value cannot be so, there is none of that name to change, or the tenant has another
                 schedule of this name.
-            UnknownSchedule: The tenant has none of this id.
-            UnknownEndpoint: The tenant has no such endpoint.
+            NotFound: The tenant has none of this id, or no such endpoint.
             OutdatedVersion: It has another version: somebody has changed it meanwhile.
         """
         if unknown := sorted(set(changes) - set(_CHANGEABLE)):
@@ -154,7 +152,7 @@ class Schedules(TenantRows[Schedule]):
         Send nothing until it is resumed.
 
         Raises:
-            UnknownSchedule: The tenant has none of this id.
+            NotFound: The tenant has none of this id.
             OutdatedVersion: It has another version than the one that is named.
         """
         return await self.change(tenant, schedule_id, {"paused": True}, version=version)
@@ -164,7 +162,7 @@ class Schedules(TenantRows[Schedule]):
         Go on with the first tick from now on: those in the pause are not missed, but were not wanted.
 
         Raises:
-            UnknownSchedule: The tenant has none of this id.
+            NotFound: The tenant has none of this id.
             OutdatedVersion: It has another version than the one that is named.
         """
         return await self.change(tenant, schedule_id, {"paused": False}, version=version)
@@ -174,7 +172,7 @@ class Schedules(TenantRows[Schedule]):
         Send its message now, beside its ticks, also while it is paused.
 
         Raises:
-            UnknownSchedule: The tenant has none of this id.
+            NotFound: The tenant has none of this id.
         """
         async with self._database.transaction() as session:
             await session.execute(_WITHOUT_SILENCE)

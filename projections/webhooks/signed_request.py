@@ -27,7 +27,7 @@ def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
     The request of an attempt: its body, signed with all secrets of the endpoint.
 
     Raises:
-        InvalidSecret: The cipher is not the one that secrets were kept with.
+        InvalidValue: The cipher is not the one that secrets were kept with.
     """
     request = signed_request(
         claimed.url,
@@ -70,8 +70,7 @@ def signed_request(
     It may be sent compressed; what is signed is not.
 
     Raises:
-        InvalidMessage: The id can not be in a header.
-        InvalidSecret: There is no secret.
+        InvalidValue: The id can not be in a header, or there is no secret.
     """
     signed_at = int(at.timestamp())
     sent = {

@@ -204,7 +204,7 @@ def parse_secret(text: str) -> Secret:
     Read a secret as sender and receiver exchange it: `whsec_…`, `whsk_…` or `whpk_…`.
 
     Raises:
-        InvalidSecret: No such prefix, no base64, or not the length that the kind has. The message never holds the text.
+        InvalidValue: No such prefix, no base64, or not the length that the kind has. The message never holds the text.
         ImportError: `whsk_` needs the package cryptography.
     """
     for kind in _KINDS:
@@ -218,7 +218,7 @@ def parse_secrets(secrets: Secret | str | Iterable[Secret | str]) -> list[Secret
     Read one secret or several, of which some may be read already.
 
     Raises:
-        InvalidSecret: One can not be; see :func:`parse_secret`.
+        InvalidValue: One can not be; see :func:`parse_secret`.
         ImportError: `whsk_` needs the package cryptography.
     """
     several = [secrets] if isinstance(secrets, Secret | str) else secrets
@@ -271,8 +271,8 @@ def sign(secrets: Iterable[Secret], message_id: str, timestamp: int, body: bytes
         Signatures in the order of the secrets, with spaces between.
 
     Raises:
-        InvalidMessage: The id is empty, long, or holds a dot, a space or what is not ASCII; or the timestamp is none.
-        InvalidSecret: There is no secret, or a public key.
+        InvalidValue: The id is empty, long, or holds a dot, a space or what is not ASCII; the timestamp
+            is none, or there is no secret, or a public key.
     """
     if not _MESSAGE_ID.fullmatch(message_id):
         raise InvalidMessage(
@@ -306,7 +306,7 @@ def verify(
 
     Raises:
         VerificationFailed: Answer with an error, and do nothing.
-        InvalidSecret: A secret of the receiver is malformed, or there is none.
+        InvalidValue: A secret of the receiver is malformed, or there is none.
         ImportError: `whpk_` and `whsk_` need the package cryptography.
     """
     known = parse_secrets(secrets)

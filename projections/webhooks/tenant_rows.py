@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import ConfigDict, Field, PlainSerializer
 
-from journal import Database, ProjectionsError, Row, Session
+from journal import Database, Row, Session
 from projections.webhooks.checks import check_limit
-from projections.webhooks.errors import own_errors
+from projections.webhooks.errors import NotFound, own_errors
 
 __all__ = ["DESCRIBED", "HIDDEN", "Json", "TenantRows", "call"]
 
@@ -34,7 +34,6 @@ class TenantRows(ABC, Generic[T]):
     _remove: ClassVar[str]
     """Takes the tenant, the id and the version."""
     _columns: ClassVar[str]
-    _unknown: ClassVar[type[ProjectionsError]]
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -49,8 +48,7 @@ class TenantRows(ABC, Generic[T]):
         The one with this id.
 
         Raises:
-            UnknownEndpoint: The tenant has no such endpoint.
-            UnknownSchedule: Or no such schedule.
+            NotFound: The tenant has none of this id.
         """
         async with self._database.session() as session:
             return await self._get(session, tenant, row_id)
@@ -60,7 +58,7 @@ class TenantRows(ABC, Generic[T]):
         Those of a tenant, or of all, after an id, in the order of their ids: 1 to 1,000 of them.
 
         Raises:
-            InvalidQuery: The limit can not be so.
+            InvalidValue: The limit can not be so.
         """
         check_limit(limit)
         sql = f"""
@@ -75,8 +73,7 @@ class TenantRows(ABC, Generic[T]):
         Remove one: an endpoint with its deliveries, but not what is logged; a schedule, but not what it has sent.
 
         Raises:
-            UnknownEndpoint: The tenant has no such endpoint.
-            UnknownSchedule: Or no such schedule.
+            NotFound: The tenant has none of this id.
             OutdatedVersion: It has another version than the one that is named.
         """
         async with self._database.session() as session:
@@ -89,7 +86,7 @@ class TenantRows(ABC, Generic[T]):
         """
         row = await session.fetchrow(sql, row_id, tenant)
         if row is None:
-            raise self._unknown(f"there is no {self._kind} {row_id!r:.80}")
+            raise NotFound(f"there is no {self._kind} {row_id!r:.80}", f"unknown_{self._kind}")
         return self._read(row)
 
     async def _written(self, session: Session, sql: str, *arguments: Any) -> T:

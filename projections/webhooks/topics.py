@@ -28,7 +28,7 @@ def endpoint_topics(patterns: Iterable[str], known: Collection[str] | None = Non
         known: The existing topics, if they are known: a name must be one of them, a pattern match one.
 
     Raises:
-        InvalidEndpoint: A pattern is invalid or matches no known topic, or there are none or too many.
+        InvalidValue: A pattern is invalid or matches no known topic, or there are none or too many.
     """
     unique = list(dict.fromkeys([patterns] if isinstance(patterns, str) else patterns))
     if not 1 <= len(unique) <= MOST_TOPICS:
@@ -51,7 +51,7 @@ def check_topic(topic: str) -> str:
     Return the topic of a message: segments of ASCII letters, digits, `_` and `-`, with dots, up to 128 characters.
 
     Raises:
-        InvalidMessage: It is something else.
+        InvalidValue: It is something else.
     """
     if len(topic) > LONGEST_TOPIC or not _TOPIC.fullmatch(topic):
         raise InvalidMessage(

@@ -27,7 +27,7 @@ def checked_url(text: str, *, allow_http: bool = False, rules: AddressRules) -> 
         Its normal form: lower case and IDNA in the host, no dot after it, percent-encoded, no default port.
 
     Raises:
-        InvalidEndpoint: It can not be the URL of an endpoint; the message says why, without what may be secret in it.
+        InvalidValue: It can not be the URL of an endpoint; the message says why, without what may be secret in it.
     """
     _check_text(text)
     url = _parsed(text)

@@ -13,14 +13,10 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from journal import ProjectionsError, SliceRange
+from journal import InvalidValue, SliceRange
 from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, Reading
 
 DSN_VARIABLE = "PROJECTIONS_DSN"
-
-
-class InvalidOption(ProjectionsError, ValueError):
-    """An option of the data source that can not be used as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +51,11 @@ class JournalOptions:
         The DSN to use in this process.
 
         Raises:
-            InvalidOption: Neither the option nor this process's environment has one.
+            InvalidValue: Neither the option nor this process's environment has one.
         """
         if dsn := self.dsn or os.environ.get(DSN_VARIABLE):
             return dsn
-        raise InvalidOption(
+        raise InvalidValue(
             f"no DSN: set {DSN_VARIABLE} in the environment of the driver and of the executors, or the option dsn"
         )
 
@@ -72,21 +68,21 @@ def parse_options(options: Mapping[str, str]) -> JournalOptions:
         options: As Spark passes them: lower-case names, text values.
 
     Raises:
-        InvalidOption: One is unknown, missing or not readable; names it and what it takes.
+        InvalidValue: One is unknown, missing or not readable; names it and what it takes.
     """
     given = {name.lower(): text for name, text in options.items()}
     names = [*map(_option, (*_OF_READING, *_OTHERS)), "snapshot"]
     if unknown := sorted(given.keys() - set(names)):
-        raise InvalidOption(f"unknown option {unknown[0]!r}: the journal takes {', '.join(names)}")
+        raise InvalidValue(f"unknown option {unknown[0]!r}: the journal takes {', '.join(names)}")
     if not given.get("entitytype"):
-        raise InvalidOption("the option entitytype is missing: say whose events to read")
+        raise InvalidValue("the option entitytype is missing: say whose events to read")
     if "*" in given["entitytype"]:
-        raise InvalidOption(
+        raise InvalidValue(
             f"the option entitytype is {given['entitytype']!r}, and * stands for nothing in it: name one kind"
         )
     snapshot = given.get("snapshot", "horizon")
     if snapshot == "export":
-        raise InvalidOption(
+        raise InvalidValue(
             "snapshot=export needs somebody who holds the snapshot while Spark reads: use "
             "spark_projections.source.source.journal_frame, or pass the id of a snapshot that is held open"
         )
@@ -105,7 +101,7 @@ def _values(kinds: Mapping[str, Callable[[str], Any]], given: Mapping[str, str])
                 values[field] = kind(text)
             except ValueError as error:
                 shown = "" if name == "dsn" else f" {text!r}"
-                raise InvalidOption(f"option {name}{shown}: {error}") from None
+                raise InvalidValue(f"option {name}{shown}: {error}") from None
     return values
 
 

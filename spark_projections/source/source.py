@@ -25,12 +25,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
-from journal import ALL_SLICES, SliceRange
+from journal import ALL_SLICES, InvalidValue, SliceRange
 from journal.database import SyncConnection, connect_sync, translated
 from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, LOCK_LOG, SCHEMA, Reading, read_batches
 from spark_projections.reading.horizon import settled_now
 from spark_projections.reading.splits import balanced, slice_counts
-from spark_projections.source.options import InvalidOption, JournalOptions, options_of, parse_options
+from spark_projections.source.options import JournalOptions, options_of, parse_options
 from spark_projections.source.payloads import NEEDED, PayloadReader
 
 _SPARK_TYPES = {field.name: from_arrow_type(field.type).simpleString().upper() for field in SCHEMA}
@@ -69,7 +69,7 @@ class JournalDataSource(DataSource):
 
         options = parse_options(self.options)
         if not options.horizon:
-            raise InvalidOption("option snapshot: a stream reads up to the settled horizon, always")
+            raise InvalidValue("option snapshot: a stream reads up to the settled horizon, always")
         return JournalStreamReader(options, SparkTable(schema, options.mode))
 
 
@@ -82,7 +82,7 @@ class SparkTable:
         mode: The option: with ``permissive``, another column says what is wrong with payloads that do not fit.
 
     Raises:
-        InvalidOption: A column does not exist, or has another type in the journal.
+        InvalidValue: A column does not exist, or has another type in the journal.
     """
 
     def __init__(self, schema: StructType, mode: str = "failfast") -> None:
@@ -94,12 +94,12 @@ class SparkTable:
             if field.name == "payload" and isinstance(field.dataType, StructType):
                 self._payload = field.dataType
             elif types.get(field.name) != (found := _type_name(field.dataType)) or not field.nullable:
-                raise InvalidOption(
+                raise InvalidValue(
                     f"schema: column {field.name} {found}{'' if field.nullable else ' NOT NULL'} is not one of the "
                     f"journal: {', '.join(f'{name} {kind}' for name, kind in types.items())}"
                 )
         if self._permissive and (self._payload is None or _ERROR_NAME not in self._names):
-            raise InvalidOption(
+            raise InvalidValue(
                 "option mode: permissive is for payloads that are read by payloadschema, and counts those that do not "
                 f"fit in a column of its own: have the columns payload and {_ERROR}"
             )
@@ -111,7 +111,7 @@ class SparkTable:
         try:
             return PayloadReader(to_arrow_type(self._payload, timezone="UTC"))
         except ValueError as error:
-            raise InvalidOption(f"payloadschema: {error}") from None
+            raise InvalidValue(f"payloadschema: {error}") from None
 
     def read(self, dsn: str, reading: Reading) -> Iterator[pa.RecordBatch]:
         """
@@ -240,7 +240,7 @@ def read_journal(
         wait: How long to wait for the horizon.
 
     Raises:
-        InvalidOption: A value can not be used as it is.
+        InvalidValue: A value can not be used as it is.
     """
     options = options_of(
         entity_type=entity_type,
@@ -285,7 +285,7 @@ def journal_frame(
         more: The other arguments of :func:`read_journal`, but ``snapshot``.
 
     Raises:
-        InvalidOption: A value can not be used as it is.
+        InvalidValue: A value can not be used as it is.
         DatabaseError: The database refused, or can not be reached.
     """
     given = parse_options(options_of(entity_type=entity_type, dsn=dsn))

@@ -23,12 +23,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from journal import ProjectionsError, SliceRange
+from journal import InvalidValue, ProjectionsError, SliceRange
 from journal.database import SyncConnection, connect_sync
 from journal.writers import Pause, WritersLook, writers_in_flight_sync
 from spark_projections.reading.horizon import Settled, look, settled_now
 from spark_projections.reading.splits import balanced, slice_counts
-from spark_projections.source.options import InvalidOption, JournalOptions
+from spark_projections.source.options import JournalOptions
 from spark_projections.source.source import JournalPartition, SparkTable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -76,14 +76,14 @@ class StreamPlace:
         Read an offset of a checkpoint.
 
         Raises:
-            InvalidOption: It was not written by this source.
+            InvalidValue: It was not written by this source.
         """
         times: dict[SliceRange, datetime] = {}
         for name, value in offset.items():
             if found := re.fullmatch(r"(\d+)-(\d+)", name):
                 times[SliceRange(int(found[1]), int(found[2]))] = _EPOCH + value * _INSTANT
             elif name != _IMPORT:
-                raise InvalidOption(f"the checkpoint has an offset {name!r}, which is not one of the journal")
+                raise InvalidValue(f"the checkpoint has an offset {name!r}, which is not one of the journal")
         return cls(times, offset.get(_IMPORT, 0))
 
     def offset(self) -> Offset:
@@ -158,7 +158,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 break
             at = found.max_slice + 1
         if at != slices.max_slice + 1:
-            raise InvalidOption(
+            raise InvalidValue(
                 f"option slices {str(slices)!r}: the checkpoint is of slices "
                 f"{', '.join(str(found) for found in sorted(place.times))}; use those, or a new checkpoint"
             )

@@ -17,7 +17,7 @@ from projections.webhooks.addresses import AddressRules
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.endpoint_bounds import change_bound
 from projections.webhooks.endpoints import Endpoints, EndpointSettings
-from projections.webhooks.errors import DeliveryInFlight, NotRetriable, VerificationFailed
+from projections.webhooks.errors import NotAllowed, VerificationFailed
 from projections.webhooks.messages import send
 from projections.webhooks.response_rules import RetryPolicy
 from projections.webhooks.signing import Secret, generate_secret, verify
@@ -213,7 +213,7 @@ class WebhookChaos(Chaos):
         if listed:
             one = choices.choice(listed)
             self.by_hand.add((kind, one.event_id))
-            with suppress(DeliveryInFlight, NotRetriable):
+            with suppress(NotAllowed):
                 await Deliveries(self._database).retry("acme", one.endpoint_id, one.event_id)
         return "by hand"
 

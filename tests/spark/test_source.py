@@ -137,7 +137,7 @@ def test_a_schema_chooses_columns(fresh: SparkSession, filled: str) -> None:
     assert rows.columns == ["seq_nr", "payload", "source_id"]
     assert rows.filter("source_id = 'hot'").selectExpr("sum(payload.n)").first()[0] == sum(range(100))
     with pytest.raises(
-        AnalysisException, match="InvalidOption: schema: column seq_nr INT is not one of the journal"
+        AnalysisException, match="InvalidValue: schema: column seq_nr INT is not one of the journal"
     ):
         reader.schema("seq_nr INT").load().collect()
 
@@ -193,7 +193,7 @@ def test_payloads_that_do_not_fit_are_null_and_counted_where_that_is_asked_for(
 
 
 def test_permissive_reading_needs_a_payload_schema(fresh: SparkSession, filled: str) -> None:
-    with pytest.raises(AnalysisException, match="InvalidOption: option mode: permissive is for payloads"):
+    with pytest.raises(AnalysisException, match="InvalidValue: option mode: permissive is for payloads"):
         read_journal(fresh, entity_type="plane", dsn=filled, mode="permissive").collect()
 
 
@@ -234,7 +234,7 @@ def test_a_dsn_with_a_password_is_refused_by_name_of_the_option(fresh: SparkSess
     register(fresh)
     reader = fresh.read.format("journal").options(entitytype="plane", dsn="postgresql://u:geheim@h/d")
 
-    with pytest.raises(AnalysisException, match="InvalidOption: option dsn: holds a password") as caught:
+    with pytest.raises(AnalysisException, match="InvalidValue: option dsn: holds a password") as caught:
         reader.load()
 
     assert "geheim" not in str(caught.value)

@@ -13,7 +13,6 @@ from projections import (
     AtLeastOnce,
     Changes,
     EventEnvelope,
-    ExactlyOnce,
     Group,
     InvalidHandler,
     Recovery,
@@ -24,6 +23,7 @@ from projections import (
     handles_group,
     projection,
 )
+from projections.defining.batching import ExactlyOnce
 from projections.defining.handlers import Kind, projection_of
 
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from journal import SliceRange
+from journal import InvalidValue, SliceRange
 from spark_projections.reading.batches import COLUMNS
-from spark_projections.source.options import InvalidOption, parse_options
+from spark_projections.source.options import parse_options
 
 REFUSED = {
     "slices": ["0-1024", "5-3", "a", "", "-1"],
@@ -75,17 +75,17 @@ def test_every_option_is_read() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name in REFUSED for value in REFUSED[name]])
 def test_a_value_that_can_not_be_used_is_refused_by_the_name_of_its_option(name: str, value: str) -> None:
-    with pytest.raises(InvalidOption, match=name):
+    with pytest.raises(InvalidValue, match=name):
         parse_options({"entitytype": "plane", name: value})
 
 
 def test_a_missing_entity_type_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="entitytype is missing"):
+    with pytest.raises(InvalidValue, match="entitytype is missing"):
         parse_options({"slices": "0-255"})
 
 
 def test_an_unknown_option_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(InvalidOption, match=r"'slice'.*slices"):
+    with pytest.raises(InvalidValue, match=r"'slice'.*slices"):
         parse_options({"entitytype": "plane", "slice": "3"})
 
 
@@ -93,7 +93,7 @@ def test_an_unknown_option_is_refused_with_those_that_there_are() -> None:
     "dsn", ["postgresql://u:geheim@h/d", "host=h password=geheim", "postgresql://h/d?password=geheim"]
 )
 def test_a_dsn_with_a_password_is_refused_without_quoting_it(dsn: str) -> None:
-    with pytest.raises(InvalidOption, match=r"PROJECTIONS_DSN.*PGPASSFILE") as caught:
+    with pytest.raises(InvalidValue, match=r"PROJECTIONS_DSN.*PGPASSFILE") as caught:
         parse_options({"entitytype": "plane", "dsn": dsn})
 
     assert "geheim" not in "".join(traceback.format_exception(caught.value, chain=True)).replace(dsn, "")
@@ -109,5 +109,5 @@ def test_without_the_option_the_environment_says_where(monkeypatch: pytest.Monke
 def test_without_any_dsn_it_is_said_where_to_set_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PROJECTIONS_DSN", raising=False)
 
-    with pytest.raises(InvalidOption, match="PROJECTIONS_DSN in the environment of the driver and"):
+    with pytest.raises(InvalidValue, match="PROJECTIONS_DSN in the environment of the driver and"):
         parse_options({"entitytype": "plane"}).address()

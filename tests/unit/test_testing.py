@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from pydantic import BaseModel
 
-from journal import slice_of
+from journal import UnknownEventType, slice_of
 from projections import (
     Changes,
     Event,
@@ -17,7 +17,6 @@ from projections import (
     InvalidPayload,
     Session,
     Table,
-    UnknownEventType,
     handles,
     projection,
 )

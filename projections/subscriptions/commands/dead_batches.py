@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import click
 
 from journal import Database, Session
-from projections.subscriptions import FailedBatch, MatchedEvent, drop_dead, list_dead, retry_dead, show_dead
+from projections.subscriptions import DeadBatches, FailedBatch, MatchedEvent
 from projections.terminal.answers import Answer, decided, listing, values_of
 from projections.terminal.commands import Arg, derived
 from projections.terminal.connection import confirm
@@ -52,7 +52,7 @@ def dead() -> None:
 @derived
 async def list_(session: Session, /, group: str | None = None, *, limit: Limit = 100) -> Answer:
     """List dead letters, of one group or of all, those that failed first."""
-    found = await list_dead(session, group, limit=limit)
+    found = await DeadBatches(session).list(group, limit=limit)
     return listing(
         "dead", found, _COLUMNS, *tell_more(found, limit), nothing="there are no dead letters", values=_values,
         more=len(found) == limit,
@@ -63,7 +63,7 @@ async def list_(session: Session, /, group: str | None = None, *, limit: Limit =
 @derived
 async def show(session: Session, /, group: str, batch: _Batch) -> Answer:
     """Show a dead letter: its error, and its events with their payloads."""
-    found, events = await show_dead(session, group, batch)
+    found, events = await DeadBatches(session).show(group, batch)
     return Answer(
         {**_values(found), "events": [_event_values(one) for one in events]},
         [
@@ -82,7 +82,7 @@ async def retry(session: Session, /, group: str, batch: _SomeBatch = None, *, ev
 
     A running consumer that has this handler does it within a moment; else it waits for one.
     """
-    return decided("retried", "batches", await retry_dead(session, group, batch))
+    return decided("retried", "batches", await DeadBatches(session).retry(group, batch))
 
 
 @dead.command()
@@ -92,11 +92,15 @@ async def drop(
 ) -> Answer:
     """Remove a dead letter: its handler never gets it again. The journal keeps its events."""
     async with database.session() as session:  # asks only about what there is
-        await (list_dead(session, group, limit=1) if batch is None else show_dead(session, group, batch))
+        await (
+            DeadBatches(session).list(group, limit=1)
+            if batch is None
+            else DeadBatches(session).show(group, batch)
+        )
     what = "every dead batch" if batch is None else f"batch {batch}"
     confirm(f"Drop {what} of group {group!r}? The handler never gets it again.", yes=yes)
     async with database.transaction() as session:
-        return decided("dropped", "batches", await drop_dead(session, group, batch))
+        return decided("dropped", "batches", await DeadBatches(session).drop(group, batch))
 
 
 def _values(one: FailedBatch) -> dict[str, Any]:

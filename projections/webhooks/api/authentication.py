@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from projections.extras import from_extra
 from projections.http.authentication import KnownTokens, bearer_token
 from projections.webhooks.checks import check_tenant
-from projections.webhooks.errors import InvalidToken
+from projections.webhooks.errors import InvalidSecret
 
 with from_extra("webhooks"):
     from starlette.requests import Request
@@ -60,7 +60,7 @@ class TokenAuth:
             another.
 
     Raises:
-        InvalidToken: A token has fewer than 16 characters, a key fewer than 32 bytes, or two tokens are the same.
+        InvalidValue: A token has fewer than 16 characters, a key fewer than 32 bytes, or two tokens are the same.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class TokenAuth:
         for caller, token in known:
             if len(token) < _SHORTEST_TOKEN:
                 whose = "administrators" if caller.tenant is None else f"tenant {caller.tenant!r:.80}"
-                raise InvalidToken(f"the token of {whose} has fewer than {_SHORTEST_TOKEN} characters")
+                raise InvalidSecret(f"the token of {whose} has fewer than {_SHORTEST_TOKEN} characters")
         if len({token for _, token in known}) < len(known):
-            raise InvalidToken("two callers have the same token")
+            raise InvalidSecret("two callers have the same token")
         self._known = KnownTokens(known)
         self._keys = [_checked_key(key) for key in signing_keys]
 
@@ -103,11 +103,11 @@ def issue_tenant_token(key: bytes, tenant: str, expires_in: timedelta) -> str:
     The key is one of its ``signing_keys``: 32 random bytes or more.
 
     Raises:
-        InvalidToken: The key is too short, the tenant cannot be, or it would have expired already.
+        InvalidValue: The key is too short, the tenant cannot be, or it would have expired already.
     """
-    check_tenant(tenant, InvalidToken)
+    check_tenant(tenant, InvalidSecret)
     if expires_in <= timedelta(0):
-        raise InvalidToken(f"a token expires after a time, not {expires_in}")
+        raise InvalidSecret(f"a token expires after a time, not {expires_in}")
     facts = json.dumps({"tenant": tenant, "expires": time.time() + expires_in.total_seconds()})
     content = _VERSION + b"." + urlsafe_b64encode(facts.encode()).rstrip(b"=")
     return f"{content.decode()}.{urlsafe_b64encode(_signature(_checked_key(key), content)).decode()}"
@@ -115,7 +115,7 @@ def issue_tenant_token(key: bytes, tenant: str, expires_in: timedelta) -> str:
 
 def _checked_key(key: Any) -> bytes:
     if not isinstance(key, bytes) or len(key) < _SHORTEST_KEY:
-        raise InvalidToken(f"a key to sign tokens with is {_SHORTEST_KEY} random bytes or more")
+        raise InvalidSecret(f"a key to sign tokens with is {_SHORTEST_KEY} random bytes or more")
     return key
 
 

@@ -25,7 +25,7 @@ from projections.webhooks.api.operations import (
 )
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.deliveries import Delivery, DeliveryFilter, DeliveryState
-from projections.webhooks.errors import UnknownDelivery
+from projections.webhooks.errors import NotFound
 from projections.webhooks.tenant_rows import Json
 
 __all__ = ["delivery_operations"]
@@ -195,7 +195,7 @@ async def _place(call: Call[Any, NoBody], text: str) -> int:
         raise wrong
     try:
         return await call.services.deliveries.place(call.tenant, endpoint_id, event_id)
-    except UnknownDelivery:
+    except NotFound:
         raise wrong from None
 
 

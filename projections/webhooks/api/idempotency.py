@@ -134,7 +134,7 @@ class Once:
 
         Raises:
             Problem: Its key was used for another request, or one with this key is being followed just now.
-            TooMany: The tenant has asked with so many keys already.
+            NotAllowed: The tenant has asked with so many keys already.
         """
         if operation.method != "POST" or operation.own_key or call.key is None:
             return await _followed(operation, call)

@@ -15,7 +15,7 @@ from projections.webhooks.api.endpoint_operations import EndpointView
 from projections.webhooks.api.json_text import kept
 from projections.webhooks.api.operations import Call, NoBody, Operations, Page, Query, Time, View, Words
 from projections.webhooks.api.problems import Problem
-from projections.webhooks.errors import UnknownEndpoint
+from projections.webhooks.errors import NotFound
 from projections.webhooks.log import AttemptsRequest, AttemptWithEvent, EventsRequest, LoggedEvent
 from projections.webhooks.messages import MESSAGE, message_of
 from projections.webhooks.tenant_rows import Json
@@ -229,7 +229,7 @@ async def _endpoints(call: Call[Any, NoBody], endpoint_ids: set[str]) -> dict[st
         for endpoint_id in endpoint_ids:
             try:
                 endpoint = await call.services.endpoints.get(call.caller.tenant, endpoint_id)
-            except UnknownEndpoint:
+            except NotFound:
                 continue
             found[endpoint_id] = EndpointView.of(endpoint)
     return found

@@ -21,23 +21,7 @@ from journal import (
 )
 from projections.extras import from_extra
 from projections.webhooks.api.json_text import write_json
-from projections.webhooks.errors import (
-    DeliveryInFlight,
-    FilterTooCostly,
-    InvalidEndpoint,
-    InvalidMessage,
-    InvalidPageCursor,
-    InvalidQuery,
-    InvalidSchedule,
-    InvalidSecret,
-    NotRetriable,
-    OutdatedVersion,
-    TooMany,
-    UnknownDelivery,
-    UnknownEndpoint,
-    UnknownSchedule,
-    WrongState,
-)
+from projections.webhooks.errors import InvalidEndpoint, InvalidSchedule
 
 with from_extra("webhooks"):
     from starlette.responses import Response
@@ -92,24 +76,17 @@ class Problem(Exception):
 
 
 # Their messages are written for who asks. Of those that name a value, it is the value of the request.
-_OWN: Sequence[tuple[type[ProjectionsError], int, str]] = (
-    (InvalidEndpoint, 422, "invalid_endpoint"),
-    (InvalidSecret, 422, "invalid_secret"),
-    (InvalidMessage, 422, "invalid_message"),
-    (InvalidEvent, 422, "invalid_message"),
-    (InvalidSchedule, 422, "invalid_schedule"),
-    (FilterTooCostly, 400, "filter_too_costly"),
-    (InvalidPageCursor, 422, "invalid_cursor"),
-    (InvalidQuery, 422, "invalid_query"),
-    (NotRetriable, 400, "not_retriable"),
-    (DeliveryInFlight, 409, "delivery_in_flight"),
-    (WrongState, 409, "wrong_state"),
-    (OutdatedVersion, 412, "outdated_version"),
-    (TooMany, 422, "too_many"),
-    (UnknownEndpoint, 404, "unknown_endpoint"),
-    (UnknownDelivery, 404, "unknown_delivery"),
-    (UnknownSchedule, 404, "unknown_schedule"),
-)
+_STATUSES = {
+    "delivery_in_flight": 409,
+    "filter_too_costly": 400,
+    "not_retriable": 400,
+    "outdated_version": 412,
+    "unknown_delivery": 404,
+    "unknown_endpoint": 404,
+    "unknown_schedule": 404,
+    "wrong_state": 409,
+}
+"""Those of other codes are 422."""
 
 
 def problem_of(error: Exception, request_id: str) -> Problem:
@@ -120,13 +97,16 @@ def problem_of(error: Exception, request_id: str) -> Problem:
         return Problem(409, "id_conflict", "a message with this id was sent before, with other content")
     if isinstance(database := _database_error(error), DatabaseError):
         return _of_database(database, request_id)
-    for kind, status, code in _OWN:
-        if isinstance(error, kind):
-            return Problem(status, code, _said(error))
+    if isinstance(error, ProjectionsError) and (code := _code_of(error)):
+        return Problem(_STATUSES.get(code, 422), code, _said(error))
     _LOG.error("request %s failed", request_id, exc_info=error)
     return Problem(
         500, "internal_error", "the request failed; the server's log says why, under this request id"
     )
+
+
+def _code_of(error: ProjectionsError) -> str | None:
+    return "invalid_message" if isinstance(error, InvalidEvent) else getattr(error, "code", None)
 
 
 def problem_response(problem: Problem, request_id: str) -> Response:

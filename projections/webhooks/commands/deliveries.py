@@ -27,7 +27,7 @@ from projections.webhooks.deliveries import (
     DeliveryState,
     DeliveryWithPayload,
 )
-from projections.webhooks.errors import UnknownDelivery
+from projections.webhooks.errors import NotFound
 from projections.webhooks.log import AttemptsRequest, PostgresLog
 
 __all__ = ["dead", "deliveries"]
@@ -270,7 +270,8 @@ async def _found(
     found = await Deliveries(database).show(None, whole, event)
     if states and found.delivery.state not in states:
         what = f"event {event!r:.80} to endpoint {whole!r:.80}"
-        raise UnknownDelivery(f"the delivery of {what} is {found.delivery.state}, not {' or '.join(states)}")
+        wanted = " or ".join(states)
+        raise NotFound(f"the delivery of {what} is {found.delivery.state}, not {wanted}", "unknown_delivery")
     return found
 
 

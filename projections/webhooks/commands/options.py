@@ -50,7 +50,7 @@ class Addresses:
         The rules that they make.
 
         Raises:
-            InvalidEndpoint: An entry is neither a network nor a name.
+            InvalidValue: An entry is neither a network nor a name.
         """
         return AddressRules(self.allow_addresses, self.deny_addresses, self.only_ports or None)
 
@@ -60,7 +60,7 @@ async def whole_id(rows: TenantRows[Any], kind: str, given: str) -> str:
     The id of an endpoint or a schedule, of which the beginning is enough; what no id begins with, as it is.
 
     Raises:
-        InvalidQuery: Several begin so.
+        InvalidValue: Several begin so.
     """
     # Ids that it begins come next after it in the order of lists.
     following = [str(getattr(one, f"{kind}_id")) for one in await rows.list(None, after=given, limit=2)]

@@ -1,6 +1,6 @@
 """The delivery log: events that were for endpoints, and how each attempt ended; listed, paged and measured."""
 
-from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
+from journal import InvalidValue
 from projections.webhooks.log.metrics import DataPoint as DataPoint
 from projections.webhooks.log.metrics import Metrics as Metrics
 from projections.webhooks.log.metrics import MetricsRequest as MetricsRequest
@@ -13,7 +13,6 @@ from projections.webhooks.log.records import LoggedEvent as LoggedEvent
 from projections.webhooks.log.records import LogPage as LogPage
 
 __all__ = [
-    "InvalidPageCursor",
-    "InvalidQuery",
+    "InvalidValue",
     "PostgresLog",
 ]

@@ -93,7 +93,7 @@ def granularity_of(written: str) -> Granularity:
     Read a granularity: ``30s``, ``5m``, ``1h``, ``1d``, ``1w`` or ``1M``.
 
     Raises:
-        InvalidQuery: It is none.
+        InvalidValue: It is none.
     """
     found = _WRITTEN.fullmatch(written)
     if found is None:
@@ -235,7 +235,7 @@ def query_of(request: MetricsRequest, kind: Literal["event", "attempt"]) -> Metr
     Check a request for metrics.
 
     Raises:
-        InvalidQuery: It can not be.
+        InvalidValue: It can not be.
     """
     measures = EVENT_MEASURES if kind == "event" else ATTEMPT_MEASURES
     dimensions = EVENT_DIMENSIONS if kind == "event" else ATTEMPT_DIMENSIONS
@@ -263,7 +263,7 @@ def metrics_of(query: MetricsQuery, found: Found) -> Metrics:
     The answer to a query, of the counts that were found; those that are nought may be missing.
 
     Raises:
-        InvalidQuery: With the zeros between them there would be too many rows.
+        InvalidValue: With the zeros between them there would be too many rows.
     """
     truncated = len(found) > ROW_LIMIT
     keys = sorted(found, key=_order)[:ROW_LIMIT] if query.granularity is None else _filled(query, found)

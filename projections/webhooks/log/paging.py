@@ -21,7 +21,7 @@ from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
 from journal import Generation, LostGeneration
-from projections.webhooks.errors import CursorVersionError, InvalidPageCursor, InvalidQuery
+from projections.webhooks.errors import InvalidPageCursor, InvalidQuery
 from projections.webhooks.log.records import AttemptsRequest, ListRequest, LogPage
 
 __all__ = [
@@ -94,8 +94,7 @@ class Cursors:
         The place of a cursor.
 
         Raises:
-            CursorVersionError: It is of another version.
-            InvalidPageCursor: It is malformed, of another list, order, filter or tenant, or of a lost state.
+            InvalidValue: It is malformed, of another version, list, order, filter or tenant, or of a lost state.
         """
         head = _HEAD.fullmatch(_text(cursor))
         if head is None or head["resource"] != self.resource:
@@ -103,7 +102,7 @@ class Cursors:
                 f"{_shown(cursor)} is no cursor of this list: pass what a page of it said"
             )
         if int(head["version"]) != VERSION:
-            raise CursorVersionError(
+            raise InvalidPageCursor(
                 f"the cursor is of version {int(head['version'])}, expected version {VERSION}: "
                 "begin with the first page"
             )
@@ -214,7 +213,7 @@ class Walk:
         The same in a database that has been asked for its generation.
 
         Raises:
-            InvalidPageCursor: The cursor is of a state that the database has lost.
+            InvalidValue: The cursor is of a state that the database has lost.
         """
         cursors = replace(self.cursors, generation=generation)
         if self.cursor:
@@ -238,8 +237,7 @@ def walk_of(request: ListRequest, resource: str) -> Walk:
     How to read what a request asks for of a list.
 
     Raises:
-        InvalidPageCursor: A cursor is malformed or of another list, or there are two.
-        InvalidQuery: A filter can not be.
+        InvalidValue: A cursor is malformed or of another list, there are two, or a filter can not be.
     """
     cursors = Cursors(resource, request.ascending, _filters(request))
     if request.next and request.prev:

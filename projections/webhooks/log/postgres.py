@@ -76,8 +76,8 @@ class PostgresLog:
         so many rows for a page and no more, however few of them the filters let pass.
 
         Raises:
-            InvalidPageCursor: The cursor is malformed, of another version, order, filter or tenant, or there are two.
-            InvalidQuery: A filter can not be.
+            InvalidValue: The cursor is malformed, of another version, order, filter or tenant, there are two, or a
+                filter can not be.
         """
         walk = walk_of(request, EVENTS)  # a request that is wrong needs no connection
         async with self._database.session() as session:
@@ -96,8 +96,7 @@ class PostgresLog:
         An event and an endpoint have one tenant.
 
         Raises:
-            InvalidPageCursor: As for events.
-            InvalidQuery: A filter can not be.
+            InvalidValue: As for events.
         """
         walk = walk_of(request, ATTEMPTS)
         async with self._database.session() as session:
@@ -131,7 +130,7 @@ class PostgresLog:
         How many events there were.
 
         Raises:
-            InvalidQuery: The request can not be, would have more than 100,000 rows, or takes too long.
+            InvalidValue: The request can not be, would have more than 100,000 rows, or takes too long.
         """
         return await self._measure("event", request)
 
@@ -140,7 +139,7 @@ class PostgresLog:
         How many attempts there were, and how they ended.
 
         Raises:
-            InvalidQuery: The request can not be, would have more than 100,000 rows, or takes too long.
+            InvalidValue: The request can not be, would have more than 100,000 rows, or takes too long.
         """
         return await self._measure("attempt", request)
 

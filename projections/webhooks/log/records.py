@@ -147,7 +147,7 @@ class ListRequest:
         The bounds in time: gte, lte, gt, lt.
 
         Raises:
-            InvalidQuery: One has no time zone.
+            InvalidValue: One has no time zone.
         """
         for name in ("gte", "lte", "gt", "lt"):
             check_time(name, getattr(self, name))
@@ -158,7 +158,7 @@ class ListRequest:
         The values of a filter, each once and in order; None where it lets all.
 
         Raises:
-            InvalidQuery: A value is no string, or one that nothing can have.
+            InvalidValue: A value is no string, or one that nothing can have.
         """
         given: Iterable[str] | None = getattr(self, name)
         if isinstance(given, str):
@@ -185,7 +185,7 @@ def checked_text(name: str, value: object) -> str:
     Return a text, if the database can store it.
 
     Raises:
-        InvalidQuery: It is no string, or has a NUL or half of a character.
+        InvalidValue: It is no string, or has a NUL or half of a character.
     """
     if not isinstance(value, str):
         raise InvalidQuery(f"{name} is a string, not {value!r}")

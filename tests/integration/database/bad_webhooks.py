@@ -16,7 +16,6 @@ from projections.webhooks import (
     DeliveryFilter,
     Endpoints,
     EndpointSettings,
-    FernetCipher,
     Schedules,
     generate_secret,
     send,
@@ -25,6 +24,7 @@ from projections.webhooks import (
 )
 from projections.webhooks.api import TokenAuth
 from projections.webhooks.claims import claim
+from projections.webhooks.encryption import FernetCipher
 from projections.webhooks.log import EventsRequest, PostgresLog
 from tests.fixtures.webhooks import MARGIN, deliver_events, endpoint
 from tests.integration.database.bad_input import Bench, case, told

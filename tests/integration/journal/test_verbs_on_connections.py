@@ -27,7 +27,8 @@ from projections.subscriptions import (
     unsubscribe_sync,
 )
 from projections.subscriptions.errors import InvalidCondition
-from projections.webhooks import InvalidMessage, send, send_sync
+from projections.webhooks import send, send_sync
+from projections.webhooks.errors import InvalidMessage
 from tests.fixtures.connections import WAYS, Caller, Way
 from tests.fixtures.journal import stored
 from tests.fixtures.projections import fetchval

@@ -12,7 +12,7 @@ import pytest
 
 from journal import Database, DatabaseError, MissingPrivilege, append, connect, current_events, import_events
 from journal.partitions import (
-    InvalidPartitionSetting,
+    InvalidValue,
     change_partition_settings,
     partition_settings,
     partitions,
@@ -95,7 +95,7 @@ async def test_setting_out_of_bounds_is_refused(
     database: Database, table: str, wrong: dict[str, Any], says: str
 ) -> None:
     async with database.session() as session:
-        with pytest.raises(InvalidPartitionSetting, match=says):
+        with pytest.raises(InvalidValue, match=says):
             await change_partition_settings(session, table, **wrong)
 
 

@@ -15,6 +15,7 @@ from journal import (
     Event,
     HistoricEvent,
     InvalidEvent,
+    InvalidValue,
     ProjectionsError,
     append,
     append_sync,
@@ -27,7 +28,7 @@ from projections import handles, projection
 from projections.subscriptions import Publication, publish_all, subscribe
 from projections.subscriptions.publishing import publish_all_sync
 from projections.webhooks import FanOut
-from spark_projections.source.options import InvalidOption, parse_options
+from spark_projections.source.options import parse_options
 from tests.fixtures.commands import called
 
 EVENT = Event("a", {}, entity_type="plane", event_type="Landed")
@@ -103,7 +104,7 @@ async def test_an_entity_type_is_no_pattern(database: Database) -> None:
             await subscribe(session, "g", entity_types=["plane", "*"])
         with pytest.raises(InvalidEvent, match=refused):
             await offsets.register(session, "p", "*")
-    with pytest.raises(InvalidOption, match=refused):
+    with pytest.raises(InvalidValue, match=refused):
         parse_options({"entitytype": "*"})
 
 

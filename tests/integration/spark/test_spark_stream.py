@@ -13,11 +13,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from journal import Event, append_sync, connect, import_events
+from journal import Event, InvalidValue, append_sync, connect, import_events
 from journal.events import HistoricEvent
 from journal.writers import WritersInFlight
 from spark_projections.reading.horizon import settled_now
-from spark_projections.source.options import InvalidOption, parse_options
+from spark_projections.source.options import parse_options
 from spark_projections.source.source import JournalDataSource, JournalReader, SparkTable
 from spark_projections.source.stream import ClockWentBack, HistoryBehindStream, JournalStreamReader
 from tests.fixtures.journal import PAST, event, historic
@@ -337,14 +337,14 @@ def test_a_checkpoint_of_other_slices_is_refused() -> None:
     stream = Stream()
     stream.restart(slices="0-99")
 
-    with pytest.raises(InvalidOption, match=r"'0-99'.*0-1023"):
+    with pytest.raises(InvalidValue, match=r"'0-99'.*0-1023"):
         stream.batch()
 
 
 def test_a_stream_takes_no_snapshot() -> None:
     source = JournalDataSource({"entitytype": "plane", "snapshot": "none"})
 
-    with pytest.raises(InvalidOption, match="snapshot: a stream reads up to the settled horizon"):
+    with pytest.raises(InvalidValue, match="snapshot: a stream reads up to the settled horizon"):
         source.streamReader(KEYS)
 
 
@@ -352,5 +352,5 @@ def test_a_checkpoint_of_another_source_is_refused() -> None:
     stream = Stream()
     stream.offset = {"logOffset": 3}
 
-    with pytest.raises(InvalidOption, match="logOffset"):
+    with pytest.raises(InvalidValue, match="logOffset"):
         stream.batch()

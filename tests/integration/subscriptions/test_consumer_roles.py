@@ -10,13 +10,11 @@ import pytest
 from journal import Database, MissingPrivilege, connect
 from projections.subscriptions import (
     Consumer,
+    DeadBatches,
     Publisher,
     PublishFailed,
-    drop_dead,
-    list_dead,
     publish,
     rescale_group,
-    retry_dead,
     subscribe,
 )
 from tests.fixtures.projections import Failure, until
@@ -41,9 +39,9 @@ async def test_a_worker_may_subscribe_consume_fail_and_decide(
             await until(database, DEAD)
             await until_handled(database)
         async with own.session() as session:
-            (dead,) = await list_dead(session, "g")
-            assert await retry_dead(session, "g", dead.retry_id) == 1
-            assert await drop_dead(session, "g", dead.retry_id, waiting=True) == 1
+            (dead,) = await DeadBatches(session).list("g")
+            assert await DeadBatches(session).retry("g", dead.retry_id) == 1
+            assert await DeadBatches(session).drop("g", dead.retry_id, waiting=True) == 1
             await rescale_group(session, "g", 2)
             assert len(await peek(session, "g")) == 0
 
@@ -75,7 +73,7 @@ async def test_a_reader_may_look_and_not_publish(
     async with connect(login("projections_reader")) as own:
         async with own.session() as session:
             assert [match.match_id for match in await peek(session, "g")] == [1]
-            assert await list_dead(session, "g") == []
+            assert await DeadBatches(session).list("g") == []
         publisher = Publisher(own, "p")
         accepted = await publisher.publish("t", 1)
         with pytest.raises(MissingPrivilege):

@@ -14,15 +14,14 @@ from journal import ConnectionSettings, Database, Event, PollPacing, append, con
 from projections.subscriptions import (
     InvalidSubscription,
     Listener,
-    ListenerClosed,
     ListenerSettings,
     ListenerTooSlow,
-    Listening,
     MatchedEvent,
     SubscriptionLost,
     subscribe,
 )
-from projections.subscriptions.errors import InvalidCondition
+from projections.subscriptions.errors import InvalidCondition, ListenerClosed
+from projections.subscriptions.listening import Listening
 from projections.subscriptions.reading import settled_matches
 from tests.fixtures.projections import each_once, execute, fetchval, until
 from tests.fixtures.proxy import proxy_to

@@ -13,12 +13,12 @@ import pytest
 
 from journal import tasks
 from projections import RunSettings, run
+from projections.interests.errors import FilterTooCostly
 from projections.interests.filter_cost import MOST_CHARACTERS, VALUE
 from projections.interests.filters import parse_filter
 from projections.interests.json_values import read_json
 from projections.webhooks import FanOut, send
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
-from projections.webhooks.errors import FilterTooCostly
 from projections.webhooks.messages import Message, message_of
 from tests.fixtures.projections import fetchval
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, fan_out, states, take

@@ -13,7 +13,7 @@ from journal import ConnectionSettings, Database, DatabaseError, connect
 from projections.failing.retries import Backoff
 from projections.webhooks.claims import Claimed
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
-from projections.webhooks.errors import DeliveryInFlight, NotRetriable, UnknownDelivery
+from projections.webhooks.errors import NotAllowed, NotFound
 from projections.webhooks.sender import HttpSender, Reply
 from tests.fixtures.projections import fetchval
 from tests.fixtures.raw_server import Exchange, RawServer, hang, respond, unused_port
@@ -35,6 +35,7 @@ from tests.fixtures.webhook_delivery import (
     states,
     until_rows,
 )
+from tests.fixtures.webhooks import coded
 
 DEAD_AT_ONCE = PATIENT.model_copy(update={"schedule": ()})
 
@@ -130,7 +131,7 @@ class TestByHand:
             (event_id,) = await sent(database)
             async with delivering(database, gate):
                 await gate.reached.get()
-                with pytest.raises(DeliveryInFlight):
+                with pytest.raises(NotAllowed, check=coded("delivery_in_flight")):
                     await Deliveries(database).retry(TENANT, endpoint_id, event_id)
                 gate.before.set()
                 await finished(database)
@@ -181,7 +182,7 @@ class TestByHand:
         (event_id,) = await sent(database)
         await endpoints(database).set_state(TENANT, endpoint_id, "disabled")
 
-        with pytest.raises(NotRetriable):
+        with pytest.raises(NotAllowed, check=coded("not_retriable")):
             await Deliveries(database).retry(TENANT, endpoint_id, event_id)
 
     @pytest.mark.parametrize("decide", [Deliveries.retry, Deliveries.drop])
@@ -195,7 +196,11 @@ class TestByHand:
                 await until_rows(database, "state = 'dead'")
         await Deliveries(database).retry(TENANT, endpoint_id, event_id, ["dead"])
 
-        with pytest.raises(NotRetriable, match="is pending, not dead or dropped"):
+        with pytest.raises(
+            NotAllowed,
+            check=coded("not_retriable"),
+            match="is pending, not dead or dropped",
+        ):
             await decide(Deliveries(database), TENANT, endpoint_id, event_id, ["dead", "dropped"])
 
     async def test_deliveries_of_another_tenant_are_not_there(self, database: Database) -> None:
@@ -204,7 +209,7 @@ class TestByHand:
         deliveries = Deliveries(database)
 
         for do in (deliveries.show, deliveries.retry, deliveries.drop):
-            with pytest.raises(UnknownDelivery):
+            with pytest.raises(NotFound, check=coded("unknown_delivery")):
                 await do("other", endpoint_id, event_id)
         assert await deliveries.list(DeliveryFilter(tenant="other")) == []
         every = [

@@ -11,15 +11,14 @@ from journal import Database
 from projections.webhooks import (
     Endpoints,
     EndpointSettings,
-    InvalidQuery,
+    NotAllowed,
+    NotFound,
     Schedules,
-    TooMany,
-    UnknownEndpoint,
-    WrongState,
 )
 from projections.webhooks.endpoints import ENABLED, EndpointState
+from projections.webhooks.errors import InvalidQuery
 from tests.fixtures.projections import fetchval
-from tests.fixtures.webhooks import endpoint
+from tests.fixtures.webhooks import coded, endpoint
 
 SETTINGS = EndpointSettings(url="https://example.com/hook")
 
@@ -41,7 +40,9 @@ class TestState:
         await endpoints.set_state("acme", name, "disabled", "gone")
 
         with pytest.raises(
-            WrongState, match=r"^endpoint 'ep_1' is disabled \(gone\), not active or paused: enable it first$"
+            NotAllowed,
+            check=coded("wrong_state"),
+            match=r"^endpoint 'ep_1' is disabled \(gone\), not active or paused: enable it first$",
         ):
             await endpoints.set_state("acme", name, state, expected=ENABLED)
 
@@ -50,7 +51,7 @@ class TestState:
     async def test_another_tenant_does_not_learn_what_it_is(self, database: Database) -> None:
         name = await endpoint(database, "ep_1")
 
-        with pytest.raises(UnknownEndpoint):
+        with pytest.raises(NotFound, check=coded("unknown_endpoint")):
             await Endpoints(database).set_state("globex", name, "active", expected=["disabled"])
 
 
@@ -88,7 +89,7 @@ class TestRoom:
             await Endpoints(database).create("acme", SETTINGS)
             assert not other.done()
 
-        with pytest.raises(TooMany):
+        with pytest.raises(NotAllowed, check=coded("too_many")):
             await other
 
 
@@ -109,5 +110,5 @@ async def test_the_table_holds_the_tenants_that_the_library_lets_through(databas
 
 def _refused(made: list[Any], number: int, said: str) -> None:
     errors = [one for one in made if isinstance(one, BaseException)]
-    assert [type(one) for one in errors] == [TooMany] * number
+    assert [getattr(one, "code", one) for one in errors] == ["too_many"] * number
     assert {str(one) for one in errors} == {said}

@@ -12,12 +12,12 @@ from journal import Database
 from journal.partitions import partitions
 from projections.webhooks.claims import Claimed
 from projections.webhooks.deliveries import Deliveries
-from projections.webhooks.errors import NotRetriable
+from projections.webhooks.errors import NotAllowed
 from projections.webhooks.fan_out import FanOut
 from projections.webhooks.messages import send
 from tests.fixtures.projections import caught_up, execute, fetchval
 from tests.fixtures.retention import DAY, HOUR, PAST, keep, kept_by, past, retained
-from tests.fixtures.webhooks import end_all, endpoint, states, take
+from tests.fixtures.webhooks import coded, end_all, endpoint, states, take
 
 NAME = "webhook_events_20200101t000000"
 EVENTS = "SELECT count(*) FROM projections.webhook_events"
@@ -167,7 +167,11 @@ class TestPartitions:
         await closed(database)
         await retained(database)
 
-        with pytest.raises(NotRetriable, match="the payload of event 'e1' is no longer kept"):
+        with pytest.raises(
+            NotAllowed,
+            check=coded("not_retriable"),
+            match="the payload of event 'e1' is no longer kept",
+        ):
             await Deliveries(database).retry("acme", "ep_1", "e1")
 
         assert await states(database, "ep_1") == ["done"]

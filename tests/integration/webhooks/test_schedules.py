@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from journal import Database, DatabaseError, RawJson, Row
-from projections.webhooks.errors import InvalidSchedule, UnknownEndpoint, UnknownSchedule
+from projections.webhooks.errors import InvalidSchedule, NotFound
 from projections.webhooks.messages import MESSAGE
 from projections.webhooks.schedules import Schedule, Schedules
 from projections.webhooks.ticks import send_claimed, send_due
 from tests.fixtures.projections import execute, fetchval
-from tests.fixtures.webhooks import endpoint
+from tests.fixtures.webhooks import coded, endpoint
 
 DATA = RawJson('{"b": 1.0,  "a": 12345678901234567890}')
 MINUTE = timedelta(minutes=1)
@@ -135,9 +135,9 @@ class TestSchedules:
         theirs = await endpoint(database, "ep_1", tenant="globex")
         schedule = await made(database)
 
-        with pytest.raises(UnknownEndpoint):
+        with pytest.raises(NotFound, check=coded("unknown_endpoint")):
             await made(database, "other", endpoint_id=theirs)
-        with pytest.raises(UnknownEndpoint):
+        with pytest.raises(NotFound, check=coded("unknown_endpoint")):
             await Schedules(database).change("acme", schedule.schedule_id, {"endpoint_id": theirs})
 
     async def test_another_tenant_has_none_of_it_and_administrators_all(self, database: Database) -> None:
@@ -153,12 +153,12 @@ class TestSchedules:
             schedules.send_now("globex", its),
             schedules.remove("globex", its),
         ):
-            with pytest.raises(UnknownSchedule, match=its):
+            with pytest.raises(NotFound, check=coded("unknown_schedule"), match=its):
                 await call
         assert await schedules.get(None, its) == schedule
         assert await schedules.list(None) == [schedule]
         await schedules.remove(None, its)
-        with pytest.raises(UnknownSchedule):
+        with pytest.raises(NotFound, check=coded("unknown_schedule")):
             await schedules.get("acme", its)
 
     async def test_another_line_begins_anew_and_another_text_does_not(self, database: Database) -> None:

@@ -6,14 +6,9 @@ import pytest
 from cryptography.fernet import Fernet
 
 from journal import Database
-from projections.webhooks import (
-    Endpoints,
-    EndpointSettings,
-    FernetCipher,
-    InvalidEndpoint,
-    InvalidSecret,
-    generate_secret,
-)
+from projections.webhooks import Endpoints, EndpointSettings, generate_secret
+from projections.webhooks.encryption import FernetCipher
+from projections.webhooks.errors import InvalidEndpoint, InvalidSecret
 from projections.webhooks.signing import SigningKey
 
 SETTINGS = EndpointSettings(url="https://example.com/hook")

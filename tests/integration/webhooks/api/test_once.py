@@ -12,11 +12,12 @@ import pytest
 from cryptography.fernet import Fernet
 
 from journal import Database
-from projections.webhooks import Endpoints, FernetCipher
+from projections.webhooks import Endpoints
 from projections.webhooks.api import ApiSettings, webhooks_app
 from projections.webhooks.api.app import OPERATIONS
 from projections.webhooks.api.operations import Operation
 from projections.webhooks.duties import Duties
+from projections.webhooks.encryption import FernetCipher
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import execute, fetchval, until
 from tests.integration.webhooks.api.support import AUTH, BODIES, TOKENS, Api, Rows, application, filled

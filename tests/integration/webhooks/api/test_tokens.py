@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from projections.webhooks.api import (
     Caller,
-    InvalidToken,
+    InvalidValue,
     TokenAuth,
     issue_tenant_token,
 )
@@ -112,7 +112,7 @@ async def test_two_headers_are_none() -> None:
     ids=str,
 )
 def test_what_keeps_nobody_out_is_refused_and_not_repeated(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidToken) as refused:
+    with pytest.raises(InvalidValue) as refused:
         TokenAuth(**options)
     assert "short" not in str(refused.value)
     assert "sss" not in str(refused.value)
@@ -125,7 +125,7 @@ def test_what_keeps_nobody_out_is_refused_and_not_repeated(options: dict[str, An
 def test_a_token_that_would_be_good_for_nothing_is_not_issued(
     key: bytes, tenant: str, time: timedelta
 ) -> None:
-    with pytest.raises(InvalidToken):
+    with pytest.raises(InvalidValue):
         issue_tenant_token(key, tenant, time)
 
 
