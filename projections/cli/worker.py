@@ -23,7 +23,7 @@ from projections.cli.supervisor import StopAsked, heard_from_supervisor, supervi
 from projections.durations import duration_text
 from projections.http.addresses import Address
 from projections.running.event_loop import loop_runner
-from projections.running.observer import CombinedObserver, StatusObserver
+from projections.running.observer import Observers, StatusObserver
 from projections.running.runner import run as run_projections
 from projections.running.settings import ABORT_AFTER, OTHER_CONNECTIONS, WORKER_CONNECTIONS, RunSettings
 from projections.subscriptions import Matching
@@ -263,26 +263,21 @@ async def _run(dsn: str, definitions: Sequence[Any], options: _Options, served: 
 
 
 @asynccontextmanager
-async def _observed(database: Database, options: _Options, served: _Served) -> AsyncIterator[StatusObserver]:
+async def _observed(database: Database, options: _Options, served: _Served) -> AsyncIterator[Observers]:
     """Who is to be told, serving what it is told for the length of the block."""
     observers: list[StatusObserver] = []
     if options.traces:
-        from projections.monitoring.tracing import Tracing  # noqa: PLC0415 - of an extra
+        from projections.monitoring import Tracing  # noqa: PLC0415 - of an extra
 
         observers.append(Tracing())
     if served.address is None:
-        yield CombinedObserver(observers)
+        yield observers
         return
-    from projections.http.serving import serving  # noqa: PLC0415 - of an extra
-    from projections.monitoring.probes import worker_app  # noqa: PLC0415 - of an extra
-    from projections.monitoring.worker_metrics import WorkerMetrics  # noqa: PLC0415 - likewise
+    from projections.monitoring import WorkerMetrics, serve_metrics  # noqa: PLC0415 - of an extra
 
     metrics = WorkerMetrics()
-    async with serving(served.address, worker_app(metrics, database), served.token) as address:
-        log.info(
-            "metrics are at http://%s/metrics", address, extra={"action": "serving", "address": str(address)}
-        )
-        yield CombinedObserver([metrics, *observers])
+    async with serve_metrics(database, served.address, workers=metrics, token=served.token):
+        yield [metrics, *observers]
 
 
 def _supervisor(

@@ -1,7 +1,11 @@
 """How far projections and groups are behind, who runs them, and what holds them back: from the database alone."""
 
+from typing import TYPE_CHECKING
+
+from journal import ProjectionsError
 from offsets import UnknownProjection
 from projections.errors import UnknownGroup
+from projections.lazy import lazy_names
 from projections.monitoring.groups import GroupLag as GroupLag
 from projections.monitoring.groups import GroupRangeLag as GroupRangeLag
 from projections.monitoring.groups import QuarantinedCondition as QuarantinedCondition
@@ -22,7 +26,14 @@ from projections.monitoring.snapshot import snapshot
 from projections.monitoring.webhooks import DeadDelivery as DeadDelivery
 from projections.monitoring.webhooks import dead_deliveries as dead_deliveries
 
-__all__ = [
+if TYPE_CHECKING:  # those need an extra
+    from projections.monitoring.probes import serve_metrics as serve_metrics
+    from projections.monitoring.tracing import Tracing as Tracing
+    from projections.monitoring.worker_metrics import WorkerMetrics as WorkerMetrics
+
+__all__, __getattr__, __dir__ = lazy_names()
+__all__ += [
+    "ProjectionsError",
     "UnknownGroup",
     "UnknownProjection",
     "group_lag",

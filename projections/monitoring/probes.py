@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,6 +12,9 @@ from typing import Any, Protocol
 from journal import Database
 from projections.durations import InvalidDuration, parse_duration
 from projections.extras import from_extra
+from projections.http.addresses import Address, parse_address
+from projections.http.authentication import read_token
+from projections.http.serving import serving
 from projections.monitoring.cache import Cache, LookFailed, cached_snapshot, closing
 from projections.monitoring.health import (
     SLOW_TURN,
@@ -37,6 +41,8 @@ with from_extra("monitor"):
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
+
+log = logging.getLogger("projections")
 
 _READY_FOR = timedelta(seconds=1)
 _READY_WITHIN = timedelta(seconds=3)
@@ -221,3 +227,42 @@ def _lagging(kind: str, one: Lagging) -> dict[str, object]:
 
 def _health(*, ok: bool, **details: object) -> Response:
     return JSONResponse({"status": "ok" if ok else "failing", **details}, 200 if ok else 503)
+
+
+@asynccontextmanager
+async def serve_metrics(
+    database: Database,
+    at: str | Address = "127.0.0.1:9187",
+    *,
+    workers: WorkerMetrics | None = None,
+    webhooks: Counted | None = None,
+    token: str | None = None,
+) -> AsyncIterator[Address]:
+    """
+    Serve ``/metrics``, ``/livez``, ``/readyz`` and ``/lagz`` of this process for the length of the block.
+
+    Args:
+        database: What the process runs on.
+        at: Where: ``HOST:PORT``; port 0 takes any that is free.
+        workers: What ``run(observer=...)`` counts with; None in a process that runs no projections.
+        webhooks: What ``run_webhooks(delivery_observer=...)`` counts with.
+        token: What requests must carry; None: as PROJECTIONS_TOKEN or PROJECTIONS_TOKEN_FILE say.
+
+    Returns:
+        Where it listens.
+
+    Raises:
+        ProjectionsError: Nothing can listen there, or other machines reach it and there is no token.
+    """
+    if workers is not None:
+        app = worker_app(workers, database, webhooks)
+    elif webhooks is not None:
+        app = delivering_app(webhooks, database)
+    else:
+        raise TypeError("pass workers, webhooks or both: there is nothing else to serve")
+    where = parse_address(at) if isinstance(at, str) else at
+    async with serving(where, app, token or read_token()) as address:
+        log.info(
+            "metrics are at http://%s/metrics", address, extra={"action": "serving", "address": str(address)}
+        )
+        yield address

@@ -82,23 +82,13 @@ class Tracing(StatusObserver):
             if projection == name and envelope.slice in slices:
                 span.record_exception(error, {"projections.attempt": attempt})
 
+    def handling(self, group: str, handler: str, batch: Sequence[_Matched]) -> AbstractContextManager[Span]:
+        """
+        A span of a call of a handler of a group: give this method to ``Consumer(around=...)``.
 
-class TracedHandling:
-    """
-    Makes a span of each call of a handler of a group: give it to ``Consumer(around=...)``.
-
-    It is linked to the spans that the events come from, and below that one if there is a single one, as those of
-    :class:`Tracing` are. An error of the handler is recorded on it.
-
-    Args:
-        provider: Of tracers; None for the global one.
-    """
-
-    def __init__(self, provider: TracerProvider | None = None) -> None:
-        self._tracer = trace.get_tracer("projections", tracer_provider=provider)
-
-    def __call__(self, group: str, handler: str, batch: Sequence[_Matched]) -> AbstractContextManager[Span]:
-        """A span that lasts for the block, and is the current one in it."""
+        It is linked to the spans that the events come from, as those of batches are. An error of the handler is
+        recorded on it.
+        """
         envelopes = [event.envelope for event in batch]
         origins = _origins(envelopes)
         return self._tracer.start_as_current_span(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from journal import EventEnvelope, SliceRange
 
@@ -68,11 +68,15 @@ class StatusObserver:
         """The settled horizon was stored: everything before it is handled."""
 
 
-class Combined:
-    """Tells several observers, in their order; the mistakes of one are logged, and the others are told all the same."""
+Observers: TypeAlias = StatusObserver | Iterable[StatusObserver]
+"""One, or several, who are told in their order."""
 
-    def __init__(self, observers: Iterable[Any]) -> None:
-        self._observers = list(observers)
+
+class Combined:
+    """Tells one observer or several; the mistakes of one are logged, and the others are told all the same."""
+
+    def __init__(self, observers: Any) -> None:
+        self._observers = list(observers) if isinstance(observers, Iterable) else [observers]
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("_"):

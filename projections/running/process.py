@@ -11,7 +11,7 @@ from journal import Database, WritersPoller
 from offsets import Beats, Worker
 from projections.running.connections import Connections
 from projections.running.loop_monitor import LoopMonitor
-from projections.running.observer import CombinedObserver, StatusObserver
+from projections.running.observer import CombinedObserver, Observers
 from projections.running.page_limit import PageLimit
 from projections.running.settings import RunSettings
 from projections.running.table_writer import TableWriter
@@ -24,16 +24,16 @@ class Process:
     Args:
         database: Where the journal and the read models are.
         settings: How to run.
-        observer: Is told; its exceptions are logged.
+        observer: Is told, or several are; their exceptions are logged.
         stop: Set when all is to stop.
     """
 
     def __init__(
-        self, database: Database, settings: RunSettings, observer: StatusObserver, stop: asyncio.Event
+        self, database: Database, settings: RunSettings, observer: Observers, stop: asyncio.Event
     ) -> None:
         self.database = database
         self.settings = settings
-        self.observer = CombinedObserver([observer])  # which keeps its mistakes away from the work
+        self.observer = CombinedObserver(observer)  # which keeps its mistakes away from the work
         self.stop = stop
         self.evicting = asyncio.Lock()
         self.changed = asyncio.Event()

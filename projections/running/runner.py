@@ -29,7 +29,7 @@ from journal.tasks import end, together
 from projections.defining.handlers import Discovery, Projection, projection_of
 from projections.errors import InvalidHandler
 from projections.running.membership import Membership
-from projections.running.observer import StatusObserver
+from projections.running.observer import Observers
 from projections.running.process import Process
 from projections.running.ranges import Ranges
 from projections.running.settings import RunSettings
@@ -45,7 +45,7 @@ async def run(
     *definitions: Any,
     ranges: int = 1,
     settings: RunSettings | None = None,
-    observer: StatusObserver | None = None,
+    observer: Observers = (),
     stop: asyncio.Event | None = None,
     until_caught_up: bool = False,
     take_over: bool = False,
@@ -63,7 +63,7 @@ async def run(
         ranges: Cut the slices of a projection that has never run into so many ranges; of others,
             :func:`offsets.rescale` changes the number.
         settings: Limits and times; None: the defaults.
-        observer: Is told what happens.
+        observer: Is told what happens; several, in their order, are a list.
         stop: Stops all when set, after the batches at hand.
         until_caught_up: Return when every event that was appended before the start has been handled, here or by
             others; an event that fails for ever under ``Recovery.fail`` keeps it from that.
@@ -85,9 +85,7 @@ async def run(
     projections = [projection_of(definition) for definition in definitions]
     _check_names(projections)
     cut = slice_ranges(ranges)
-    process = Process(
-        database, settings or RunSettings(), observer or StatusObserver(), stop or asyncio.Event()
-    )
+    process = Process(database, settings or RunSettings(), observer, stop or asyncio.Event())
     async with AsyncExitStack() as stack:
         async with database.session() as session:
             await check_version(session)

@@ -53,7 +53,7 @@ class Consumer:
         group: The group; it is made when it is not known.
         settings: Limits and times; None: the defaults.
         around: Makes a context manager in which a handler is called, of the names of the group and the handler, and the
-            batch: :class:`projections.monitoring.tracing.TracedHandling` makes spans.
+            batch: :meth:`projections.monitoring.Tracing.handling` makes spans.
     """
 
     def __init__(

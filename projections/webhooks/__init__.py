@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from journal import EventIdConflict as EventIdConflict
     from journal import InvalidEvent as InvalidEvent
     from journal import InvalidValue as InvalidValue
+    from journal import ProjectionsError as ProjectionsError
     from journal import SchemaError as SchemaError
     from projections.errors import InvalidHandler as InvalidHandler
     from projections.webhooks.addresses import AddressRules as AddressRules
     from projections.webhooks.deliveries import Deliveries as Deliveries
     from projections.webhooks.deliveries import DeliveryFilter as DeliveryFilter
+    from projections.webhooks.delivery_metrics import WebhookMetrics as WebhookMetrics
     from projections.webhooks.endpoint_verification import verify_endpoint as verify_endpoint
     from projections.webhooks.endpoints import Endpoints as Endpoints
     from projections.webhooks.endpoints import EndpointSettings as EndpointSettings
@@ -33,11 +35,10 @@ if TYPE_CHECKING:
     from projections.webhooks.running import run_webhooks as run_webhooks
     from projections.webhooks.schedules import Schedules as Schedules
     from projections.webhooks.sender import HttpSender as HttpSender
-    from projections.webhooks.sender import NotSentError as NotSentError
     from projections.webhooks.settings import DeliverySettings as DeliverySettings
     from projections.webhooks.signing import generate_secret as generate_secret
-    from projections.webhooks.signing import parse_secret as parse_secret
     from projections.webhooks.signing import sign as sign
     from projections.webhooks.signing import verify as verify
+    from projections.webhooks.tracing import TracedSender as TracedSender
 
 __all__, __getattr__, __dir__ = lazy_names()

@@ -49,7 +49,7 @@ async def verify_endpoint(
     Raises:
         NotFound: The tenant has none of this id.
         InvalidValue: The cipher is not the one that its secrets were kept with.
-        NotSentError: It could not be sent from here.
+        ProjectionsError: It could not be sent from here.
     """
     one, secrets = await endpoints.get(tenant, endpoint_id), await endpoints.secrets(tenant, endpoint_id)
     challenge, now = random_source.token_urlsafe(32), datetime.now(UTC)

@@ -7,7 +7,7 @@ from typing import Any
 
 from journal import Database
 from journal.tasks import together
-from projections.running.observer import StatusObserver
+from projections.running.observer import Observers
 from projections.running.runner import run
 from projections.running.settings import RunSettings
 from projections.webhooks.deliverer import deliver
@@ -31,7 +31,7 @@ async def run_webhooks(
     settings: DeliverySettings | None = None,
     run_settings: RunSettings | None = None,
     delivery_observer: DeliveryObserver | None = None,
-    observer: StatusObserver | None = None,
+    observer: Observers = (),
     stop: asyncio.Event | None = None,
 ) -> None:
     """
@@ -50,7 +50,7 @@ async def run_webhooks(
         settings: How to deliver.
         run_settings: How to run projections.
         delivery_observer: Is told of attempts.
-        observer: Is told of projections.
+        observer: Is told of projections, or several are.
         stop: Ends it when set: batches and requests on their way are waited for.
 
     Raises:

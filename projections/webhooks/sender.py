@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from cachetools import TTLCache
 
+from journal import ProjectionsError
 from projections.extras import from_extra
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.connector import (
@@ -85,7 +86,7 @@ class Outgoing(NamedTuple):
     traceparent: str | None = None
 
 
-class NotSentError(Exception):
+class NotSentError(ProjectionsError):
     """Nothing could be sent, for a reason that is not the receiver's: it was no attempt."""
 
     def __init__(self, reason: str, delay: timedelta, *, everywhere: bool = False) -> None:
@@ -158,8 +159,8 @@ class HttpSender:
         Send one, and say what came of it; raises nothing for what the other side does.
 
         Raises:
-            NotSentError: This process has no files, memory or ports left; or others of its tenant, or to its host, were
-                before it for long.
+            ProjectionsError: This process has no files, memory or ports left; or others of its tenant, or to its
+                host, were before it for long.
         """
         host = _host(outgoing.url)
         try:

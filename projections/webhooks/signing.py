@@ -257,12 +257,13 @@ class VerifiedWebhook(NamedTuple):
     """When the attempt was made, in whole seconds."""
 
 
-def sign(secrets: Iterable[Secret], message_id: str, timestamp: int, body: bytes) -> str:
+def sign(secrets: Secret | str | Iterable[Secret | str], message_id: str, timestamp: int, body: bytes) -> str:
     """
     Sign one attempt, for the header `webhook-signature`.
 
     Args:
-        secrets: All that are valid now, the newest first: a receiver that knows any of them accepts.
+        secrets: Those that are valid now, parsed or as text, the newest first: a receiver that knows one of them
+            accepts.
         message_id: For `webhook-id`.
         timestamp: For `webhook-timestamp`: seconds since 1970 of this attempt.
         body: As it is sent; before compression if it is sent compressed.
@@ -281,7 +282,9 @@ def sign(secrets: Iterable[Secret], message_id: str, timestamp: int, body: bytes
     if not _TIMESTAMP.fullmatch(str(timestamp)):
         raise InvalidMessage(f"a timestamp is whole seconds since 1970, not {timestamp!r}")
     content = _content(message_id, str(timestamp), body)
-    tokens = [f"{secret.version},{b64encode(secret.sign(content)).decode()}" for secret in secrets]
+    tokens = [
+        f"{secret.version},{b64encode(secret.sign(content)).decode()}" for secret in parse_secrets(secrets)
+    ]
     if not tokens:
         raise InvalidSecret("a message is signed with at least one secret")
     return " ".join(tokens)

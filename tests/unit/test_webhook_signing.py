@@ -47,7 +47,8 @@ def _whsec(size: int) -> str:
 
 
 def test_spec_vector_fixed() -> None:
-    assert sign([parse_secret(VECTOR_SECRET)], VECTOR_ID, VECTOR_SECONDS, VECTOR_BODY) == VECTOR_SIGNATURE
+    for secrets in ([parse_secret(VECTOR_SECRET)], [VECTOR_SECRET], VECTOR_SECRET):
+        assert sign(secrets, VECTOR_ID, VECTOR_SECONDS, VECTOR_BODY) == VECTOR_SIGNATURE
 
 
 def test_spec_vector_verifies() -> None:

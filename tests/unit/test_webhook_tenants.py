@@ -10,7 +10,7 @@ import pytest
 
 from journal import Database, ProjectionsError
 from projections.webhooks import Endpoints, EndpointSettings, Schedules, send
-from projections.webhooks.api import issue_tenant_token
+from projections.webhooks.api import TokenAuth
 
 NO_DATABASE = cast("Database", None)
 """What is refused is refused before anything is asked there."""
@@ -29,7 +29,7 @@ async def _schedule(tenant: str) -> None:
 
 
 async def _token(tenant: str) -> None:
-    issue_tenant_token(b"k" * 32, tenant, timedelta(hours=1))
+    TokenAuth(signing_keys=[b"k" * 32]).issue(tenant, timedelta(hours=1))
 
 
 @pytest.mark.parametrize("tenant", ["", "x" * 201])

@@ -2,7 +2,7 @@
 
 from journal import InvalidValue
 from projections.webhooks.api.app import webhooks_app
-from projections.webhooks.api.authentication import Caller, TokenAuth, issue_tenant_token
+from projections.webhooks.api.authentication import Caller, TokenAuth
 from projections.webhooks.api.settings import ApiSettings
 
 __all__ = [
@@ -10,6 +10,5 @@ __all__ = [
     "Caller",
     "InvalidValue",
     "TokenAuth",
-    "issue_tenant_token",
     "webhooks_app",
 ]

@@ -24,7 +24,7 @@ from projections.webhooks.errors import InvalidSecret
 with from_extra("webhooks"):
     from starlette.requests import Request
 
-__all__ = ["Authenticate", "Caller", "TokenAuth", "issue_tenant_token"]
+__all__ = ["Authenticate", "Caller", "TokenAuth"]
 
 _VERSION = b"pwt1"
 _SHORTEST_KEY = 32
@@ -56,8 +56,8 @@ class TokenAuth:
     Args:
         admin_token: Of administrators.
         tenant_tokens: A token for each tenant.
-        signing_keys: What :func:`issue_tenant_token` signed with, 32 bytes or more each; several while one replaces
-            another.
+        signing_keys: What :meth:`issue` signs with, the first, and has signed with, the others: 32 random bytes or more
+            each.
 
     Raises:
         InvalidValue: A token has fewer than 16 characters, a key fewer than 32 bytes, or two tokens are the same.
@@ -86,6 +86,22 @@ class TokenAuth:
         token = bearer_token(request.scope)
         return (self._known.holder(token) or self._signed(token)) if len(token) <= _LONGEST_TOKEN else None
 
+    def issue(self, tenant: str, expires_in: timedelta) -> str:
+        """
+        Sign a token for a tenant with the first of the keys, good until it expires: it cannot be taken back before.
+
+        Raises:
+            InvalidValue: There is no key, the tenant cannot be, or it would have expired already.
+        """
+        check_tenant(tenant, InvalidSecret)
+        if not self._keys:
+            raise InvalidSecret("tokens of tenants are signed with a key: pass signing_keys")
+        if expires_in <= timedelta(0):
+            raise InvalidSecret(f"a token expires after a time, not {expires_in}")
+        facts = json.dumps({"tenant": tenant, "expires": time.time() + expires_in.total_seconds()})
+        content = _VERSION + b"." + urlsafe_b64encode(facts.encode()).rstrip(b"=")
+        return f"{content.decode()}.{urlsafe_b64encode(_signature(self._keys[0], content)).decode()}"
+
     def _signed(self, token: bytes) -> Caller | None:
         content, _, signature = token.rpartition(b".")
         given = _decoded(signature)
@@ -94,23 +110,6 @@ class TokenAuth:
             return None
         facts = json.loads(_decoded(content.partition(b".")[2]))
         return Caller(str(facts["tenant"])) if time.time() < facts["expires"] else None
-
-
-def issue_tenant_token(key: bytes, tenant: str, expires_in: timedelta) -> str:
-    """
-    Sign a token for a tenant, which :class:`TokenAuth` takes until it expires. It cannot be taken back before that.
-
-    The key is one of its ``signing_keys``: 32 random bytes or more.
-
-    Raises:
-        InvalidValue: The key is too short, the tenant cannot be, or it would have expired already.
-    """
-    check_tenant(tenant, InvalidSecret)
-    if expires_in <= timedelta(0):
-        raise InvalidSecret(f"a token expires after a time, not {expires_in}")
-    facts = json.dumps({"tenant": tenant, "expires": time.time() + expires_in.total_seconds()})
-    content = _VERSION + b"." + urlsafe_b64encode(facts.encode()).rstrip(b"=")
-    return f"{content.decode()}.{urlsafe_b64encode(_signature(_checked_key(key), content)).decode()}"
 
 
 def _checked_key(key: Any) -> bytes:

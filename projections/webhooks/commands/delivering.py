@@ -20,7 +20,7 @@ from journal.partitions import maintaining
 from journal.schema import check_version
 from projections.http.addresses import Address
 from projections.running.event_loop import loop_runner
-from projections.running.observer import CombinedObserver, StatusObserver
+from projections.running.observer import Observers, StatusObserver
 from projections.running.settings import RunSettings
 from projections.terminal.commands import Arg, Dsn, Opt, derived
 from projections.terminal.logs import LogFormat, configure_logs
@@ -222,34 +222,24 @@ def _grace(settings: DeliverySettings) -> timedelta:
 @asynccontextmanager
 async def _observed(
     database: Database, sender: Sender, process: _Process
-) -> AsyncIterator[tuple[StatusObserver | None, DeliveryObserver, Sender]]:
+) -> AsyncIterator[tuple[Observers, DeliveryObserver, Sender]]:
     """Who is to be told, and through what to send, serving what is counted for the length of the block."""
     observers: list[StatusObserver] = []
     if process.options.traces:
-        from projections.monitoring.tracing import Tracing  # noqa: PLC0415 - of an extra
+        from projections.monitoring import Tracing  # noqa: PLC0415 - of an extra
         from projections.webhooks.tracing import TracedSender  # noqa: PLC0415 - likewise
 
         observers, sender = [Tracing()], TracedSender(sender)
     if process.address is None:
-        yield CombinedObserver(observers), AttemptLog(), sender
+        yield observers, AttemptLog(), sender
         return
-    from projections.http.serving import serving  # noqa: PLC0415 - of an extra
-    from projections.monitoring.probes import delivering_app, worker_app  # noqa: PLC0415 - of an extra
-    from projections.monitoring.worker_metrics import WorkerMetrics  # noqa: PLC0415 - likewise
+    from projections.monitoring import WorkerMetrics, serve_metrics  # noqa: PLC0415 - of an extra
     from projections.webhooks.delivery_metrics import WebhookMetrics  # noqa: PLC0415 - likewise
 
     metrics, counted = WorkerMetrics(), WebhookMetrics()
-    app = (
-        delivering_app(counted, database)
-        if process.options.only_send
-        else worker_app(metrics, database, counted)
-    )
-    async with serving(process.address, app, process.token) as address:
-        log.info(
-            "metrics are at http://%s/metrics", address, extra={"action": "serving", "address": str(address)}
-        )
-        yield (
-            CombinedObserver([metrics, *observers]),
-            CombinedDeliveryObserver([AttemptLog(), counted]),
-            counted.watching(sender),
-        )
+    workers = None if process.options.only_send else metrics
+    async with serve_metrics(
+        database, process.address, workers=workers, webhooks=counted, token=process.token
+    ):
+        delivery_observer = CombinedDeliveryObserver([AttemptLog(), counted])
+        yield [metrics, *observers], delivery_observer, counted.watching(sender)

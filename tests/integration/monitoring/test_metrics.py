@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 from prometheus_client import Metric
@@ -22,7 +23,7 @@ from starlette.applications import Starlette
 import offsets
 from journal import ConnectionSettings, Database, Event, append, connect
 from projections import Recovery, SliceRange
-from projections.monitoring import snapshot
+from projections.monitoring import serve_metrics, snapshot
 from projections.monitoring.cache import Cache, LookFailed
 from projections.monitoring.metrics import database_up, snapshot_metrics, write_metrics
 from projections.monitoring.probes import delivering_app, monitor_probe, worker_app
@@ -376,6 +377,32 @@ async def test_every_series_names_its_database(journal: Database) -> None:
         samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
         assert len(samples) > 10
         assert {sample.labels.get("database") for sample in samples} == {name}
+
+
+@pytest.mark.parametrize(
+    ("served", "name"),
+    [
+        ({"workers": WorkerMetrics()}, "projections_worker_heartbeat_age_seconds"),
+        ({"webhooks": WebhookMetrics()}, "projections_webhook_requests_in_flight"),
+    ],
+    ids=["workers", "webhooks"],
+)
+async def test_an_application_serves_what_it_counts_to_those_who_have_the_token(
+    journal: Database, monkeypatch: pytest.MonkeyPatch, served: dict[str, Any], name: str
+) -> None:
+    monkeypatch.setenv("PROJECTIONS_TOKEN", "a-token")
+    async with serve_metrics(journal, "127.0.0.1:0", **served) as address, httpx.AsyncClient() as client:
+        refused = await client.get(f"http://{address}/metrics")
+        found = await client.get(f"http://{address}/metrics", headers={"authorization": "Bearer a-token"})
+
+    assert (refused.status_code, found.status_code) == (401, 200)
+    assert f"# HELP {name}" in found.text
+
+
+async def test_nothing_is_served_where_there_is_nothing_to_count(journal: Database) -> None:
+    with pytest.raises(TypeError, match="pass workers, webhooks or both"):
+        async with serve_metrics(journal):
+            pass
 
 
 _NAME = re.compile(r"\bprojections_[a-z_]+\b")

@@ -15,8 +15,7 @@ from opentelemetry.trace import StatusCode, format_span_id, format_trace_id, get
 
 from journal import Database, Event, EventEnvelope, Session, append, connect
 from projections import AtLeastOnce, Recovery, StatusObserver
-from projections.monitoring.tracing import TracedHandling, Tracing
-from projections.running.observer import CombinedObserver
+from projections.monitoring.tracing import Tracing
 from projections.subscriptions import Consumer, MatchedEvent, publish
 from tests.fixtures.projections import (
     EFFECTS,
@@ -227,7 +226,7 @@ async def test_an_observer_that_fails_does_not_keep_others_from_being_told(journ
     traces = Traces()
     await happen(journal, ("a", {}))
 
-    await caught_up(journal, recording(), observer=CombinedObserver([Broken(), traces.observer]))
+    await caught_up(journal, recording(), observer=[Broken(), traces.observer])
 
     assert len(traces.batches) == 1
 
@@ -257,7 +256,7 @@ async def test_what_a_group_handles_is_linked_to_the_spans_that_its_events_come_
             raise ValueError("not yet")
         await seen(batch)
 
-    reader = Consumer(database, "g", settings=quick(), around=TracedHandling(traces.provider))
+    reader = Consumer(database, "g", settings=quick(), around=Tracing(traces.provider).handling)
     reader.handle(handle, name="all", retries=[0])
     async with consuming(database, reader):
         async with database.transaction() as session:

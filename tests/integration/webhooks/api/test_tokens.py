@@ -14,7 +14,6 @@ from projections.webhooks.api import (
     Caller,
     InvalidValue,
     TokenAuth,
-    issue_tenant_token,
 )
 from projections.webhooks.api import authentication as module
 
@@ -39,17 +38,21 @@ async def test_a_known_token_tells_its_caller(token: str, tenant: str | None, fo
 
 
 async def test_a_signed_token_tells_its_tenant() -> None:
-    assert await caller_of("Bearer " + issue_tenant_token(KEY, "gl✓bex", HOUR)) == Caller("gl✓bex")
+    assert await caller_of("Bearer " + TokenAuth(signing_keys=[KEY]).issue("gl✓bex", HOUR)) == Caller(
+        "gl✓bex"
+    )
 
 
 async def test_a_token_signed_with_the_key_before_is_good_while_both_are_known() -> None:
     both = TokenAuth(signing_keys=[OTHER, KEY])
     for key in (KEY, OTHER):
-        assert await caller_of("Bearer " + issue_tenant_token(key, "acme", HOUR), auth=both) == Caller("acme")
+        assert await caller_of(
+            "Bearer " + TokenAuth(signing_keys=[key]).issue("acme", HOUR), auth=both
+        ) == Caller("acme")
 
 
 async def test_a_signed_token_expires(monkeypatch: pytest.MonkeyPatch) -> None:
-    token = "Bearer " + issue_tenant_token(KEY, "acme", HOUR)
+    token = "Bearer " + TokenAuth(signing_keys=[KEY]).issue("acme", HOUR)
     now = module.time.time()
     monkeypatch.setattr(module.time, "time", lambda: now + 3599)
     assert await caller_of(token) == Caller("acme")
@@ -62,13 +65,13 @@ def forged(facts: dict[str, Any], signature: str) -> str:
     return f"pwt1.{content}.{signature}"
 
 
-GENUINE = issue_tenant_token(KEY, "acme", HOUR)
+GENUINE = TokenAuth(signing_keys=[KEY]).issue("acme", HOUR)
 
 
 @pytest.mark.parametrize(
     "token",
     [
-        issue_tenant_token(OTHER, "acme", HOUR),
+        TokenAuth(signing_keys=[OTHER]).issue("acme", HOUR),
         forged({"tenant": None, "expires": 9e9}, GENUINE.rpartition(".")[2]),
         forged({"tenant": "acme", "expires": 9e9}, ""),
         GENUINE[:-6],
@@ -126,7 +129,12 @@ def test_a_token_that_would_be_good_for_nothing_is_not_issued(
     key: bytes, tenant: str, time: timedelta
 ) -> None:
     with pytest.raises(InvalidValue):
-        issue_tenant_token(key, tenant, time)
+        TokenAuth(signing_keys=[key]).issue(tenant, time)
+
+
+def test_no_token_is_issued_without_a_key() -> None:
+    with pytest.raises(InvalidValue, match="pass signing_keys"):
+        TokenAuth(admin_token="a" * 16).issue("acme", HOUR)
 
 
 async def test_nobody_is_let_in_where_no_token_is_known() -> None:
