@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import click
 
 from journal import CapturedTable, Session, capture_table, captured_tables, release_table
-from projections.terminal.answers import Answer, done, listing
 from projections.terminal.commands import Opt, derived
-from projections.terminal.output import Columns, printable
+from projections.terminal.output import Answer, Columns, done, listing, printable
 
 __all__ = ["capture"]
 

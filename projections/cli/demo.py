@@ -19,10 +19,9 @@ from projections.demo.flights import data_file
 from projections.demo.progress import Reporter, reporting
 from projections.demo.rebuilding import Rebuilder, RebuildResult
 from projections.running.event_loop import loop_runner
-from projections.terminal.answers import Answer, picked
 from projections.terminal.commands import Dsn, Opt, derived
 from projections.terminal.logs import configure_logs
-from projections.terminal.output import table_of_values
+from projections.terminal.output import Answer, picked, table_of_values
 from projections.terminal.signals import stopped_by_signals
 
 if TYPE_CHECKING:  # of an extra

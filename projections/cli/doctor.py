@@ -16,8 +16,8 @@ from journal import ConnectionSettings, ProjectionsError, Session, hide_password
 from journal.database import connect
 from journal.embedded import DSN_VARIABLE, binaries_for_user, database_dsn
 from journal.schema import SCHEMA_VERSION, check_version
-from projections.terminal.answers import Answer
 from projections.terminal.commands import Dsn, derived
+from projections.terminal.output import Answer
 
 __all__ = ["doctor"]
 

@@ -12,10 +12,9 @@ from rich.table import Table
 from journal import OwnedSession
 from projections.monitoring import ProjectionLag, RangeLag, SliceLag, Snapshot, snapshot
 from projections.terminal.ages import age, failing_above
-from projections.terminal.answers import Answer, picked
 from projections.terminal.commands import Opt, derived
 from projections.terminal.options import FailAbove
-from projections.terminal.output import Columns, PartOf, at, owner_of, printable, table_of
+from projections.terminal.output import Answer, Columns, PartOf, at, owner_of, picked, printable, table_of
 
 __all__ = ["lag", "states_of"]
 

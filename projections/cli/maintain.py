@@ -30,12 +30,11 @@ from journal.partitions import (
 from journal.partitions import maintain as maintain_database
 from projections.cli.partitions import partition_values, span
 from projections.extras import from_extra
-from projections.terminal.answers import Answer, picked
 from projections.terminal.callables import load_callable
 from projections.terminal.commands import AsJson, Dsn, Opt, derived
 from projections.terminal.connection import visit_session
 from projections.terminal.options import check_no_address
-from projections.terminal.output import printable
+from projections.terminal.output import Answer, picked, printable
 from projections.terminal.signals import stopped_by_signals
 
 __all__ = ["maintain"]

@@ -9,12 +9,11 @@ import click
 
 import offsets as stored
 from journal import BEGINNING, Database, Session
-from projections.terminal.answers import Answer, done
 from projections.terminal.commands import Opt, derived
 from projections.terminal.connection import confirm
 from projections.terminal.group import ListGroup
 from projections.terminal.options import Yes
-from projections.terminal.output import Columns, PartOf, table_of
+from projections.terminal.output import Answer, Columns, PartOf, done, table_of
 
 __all__ = ["offsets"]
 

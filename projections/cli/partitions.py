@@ -18,10 +18,9 @@ from journal.partitions import (
 )
 from journal.partitions import partitions as read_partitions
 from projections.durations import duration_text
-from projections.terminal.answers import Answer, picked
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.durations import Duration
-from projections.terminal.output import Columns, table_of
+from projections.terminal.output import Answer, Columns, picked, table_of
 
 __all__ = ["partition_values", "partitions", "span"]
 

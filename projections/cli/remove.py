@@ -9,11 +9,10 @@ import click
 import offsets
 from journal import Database
 from projections.monitoring import projection_lag
-from projections.terminal.answers import Answer, done
 from projections.terminal.commands import Opt, derived
 from projections.terminal.connection import confirm
 from projections.terminal.options import Yes
-from projections.terminal.output import counted
+from projections.terminal.output import Answer, counted, done
 
 __all__ = ["remove"]
 

@@ -6,9 +6,9 @@ import click
 
 import offsets
 from journal import OwnedSession
-from projections.terminal.answers import Answer, rescaled
 from projections.terminal.commands import derived
 from projections.terminal.options import NewRanges
+from projections.terminal.output import Answer, rescaled
 
 __all__ = ["rescale"]
 

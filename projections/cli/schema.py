@@ -6,10 +6,10 @@ import click
 
 from journal import schema as journal_schema
 from journal.embedded import database_dsn
-from projections.terminal.answers import Answer
 from projections.terminal.commands import Dsn, derived
 from projections.terminal.connection import confirm
 from projections.terminal.options import Yes
+from projections.terminal.output import Answer
 
 __all__ = ["schema"]
 

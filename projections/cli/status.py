@@ -13,9 +13,8 @@ from journal import Session, entity_types
 from projections.cli.lag import states_of
 from projections.monitoring import ProjectionLag, RangeLag, Snapshot, snapshot
 from projections.terminal.ages import age
-from projections.terminal.answers import Answer, done, picked
 from projections.terminal.commands import Opt, derived
-from projections.terminal.output import Columns, PartOf, owner_of, printable, table_of
+from projections.terminal.output import Answer, Columns, PartOf, done, owner_of, picked, printable, table_of
 
 __all__ = ["pause", "resume", "status"]
 

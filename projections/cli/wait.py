@@ -9,9 +9,9 @@ from typing import Annotated
 import click
 
 from journal import Database
-from projections.terminal.answers import Answer, done
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.durations import Duration
+from projections.terminal.output import Answer, done
 from projections.waiting import wait_for
 
 __all__ = ["wait"]

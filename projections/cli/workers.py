@@ -6,9 +6,8 @@ import click
 
 import offsets
 from journal import Session
-from projections.terminal.answers import Answer, listing, values_of
 from projections.terminal.commands import derived
-from projections.terminal.output import Columns
+from projections.terminal.output import Answer, Columns, listing, values_of
 
 __all__ = ["workers"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from projections.terminal.answers import Answer
-from projections.terminal.output import printable
+from projections.terminal.output import Answer, printable
 
 __all__ = ["age", "failing_above"]
 

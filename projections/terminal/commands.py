@@ -39,9 +39,9 @@ import click
 
 from journal import Database, OwnedSession, Session
 from projections.durations import duration_text
-from projections.terminal.answers import Answer
 from projections.terminal.connection import visit, visit_database, visit_session
 from projections.terminal.durations import Duration
+from projections.terminal.output import Answer
 from projections.terminal.times import Time
 from projections.terminal.watching import watch
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from rich.console import Console, Group
 from rich.live import Live
 
-from projections.terminal.answers import Answer
+from projections.terminal.output import Answer
 
 __all__ = ["watch"]
 

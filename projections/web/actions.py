@@ -20,7 +20,7 @@ from journal import (
 )
 from projections.monitoring.webhooks import EndpointChanged, State, change_endpoint_state
 from projections.subscriptions import DeadBatches, NotDead, UnknownGroup, rescale_group
-from projections.web.cross_site import CrossSite
+from projections.web.csrf import CrossSite
 from projections.webhooks.deliveries import Deliveries, DeliveryFilter
 from projections.webhooks.errors import (
     NotAllowed,
@@ -253,6 +253,8 @@ async def _body(request: Request) -> bytes:
 
 
 def _status(error: ProjectionsError) -> int:
+    if getattr(error, "code", None) == "unknown_delivery":
+        return 409  # somebody has decided about it meanwhile
     return next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 503)
 
 

@@ -13,7 +13,7 @@ from projections.http.security_headers import StrictHeaders
 from projections.http.server_sent_events import EventWriter, frame, while_connected
 from projections.monitoring.probes import monitor_probe
 from projections.web.actions import Actions
-from projections.web.cross_site import CrossSite
+from projections.web.csrf import CrossSite
 from projections.web.feed import Feed
 
 with from_extra("monitor"):

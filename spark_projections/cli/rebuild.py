@@ -22,18 +22,17 @@ from journal.embedded import database_dsn
 from journal.suggestions import did_you_mean
 from projections.defining.handlers import projection_of
 from projections.extras import from_extra
-from projections.terminal.answers import Answer, picked
 from projections.terminal.commands import Dsn, Opt, derived
 from projections.terminal.connection import visit, visit_session
 from projections.terminal.durations import Duration
-from projections.terminal.output import printable, table_of_values
+from projections.terminal.output import Answer, picked, printable, table_of_values
 from projections.terminal.targets import load_projections
 from spark_projections.cli.archive import Master, context_of
 from spark_projections.engine.jvm import JavaNotFound, UnsupportedJava, find_java
 from spark_projections.rebuilds import bookkeeping
-from spark_projections.rebuilds.beginning import refuse_a_second
 from spark_projections.rebuilds.bookkeeping import FoldedParts, Rebuild
 from spark_projections.rebuilds.definition import rebuildable
+from spark_projections.rebuilds.fence import refuse_a_second
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
 
 if TYPE_CHECKING:

@@ -37,9 +37,9 @@ from spark_projections.engine.parallel import parallelism, spread
 from spark_projections.errors import BEGIN_AGAIN, NotRebuildable, RebuildFailed
 from spark_projections.reading.splits import balanced, slice_counts
 from spark_projections.rebuilds import bookkeeping, verifying
-from spark_projections.rebuilds.beginning import left_behind, take_fence
 from spark_projections.rebuilds.bookkeeping import Rebuild, Wanted
 from spark_projections.rebuilds.definition import WrittenTable, fingerprint, rebuildable
+from spark_projections.rebuilds.fence import left_behind, take_fence
 from spark_projections.rebuilds.folding import Job, cloudpickle, fold_part
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
 from spark_projections.rebuilds.shadow import combine, schema_of

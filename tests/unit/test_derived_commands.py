@@ -12,9 +12,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from projections.terminal.answers import Answer, facts, listing, values_of
 from projections.terminal.commands import Arg, Opt, derived
-from projections.terminal.output import table_of
+from projections.terminal.output import Answer, facts, listing, table_of, values_of
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

@@ -13,12 +13,24 @@ from projections.monitoring import GroupLag, GroupRangeLag, group_lag, unmatched
 from projections.subscriptions import cursors, give_up_handler, remove_group, rescale_group
 from projections.subscriptions.commands.dead_batches import dead
 from projections.terminal.ages import age, failing_above
-from projections.terminal.answers import Answer, done, listing, picked, rescaled
 from projections.terminal.commands import Opt, derived
 from projections.terminal.connection import confirm
 from projections.terminal.group import ListGroup
 from projections.terminal.options import FailAbove, NewRanges, Yes
-from projections.terminal.output import Columns, PartOf, at, counted, owner_of, printable, table_of
+from projections.terminal.output import (
+    Answer,
+    Columns,
+    PartOf,
+    at,
+    counted,
+    done,
+    listing,
+    owner_of,
+    picked,
+    printable,
+    rescaled,
+    table_of,
+)
 
 __all__ = ["groups"]
 

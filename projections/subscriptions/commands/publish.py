@@ -9,10 +9,9 @@ import click
 from journal import RawJson, Session
 from projections.subscriptions.publishing import DEFAULT_PUBLISHER
 from projections.subscriptions.publishing import publish as publish_event
-from projections.terminal.answers import Answer, appended, done
 from projections.terminal.commands import Opt, derived
 from projections.terminal.options import Json, NotBefore
-from projections.terminal.output import printable
+from projections.terminal.output import Answer, appended, done, printable
 
 __all__ = ["publish"]
 

@@ -9,10 +9,9 @@ import click
 
 from journal import Session
 from projections.subscriptions import subscribe as make_subscription
-from projections.terminal.answers import Answer, done
 from projections.terminal.commands import Opt, derived
 from projections.terminal.options import json_object_of
-from projections.terminal.output import printable
+from projections.terminal.output import Answer, done, printable
 
 __all__ = ["subscribe"]
 

@@ -13,12 +13,11 @@ from journal import Database, ProjectionsError, Session
 from projections.subscriptions import cursors, unsubscribe
 from projections.subscriptions.commands.unanswered import waiting
 from projections.terminal.ages import age
-from projections.terminal.answers import Answer, done, listing, values_of
 from projections.terminal.commands import Arg, derived
 from projections.terminal.connection import confirm
 from projections.terminal.group import ListGroup
 from projections.terminal.options import Yes
-from projections.terminal.output import Columns, printable, shortened
+from projections.terminal.output import Answer, Columns, done, listing, printable, shortened, values_of
 
 __all__ = ["subscriptions"]
 

@@ -9,12 +9,11 @@ from typing import Annotated, NamedTuple
 import click
 
 from journal import Database, ProjectionsError, Session
-from projections.terminal.answers import Answer, decided, listing, values_of
 from projections.terminal.commands import Arg, derived
 from projections.terminal.connection import confirm
 from projections.terminal.group import ListGroup
 from projections.terminal.options import Limit, Yes, tell_more
-from projections.terminal.output import Columns, at, printable, shortened
+from projections.terminal.output import Answer, Columns, at, decided, listing, printable, shortened, values_of
 
 __all__ = ["waiting"]
 

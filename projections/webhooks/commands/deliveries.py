@@ -12,12 +12,22 @@ import click
 
 from journal import Database
 from projections.terminal.ages import age
-from projections.terminal.answers import Answer, decided, facts, listing, values_of
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.connection import confirm
 from projections.terminal.group import ListGroup
 from projections.terminal.options import Every, Limit, Since, Tenant, Until, Yes
-from projections.terminal.output import Columns, at, printable, short_id, table_of
+from projections.terminal.output import (
+    Answer,
+    Columns,
+    at,
+    decided,
+    facts,
+    listing,
+    printable,
+    short_id,
+    table_of,
+    values_of,
+)
 from projections.webhooks.commands.log import ATTEMPT_COLUMNS, attempt_values
 from projections.webhooks.commands.options import EndpointId, whole_endpoint_id
 from projections.webhooks.deliveries import (

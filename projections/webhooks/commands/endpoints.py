@@ -12,12 +12,22 @@ import click
 
 from journal import Database
 from projections.durations import duration_text
-from projections.terminal.answers import Answer, done, facts, listing, values_of
 from projections.terminal.commands import Opt, derived
 from projections.terminal.connection import confirm
 from projections.terminal.group import ListGroup
 from projections.terminal.options import After, Limit, Tenant, Yes
-from projections.terminal.output import Columns, at, printable, short_id, shortened
+from projections.terminal.output import (
+    Answer,
+    Columns,
+    at,
+    done,
+    facts,
+    listing,
+    printable,
+    short_id,
+    shortened,
+    values_of,
+)
 from projections.webhooks.commands.endpoint_settings import Settings
 from projections.webhooks.commands.options import Addresses, EndpointId, secret_of, whole_endpoint_id
 from projections.webhooks.commands.testing import test, verify

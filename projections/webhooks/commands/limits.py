@@ -9,10 +9,9 @@ from typing import Annotated, Any, get_args
 import click
 
 from journal import Session
-from projections.terminal.answers import Answer, listing
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.durations import Duration
-from projections.terminal.output import Columns
+from projections.terminal.output import Answer, Columns, listing
 from projections.webhooks.endpoint_bounds import BoundName, bounds, change_bound
 
 __all__ = ["limits"]

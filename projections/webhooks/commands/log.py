@@ -10,11 +10,20 @@ from typing import Annotated, Any, Literal
 import click
 
 from journal import Database
-from projections.terminal.answers import Answer, facts, listing, values_of
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.group import ListGroup
 from projections.terminal.options import Limit
-from projections.terminal.output import Columns, at, seconds, short_id, shortened
+from projections.terminal.output import (
+    Answer,
+    Columns,
+    at,
+    facts,
+    listing,
+    seconds,
+    short_id,
+    shortened,
+    values_of,
+)
 from projections.terminal.times import Time
 from projections.webhooks.commands.options import whole_endpoint_id
 from projections.webhooks.errors import InvalidQuery

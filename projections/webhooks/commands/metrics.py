@@ -11,10 +11,9 @@ import click
 from journal import Database, OwnedSession
 from projections.durations import duration_text
 from projections.terminal.ages import age
-from projections.terminal.answers import Answer, listing, picked
 from projections.terminal.commands import Opt, derived
 from projections.terminal.options import Tenant
-from projections.terminal.output import Columns, at, seconds, short_id, table_of
+from projections.terminal.output import Answer, Columns, at, listing, picked, seconds, short_id, table_of
 from projections.terminal.times import Time
 from projections.webhooks.commands.options import whole_endpoint_id
 from projections.webhooks.log import DataPoint, Metrics, MetricsRequest, PostgresLog

@@ -7,12 +7,22 @@ from typing import Annotated
 import click
 
 from journal import Database, RawJson
-from projections.terminal.answers import Answer, done, facts, listing, picked, values_of
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.connection import confirm
 from projections.terminal.group import ListGroup
 from projections.terminal.options import After, Json, Limit, Tenant, Yes
-from projections.terminal.output import Columns, at, printable, short_id
+from projections.terminal.output import (
+    Answer,
+    Columns,
+    at,
+    done,
+    facts,
+    listing,
+    picked,
+    printable,
+    short_id,
+    values_of,
+)
 from projections.webhooks.commands.options import OneEndpoint, whole_endpoint_id, whole_id
 from projections.webhooks.cron import MissedTicks
 from projections.webhooks.schedules import Schedule, Schedules

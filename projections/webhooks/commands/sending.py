@@ -8,10 +8,9 @@ from typing import Annotated
 import click
 
 from journal import Database, RawJson
-from projections.terminal.answers import Answer, appended
 from projections.terminal.commands import Opt, derived
 from projections.terminal.options import Json, NotBefore
-from projections.terminal.output import at, printable
+from projections.terminal.output import Answer, appended, at, printable
 from projections.webhooks.commands.options import OneEndpoint, whole_endpoint_id
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.messages import send as send_message

@@ -10,10 +10,9 @@ from uuid import uuid4
 import click
 
 from journal import Database
-from projections.terminal.answers import Answer, picked
 from projections.terminal.commands import Opt, derived
 from projections.terminal.options import text_of
-from projections.terminal.output import seconds, shortened
+from projections.terminal.output import Answer, picked, seconds, shortened
 from projections.webhooks.commands.options import Addresses, EndpointId, whole_endpoint_id
 from projections.webhooks.encryption import cipher_from_environment
 from projections.webhooks.endpoint_verification import verify_endpoint
