@@ -24,7 +24,6 @@ FROM projections.heartbeat_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS h
 """
 _LEAVE = "SELECT projections.leave_v1($1)"
 _TAKE_OVER = "SELECT projections.take_over_v1($1, $2, $3)"
-_SET_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
 _RANGES = """
 SELECT
     r.projection_id, r.min_slice, r.max_slice, r.epoch, r.owner, r.assigned_to, r.claimed_at, r.horizon,
@@ -226,11 +225,6 @@ async def leave(session: Session, owner: str) -> None:
 async def take_over(session: Session, owner: str, projections: Mapping[int, int]) -> None:
     """Take projections, each of a version, from whoever runs them, alive or not."""
     await session.execute(_TAKE_OVER, owner, list(projections), list(projections.values()))
-
-
-async def set_ranges(session: Session, projection_id: int, ranges: Sequence[SliceRange]) -> None:
-    """Cut the slices again, keeping progress; every present owner loses its claim if anything changes."""
-    await session.execute(_SET_RANGES, projection_id, [r.min_slice for r in ranges])
 
 
 async def read_ranges(session: Session, projection_ids: Sequence[int]) -> dict[int, list[RangeStatus]]:

@@ -1,4 +1,4 @@
-"""Looking at and moving the offset of a projection, from outside of the workers that run it."""
+"""Projections from outside of their workers: looked at, paused, rescaled, moved to another offset, and removed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from journal import BEGINNING, ProjectionsError, Row, Session, slice_ranges
 from journal.suggestions import did_you_mean
 from offsets.errors import own_errors
-from offsets.leases import RangeStatus, read_ranges, set_ranges
+from offsets.leases import RangeStatus, read_ranges
 
 _FIND = """
 SELECT projection_id, name, entity_type, paused, evicted_before FROM projections.projections
@@ -18,6 +18,7 @@ WHERE $1::text[] IS NULL OR name = ANY($1) ORDER BY name
 _NAMES = "SELECT name FROM projections.projections ORDER BY name"
 _REMOVE = "SELECT * FROM projections.remove_projection_v1($1, $2)"
 _SET_PAUSED = "UPDATE projections.projections SET paused = $2 WHERE name = $1"
+_SET_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
 _SET_OFFSET = "SELECT projections.set_offset_v1($1, $2)"
 
 
@@ -128,7 +129,7 @@ async def rescale(session: Session, name: str, ranges: int) -> None:
     """
     cut = slice_ranges(ranges)
     found = await status(session, name)
-    await set_ranges(session, found.projection_id, cut)
+    await session.execute(_SET_RANGES, found.projection_id, [one.min_slice for one in cut])
 
 
 async def remove(session: Session, name: str, *, force: bool = False) -> Removed:

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from journal import ConnectionSettings, Database, connect
 from projections.demo.checking import EventCounts, count, differing_rows
 from projections.demo.child import Child, child
-from projections.demo.crew import Crew, Moves, crew, settle
 from projections.demo.database import Start, alone, complete, prepare
 from projections.demo.flights import data_file, fingerprint, read_flights, timeline
 from projections.demo.progress import Reporter
 from projections.demo.rebuilding import Rebuilder, Rebuilding, RebuildResult
 from projections.demo.stopping import StopRequest, together
 from projections.demo.watch import Watch
+from projections.demo.workers import Crew, Moves, crew, settle
 
 if TYPE_CHECKING:  # of an extra
     from projections.demo.webhooks import Arrivals, Webhooks

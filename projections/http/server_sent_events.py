@@ -15,13 +15,16 @@ from typing import Any
 from journal.tasks import first_of
 from projections.http.asgi import Receive, Send
 
-__all__ = ["EventWriter", "frame", "while_connected"]
+__all__ = ["KEEP_ALIVE", "EventWriter", "frame", "while_connected"]
 
 _HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # nginx passes each event on at once
 )
+
+KEEP_ALIVE = timedelta(seconds=15)
+"""Where nothing comes, a comment this often keeps proxies from ending the connection."""
 
 # The three of the format. Not str.splitlines(), which knows seven more: U+2028 is text here.
 _LINE_END = re.compile(rb"\r\n|\r|\n")

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from journal import PAGE_BYTES, PollPacing
 from offsets.leases import LeaseSettings
 from projections.failing.retries import Backoff, Retries
+from projections.http.server_sent_events import KEEP_ALIVE
 
 RETRIES_OF_OUTAGES = Retries([60])
 """When a batch is tried again that is not at fault, such as in an outage, and whose handler has no retries left."""
@@ -127,7 +128,7 @@ class StreamSettings(BaseModel):
     replay_limit: int = Field(default=10_000, ge=0)
     """Events that a client may have missed; one that has missed more begins anew, which 204 tells it."""
 
-    keep_alive: timedelta = Field(default=timedelta(seconds=15), gt=_NONE)
+    keep_alive: timedelta = Field(default=KEEP_ALIVE, gt=_NONE)
     """A client that nothing comes for is sent a comment so often, so that proxies leave the connection open."""
 
     retry: timedelta = Field(default=timedelta(seconds=2), ge=_NONE)

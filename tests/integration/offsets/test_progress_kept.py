@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import offsets
-from journal import ConnectionSettings, Database, connect, slice_ranges
+from journal import ConnectionSettings, Database, connect
 from journal.events import HistoricEvent
 from journal.importing import import_events
 from projections import EventEnvelope, Session, run
@@ -42,8 +42,7 @@ async def journal(dsn: str) -> AsyncIterator[Database]:
 
 async def cut(database: Database, ranges: int) -> None:
     async with database.session() as session:
-        found = await offsets.status(session, "p")
-        await offsets.set_ranges(session, found.projection_id, slice_ranges(ranges))
+        await offsets.rescale(session, "p", ranges)
 
 
 def history(source_id: str, first: int, last: int, at: datetime = PAST) -> list[HistoricEvent]:
