@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
-from journal.database.foreign import fetch_on, fetch_on_sync
+from journal.database.callers_connection import fetch_on, fetch_on_sync
 from journal.database.session import Session
 from journal.database.sync import SyncConnection
 from journal.errors import ProjectionsError

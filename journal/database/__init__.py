@@ -1,8 +1,8 @@
 """Access to PostgreSQL: the only package that imports a driver."""
 
+from journal.database.callers_connection import fetch_on, fetch_on_sync
 from journal.database.connecting import connect
 from journal.database.faults import Fault, chain, fault_of, is_conflict, sqlstate_of
-from journal.database.foreign import fetch_on, fetch_on_sync
 from journal.database.identifiers import quote
 from journal.database.session import PLAN_ANEW, Database, KeptSession, OwnedSession, Row, Session
 from journal.database.sync import SyncConnection, connect_sync

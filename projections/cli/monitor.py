@@ -15,10 +15,10 @@ from journal import ConnectionSettings
 from journal.database import connect
 from journal.embedded import database_dsn
 from journal.schema import check_version
+from projections.durations import Duration
 from projections.http.addresses import Address, parse_address
 from projections.http.authentication import read_token, require_token
 from projections.terminal.commands import Dsn, Opt, derived
-from projections.terminal.durations import Duration
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.running import TokenFile
 from projections.terminal.signals import stopped_by_signals

@@ -17,9 +17,8 @@ from journal.partitions import (
     partition_settings,
 )
 from journal.partitions import partitions as read_partitions
-from projections.durations import duration_text
+from projections.durations import Duration, duration_text
 from projections.terminal.commands import Arg, Opt, derived
-from projections.terminal.durations import Duration
 from projections.terminal.output import Answer, Columns, picked, table_of
 
 __all__ = ["partition_values", "partitions", "span"]

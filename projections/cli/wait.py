@@ -9,8 +9,8 @@ from typing import Annotated
 import click
 
 from journal import Database
+from projections.durations import Duration
 from projections.terminal.commands import Arg, Opt, derived
-from projections.terminal.durations import Duration
 from projections.terminal.output import Answer, done
 from projections.waiting import wait_for
 

@@ -20,7 +20,7 @@ from journal.embedded import database_dsn
 from journal.partitions import maintaining
 from journal.schema import check_version
 from projections.cli.supervisor import StopAsked, heard_from_supervisor, supervise, tagged_logs
-from projections.durations import duration_text
+from projections.durations import Duration, duration_text
 from projections.http.addresses import Address
 from projections.running.event_loop import loop_runner
 from projections.running.observer import Observers, StatusObserver
@@ -28,7 +28,6 @@ from projections.running.runner import run as run_projections
 from projections.running.settings import ABORT_AFTER, OTHER_CONNECTIONS, WORKER_CONNECTIONS, RunSettings
 from projections.subscriptions import Matching
 from projections.terminal.commands import Arg, Dsn, Opt, derived
-from projections.terminal.durations import Duration
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.running import (
     Driver,

@@ -38,9 +38,8 @@ from typing import (
 import click
 
 from journal import Database, OwnedSession, Session
-from projections.durations import duration_text
+from projections.durations import Duration, duration_text
 from projections.terminal.connection import visit, visit_database, visit_session
-from projections.terminal.durations import Duration
 from projections.terminal.output import Answer
 from projections.terminal.times import Time
 from projections.terminal.watching import watch

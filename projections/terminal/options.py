@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import click
 
 from journal import NUMBER_OF_SLICES
+from projections.durations import Duration
 from projections.terminal.commands import Arg, Opt
-from projections.terminal.durations import Duration
 from projections.terminal.times import Time
 
 __all__ = [

@@ -13,10 +13,10 @@ import click
 
 from journal import ProjectionsError
 from journal.database import hide_password
+from projections.durations import Duration
 from projections.http.addresses import Address, parse_address
 from projections.http.authentication import read_token, require_token
 from projections.terminal.commands import Opt
-from projections.terminal.durations import Duration
 
 __all__ = [
     "INTERRUPTED",

@@ -21,10 +21,10 @@ from journal import ALL_SLICES, ConnectionSettings, OwnedSession, Session, Slice
 from journal.embedded import database_dsn
 from journal.suggestions import did_you_mean
 from projections.defining.handlers import projection_of
+from projections.durations import Duration
 from projections.extras import from_extra
 from projections.terminal.commands import Dsn, Opt, derived
 from projections.terminal.connection import visit, visit_session
-from projections.terminal.durations import Duration
 from projections.terminal.output import Answer, picked, printable, table_of_values
 from projections.terminal.targets import load_projections
 from spark_projections.cli.archive import Master, context_of

@@ -9,8 +9,7 @@ import click
 import pytest
 
 from projections.cli import main
-from projections.durations import InvalidDuration, duration_text, parse_duration
-from projections.terminal.durations import Duration
+from projections.durations import Duration, InvalidDuration, duration_text, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 import click
 
+from projections.durations import Duration
 from projections.terminal.commands import Opt
-from projections.terminal.durations import Duration
 from projections.terminal.options import json_object_of
 from projections.webhooks.endpoints import Ordering
 from projections.webhooks.response_rules import RetryPolicy, parse_policy

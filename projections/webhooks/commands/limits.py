@@ -9,8 +9,8 @@ from typing import Annotated, Any, get_args
 import click
 
 from journal import Session
+from projections.durations import Duration
 from projections.terminal.commands import Arg, Opt, derived
-from projections.terminal.durations import Duration
 from projections.terminal.output import Answer, Columns, listing
 from projections.webhooks.endpoint_bounds import BoundName, bounds, change_bound
 

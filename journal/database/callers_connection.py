@@ -1,15 +1,38 @@
-"""Running one query on a connection of the caller: asyncpg, psycopg or SQLAlchemy, async or not."""
+"""
+Running one query on a connection of the caller: asyncpg, psycopg or SQLAlchemy, async or not.
+
+Settings of a psycopg connection change what texts, arrays and times mean on their way. They are the role's or the
+caller's, and stay so: where one is in the way, it is another for the length of a statement.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
-from journal.database.foreign_settings import Rows, Statements, statements_of
 from journal.database.translation import translated
 
+__all__ = ["fetch_on", "fetch_on_sync"]
+
 _PLACEHOLDER = re.compile(r"\$(\d+)")
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+Statements: TypeAlias = Generator[tuple[str, Sequence[Any]], Rows, Rows]
+
+_NULLS = "SHOW array_nulls"
+_CHANGE = """
+SELECT current_setting(s.name), set_config(s.name, s.value, $1)
+FROM (VALUES (1, 'client_encoding', 'UTF8'), (2, 'datestyle', 'ISO'), (3, 'array_nulls', 'on')) AS s (n, name, value)
+ORDER BY s.n
+"""
+_CHANGE_BACK = """
+SELECT set_config('client_encoding', $1, $4), set_config('datestyle', $2, $4), set_config('array_nulls', $3, $4)
+"""
+
+_reads_nulls: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+"""Of each connection: unlike the other settings, the server does not report this one by itself."""
 
 
 def _kind(connection: Any) -> str:
@@ -37,7 +60,7 @@ async def fetch_on(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple
         if kind.startswith(("asyncpg.", "journal.")) and hasattr(connection, "fetch"):
             return [tuple(row.values()) for row in await connection.fetch(sql, *args)]
         if kind == "psycopg.AsyncConnection":
-            return await _run(connection, statements_of(connection, sql, args))
+            return await _run(connection, _statements_of(connection, sql, args))
         if kind in {"sqlalchemy.AsyncConnection", "sqlalchemy.AsyncSession"}:
             return _tuples(await connection.execute(*_as_text(sql, args)))
     raise _unknown(
@@ -52,7 +75,7 @@ def fetch_on_sync(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple[
     kind = _kind(connection)
     with translated(Exception):
         if kind == "psycopg.Connection":
-            return _run_sync(connection, statements_of(connection, sql, args))
+            return _run_sync(connection, _statements_of(connection, sql, args))
         if kind in {"sqlalchemy.Connection", "sqlalchemy.Session"}:
             return _tuples(connection.execute(*_as_text(sql, args)))
     raise _unknown(
@@ -107,3 +130,29 @@ def _as_text(sql: str, args: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
 
 def _tuples(rows: Iterable[Any]) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in rows]
+
+
+def _statements_of(connection: Any, sql: str, args: Sequence[Any]) -> Statements:
+    """What is to be run for a statement, one after the other; each is answered with its rows, or its error."""
+    from psycopg.pq import TransactionStatus  # noqa: PLC0415 - one of several drivers
+
+    if connection not in _reads_nulls:
+        ((nulls,),) = yield _NULLS, ()
+        _reads_nulls[connection] = nulls == "on"
+    if _reads_nulls[connection] and _as_reported(connection):
+        return (yield sql, args)
+    alone = connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
+    before = [row[0] for row in (yield _CHANGE, [not alone])]
+    try:
+        rows = yield sql, args
+    except Exception:
+        if alone:  # else they go with what the transaction has done
+            yield _CHANGE_BACK, [*before, False]
+        raise
+    yield _CHANGE_BACK, [*before, not alone]
+    return rows
+
+
+def _as_reported(connection: Any) -> bool:
+    status = connection.pgconn.parameter_status
+    return status(b"client_encoding") == b"UTF8" and (status(b"DateStyle") or b"").startswith(b"ISO")
