@@ -19,9 +19,8 @@ from projections.webhooks.api.delivery_operations import delivery_operations
 from projections.webhooks.api.endpoint_operations import endpoint_operations
 from projections.webhooks.api.idempotency import LimitedDatabase, Once
 from projections.webhooks.api.json_text import write_json
-from projections.webhooks.api.log_operations import log_operations
+from projections.webhooks.api.log_operations import log_operations, metrics_operations
 from projections.webhooks.api.message_operations import message_operations
-from projections.webhooks.api.metrics_operations import metrics_operations
 from projections.webhooks.api.openapi import openapi_document
 from projections.webhooks.api.operations import Operation, Services
 from projections.webhooks.api.problems import Problem, problem_of, problem_response

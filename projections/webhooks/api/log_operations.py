@@ -1,4 +1,4 @@
-"""Operations on the delivery log: events that were for endpoints, and the attempts to deliver them."""
+"""Operations on the delivery log: events that were for endpoints, attempts to deliver them, and metrics of both."""
 
 from __future__ import annotations
 
@@ -16,13 +16,21 @@ from projections.webhooks.api.json_text import kept
 from projections.webhooks.api.operations import Call, NoBody, Operations, Page, Query, Time, View, Words
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.errors import NotFound
-from projections.webhooks.log import AttemptsRequest, AttemptWithEvent, EventsRequest, LoggedEvent
+from projections.webhooks.log import (
+    AttemptsRequest,
+    AttemptWithEvent,
+    EventsRequest,
+    LoggedEvent,
+    Metrics,
+    MetricsRequest,
+)
 from projections.webhooks.messages import MESSAGE, message_of
 from projections.webhooks.tenant_rows import Json
 
-__all__ = ["log_operations"]
+__all__ = ["log_operations", "metrics_operations"]
 
 log_operations = Operations("log")
+metrics_operations = Operations("metrics")
 _OF_ENDPOINT = "/v1/endpoints/{endpoint_id}/attempts"
 
 Seconds = Annotated[timedelta, PlainSerializer(lambda value: value.total_seconds(), return_type=float)]
@@ -253,3 +261,70 @@ def _attempt_view(
     if attempt.endpoint_id in endpoints:
         parts["endpoint"] = endpoints[attempt.endpoint_id]
     return AttemptView(**asdict(attempt), **parts)
+
+
+class EventMetricsQuery(Query):
+    """What to measure, of which events."""
+
+    since: Time
+    """From this time on."""
+    until: Time
+    """Up to this time, without it."""
+    granularity: Annotated[str, Field(max_length=8)] | None = None
+    """By spans of time: 30s, 5m, 1h, 1d, 1w, 1M and the like; without it, all as one."""
+    measures: Words = ("count",)
+    dimensions: Words = ()
+    """By which; tenant is for administrators."""
+    topics: Words = ()
+    endpoint_id: Words = ()
+
+
+class AttemptMetricsQuery(EventMetricsQuery):
+    """What to measure, of which attempts."""
+
+    endpoint_type: Words = ()
+    status: Words = ()
+    code: Words = ()
+    manual: Annotated[tuple[bool, ...], Field(max_length=2)] = ()
+    attempt_number: Annotated[tuple[Annotated[int, Field(ge=1, lt=2**31)], ...], Field(max_length=100)] = ()
+
+
+@metrics_operations.add("GET", "/v1/metrics/events")
+async def measure_events(call: Call[EventMetricsQuery, NoBody]) -> Metrics:
+    """Count events: count, rate (a second); by tenant, topic, endpoint_id."""
+    return await call.services.log.event_metrics(_metrics_request(call))
+
+
+@metrics_operations.add("GET", "/v1/metrics/attempts")
+async def measure_attempts(call: Call[AttemptMetricsQuery, NoBody]) -> Metrics:
+    """
+    Count attempts, and how they ended.
+
+    Measures are count, successful_count, failed_count, error_rate, first_attempt_count, retry_count,
+    manual_retry_count, avg_attempt_number, rate, successful_rate and failed_rate; by tenant, topic, endpoint_id,
+    endpoint_type, status, code, manual, attempt_number.
+    """
+    return await call.services.log.attempt_metrics(_metrics_request(call))
+
+
+def _metrics_request(call: Call[Any, NoBody]) -> MetricsRequest:
+    query: EventMetricsQuery = call.query
+    if call.caller.tenant is not None and "tenant" in query.dimensions:
+        raise Problem(422, "invalid_query", "dimensions: tenant is for administrators")
+    return MetricsRequest(
+        start=query.since,
+        end=query.until,
+        measures=query.measures,
+        dimensions=query.dimensions,
+        granularity=query.granularity,
+        tenants=call.tenants,
+        filters={
+            name: found for name, field in _METRICS_FILTERS.items() if (found := getattr(query, field, ()))
+        },
+    )
+
+
+_METRICS_FILTERS = {"topic": "topics"} | {
+    name: name for name in ("endpoint_id", "endpoint_type", "status", "code", "manual", "attempt_number")
+}
+"""Fields of the log, and what the query calls them."""

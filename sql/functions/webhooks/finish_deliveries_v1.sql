@@ -82,8 +82,8 @@ BEGIN
             bool_or(coalesce(p_disable[h.place], FALSE)) AS disable
         FROM unnest(_held, _places) AS h (delivery_id, place)
         INNER JOIN projections.webhook_deliveries AS d ON h.delivery_id = d.delivery_id
-        -- What could not even be sent is the sender's own fault.
-        WHERE p_verdicts[h.place] <> 'release' AND coalesce(p_codes[h.place], '') NOT IN ('unsendable', 'event_gone')
+        -- What could not even be sent, or whose sender has died, is the sender's own fault.
+        WHERE p_verdicts[h.place] <> 'release' AND coalesce(p_codes[h.place], '') NOT IN ('unsendable', 'event_gone', 'worker_lost')
         GROUP BY d.endpoint_id
         ORDER BY d.endpoint_id
     ) AS o;
