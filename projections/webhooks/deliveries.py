@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
-from journal import Database
+from journal import Database, Row
 from projections.webhooks.checks import check_limit, check_time
 from projections.webhooks.errors import NotFound
 from projections.webhooks.tenant_rows import DESCRIBED, HIDDEN, call
@@ -132,11 +132,7 @@ class Deliveries:
         Raises:
             NotFound: The tenant has no such delivery.
         """
-        async with self._database.session() as session:
-            found = await session.fetchval(_PLACE, endpoint_id, event_id, tenant)
-        if found is None:
-            raise _unknown(endpoint_id, event_id)
-        return int(found)
+        return int((await self._one(_PLACE, tenant, endpoint_id, event_id))["delivery_id"])
 
     async def show(self, tenant: str | None, endpoint_id: str, event_id: str) -> DeliveryWithPayload:
         """
@@ -145,11 +141,7 @@ class Deliveries:
         Raises:
             NotFound: The tenant has no such delivery.
         """
-        async with self._database.session() as session:
-            row = await session.fetchrow(_GET, endpoint_id, event_id, tenant)
-        if row is None:
-            raise _unknown(endpoint_id, event_id)
-        *values, data = row.values()
+        *values, data = (await self._one(_GET, tenant, endpoint_id, event_id)).values()
         return DeliveryWithPayload(Delivery(*values), data)
 
     async def payloads(self, deliveries: Sequence[Delivery]) -> dict[int, str | None]:
@@ -224,6 +216,14 @@ class Deliveries:
         """
         return self._decide_many("drop", replace(which, states=["dead"]), step)
 
+    async def _one(self, sql: str, tenant: str | None, endpoint_id: str, event_id: str) -> Row:
+        async with self._database.session() as session:
+            row = await session.fetchrow(sql, endpoint_id, event_id, tenant)
+        if row is None:
+            said = f"there is no delivery of event {event_id!r:.80} to endpoint {endpoint_id!r:.80}"
+            raise NotFound(said, "unknown_delivery")
+        return row
+
     async def _decide(
         self,
         decision: _Decision,
@@ -242,11 +242,6 @@ class Deliveries:
                 row = await call(session, _DECIDE_MANY, decision, *_arguments(which), after, step)
             changed, after = changed + row["changed"], row["last_delivery_id"]
             yield changed
-
-
-def _unknown(endpoint_id: str, event_id: str) -> NotFound:
-    said = f"there is no delivery of event {event_id!r:.80} to endpoint {endpoint_id!r:.80}"
-    return NotFound(said, "unknown_delivery")
 
 
 def _arguments(which: DeliveryFilter) -> tuple[object, ...]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import secrets as random_source
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple
-from uuid import uuid4
 
 from journal import Database
 from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.response_rules import is_success
 from projections.webhooks.sender import Reply, Sender
-from projections.webhooks.signed_request import body_of, signed_request
+from projections.webhooks.signed_request import request_to
 from projections.webhooks.topics import CHALLENGE
 
 __all__ = ["Verified", "verify_endpoint"]
@@ -52,15 +51,10 @@ async def verify_endpoint(
         ProjectionsError: It could not be sent from here.
     """
     one, secrets = await endpoints.get(tenant, endpoint_id), await endpoints.secrets(tenant, endpoint_id)
-    challenge, now = random_source.token_urlsafe(32), datetime.now(UTC)
-    body = body_of(CHALLENGE, now, json.dumps({"challenge": challenge}))
-    timeout = one.policy.timeout if within is None else min(within, one.policy.timeout)
-    reply = await sender.send(
-        signed_request(
-            one.url, str(uuid4()), body, secrets, at=now, headers=one.headers, timeout=timeout,
-            gzip=one.gzip, tenant=one.tenant,
-        )
-    )  # fmt: skip
+    challenge = random_source.token_urlsafe(32)
+    request = request_to(one, secrets, CHALLENGE, json.dumps({"challenge": challenge}))
+    timeout = request.timeout if within is None else min(within, request.timeout)
+    reply = await sender.send(request._replace(timeout=timeout))
     if not is_success(reply.code) or not _gives_back(challenge, reply.body):
         return Verified(verified=False, reply=reply)
     async with database.session() as session:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from gzip import compress
+from uuid import uuid4
 
 from projections.webhooks.claims import Claimed
 from projections.webhooks.encryption import Cipher
+from projections.webhooks.endpoints import Endpoint
 from projections.webhooks.sender import Outgoing
 from projections.webhooks.signing import (
     ID_HEADER,
@@ -19,7 +21,7 @@ from projections.webhooks.signing import (
     sign,
 )
 
-__all__ = ["body_of", "gzip_body", "outgoing_of", "signed_request"]
+__all__ = ["body_of", "gzip_body", "outgoing_of", "request_to", "signed_request"]
 
 
 def outgoing_of(claimed: Claimed, cipher: Cipher) -> Outgoing:
@@ -50,6 +52,15 @@ def _traceparent(labels: str | None) -> str | None:
         return None
     found: str | None = json.loads(labels).get("traceparent")
     return found
+
+
+def request_to(endpoint: Endpoint, secrets: Sequence[Secret], topic: str, data: str) -> Outgoing:
+    """A request to an endpoint that is no delivery: of this moment, with an id of its own."""
+    now = datetime.now(UTC)
+    return signed_request(
+        endpoint.url, str(uuid4()), body_of(topic, now, data), secrets, at=now, headers=endpoint.headers,
+        timeout=endpoint.policy.timeout, gzip=endpoint.gzip, tenant=endpoint.tenant,
+    )  # fmt: skip
 
 
 def signed_request(

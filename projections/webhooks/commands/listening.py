@@ -14,7 +14,7 @@ import click
 from journal.tasks import first_of
 from projections.http.connection_limits import ConnectionLimits
 from projections.terminal.commands import AsJson, Opt, derived
-from projections.terminal.output import printable, shortened
+from projections.terminal.output import Answer, picked, printable, shortened
 from projections.terminal.signals import stopped_by_signals
 from projections.webhooks.commands.options import secret_of
 from projections.webhooks.receiver import Received, Receiver, Totals
@@ -132,18 +132,10 @@ def _verdict(one: Received) -> str:
 
 
 def _echo_json(one: Received) -> None:
-    values = {
-        "at": one.at.isoformat(),
-        "message_id": one.message_id,
-        "topic": one.topic,
-        "status": one.status,
-        "verification": one.verification,
-        "reason": one.reason,
-        "sending": one.sending,
-        "duplicate": one.duplicate,
-        "body": one.body.decode(errors="replace"),
-    }
-    click.echo(json.dumps(values, ensure_ascii=False))
+    values = picked(
+        one, "at", "message_id", "topic", "status", "verification", "reason", "sending", "duplicate"
+    )
+    Answer(values | {"body": one.body.decode(errors="replace")}, []).echo(as_json=True)
 
 
 def _echo_totals(totals: Totals, *, as_json: bool) -> None:

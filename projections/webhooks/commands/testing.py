@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated
-from uuid import uuid4
 
 import click
 
@@ -16,11 +13,10 @@ from projections.terminal.output import Answer, picked, seconds, shortened
 from projections.webhooks.commands.options import Addresses, EndpointId, whole_endpoint_id
 from projections.webhooks.encryption import cipher_from_environment
 from projections.webhooks.endpoint_verification import verify_endpoint
-from projections.webhooks.endpoints import Endpoint, Endpoints
+from projections.webhooks.endpoints import Endpoints
 from projections.webhooks.response_rules import is_success
-from projections.webhooks.sender import HttpSender, Outgoing
-from projections.webhooks.signed_request import body_of, signed_request
-from projections.webhooks.signing import Secret
+from projections.webhooks.sender import HttpSender
+from projections.webhooks.signed_request import request_to
 
 __all__ = ["test", "verify"]
 
@@ -53,7 +49,7 @@ async def test(
     one = await endpoints.get(None, await whole_endpoint_id(database, endpoint_id))
     secrets = await endpoints.secrets(None, one.endpoint_id)
     async with HttpSender(addresses.rules) as sender:
-        reply = await sender.send(_request(one, secrets, topic, body))
+        reply = await sender.send(request_to(one, secrets, topic, body))
     success = is_success(reply.code)
     said = f": {shortened(reply.body)}" if reply.body.strip() else ""
     lines = [f"{reply.code} in {seconds(reply.took.total_seconds())}{said}"]
@@ -86,11 +82,3 @@ async def verify(database: Database, /, endpoint_id: EndpointId, *, addresses: A
     text = "verified" if verified else "not verified: the challenge did not come back"
     values = {"verified": verified, "code": reply.code}
     return Answer(values, [f"{text} ({reply.code})"], exit_code=0 if verified else 1)
-
-
-def _request(one: Endpoint, secrets: Sequence[Secret], topic: str, data: str) -> Outgoing:
-    now = datetime.now(UTC)
-    return signed_request(
-        one.url, str(uuid4()), body_of(topic, now, data), secrets,
-        at=now, headers=one.headers, timeout=one.policy.timeout, gzip=one.gzip,
-    )  # fmt: skip
