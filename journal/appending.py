@@ -33,7 +33,7 @@ EVENT_COLUMNS = (
 )
 
 _APPEND = """
-SELECT seq_nr, db_timestamp, event_id, (SELECT projections.timeline_v1()) AS timeline
+SELECT seq_nr, db_timestamp, event_id, (SELECT projections.timeline_v1()) AS timeline, is_new
 FROM projections.append_events_v1(
     CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS text[]), CAST($5 AS smallint[]),
     CAST($6 AS text[]), CAST($7 AS text[]), CAST($8 AS uuid[]), CAST($9 AS text[]), CAST($10 AS bigint[]))

@@ -98,6 +98,8 @@ class Appended(NamedTuple):
     event_id: UUID
     timeline: int = 0
     """Which of the lives of the database it was stored in: a fail-over or a restore begins another."""
+    is_new: bool = True
+    """False where an event with its ``event_id`` was stored already."""
 
     @property
     def token(self) -> str:

@@ -20,6 +20,7 @@ from offsets.leases import leave as leave
 from offsets.leases import take_over as take_over
 from offsets.leases import workers as workers
 from offsets.live import live_events as live_events
+from offsets.management import Mode as Mode
 from offsets.management import ProjectionStatus as ProjectionStatus
 from offsets.management import Removed as Removed
 from offsets.management import UnknownProjection as UnknownProjection
@@ -28,6 +29,7 @@ from offsets.management import entity_types_of as entity_types_of
 from offsets.management import names as names
 from offsets.management import remove as remove
 from offsets.management import rescale as rescale
+from offsets.management import set_mode as set_mode
 from offsets.management import set_offset as set_offset
 from offsets.management import set_paused as set_paused
 from offsets.management import status as status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from journal import BEGINNING, ProjectionsError, Row, Session, slice_ranges
 from journal.suggestions import did_you_mean
@@ -12,7 +12,7 @@ from offsets.errors import own_errors
 from offsets.leases import RangeStatus, read_ranges
 
 _FIND = """
-SELECT projection_id, name, entity_type, paused, evicted_before FROM projections.projections
+SELECT projection_id, name, entity_type, paused, evicted_before, mode FROM projections.projections
 WHERE $1::text[] IS NULL OR name = ANY($1) ORDER BY name
 """
 _NAMES = "SELECT name FROM projections.projections ORDER BY name"
@@ -20,6 +20,12 @@ _REMOVE = "SELECT * FROM projections.remove_projection_v1($1, $2)"
 _SET_PAUSED = "UPDATE projections.projections SET paused = $2 WHERE name = $1"
 _SET_RANGES = "SELECT projections.set_ranges_v1($1, $2)"
 _SET_OFFSET = "SELECT projections.set_offset_v1($1, $2)"
+
+
+_SET_MODE = "SELECT projections.set_mode_v1($1, $2)"
+
+Mode: TypeAlias = Literal["live", "inline"]
+"""Who handles events: workers, or those who append them in their transactions, and workers what these leave."""
 
 
 class UnknownProjection(ProjectionsError):
@@ -35,6 +41,7 @@ class ProjectionStatus(NamedTuple):
     paused: bool
     evicted_before: datetime
     ranges: list[RangeStatus]
+    mode: Mode = "live"
 
 
 class Removed(NamedTuple):
@@ -102,14 +109,33 @@ async def _rows(session: Session, wanted: Sequence[str] | None) -> dict[str, Row
 
 
 def _status(row: Row, ranges: Mapping[int, list[RangeStatus]]) -> ProjectionStatus:
-    number, name, entity_type, paused, evicted_before = row.values()
-    return ProjectionStatus(number, name, entity_type, paused, evicted_before, ranges[number])
+    number, name, entity_type, paused, evicted_before, mode = row.values()
+    return ProjectionStatus(number, name, entity_type, paused, evicted_before, ranges[number], mode)
 
 
 async def set_paused(session: Session, name: str, *, paused: bool) -> None:
     """Pause or resume; workers take it in with their next heartbeat, about a second later."""
     await status(session, name)
     await session.execute(_SET_PAUSED, name, paused)
+
+
+async def set_mode(session: Session, name: str, mode: Mode) -> None:
+    """
+    Make a projection inline or live, while it runs: nothing is lost, and nothing is handled twice.
+
+    It waits for transactions that are just handling events inline. Batches in flight roll back, and the workers go on
+    within about a heartbeat.
+
+    Args:
+        session: A session on the database, in a transaction or not.
+        name: The projection.
+        mode: ``inline`` to have :class:`projections.Inline` handle what it appends; ``live`` to leave all to workers.
+
+    Raises:
+        UnknownProjection: None of this name has run.
+    """
+    found = await status(session, name)
+    await session.execute(_SET_MODE, found.projection_id, mode)
 
 
 async def rescale(session: Session, name: str, ranges: int) -> None:

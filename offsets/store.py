@@ -45,6 +45,7 @@ _READ = "SELECT source_id, seq_nr FROM projections.read_offsets_v1($1, $2)"
 _READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _EVICT = "SELECT projections.evict_offsets_v1($1, $2, $3)"
 _EVICTED_BEFORE = "SELECT evicted_before FROM projections.projections WHERE projection_id = $1"
+_IS_INLINE = "SELECT mode = 'inline' FROM projections.projections WHERE projection_id = $1"
 _PARKED = """
 SELECT source_id, seq_nr, decision FROM projections.parked_sources
 WHERE projection_id = $1 AND slice BETWEEN $2 AND $3
@@ -259,6 +260,10 @@ class OffsetStore:
         """Events before this time count as handled where their source has no offset."""
         bound: datetime = await session.fetchval(_EVICTED_BEFORE, self.claim.projection_id)
         return bound
+
+    async def is_inline(self, session: Session) -> bool:
+        """Whether those who append store offsets, too; a change takes the range from its owner."""
+        return bool(await session.fetchval(_IS_INLINE, self.claim.projection_id))
 
     async def read(self, session: Session, source_ids: Sequence[str]) -> dict[str, int]:
         """The last handled number of those sources that have one."""

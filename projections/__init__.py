@@ -16,9 +16,10 @@ from offsets import TransactionEnded, UnknownProjection, live_events
 from projections.defining.batching import AtLeastOnce, Group
 from projections.defining.handlers import handles, handles_group, projection, reacts
 from projections.defining.tables import Changes, Table, TableError
-from projections.errors import InvalidHandler, ProjectionFailed
+from projections.errors import HandlerFailed, InvalidHandler, ProjectionFailed
 from projections.failing.recovery import Recovery
 from projections.failing.retries import Backoff, Retries
+from projections.running.inline import Inline
 from projections.running.observer import StatusObserver
 from projections.running.runner import run
 from projections.running.settings import RunSettings
@@ -29,6 +30,8 @@ __all__ = [
     "Backoff",
     "Changes",
     "Group",
+    "HandlerFailed",
+    "Inline",
     "InvalidHandler",
     "ProjectionFailed",
     "ReadYourWrites",

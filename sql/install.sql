@@ -103,6 +103,9 @@
 \ir functions/offsets/save_offsets_v1.sql
 \ir functions/offsets/handled_v1.sql
 \ir functions/offsets/note_reactions_v1.sql
+\ir functions/offsets/lock_inline_v1.sql
+\ir functions/offsets/begin_inline_v1.sql
+\ir functions/offsets/set_mode_v1.sql
 \ir functions/offsets/why_waiting_v1.sql
 \ir functions/offsets/save_horizons_v1.sql
 \ir functions/offsets/read_offsets_v1.sql

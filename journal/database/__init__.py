@@ -1,6 +1,7 @@
 """Access to PostgreSQL: the only package that imports a driver."""
 
 from journal.database.callers_connection import fetch_on, fetch_on_sync
+from journal.database.callers_session import at_once, driver_of, driver_of_sync, session_on
 from journal.database.connecting import connect
 from journal.database.faults import Fault, chain, fault_of, is_conflict, sqlstate_of
 from journal.database.identifiers import quote
@@ -17,9 +18,12 @@ __all__ = [
     "Row",
     "Session",
     "SyncConnection",
+    "at_once",
     "chain",
     "connect",
     "connect_sync",
+    "driver_of",
+    "driver_of_sync",
     "fault_of",
     "fetch_on",
     "fetch_on_sync",
@@ -27,6 +31,7 @@ __all__ = [
     "is_conflict",
     "quote",
     "raised_as",
+    "session_on",
     "sqlstate_of",
     "translate",
     "translated",

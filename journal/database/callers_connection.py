@@ -22,20 +22,22 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 Statements: TypeAlias = Generator[tuple[str, Sequence[Any]], Rows, Rows]
 
 _NULLS = "SHOW array_nulls"
-_CHANGE = """
-SELECT current_setting(s.name), set_config(s.name, s.value, $1)
+CHANGE = """
+SELECT current_setting(s.name) AS before, set_config(s.name, s.value, $1)
 FROM (VALUES (1, 'client_encoding', 'UTF8'), (2, 'datestyle', 'ISO'), (3, 'array_nulls', 'on')) AS s (n, name, value)
 ORDER BY s.n
 """
-_CHANGE_BACK = """
+"""Whether for this transaction is $1; returns what each setting was."""
+CHANGE_BACK = """
 SELECT set_config('client_encoding', $1, $4), set_config('datestyle', $2, $4), set_config('array_nulls', $3, $4)
 """
+"""What each setting was, and whether for this transaction."""
 
 _reads_nulls: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 """Of each connection: unlike the other settings, the server does not report this one by itself."""
 
 
-def _kind(connection: Any) -> str:
+def kind_of(connection: Any) -> str:
     """``module.Class`` of the first known base: SQLAlchemy's session types are often subclassed."""
     for base in type(connection).__mro__:
         if (package := base.__module__.partition(".")[0]) in {"asyncpg", "psycopg", "sqlalchemy", "journal"}:
@@ -43,8 +45,9 @@ def _kind(connection: Any) -> str:
     return f"{type(connection).__module__}.{type(connection).__name__}"
 
 
-def _unknown(connection: Any, wanted: str) -> TypeError:
-    return TypeError(f"{_kind(connection)} is not a supported connection: pass {wanted}")
+def unknown(connection: Any, wanted: str) -> TypeError:
+    """The error that says what to pass instead."""
+    return TypeError(f"{kind_of(connection)} is not a supported connection: pass {wanted}")
 
 
 async def fetch_on(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -55,7 +58,7 @@ async def fetch_on(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple
         TypeError: The connection is of no known kind.
         journal.ProjectionsError: The database refused.
     """
-    kind = _kind(connection)
+    kind = kind_of(connection)
     with translated(Exception):
         if kind.startswith(("asyncpg.", "journal.")) and hasattr(connection, "fetch"):
             return [tuple(row.values()) for row in await connection.fetch(sql, *args)]
@@ -63,7 +66,7 @@ async def fetch_on(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple
             return await _run(connection, _statements_of(connection, sql, args))
         if kind in {"sqlalchemy.AsyncConnection", "sqlalchemy.AsyncSession"}:
             return _tuples(await connection.execute(*_as_text(sql, args)))
-    raise _unknown(
+    raise unknown(
         connection,
         "a Session, asyncpg's, psycopg's or SQLAlchemy's asynchronous connection; for a synchronous "
         "one there is the same function with the ending _sync",
@@ -72,13 +75,13 @@ async def fetch_on(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple
 
 def fetch_on_sync(connection: Any, sql: str, args: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Rows of a query on the caller's synchronous connection; see :func:`fetch_on`."""
-    kind = _kind(connection)
+    kind = kind_of(connection)
     with translated(Exception):
         if kind == "psycopg.Connection":
             return _run_sync(connection, _statements_of(connection, sql, args))
         if kind in {"sqlalchemy.Connection", "sqlalchemy.Session"}:
             return _tuples(connection.execute(*_as_text(sql, args)))
-    raise _unknown(
+    raise unknown(
         connection,
         "psycopg's or SQLAlchemy's synchronous connection; for an asynchronous one there is the same "
         "function without the ending _sync",
@@ -139,18 +142,23 @@ def _statements_of(connection: Any, sql: str, args: Sequence[Any]) -> Statements
     if connection not in _reads_nulls:
         ((nulls,),) = yield _NULLS, ()
         _reads_nulls[connection] = nulls == "on"
-    if _reads_nulls[connection] and _as_reported(connection):
+    if suits(connection):
         return (yield sql, args)
     alone = connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
-    before = [row[0] for row in (yield _CHANGE, [not alone])]
+    before = [row[0] for row in (yield CHANGE, [not alone])]
     try:
         rows = yield sql, args
     except Exception:
         if alone:  # else they go with what the transaction has done
-            yield _CHANGE_BACK, [*before, False]
+            yield CHANGE_BACK, [*before, False]
         raise
-    yield _CHANGE_BACK, [*before, not alone]
+    yield CHANGE_BACK, [*before, not alone]
     return rows
+
+
+def suits(connection: Any) -> bool:
+    """Whether the settings can stay as they are; of a psycopg connection on which a statement has been run here."""
+    return _reads_nulls[connection] and _as_reported(connection)
 
 
 def _as_reported(connection: Any) -> bool:

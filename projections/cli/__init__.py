@@ -25,6 +25,9 @@ _COMMANDS = {
         "projections.cli.monitor:monitor", "Serve a page that shows the lag of every slice, live."
     ),
     "remove": LazyCommand("projections.cli.remove:remove", "Remove a projection that is given up."),
+    "mode": LazyCommand(
+        "projections.cli.mode:mode", "Have a projection handled by those who append, or by workers."
+    ),
     "rescale": LazyCommand(
         "projections.cli.rescale:rescale", "Cut a projection into another number of ranges."
     ),

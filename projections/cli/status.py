@@ -19,7 +19,7 @@ from projections.terminal.output import Answer, Columns, PartOf, done, owner_of,
 __all__ = ["pause", "resume", "status"]
 
 _REBUILDS = """
-SELECT p.name, p.version, b.started_at FROM projections.projections AS p
+SELECT p.name, p.version, p.mode, b.started_at FROM projections.projections AS p
 LEFT JOIN projections.rebuilds AS b ON p.projection_id = b.projection_id AND b.state IN ('folding', 'verified')
 """
 _LONG = 1.0  # seconds after which an open transaction is worth a line
@@ -30,6 +30,8 @@ class _Report(NamedTuple):
     entity_types: set[str]
     """Those that the journal has events of."""
     versions: dict[str, int]
+    """By projection."""
+    modes: dict[str, str]
     """By projection."""
     rebuilds: dict[str, datetime]
     """By projection, since when a rebuild of it is unfinished."""
@@ -97,6 +99,7 @@ async def _report(session: Session, name: str | None) -> _Report:
         found,
         set(await entity_types(session)),
         {row["name"]: row["version"] for row in rows},
+        {row["name"]: row["mode"] for row in rows},
         {row["name"]: row["started_at"] for row in rows if row["started_at"] is not None},
     )
 
@@ -105,6 +108,8 @@ def _notes(report: _Report) -> Iterator[str]:
     for found in report.snapshot.projections:
         if found.entity_type not in report.entity_types:
             yield f"projection {found.name!r}: there are no events of type {found.entity_type!r}"
+        if report.modes[found.name] == "inline":
+            yield f"projection {found.name!r} is inline: who appends by projections.Inline handles what it appends"
         if (since := report.rebuilds.get(found.name)) is not None:
             yield (
                 f"projection {found.name!r}: a rebuild is unfinished since {since:%Y-%m-%d %H:%M:%S %Z}; if "
@@ -131,6 +136,7 @@ def _values(report: _Report) -> dict[str, object]:
         picked(found, "name", "entity_type", "paused", "backlog", "handled", "parked", lag_seconds="lag")
         | {
             "version": report.versions[found.name],
+            "mode": report.modes[found.name],
             "rebuilding_since": report.rebuilds.get(found.name),
             "has_events": found.entity_type in report.entity_types,
             "ranges": [_range_values(part) for part in found.ranges],

@@ -23,16 +23,25 @@ class Acceptance:
         transactions: Those of the range: know its offsets.
         exact: Whether an event is visible only when those before it are (a primary): what a gap then leaves out and
             can not be loaded was deleted. Otherwise it may still come.
+        inline: Whether others store offsets, too: each page is then judged by what is stored, not by what is
+            remembered. What they store meanwhile is of events that no worker sees yet.
     """
 
     def __init__(
-        self, name: str, reader: SliceReader, transactions: Transactions, *, exact: bool = True
+        self,
+        name: str,
+        reader: SliceReader,
+        transactions: Transactions,
+        *,
+        exact: bool = True,
+        inline: bool = False,
     ) -> None:
         self._name = name
         self._reader = reader
         self._transactions = transactions
         self._state = transactions.state
         self._exact = exact
+        self._inline = inline
 
     async def accept(self, session: Session, page: Sequence[EventEnvelope]) -> list[EventEnvelope]:
         """The events of a page that are to be handled, in order, each after what was missing before it."""
@@ -65,6 +74,8 @@ class Acceptance:
         return [k for k in keys if batch.validate(k.source_id, k.seq_nr, k.db_timestamp) not in done]
 
     async def _batch(self, session: Session, source_ids: set[str]) -> BatchVerdicts:
+        if self._inline:
+            self._state.forget(source_ids)
         try:
             return self._state.batch(source_ids)
         except KeyError:

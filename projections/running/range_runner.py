@@ -174,7 +174,10 @@ class RangeRunner:
             self._settings.handler_timeout + _LATER,
         )  # fmt: skip
         exact = self._settings.backtracking == "writer-lock"
-        self._acceptance = Acceptance(self.projection.name, self._reader, transactions, exact=exact)
+        inline = await self._store.is_inline(session)
+        self._acceptance = Acceptance(
+            self.projection.name, self._reader, transactions, exact=exact, inline=inline
+        )
         self._make_pipeline(target, transactions)
 
     async def _run(self) -> None:

@@ -199,3 +199,8 @@ CREATE TABLE projections.reactions (
     seq_nr bigint NOT NULL,
     PRIMARY KEY (projection_id, source_id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+-- Projections that are handled in the transactions that append.
+ALTER TABLE projections.projections ADD COLUMN mode text NOT NULL DEFAULT 'live' CONSTRAINT known_mode CHECK (mode IN ('live', 'inline'));
+DROP FUNCTION IF EXISTS projections.append_events_v1(
+    text[], text[], text[], text[], smallint[], text[], text[], uuid[], text[], bigint[]
+);

@@ -35,6 +35,7 @@ BEGIN
         projections.find_appended_v1,
         projections.handled_v1,
         projections.why_waiting_v1,
+        projections.begin_inline_v1,
         projections.predecessors_v1,
         projections.timeline_v1,
         projections.generation_v1,

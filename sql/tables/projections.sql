@@ -10,5 +10,8 @@ CREATE TABLE IF NOT EXISTS projections.projections (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- Somebody waits for events to be handled: until then, workers notify after each batch (handled_v1).
     waited_until timestamptz,
-    CONSTRAINT name_has_1_to_255_characters CHECK (char_length(name) BETWEEN 1 AND 255)
+    -- Inline: whoever appends handles the events in the same transaction, where it can (begin_inline_v1); workers handle the rest.
+    mode text NOT NULL DEFAULT 'live',
+    CONSTRAINT name_has_1_to_255_characters CHECK (char_length(name) BETWEEN 1 AND 255),
+    CONSTRAINT known_mode CHECK (mode IN ('live', 'inline'))
 );

@@ -43,6 +43,8 @@ workers
 pause delays
 resume delays
 wait delays --token TOKEN
+mode delays inline
+mode delays live
 rescale delays --ranges 3
 rebuild delays --app app:Delays
 offsets list

@@ -2,7 +2,7 @@
 --
 -- Arrays run in parallel, an element for each event. Of p_versions, p_metadata, p_tags (array literals) and
 -- p_event_ids an element, or the whole array, may be NULL. An event whose id is stored already is not appended again:
--- its first result is returned. p_expected_source_ids and p_expected_seq_nrs say where sources must stand before.
+-- its first result is returned, and is_new is false. p_expected_source_ids and p_expected_seq_nrs say where sources must stand before.
 --
 -- It has the rights of the schema's owner: who appends may not write the tables, whose numbers and times are made here.
 --
@@ -21,7 +21,7 @@ CREATE OR REPLACE FUNCTION projections.append_events_v1(
     p_expected_source_ids text[] DEFAULT '{}',
     p_expected_seq_nrs bigint[] DEFAULT '{}'
 )
-RETURNS TABLE (source_id text, seq_nr bigint, db_timestamp timestamptz, event_id uuid)
+RETURNS TABLE (source_id text, seq_nr bigint, db_timestamp timestamptz, event_id uuid, is_new boolean)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -155,11 +155,11 @@ BEGIN
             projections.checked_json_v1(n.payload), projections.checked_json_v1(n.metadata), n.tags::text[]
         FROM identified AS n
     )
-    SELECT result.source_id, result.seq_nr, result.db_timestamp, result.id
+    SELECT result.source_id, result.seq_nr, result.db_timestamp, result.id, result.is_new
     FROM (
-        SELECT n.ordinal, n.source_id, n.seq_nr, n.db_timestamp, n.id FROM identified AS n
+        SELECT n.ordinal, n.source_id, n.seq_nr, n.db_timestamp, n.id, TRUE AS is_new FROM identified AS n
         UNION ALL
-        SELECT o.ordinal, o.source_id, o.seq_nr, o.db_timestamp, o.event_id
+        SELECT o.ordinal, o.source_id, o.seq_nr, o.db_timestamp, o.event_id, FALSE
         FROM unnest(_stored_ordinals, _stored_source_ids, _stored_seq_nrs, _stored_timestamps, _stored_event_ids)
         AS o (ordinal, source_id, seq_nr, db_timestamp, event_id)
     ) AS result

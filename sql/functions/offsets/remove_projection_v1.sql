@@ -13,6 +13,7 @@ DECLARE
     _schema text;
     _workers text;
 BEGIN
+    PERFORM projections.lock_inline_v1(p.projection_id) FROM projections.projections AS p WHERE p.name = p_name;
     SELECT p.projection_id INTO _id FROM projections.projections AS p WHERE p.name = p_name FOR UPDATE;
     IF NOT FOUND THEN
         RETURN;

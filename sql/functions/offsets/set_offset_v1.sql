@@ -6,6 +6,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    PERFORM projections.lock_inline_v1(p_projection_id);
     -- Whoever cuts ranges or evicts offsets has this, too: what is reset below must be what they leave.
     PERFORM FROM projections.projections AS p WHERE p.projection_id = p_projection_id FOR NO KEY UPDATE;
     UPDATE projections.projection_ranges AS r

@@ -26,6 +26,7 @@ BEGIN
     PERFORM projections.beat_rebuild_v1(
         p_rebuild_id, coalesce(p_started_at, _rebuild.started_at), coalesce(p_beats, _rebuild.beats)
     );
+    PERFORM projections.lock_inline_v1(_rebuild.projection_id);
     -- A live batch has its tables before it asks for the row of its range: the same order here, or both would wait.
     FOR _table IN SELECT * FROM projections.rebuild_tables AS t WHERE t.rebuild_id = p_rebuild_id ORDER BY t.place LOOP
         IF to_regclass(format('%I.%I', _table.schema_name, _table.table_name)) IS NOT NULL THEN

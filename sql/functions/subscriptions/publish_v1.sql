@@ -40,9 +40,9 @@ BEGIN
             cardinality(p_topics), cardinality(p_subscription_ids), cardinality(p_not_before) USING ERRCODE = 'PJ081';
     END IF;
     IF p_subscription_ids IS NULL AND p_not_before IS NULL THEN
-        RETURN QUERY SELECT * FROM projections.append_events_v1(
+        RETURN QUERY SELECT a.source_id, a.seq_nr, a.db_timestamp, a.event_id FROM projections.append_events_v1(
             _sources, _types, p_topics, p_payloads, NULL, p_metadata, NULL, p_event_ids
-        );
+        ) AS a;
         RETURN;
     END IF;
     SELECT u.id INTO _unknown FROM unnest(p_subscription_ids) AS u (id)

@@ -114,6 +114,10 @@ CALLS = {
     "'worker', 0, 0, NULL, NULL, 'batch', now(), 0, '{a}', '{97}', '{}', '{1}', ARRAY[now()], 1)",
     "handled_v1": "SELECT projections.handled_v1('{delays}', '{a}', '{1}', ARRAY[now()])",
     "note_reactions_v1": "SELECT projections.note_reactions_v1('delays', '{a}', '{1}')",
+    "begin_inline_v1": "SELECT projections.begin_inline_v1('{delays}', '{1}', '{a}', '{plane}', '{1}', '{1}', "
+    "ARRAY[now()], ARRAY[now()])",
+    "lock_inline_v1": "SELECT projections.lock_inline_v1(1)",
+    "set_mode_v1": "SELECT projections.set_mode_v1(1, 'inline')",
     "why_waiting_v1": "SELECT projections.why_waiting_v1('delays', 'a')",
     "find_appended_v1": "SELECT projections.find_appended_v1('{a}', '{1}', ARRAY[now()])",
     "save_horizons_v1": "SELECT projections.save_horizons_v1(1, '{0}', '{1}', 'worker', '{0}', 0, NULL, NULL, "

@@ -1,0 +1,246 @@
+"""
+Projections that are handled in the transaction that appends.
+
+An event is handled once, by its append or by a worker, whichever is allowed to: the offset of its source says so. While
+the append has not committed, nobody else sees the event; and unless all events of the source before it are handled,
+it is left to a worker. So whoever appends without handling inline loses nothing, and neither does a change of mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+import offsets
+from journal import (
+    AppendedEvents,
+    DatabaseError,
+    Event,
+    EventEnvelope,
+    Session,
+    UnknownEventType,
+    append,
+    append_sync,
+    decode,
+    event_row,
+    slice_of,
+)
+from journal.database import at_once, driver_of, driver_of_sync, is_conflict, session_on
+from projections.defining.batching import ExactlyOnce
+from projections.defining.folding import Batch
+from projections.defining.handlers import Kind, Projection, projection_of
+from projections.errors import HandlerFailed, InvalidHandler, describe
+from projections.running.table_writer import TableWriter
+
+__all__ = ["Inline"]
+
+# A table's name may mean another one where the caller has another search_path.
+_BEGIN = """
+SELECT projection, source_id, concat_ws(' ', current_database(), current_setting('search_path')) AS place
+FROM projections.begin_inline_v1($1, $2, $3, $4, $5, $6, $7, $8)
+"""
+_SPOIL = (
+    "DO $$ BEGIN RAISE 'a projection could not be handled inline: this transaction can not commit'; END $$"
+)
+
+
+class Inline:
+    """
+    Appends events, and has projections handle them in the same transaction.
+
+    It does so for projections whose mode is ``inline`` (``projections mode NAME inline``), and leaves the others to
+    their workers. Workers of an inline projection run on: they handle what others append, what is imported, and the
+    events of a source that is not handled up to where the append begins.
+
+    Args:
+        definitions: Classes of table handlers, or of handlers of single events; the latter need an asynchronous
+            connection.
+
+    Raises:
+        InvalidHandler: One handles lists of events, has reactions, ``start`` or ``stop``, or is handled at least once.
+    """
+
+    def __init__(self, *definitions: Any) -> None:
+        # In one order for all that append: rows are locked in it.
+        self._projections = sorted(map(projection_of, definitions), key=lambda projection: projection.name)
+        for projection in self._projections:
+            _refuse(projection)
+        self._tables: dict[str, TableWriter] = {}
+
+    async def set_mode(self, session: Session, mode: Literal["inline", "live"]) -> None:
+        """
+        Make the projections inline or live, while they run: nothing is lost, and nothing is handled twice.
+
+        It waits for transactions that are just handling events inline.
+
+        Args:
+            session: A session on the database, in a transaction or not.
+            mode: ``inline`` to have what is appended handled here; ``live`` to leave all to workers.
+
+        Raises:
+            UnknownProjection: No worker has run one of them on this database yet.
+        """
+        for projection in self._projections:
+            await offsets.set_mode(session, projection.name, mode)
+
+    async def append(
+        self,
+        connection: Any,
+        events: Sequence[Event],
+        *,
+        expected_seq_nr: int | Mapping[str, int] | None = None,
+    ) -> AppendedEvents:
+        """
+        Append events, and handle them.
+
+        Args:
+            connection: As for :func:`projections.append`; a transaction must be open on it.
+            events: As for :func:`projections.append`.
+            expected_seq_nr: As for :func:`projections.append`.
+
+        Raises:
+            HandlerFailed: A handler raised, or its rows can not be written; the transaction can only be rolled back.
+            DatabaseError: No transaction is open, or the database refused. Of a deadlock or a serialization failure
+                (SQLSTATE 40P01, 40001): roll back, and run the transaction again.
+            ProjectionsError: As :func:`projections.append`.
+        """
+        driver = await driver_of(connection)
+        appended = await append(driver, events, expected_seq_nr=expected_seq_nr)
+        await self._handle(driver, events, appended)
+        return appended
+
+    def append_sync(
+        self,
+        connection: Any,
+        events: Sequence[Event],
+        *,
+        expected_seq_nr: int | Mapping[str, int] | None = None,
+    ) -> AppendedEvents:
+        """
+        Append on a synchronous connection; see :meth:`append`.
+
+        Raises:
+            InvalidHandler: Handlers of a projection are asynchronous.
+        """
+        for projection in self._projections:
+            if projection.kind is not Kind.TABLE:
+                raise InvalidHandler(
+                    f"the handlers of projection {projection.name!r} are asynchronous: append on an asynchronous "
+                    "connection, or write table handlers"
+                )
+        driver = driver_of_sync(connection)
+        appended = append_sync(driver, events, expected_seq_nr=expected_seq_nr)
+        at_once(self._handle(driver, events, appended))
+        return appended
+
+    async def _handle(self, driver: Any, events: Sequence[Event], appended: AppendedEvents) -> None:
+        envelopes = list(_envelopes(events, appended))
+        if not envelopes or not self._projections:
+            return
+        async with session_on(driver) as session:
+            try:
+                ready, tables = await self._begin(session, envelopes)
+                for projection in self._projections:
+                    if taken := [e for e in envelopes if (projection.name, e.source_id) in ready]:
+                        await self._handle_with(session, tables, projection, taken)
+            except BaseException:
+                await _spoil(session)
+                raise
+
+    async def _begin(
+        self, session: Session, envelopes: Sequence[EventEnvelope]
+    ) -> tuple[set[tuple[str, str]], TableWriter]:
+        """The projections and sources whose events this transaction is to handle, and what knows the tables there."""
+        sources: dict[str, list[EventEnvelope]] = {}
+        for envelope in envelopes:
+            sources.setdefault(envelope.source_id, []).append(envelope)
+        columns = zip(*(_begun(of_source) for of_source in sources.values()), strict=True)
+        projections = [(projection.name, projection.version) for projection in self._projections]
+        rows = await session.fetch(_BEGIN, *map(list, zip(*projections, strict=True)), *map(list, columns))
+        place = rows[0]["place"] if rows else ""
+        tables = self._tables.setdefault(place, TableWriter())
+        return {(row["projection"], row["source_id"]) for row in rows}, tables
+
+    @staticmethod
+    async def _handle_with(
+        session: Session, tables: TableWriter, projection: Projection, envelopes: Sequence[EventEnvelope]
+    ) -> None:
+        target, batch, at = projection.make(), Batch(), envelopes[0]
+        try:
+            for at in envelopes:
+                if (found := _find(projection, at)) is None:
+                    continue
+                event, call = decode(found[0], at), getattr(target, found[1])
+                if projection.kind is Kind.TABLE:
+                    batch.collect(at.source_id, call(event, at))
+                    continue
+                await call(session, event, at)
+                _check_unspoiled(session)
+            await tables.write(session, batch)
+        except Exception as error:
+            if is_conflict(error):
+                raise
+            raise HandlerFailed(f"inline, projection {projection.name!r}, {describe(at)}: {error}") from error
+
+
+def _find(projection: Projection, envelope: EventEnvelope) -> tuple[type[BaseModel], str] | None:
+    found = projection.handlers.get(envelope.event_type)
+    if found is None and not projection.passes_over(envelope.event_type):
+        raise UnknownEventType(f"no handler of projection {projection.name!r} takes it")
+    return found
+
+
+def _check_unspoiled(session: Session) -> None:
+    """A handler that catches an error of the database spoils the transaction; not all drivers say so at its commit."""
+    if (failure := getattr(session, "failure", None)) is not None:
+        raise DatabaseError(
+            f"the handler caught an error of the database, which spoils the transaction: {failure}. Wrap the statement "
+            "in session.savepoint()"
+        ) from failure
+
+
+def _refuse(projection: Projection) -> None:
+    """Refuse what only workers can do."""
+    reasons = {
+        "handlers of lists of events wait for more of them": projection.kind not in {Kind.TABLE, Kind.EVENT},
+        "it is handled at least once": not isinstance(projection.delivery, ExactlyOnce),
+        "reactions run in workers": bool(projection.reactions),
+        "start() and stop() are called around the work of a worker": any(
+            hasattr(projection.make, hook) for hook in ("start", "stop")
+        ),
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise InvalidHandler(f"projection {projection.name!r} cannot be inline: {reason}")
+
+
+def _envelopes(events: Sequence[Event], appended: AppendedEvents) -> Iterator[EventEnvelope]:
+    """What a reader would get of the events that are new."""
+    for event, stored in zip(events, appended, strict=True):
+        if stored.is_new:
+            source_id, entity_type, event_type, payload, version, metadata, *_ = event_row(event)
+            yield EventEnvelope(
+                source_id, stored.seq_nr, stored.db_timestamp, slice_of(source_id), stored.event_id, entity_type,
+                event_type, version, payload, metadata, list(event.tags) or None,
+            )  # fmt: skip
+
+
+def _begun(of_source: Sequence[EventEnvelope]) -> tuple[Any, ...]:
+    first, last = of_source[0], of_source[-1]
+    return (
+        first.source_id,
+        first.entity_type,
+        first.seq_nr,
+        last.seq_nr,
+        first.db_timestamp,
+        last.db_timestamp,
+    )
+
+
+async def _spoil(session: Session) -> None:
+    """Let the transaction not commit, also where the caller catches the error: the offsets are stored already."""
+    with suppress(Exception):
+        await session.execute(_SPOIL)

@@ -1,0 +1,15 @@
+-- Makes a projection inline or live: from the commit on, all that append and all workers go by it. The ranges are taken from their
+-- owners, who start again. Waits for transactions that handle events inline.
+CREATE OR REPLACE FUNCTION projections.set_mode_v1(p_projection_id integer, p_mode text)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM projections.lock_inline_v1(p_projection_id);
+    UPDATE projections.projections AS p SET mode = p_mode WHERE p.projection_id = p_projection_id AND p.mode <> p_mode;
+    IF FOUND THEN
+        UPDATE projections.projection_ranges AS r SET epoch = r.epoch + 1, owner = NULL WHERE r.projection_id = p_projection_id;
+    END IF;
+END;
+$$;
