@@ -8,8 +8,8 @@ import click
 
 import offsets
 from journal import OwnedSession
-from projections.terminal.answers import Answer, done
 from projections.terminal.commands import derived
+from projections.terminal.output import Answer, done
 
 __all__ = ["mode"]
 

@@ -170,7 +170,8 @@ class TestWhoHandles:
     """The append where it may; else a worker."""
 
     async def test_a_projection_that_is_live(self, journal: Database) -> None:
-        await mode(journal, "live")
+        async with journal.session() as session:
+            await Inline(DELAYS).set_mode(session, "live")
 
         await inline(journal, event())
 
