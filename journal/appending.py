@@ -66,7 +66,7 @@ async def append(
     if not events:
         return AppendedEvents()
     rows = await fetch_on(connection, _APPEND, _arguments(events, expected_seq_nr))
-    return AppendedEvents(Appended(event.source_id, *row) for event, row in zip(events, rows, strict=True))
+    return _appended(events, rows)
 
 
 def append_sync(
@@ -81,7 +81,14 @@ def append_sync(
     if not events:
         return AppendedEvents()
     rows = fetch_on_sync(connection, _APPEND, _arguments(events, expected_seq_nr))
-    return AppendedEvents(Appended(event.source_id, *row) for event, row in zip(events, rows, strict=True))
+    return _appended(events, rows)
+
+
+def _appended(events: Sequence[Event], rows: Sequence[tuple[Any, ...]]) -> AppendedEvents:
+    return AppendedEvents(
+        (Appended(event.source_id, *row[:-1]) for event, row in zip(events, rows, strict=True)),
+        (row[-1] for row in rows),
+    )
 
 
 def _arguments(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -98,8 +98,6 @@ class Appended(NamedTuple):
     event_id: UUID
     timeline: int = 0
     """Which of the lives of the database it was stored in: a fail-over or a restore begins another."""
-    is_new: bool = True
-    """False where an event with its ``event_id`` was stored already."""
 
     @property
     def token(self) -> str:
@@ -113,7 +111,17 @@ class Appended(NamedTuple):
 
 
 class AppendedEvents(list[Appended]):
-    """Where the events of an append were stored, in their order."""
+    """
+    Where the events of an append were stored, in their order.
+
+    Args:
+        stored: One for each event.
+        are_new: For each, false where an event with its ``event_id`` was stored already.
+    """
+
+    def __init__(self, stored: Iterable[Appended] = (), are_new: Iterable[bool] = ()) -> None:
+        super().__init__(stored)
+        self.are_new = list(are_new)
 
     @property
     def token(self) -> str:

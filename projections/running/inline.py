@@ -219,8 +219,8 @@ def _refuse(projection: Projection) -> None:
 
 def _envelopes(events: Sequence[Event], appended: AppendedEvents) -> Iterator[EventEnvelope]:
     """What a reader would get of the events that are new."""
-    for event, stored in zip(events, appended, strict=True):
-        if stored.is_new:
+    for event, stored, is_new in zip(events, appended, appended.are_new, strict=True):
+        if is_new:
             source_id, entity_type, event_type, payload, version, metadata, *_ = event_row(event)
             yield EventEnvelope(
                 source_id, stored.seq_nr, stored.db_timestamp, slice_of(source_id), stored.event_id, entity_type,

@@ -517,8 +517,10 @@ async def test_a_writer_needs_no_right_on_offsets(journal: Database, dsn: str) -
 
 async def test_without_projections_it_appends(journal: Database, dsn: str) -> None:
     async with journal.transaction() as session:
-        (appended,) = await Inline().append(session, [event()])
+        first = await Inline().append(session, [event(event_id=UUID(int=1))])
+        again = await Inline().append(session, [event(event_id=UUID(int=1)), event()])
 
-    assert (appended.seq_nr, appended.is_new) == (1, True)
+    assert [one.seq_nr for one in [*first, *again]] == [1, 1, 2]
+    assert (first.are_new, again.are_new) == ([True], [False, True])
     with psycopg.connect(dsn) as connection:
         assert Inline().append_sync(connection, []) == append_sync(connection, []) == []
