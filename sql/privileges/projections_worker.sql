@@ -43,6 +43,7 @@ BEGIN
         projections.stored_events_v1,
         projections.append_events_v1,
         projections.append_event_v1,
+        projections.begin_inline_v1,
         projections.move_imported_v1,
         projections.import_events_v1,
         projections.publish_v1,
