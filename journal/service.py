@@ -37,8 +37,8 @@ class Service:
         action: That of the log records of failures; ``{name}_failed`` by default.
         patience: Seconds that a step may take: where milliseconds do, a connection that says nothing is dead.
         failed: Is told of a failure instead of the log. It may stop the service, or raise: that ends it at once.
-        unfinished: Whether there are to be more steps although it is stopped.
-        grace: After so many seconds it ends with what is unfinished.
+        goes_on: Whether there is to be another step; by default until it is stopped.
+        grace: Seconds after which one that was stopped ends although it would go on.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class Service:
         action: str | None = None,
         patience: float | None = None,
         failed: Callable[[Exception], None] | None = None,
-        unfinished: Callable[[], bool] = lambda: False,
+        goes_on: Callable[[], bool] | None = None,
         grace: float | None = None,
     ) -> None:
         self._step = step
         self._restart = restart
         self._patience = patience
-        self._failed = failed or partial(log_failure, name, action or f"{name}_failed")
-        self._unfinished = unfinished
+        self._failed = failed or partial(log_failure, name, action=action or f"{name}_failed")
+        self._goes_on = goes_on or (lambda: not self.stopping.is_set())
         self._grace = grace
         self._limit: asyncio.Timeout | None = None
         self._woken = asyncio.Event()
@@ -65,13 +65,15 @@ class Service:
         """It was stopped: what is begun is to be finished, and nothing else is to be begun."""
         self.failures = 0
         """Of steps, one after the other, until now."""
+        self.woken = False
+        """Whether somebody has asked for the step; else it is time for it."""
 
     def wake(self) -> None:
         """There is something to do: the next step follows at once."""
         self._woken.set()
 
     def stop(self) -> None:
-        """End after the step that runs now, or once nothing is unfinished."""
+        """End after the step that runs now, or after those that ``goes_on`` asks for."""
         if not self.stopping.is_set() and self._limit is not None and self._grace is not None:
             self._limit.reschedule(asyncio.get_running_loop().time() + self._grace)
         self.stopping.set()
@@ -86,7 +88,7 @@ class Service:
             first: Seconds until the first step.
 
         Returns:
-            Whether all was finished; False at the end of the grace.
+            Whether it has ended by itself; False at the end of the grace.
 
         Raises:
             Exception: What ``failed`` raises.
@@ -97,14 +99,14 @@ class Service:
                 self._limit = limit
                 if stop is not None and stop.is_set():
                     self.stop()
-                await happens(self._woken, first)
-                while not self.stopping.is_set() or (self._unfinished() and not limit.expired()):
+                self.woken = await happens(self._woken, first)
+                while self._goes_on() and not limit.expired():
                     self._woken.clear()
                     await self._try()
         except TimeoutError:
             if not limit.expired():
                 raise
-        return not self._unfinished()
+        return not self._goes_on()
 
     async def _follow(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -122,38 +124,37 @@ class Service:
             await happens(ended, self._restart(self.failures).total_seconds())
         else:
             self.failures = 0
-            await happens(self._woken, pause)
+            self.woken = await happens(self._woken, pause)
 
 
-def log_failure(name: str, action: str, error: Exception) -> None:
-    """Log that a step has failed; what the library did not foresee is shown whole."""
+def log_failure(name: str, error: Exception, **labels: object) -> None:
+    """Log that a step has failed, with labels such as ``action``; what the library did not foresee is shown whole."""
     foreseen = isinstance(error, ProjectionsError | TimeoutError)
     log.warning(
         "%s: %s", name, str(error) or ("no answer" if foreseen else repr(error)),
-        exc_info=None if foreseen else error, extra={"action": action},
+        exc_info=None if foreseen else error, extra=labels,
     )  # fmt: skip
 
 
 class Pace:
     """
-    Pauses between questions: short while there is news, and doubled each time that there is none.
+    The pause between two questions: short while there is news, doubled each time that there is none.
 
     Args:
         shortest: The first.
-        longest: The last.
+        longest: It gets no longer.
     """
 
     def __init__(self, shortest: timedelta, longest: timedelta) -> None:
         self._shortest = shortest.total_seconds()
-        self._longest = longest.total_seconds()
+        self.longest = longest.total_seconds()
         self.pause = self._shortest
-        """Seconds until the next question."""
+        """In seconds."""
 
     def quicken(self) -> None:
         """There was news."""
         self.pause = self._shortest
 
-    def slow_down(self) -> float:
-        """There was none; returns the seconds until the next question."""
-        before, self.pause = self.pause, min(2 * self.pause, self._longest)
-        return before
+    def slow_down(self) -> None:
+        """There was none."""
+        self.pause = min(2 * self.pause, self.longest)

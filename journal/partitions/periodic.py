@@ -60,7 +60,7 @@ async def maintaining(database: Database, every: timedelta | None) -> AsyncItera
             )
             chore.stop()
         else:
-            log_failure(_CHORE, "maintenance_failed", error)
+            log_failure(_CHORE, error, action="maintenance_failed")
 
     service = partial(Service, restart=lambda _: every / 10, failed=failed)
     chore = Turns(database, _CHORE, every, {"partitions": work}, service)

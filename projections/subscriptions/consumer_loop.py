@@ -11,21 +11,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 
-from journal import (
-    Database,
-    DatabaseError,
-    Generation,
-    OtherSchemaVersion,
-    Polled,
-    ProjectionsError,
-    hearing_polls,
-)
+from journal import Database, DatabaseError, OtherSchemaVersion, ProjectionsError
 from journal.database import Fault, fault_of
 from journal.schema import check_version
-from journal.tasks import running
+from journal.service import AT_ONCE, Pace, Service, log_failure
 from offsets import DatabaseWentBack, RangeLost
-from projections.errors import UnknownGroup, said
+from projections.errors import UnknownGroup
 from projections.running.page_limit import PageLimit
 from projections.subscriptions import groups, reading
 from projections.subscriptions.dead_batches import encode_batch, fail_batch
@@ -37,6 +30,7 @@ from projections.subscriptions.reading import MatchPlace
 from projections.subscriptions.redelivery import Redelivery
 from projections.subscriptions.registration import HandlerSubscription
 from projections.subscriptions.settings import ConsumerSettings
+from projections.subscriptions.settled import Settled
 from projections.subscriptions.subscribing import keep_subscriptions
 
 log = logging.getLogger("projections")
@@ -68,34 +62,39 @@ class ConsumerLoop:
         self._ask = Member(database, group, owner, settings.lease)
         self._handlers: Mapping[str, HandlerSubscription] = {}
         self._subscribed = False
-        self._changed = asyncio.Event()
-        self._ranges = HeldRanges(group, settings, self._changed.set)
-        self._redelivery = Redelivery(self._ask, group, settings.retries_every, self._changed.set)
-        self._stop = asyncio.Event()
-        self._stopping = False
-        self._settled = -1
-        self._polled: Polled | None = None
+        self._service = Service(
+            f"group {group}", self._step, restart=self._restart, failed=self._failed,
+            goes_on=lambda: not self._stopping or bool(self._ranges or self._redelivery.running),
+            grace=settings.stop_timeout.total_seconds(),
+        )  # fmt: skip
+        changed = self._service.wake
+        self._ranges = HeldRanges(group, settings, changed)
+        self._redelivery = Redelivery(self._ask, group, settings.retries_every, changed)
+        self._pace = Pace(settings.pacing.shortest, settings.pacing.longest)
+        self._settled = Settled(database, settings.pacing.longest.total_seconds(), changed)
         self._pages = PageLimit(settings.page_bytes)
-        self._generation: Generation | None = None
-        self._failures = 0
         now = asyncio.get_running_loop().time()
         self._alive_at = now
         self._beat_at = now
         self._keep_at = now + settings.keep_every.total_seconds()
-        self._pause = settings.pacing.shortest.total_seconds()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Read until it is told to stop; then finish what was begun, give back the ranges, and leave."""
         await self._subscribe_handlers()
-        self._stop = stop
         try:
-            with hearing_polls(self._database, self._heard):
-                async with running(self._wait_for_stop()):
-                    while not stop.is_set():
-                        await self._wait(busy=await self._try_turn())
-                    await self._finish()
+            with self._settled.hearing():
+                ended = await self._service.run(stop)
+            if not ended:
+                log.warning(
+                    "group %s: handlers did not end within %.1f s: they are cancelled, and what they had comes again",
+                    self._group, self._settings.stop_timeout.total_seconds(), extra=self._extra("stop_timeout"),
+                )  # fmt: skip
         finally:
             await self._leave()
+
+    @property
+    def _stopping(self) -> bool:
+        return self._service.stopping.is_set()
 
     async def _subscribe_handlers(self) -> None:
         self._handlers = await self._subscribe()
@@ -107,27 +106,6 @@ class ConsumerLoop:
         """Of the handlers."""
         return [one.handler_id for one in self._handlers.values()]
 
-    async def _wait_for_stop(self) -> None:
-        await self._stop.wait()
-        self._changed.set()
-
-    async def _finish(self) -> None:
-        """Wait for what handlers have begun with, but not for ever."""
-        self._stopping = True
-        try:
-            async with asyncio.timeout(self._settings.stop_timeout.total_seconds()):
-                while self._ranges or self._redelivery.running:
-                    for reader in self._ranges:
-                        reader.give_up()
-                    await self._try_turn()
-                    if self._ranges or self._redelivery.running:
-                        await self._wait(busy=False)
-        except TimeoutError:
-            log.warning(
-                "group %s: handlers did not end within %.1f s: they are cancelled, and what they had comes again",
-                self._group, self._settings.stop_timeout.total_seconds(), extra=self._extra("stop_timeout"),
-            )  # fmt: skip
-
     async def _leave(self) -> None:
         await self._ranges.leave([asyncio.create_task(self._redelivery.close())], _GOODBYE)
         with suppress(ProjectionsError, TimeoutError):
@@ -135,26 +113,29 @@ class ConsumerLoop:
                 await self._ask.leave()
         await self._ask.close()
 
-    async def _try_turn(self) -> bool:
-        """Do all that is to be done; returns whether there is more at once."""
-        self._changed.clear()
+    async def _step(self) -> float:
+        """Do all that is to be done; the pause between questions grows while the answer is nothing."""
+        if not self._service.woken:
+            self._pace.slow_down()
+        for reader in self._ranges if self._stopping else ():
+            reader.give_up()
         try:
             busy = await self._turn()
-        except BaseException as error:
+        except BaseException:
             await self._ask.close()
-            if isinstance(error, OtherSchemaVersion) or not isinstance(error, Exception):
-                raise
-            self._failures += 1
-            log.warning(
-                "group %s: %s", self._group, said(error),
-                exc_info=None if isinstance(error, ProjectionsError) else error,
-                extra=self._extra("reading_failed"),
-            )  # fmt: skip
-            self._ranges.look_again()
-            self._look_at_lease()
-            return False
-        self._failures = 0
-        return busy
+            raise
+        return AT_ONCE if busy else self._pace.pause
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, OtherSchemaVersion):
+            raise error
+        log_failure(f"group {self._group}", error, **self._extra("reading_failed"))
+        self._ranges.look_again()
+        self._look_at_lease()
+
+    def _restart(self, failures: int) -> timedelta:
+        """Whatever handlers do meanwhile, what does not answer is not asked all the time."""
+        return min(self._settings.restart.delay(failures), self._settings.lease / 5)
 
     async def _turn(self) -> bool:
         loop = asyncio.get_running_loop()
@@ -203,7 +184,7 @@ class ConsumerLoop:
         self._beat_at = 0.0
         await self._ask.leave()
         await self._ask.close()  # subscribing borrows one of its own
-        self._changed.set()
+        self._service.wake()
 
     async def _told(self, ranges: list[GroupRange]) -> None:
         now = {one.key: one for one in ranges}
@@ -229,8 +210,8 @@ class ConsumerLoop:
             if own.held.handler_id is None or together is None:
                 continue
             if (
-                own.is_idle(self._settled)
-                and together.is_idle(self._settled)
+                own.is_idle(self._settled.until)
+                and together.is_idle(self._settled.until)
                 and await self._ask(groups.join_handler, self._group, own.held)
             ):
                 self._ranges.drop(own)
@@ -317,34 +298,14 @@ class ConsumerLoop:
 
     # Reading
 
-    def _heard(self, polled: Polled) -> None:
-        """Somebody else in this process has polled the database: that spares a look, or is a reason for one."""
-        self._polled = polled
-        if not self._is_still(polled):
-            self._changed.set()
-
-    def _is_still(self, polled: Polled) -> bool:
-        """Whether a poll shows what the last look has shown."""
-        same = self._generation is not None and polled.generation.follows(self._generation)
-        return same and polled.last_match == self._settled
-
-    @property
-    def _is_told(self) -> bool:
-        """Whether a poll that is as new as a look would be shows what the last look has shown."""
-        polled, longest = self._polled, self._settings.pacing.longest.total_seconds()
-        recent = polled is not None and asyncio.get_running_loop().time() - polled.at < longest
-        return polled is not None and recent and self._is_still(polled)
-
     async def _look(self) -> bool:
         """Ask what is settled; returns whether all that is remembered still holds."""
-        look = await self._ask(reading.look)
-        before, self._generation = self._generation or look.generation, look.generation
-        if not look.generation.follows(before):  # all that is remembered is looked at before anything else
-            self._beat_at = self._keep_at = 0.0
+        before = self._settled.until
+        if not self._settled.looked(await self._ask(reading.look)):
+            self._beat_at = self._keep_at = 0.0  # all that is remembered is looked at before anything else
             return False
-        if look.settled != self._settled:
-            self._pause = self._settings.pacing.shortest.total_seconds()
-        self._settled = look.settled
+        if self._settled.until != before:
+            self._pace.quicken()
         return True
 
     async def _read(self) -> bool:
@@ -352,9 +313,9 @@ class ConsumerLoop:
         open_ranges = [reader for reader in self._ranges if reader.has_room]
         if not open_ranges:
             return False
-        if not self._is_told and not await self._look():
+        if not self._settled.is_current and not await self._look():
             return True
-        settled = self._settled
+        settled = self._settled.until
         if not (unread := [reader for reader in open_ranges if reader.looked_until != settled]):
             return False
         # Only to the last match that is there: a number without a match may be given out again after a crash.
@@ -384,31 +345,6 @@ class ConsumerLoop:
         reader.take(page, max(reader.position, last))
         reader.looked_until = settled
         return False
-
-    async def _wait(self, *, busy: bool) -> None:
-        """Wait until there is something to do; the pause between questions grows while the answer is nothing."""
-        if self._failures:
-            await self._wait_for_database()
-            return
-        if busy:
-            return
-        try:
-            async with asyncio.timeout(self._pause):
-                await self._changed.wait()
-        except TimeoutError:
-            longest = self._settings.pacing.longest.total_seconds()
-            self._pause = min(2 * self._pause, longest)
-
-    async def _wait_for_database(self) -> None:
-        """Whatever handlers do meanwhile, what does not answer is not asked all the time."""
-        pause = self._settings.restart.delay(self._failures).total_seconds()
-        pause = min(pause, self._settings.lease.total_seconds() / 5)
-        if self._stopping:
-            await asyncio.sleep(pause)
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await self._stop.wait()
 
     def _extra(self, action: str) -> dict[str, object]:
         return {"action": action, "group": self._group}

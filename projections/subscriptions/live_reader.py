@@ -19,7 +19,6 @@ from weakref import WeakSet
 
 from journal import (
     Database,
-    Generation,
     KeptSession,
     MissingPrivilege,
     OwnedSession,
@@ -28,12 +27,14 @@ from journal import (
     SchemaError,
     hide_password,
 )
+from journal.service import AT_ONCE, Pace, Service
 from journal.tasks import end
 from offsets import DatabaseWentBack
 from projections.subscriptions.errors import SubscriptionLost
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.reading import Match, MatchPlace, last_place, look, read_on
 from projections.subscriptions.settings import ListenerSettings
+from projections.subscriptions.settled import Settled
 from projections.subscriptions.subscribing import keep_known
 
 __all__ = ["LiveReader", "Sink"]
@@ -98,11 +99,15 @@ class LiveReader:
         self._smallest = sys.maxsize
         self._place: MatchPlace | None = None
         self._read_until = -1
-        self._generation: Generation | None = None
-        self._woken = asyncio.Event()
+        self._session = KeptSession(database.session)
+        self._service = Service(
+            f"listening for group {group}", self._step, restart=settings.retry.delay, failed=self._failed,
+            goes_on=lambda: bool(self._known),
+        )  # fmt: skip
+        self._pace = Pace(settings.pacing.shortest, settings.pacing.longest)
+        self._settled = Settled(database, settings.pacing.longest.total_seconds(), self._service.wake)
         self._task: asyncio.Task[None] | None = None
         self._closed = False
-        self._pause = 0.0
         self._keep_at = 0.0
 
     @property
@@ -127,7 +132,7 @@ class LiveReader:
     def join(self, sink: Sink) -> None:
         """Give it what comes, once :meth:`Sink.joined` has told from where on."""
         self._waiting.add(sink)
-        self._woken.set()
+        self._service.wake()
         self.add(sink)
 
     def remove(self, sink: Sink) -> None:
@@ -138,7 +143,7 @@ class LiveReader:
             sinks.discard(sink)
             if not sinks:
                 del self._live[sink.subscribed[0]]
-        self._woken.set()
+        self._service.wake()
 
     def end_all(self) -> None:
         """Let what has been given be taken, and nothing come after it, for ever."""
@@ -152,10 +157,11 @@ class LiveReader:
             await end(self._task)
 
     async def _run(self) -> None:
-        session = KeptSession(self._database.session)
         self._keep_at = asyncio.get_running_loop().time() + self._settings.keep_every.total_seconds()
+        session = self._session = KeptSession(self._database.session)
         try:
-            await self._read_on(session)
+            with self._settled.hearing():
+                await self._service.run()
         except Exception as error:
             if not isinstance(error, ProjectionsError):
                 log.exception("listening for group %s", self._group, extra={"action": "listening_failed"})
@@ -166,34 +172,34 @@ class LiveReader:
             self._read_until = -1
             await session.close()
 
-    async def _read_on(self, session: KeptSession) -> None:
-        failures = 0
-        while self._known:
-            try:
-                async with asyncio.timeout(self._settings.patience.total_seconds()):
-                    matches, place = await self._read(await session.get())
-            except _FATAL:
-                raise
-            except (ProjectionsError, TimeoutError) as error:
-                await session.close()
-                self._read_until = -1
-                failures += 1
-                self._report(error, failures)
-                await asyncio.sleep(self._settings.retry.delay(failures).total_seconds())
-            else:
-                failures = 0
-                await self._deliver(matches)
-                self._place = place
-                if not matches.more:
-                    await self._rest(busy=bool(matches))
+    async def _step(self) -> float:
+        async with asyncio.timeout(self._settings.patience.total_seconds()), self._session.use() as session:
+            matches, place = await self._read(session)
+        await self._deliver(matches)
+        self._place = place
+        if matches:
+            self._pace.quicken()
+        else:
+            self._pace.slow_down()
+        return AT_ONCE if matches.more else self._pace.pause
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, _FATAL) or not isinstance(error, ProjectionsError | TimeoutError):
+            raise error
+        self._read_until = -1
+        if self._service.failures == 1:
+            reason = hide_password(str(error)) or f"no answer within {self._settings.patience}"
+            log.warning(
+                "listening for group %s: %s; reading on from match %s when it is back",
+                self._group, reason, self.position, extra={"action": "listening_interrupted"},
+            )  # fmt: skip
 
     async def _read(self, session: OwnedSession) -> tuple[Page[Match], MatchPlace]:
         """A page, and the place after it."""
         # In two statements: what the first calls settled, the second sees.
-        until, generation = await look(session)
-        if not generation.follows(self._generation or generation):
+        if not self._settled.is_current and not self._settled.looked(await look(session)):
             self._keep_at = 0.0  # all that is remembered is looked at
-        self._generation = generation
+        until = self._settled.until
         await self._keep(session)
         if self._place is None:
             self._place = await last_place(session, self._group, until)
@@ -281,23 +287,3 @@ class LiveReader:
     def _fail_all(self, error: Exception) -> None:
         for sink in list(self._known):
             sink.fail(error)
-
-    def _report(self, error: Exception, failures: int) -> None:
-        if failures == 1:
-            reason = hide_password(str(error)) or f"no answer within {self._settings.patience}"
-            log.warning(
-                "listening for group %s: %s; reading on from match %s when it is back",
-                self._group, reason, self.position, extra={"action": "listening_interrupted"},
-            )  # fmt: skip
-
-    async def _rest(self, *, busy: bool) -> None:
-        """Pause: shortly while something happens, for longer and longer while nothing does."""
-        pacing = self._settings.pacing
-        shortest, longest = pacing.shortest.total_seconds(), pacing.longest.total_seconds()
-        self._pause = shortest if busy else min(max(self._pause, shortest) * 2, longest)
-        try:
-            await asyncio.wait_for(self._woken.wait(), self._pause)
-        except TimeoutError:
-            pass
-        else:
-            self._woken.clear()

@@ -353,7 +353,7 @@ async def test_an_idle_listener_asks_the_database_less_than_twenty_times_a_secon
     assert 1 / ListenerSettings().pacing.longest.total_seconds() < 20
     async with Listener(database, "feed") as listener, listener.listen():
         reader = listener._reader
-        await becomes(lambda: reader._pause == 0.25)
+        await becomes(lambda: reader._pace.pause == 0.25)
 
 
 @pytest.mark.parametrize(
