@@ -33,7 +33,7 @@ class Service:
     Args:
         name: What it is, for the log.
         step: What to do.
-        restart: The pause after the n-th failure in a row, which nothing but a stop ends.
+        restart: The pause after the n-th failure in a row, which only a stop ends, and then a wake-up.
         action: That of the log records of failures; ``{name}_failed`` by default.
         patience: Seconds that a step may take: where milliseconds do, a connection that says nothing is dead.
         failed: Is told of a failure instead of the log. It may stop the service, or raise: that ends it at once.
@@ -106,6 +106,8 @@ class Service:
         except TimeoutError:
             if not limit.expired():
                 raise
+        finally:
+            self._limit = None
         return not self._goes_on()
 
     async def _follow(self, stop: asyncio.Event) -> None:
@@ -120,8 +122,8 @@ class Service:
             self.failures += 1
             self._failed(error)
             # Once it is stopping, what does not answer is not asked all the time either.
-            ended = asyncio.Event() if self.stopping.is_set() else self.stopping
-            await happens(ended, self._restart(self.failures).total_seconds())
+            awaited = self._woken if self.stopping.is_set() else self.stopping
+            await happens(awaited, self._restart(self.failures).total_seconds())
         else:
             self.failures = 0
             self.woken = await happens(self._woken, pause)
@@ -155,6 +157,7 @@ class Pace:
         """There was news."""
         self.pause = self._shortest
 
-    def slow_down(self) -> None:
-        """There was none."""
-        self.pause = min(2 * self.pause, self.longest)
+    def slow_down(self) -> float:
+        """There was none; returns the pause before it gets longer."""
+        before, self.pause = self.pause, min(2 * self.pause, self.longest)
+        return before

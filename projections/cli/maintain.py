@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -28,6 +27,7 @@ from journal.partitions import (
     schedule,
 )
 from journal.partitions import maintain as maintain_database
+from journal.service import Service
 from projections.cli.partitions import partition_values, span
 from projections.extras import from_extra
 from projections.terminal.callables import load_callable
@@ -156,15 +156,19 @@ async def _once(dsn: str, run: _Run, archive: Archive | None) -> Answer:
 
 async def _again(dsn: str, run: _Run, archive: Archive | None, every: timedelta, *, as_json: bool) -> None:
     """Run again and again until a signal comes; a database that is away is waited for."""
+
+    async def step() -> float:
+        (await _once(dsn, run, archive)).echo(as_json=as_json)
+        return every.total_seconds()
+
+    def failed(error: Exception) -> None:
+        if not isinstance(error, ProjectionsError):
+            raise error
+        click.echo(f"error: {hide_password(' '.join(str(error).split()))}", err=True)
+
     stop = asyncio.Event()
     with stopped_by_signals(stop):
-        while not stop.is_set():
-            try:
-                (await _once(dsn, run, archive)).echo(as_json=as_json)
-            except ProjectionsError as error:
-                click.echo(f"error: {hide_password(' '.join(str(error).split()))}", err=True)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), every.total_seconds())
+        await Service("maintenance", step, restart=lambda _: every, failed=failed).run(stop)
 
 
 def _run_values(done: Maintained) -> dict[str, object]:

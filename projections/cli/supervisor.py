@@ -23,6 +23,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from journal.embedded import DSN_VARIABLE
+from journal.tasks import happens
 from projections.failing.retries import Backoff
 from projections.terminal.forced_exit import ForcedExit
 from projections.terminal.logs import LogFormat
@@ -207,8 +208,7 @@ class _Supervisor:
             "process %d ended with %s, starting again in %.1f s", number, _how(code), delay,
             extra={"action": "process_ended", "child": number, "exit_code": code},
         )  # fmt: skip
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), delay)
+        await happens(self._stop, delay)
 
 
 def _ask_to_stop(process: Process) -> None:

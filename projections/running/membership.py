@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
 
 import offsets
 from journal import KeptSession, OtherSchemaVersion, ProjectionsError, SchemaError, Session
 from journal.schema import check_version
+from journal.service import Service, log_failure
+from journal.tasks import running
 from projections.running.observer import Pulse
 from projections.running.process import Process
 from projections.running.ranges import Ranges
@@ -25,8 +25,8 @@ log = logging.getLogger("projections")
 
 _SOON = 0.05
 """Seconds to the next heartbeat when a range is to come from another worker; doubled while it does not."""
-
-
+_OFTEN = 0.01
+"""Seconds between looks at what this process itself is about to end."""
 _GOODBYE = 2
 """Seconds that leaving may take at the end: a database that does not answer learns it from the lease."""
 
@@ -39,8 +39,13 @@ class Membership:
         self._settings = process.settings
         self._ranges: dict[int, Ranges] = {}
         self._session = KeptSession(process.database.session)
+        self._service = Service(
+            "heartbeat", self._step, restart=self._restart, failed=self._failed, goes_on=self._goes_on
+        )
+        process.changed = self._service.wake
         self._alive_at = asyncio.get_running_loop().time()
-        self._failures = 0
+        self._until: datetime | None = None
+        self._soon = _SOON
         self._idle = False
 
     def add(self, ranges: Ranges) -> None:
@@ -57,15 +62,11 @@ class Membership:
         Raises:
             OtherSchemaVersion: The schema was upgraded, or an older one restored: this code does not fit it any more.
         """
+        self._until = until
+        chores = [] if until is None else [self._storing().run()]
         try:
-            every = self._settings.heartbeat.total_seconds()
-            pause = _SOON / 2
-            while not self._done(until):
-                soon = await self._beat(leaving=False)
-                pause = min(2 * pause, every) if soon else every
-                await self._wait(until, pause)
-                pause = pause if soon else _SOON / 2
-            await self._leave()
+            async with running(*chores):
+                await self._service.run(self._process.stop)
         except BaseException:
             await self._drop_all()
             raise
@@ -80,44 +81,62 @@ class Membership:
         """End what runs, before the ranges are free: no handler is to go on beside that of the next owner."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.lease.total_seconds()):
-                while not all(ranges.idle for ranges in self._ranges.values()):
+                while self._is_running:
                     for ranges in self._ranges.values():
                         ranges.drop()
-                    self._process.changed.clear()
-                    await self._process.changed.wait()
+                    await asyncio.sleep(_OFTEN)
 
-    def _done(self, until: datetime | None) -> bool:
-        if self._process.stop.is_set():
-            return True
-        return until is not None and all(ranges.caught_up(until) for ranges in self._ranges.values())
+    @property
+    def _is_running(self) -> bool:
+        return not all(ranges.idle for ranges in self._ranges.values())
 
-    async def _leave(self) -> None:
-        """Have the ranges assigned to others while the last batches end: they begin as soon as each is released."""
-        await self._beat(leaving=True)
-        for ranges in self._ranges.values():
-            ranges.stop()
-        while not all(ranges.idle for ranges in self._ranges.values()):
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._process.changed.wait(), self._settings.heartbeat.total_seconds())
-            self._process.changed.clear()
-            await self._beat(leaving=True)
-            for ranges in self._ranges.values():
-                ranges.stop()  # also what an answer from before a release has begun again
+    def _goes_on(self) -> bool:
+        return self._is_running or not self._service.stopping.is_set()
 
-    async def _beat(self, *, leaving: bool) -> bool:
-        """Send a heartbeat and do what it says; whether another should follow soon."""
+    async def _step(self) -> float:
+        """
+        Send a heartbeat and do what it says; returns when another should follow.
+
+        At the end it has the ranges assigned to others while the last batches end: they begin as soon as each is
+        released.
+        """
+        until = self._until
+        if until is not None and all(ranges.caught_up(until) for ranges in self._ranges.values()):
+            self._service.stop()
+        leaving = self._service.stopping.is_set()
         try:
             # A network that is cut says nothing: a heartbeat without an answer must end with the lease.
             async with asyncio.timeout(self._patience()):
-                return await self._try(leaving=leaving)
-        except OtherSchemaVersion:
-            raise
+                soon = await self._beat(leaving=leaving)
         except (ProjectionsError, TimeoutError) as error:
-            self._failed(error)
             await self._session.close_within(1)
             if isinstance(error, SchemaError):
                 await self._look_at_version()
-            return False
+            raise
+        finally:
+            for ranges in self._ranges.values() if leaving else ():
+                ranges.stop()  # also what an answer from before a release has begun again
+        every = self._settings.heartbeat.total_seconds()
+        pause, self._soon = (min(self._soon, every), 2 * self._soon) if soon else (every, _SOON)
+        return pause
+
+    def _restart(self, failures: int) -> timedelta:
+        """Later and later, but often enough to keep the lease once the database is back."""
+        every = self._settings.heartbeat
+        return max(every, min(every * failures, self._settings.lease / 5))
+
+    def _storing(self) -> Service:
+        """Stores what is handled as soon as that is all: the heartbeat that follows shows it, here and elsewhere."""
+        return Service("horizon", self._store, restart=lambda _: self._settings.heartbeat)
+
+    async def _store(self) -> float:
+        assert self._until is not None  # noqa: S101 - it runs until then
+        handled = [ranges for ranges in self._ranges.values() if ranges.to_be_stored(self._until)]
+        if handled and not self._service.failures:
+            for ranges in handled:
+                await ranges.save_horizons()
+            self._service.wake()
+        return _OFTEN
 
     async def _look_at_version(self) -> None:
         """A heartbeat calls what is not there: the schema is of another version, or is being restored."""
@@ -134,7 +153,7 @@ class Membership:
         left = self._alive_at + 2 * half - asyncio.get_running_loop().time()
         return min(half, left) if left > 0 else half
 
-    async def _try(self, *, leaving: bool) -> bool:
+    async def _beat(self, *, leaving: bool) -> bool:
         loop, session, soon = asyncio.get_running_loop(), await self._session.get(), False
         sent_at, asked = loop.time(), dict(self._ranges)  # more may be added meanwhile
         told = await offsets.heartbeat(
@@ -145,7 +164,7 @@ class Membership:
             self._process.beats,
             leaving=leaving,
         )
-        self._alive_at, self._failures = sent_at, 0
+        self._alive_at = sent_at
         self._process.observer.heartbeat(
             Pulse(self._process.worker.owner, sent_at, self._settings.lease, self._process.monitor.blocked)
         )
@@ -179,8 +198,9 @@ class Membership:
         self._idle = idle
 
     def _failed(self, error: Exception) -> None:
-        self._failures += 1
-        log.warning("heartbeat: %s", str(error) or "no answer", extra={"action": "heartbeat_failed"})
+        if isinstance(error, OtherSchemaVersion) or not isinstance(error, ProjectionsError | TimeoutError):
+            raise error
+        log_failure("heartbeat", error, action="heartbeat_failed")
         if asyncio.get_running_loop().time() - self._alive_at >= self._settings.lease.total_seconds():
             # Others may run the ranges by now. What is in flight here could not be committed; effects outside the
             # database could happen twice.
@@ -192,38 +212,3 @@ class Membership:
                     "the lease has ended without an answer: all ranges are dropped",
                     extra={"action": "lease_ended"},
                 )
-
-    async def _wait(self, until: datetime | None, seconds: float) -> None:
-        """Wait for the next heartbeat, but no longer than until there is something to do."""
-        if self._failures:
-            # Later and later, but often enough to keep the lease once the database is back.
-            longest = self._settings.lease.total_seconds() / 5
-            seconds = max(seconds, min(seconds * self._failures, longest))
-        stop, changed = self._process.stop, self._process.changed
-        waiting = [asyncio.create_task(stop.wait()), asyncio.create_task(changed.wait())]
-        try:
-            if until is None:
-                await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            else:
-                await self._wait_until_caught_up(until, waiting, seconds)
-        finally:
-            for task in waiting:
-                task.cancel()
-        changed.clear()
-
-    async def _wait_until_caught_up(
-        self, until: datetime, waiting: Sequence[asyncio.Task[Any]], seconds: float
-    ) -> None:
-        """Also until there is something to store: the heartbeat that follows shows it, here and to who else waits."""
-        end = asyncio.get_running_loop().time() + seconds
-        while not any(task.done() for task in waiting):
-            left = end - asyncio.get_running_loop().time()
-            if left <= 0:
-                break
-            await asyncio.wait(waiting, timeout=min(left, 0.01), return_when=asyncio.FIRST_COMPLETED)
-            if not self._failures and any(ranges.to_be_stored(until) for ranges in self._ranges.values()):
-                break
-        for ranges in list(self._ranges.values()):
-            if ranges.to_be_stored(until):
-                with suppress(ProjectionsError):
-                    await ranges.save_horizons()

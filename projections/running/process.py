@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import socket
+from collections.abc import Callable
 
 from journal import Database, WritersPoller
 from offsets import Beats, Worker
@@ -36,8 +37,8 @@ class Process:
         self.observer = CombinedObserver(observer)  # which keeps its mistakes away from the work
         self.stop = stop
         self.evicting = asyncio.Lock()
-        self.changed = asyncio.Event()
-        """A range has ended: what is to run is to be asked anew."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a range has ended: what is to run is to be asked again."""
         host, pid = socket.gethostname(), os.getpid()
         self.worker = Worker(f"{host}:{pid}:{secrets.token_hex(4)}", host, pid)
         self.connections = Connections(database, settings.read_timeout)

@@ -29,6 +29,7 @@ from journal import (
     SliceReader,
     WriterLockBacktracking,
 )
+from journal.tasks import happens
 from offsets import Claim, DatabaseWentBack, OffsetState, OffsetStore, Progress
 from projections.defining.batching import AtLeastOnce
 from projections.defining.handlers import Kind, Projection
@@ -289,10 +290,7 @@ class RangeRunner:
 
     async def _pause_for(self, seconds: float) -> bool:
         """Wait, but no longer than until the range is to stop; whether it is."""
-        if seconds > 0:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), seconds)
-        return self._stopping.is_set()
+        return await happens(self._stopping, seconds) if seconds > 0 else self._stopping.is_set()
 
 
 def _backtracking(claim: Claim, settings: RunSettings) -> WriterLockBacktracking | IntervalBacktracking:

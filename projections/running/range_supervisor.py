@@ -9,7 +9,7 @@ from contextlib import suppress
 import offsets
 from journal import DatabaseError, ProjectionsError, SchemaError
 from journal.database import Fault, fault_of, sqlstate_of
-from journal.tasks import end
+from journal.tasks import end, happens
 from offsets import Claim, DatabaseWentBack, OffsetStore, Progress, RangeLost, TransactionEnded
 from projections.defining.handlers import Projection
 from projections.defining.tables import TableError
@@ -175,8 +175,7 @@ class RangeSupervisor:
         with suppress(ProjectionsError):  # the database may be what has failed
             async with self._process.database.session() as session:
                 await OffsetStore(runner.claim).failed(session, failures, storable(text, 2000), delay)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._ending.wait(), delay.total_seconds())
+        await happens(self._ending, delay.total_seconds())
 
     async def _claim_again(self, claim: Claim) -> None:
         """Claim it again, with the offset as the database has it: the outcome of the last COMMIT may be unknown."""
@@ -190,10 +189,7 @@ class RangeSupervisor:
                 SchemaError,
             ) as error:  # a standby is read-only; a restore drops the schema first
                 log.error("%s", error, extra=self._extra("database_unavailable"))  # noqa: TRY400 - it says where
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(
-                        self._ending.wait(), self._process.settings.heartbeat.total_seconds()
-                    )
+                await happens(self._ending, self._process.settings.heartbeat.total_seconds())
             else:
                 if again is None:
                     raise RangeLost(f"slices {claim.slices} were claimed by another, or cut anew")

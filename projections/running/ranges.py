@@ -239,7 +239,7 @@ class Ranges:
         finally:
             del self._keepers[min_slice]
             self._ended[min_slice] = keeper.progress.claim.epoch, asyncio.get_running_loop().time()
-            self._process.changed.set()
+            self._process.changed()
 
 
 def _chore(name: str, every: timedelta, work: Callable[[], Awaitable[None]]) -> tuple[Service, float]:

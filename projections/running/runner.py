@@ -145,7 +145,7 @@ async def _discover(
                 if projection.name not in known:
                     begin(await _register(session, projection, slice_ranges(1)), projection)
                     known.add(projection.name)
-                    process.changed.set()
+                    process.changed()
         # After a fail-over it may be to the server of before.
         if process.connections.all_taken or process.poller.generation != generation:
             generation = process.poller.generation

@@ -163,7 +163,6 @@ class ConsumerLoop:
             return
         self._alive_at = sent_at
         self._beat_at = sent_at + self._settings.heartbeat.total_seconds()
-        self._ranges.look_again()
         await self._told(held)
 
     async def _start_over(self, why: str) -> None:
@@ -194,6 +193,8 @@ class ConsumerLoop:
                 self._lose(reader, "another has it, or the group was cut anew")
             else:
                 reader.read_for_all_but(one.apart)  # the answer to joining may have been lost
+                if one.cursor != reader.stored or not self._settled.is_current:
+                    reader.looked_until = -1  # reading again says whether what was read is still there
         for key, one in now.items():
             if (held := self._ranges.get(key)) is not None:
                 if not one.kept:

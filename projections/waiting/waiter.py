@@ -23,6 +23,7 @@ from journal import (
     Session,
 )
 from journal.database import KeptSession
+from journal.service import AT_ONCE, Pace, Service
 from journal.tokens import AwaitedEvent, last_of_each, read_token
 from offsets import HANDLED, UnknownProjection, entity_types_of
 from projections.waiting.reasons import not_in_journal, reason
@@ -34,14 +35,14 @@ log = logging.getLogger("projections")
 _HANDLED = "SELECT n FROM projections.handled_v1($1, $2, $3, $4) AS n"
 _FIND = "SELECT ordinal, entity_type FROM projections.find_appended_v1($1, $2, $3)"
 _TIMELINE = "SELECT projections.timeline_v1()"
-_SHORTEST, _LONGEST = 0.005, 0.1
-"""Seconds between two polls without a notification: the first ones, and all after a while."""
+_SHORTEST, _LONGEST = timedelta(milliseconds=5), timedelta(milliseconds=100)
+"""Between two polls without a notification: the first ones, and all after a while."""
 _LINGER = 5.0
 """Seconds for which notifications are still listened to when nobody waits: most requests do not come alone."""
 _PATIENCE = 2.0
 """Seconds that the answer to why something was not handled may take."""
-_AGAIN = 0.5
-"""Seconds after which a database that is gone is asked again."""
+_AGAIN = timedelta(milliseconds=500)
+"""After this time a database that is gone is asked again."""
 
 
 class WaitTimeout(ProjectionsError, TimeoutError):
@@ -154,13 +155,18 @@ class _Waiter:
         self._database = database
         self._session = KeptSession(database.session)
         self._waits: set[_Wait] = set()
-        self._woken = asyncio.Event()
+        self._pace = Pace(_SHORTEST, _LONGEST)
+        self._left_at = asyncio.get_running_loop().time()
+        self._service = Service(
+            "waiting for projections", self._step, restart=lambda _: _AGAIN, failed=self._failed,
+            goes_on=lambda: bool(self._waits) or asyncio.get_running_loop().time() < self._left_at + _LINGER,
+        )  # fmt: skip
         self._task = asyncio.create_task(self._run(), name="projections-wait")
 
     async def wait(self, wait: _Wait, limit: timedelta) -> None:
         """Wait, and say why it was in vain."""
         self._waits.add(wait)
-        self._woken.set()
+        self._service.wake()
         try:
             async with asyncio.timeout(limit.total_seconds()):
                 await wait.over
@@ -171,62 +177,42 @@ class _Waiter:
 
     async def _run(self) -> None:
         try:
-            async with self._database.listen(HANDLED, self._woken.set):
-                while await self._somebody_waits():
-                    await self._serve()
+            async with self._database.listen(HANDLED, self._service.wake):
+                await self._service.run()
+                del _waiters[self._database]  # at once: whoever comes from here on has another
         except BaseException as error:
             for wait in list(self._waits):
                 wait.fail(error)
             raise
         finally:
-            del _waiters[self._database]
-
-    async def _somebody_waits(self) -> bool:
-        until = asyncio.get_running_loop().time() + _LINGER
-        while not self._waits:
-            self._woken.clear()
-            try:
-                async with asyncio.timeout_at(until):
-                    await self._woken.wait()
-            except TimeoutError:
-                return bool(self._waits)
-        return True
-
-    async def _serve(self) -> None:
-        pause = _SHORTEST
-        try:
-            while self._waits:
-                self._woken.clear()
-                pause = pause if await self._poll() else _AGAIN
-                if any(not wait.over.done() for wait in self._waits):
-                    pause = _SHORTEST if await self._told(pause) else min(2 * pause, _LONGEST)
-                else:
-                    await asyncio.sleep(0)  # until they have left
-        finally:
+            if _waiters.get(self._database) is self:
+                del _waiters[self._database]
             await self._session.close()
 
-    async def _told(self, pause: float) -> bool:
-        try:
-            async with asyncio.timeout(pause):
-                return await self._woken.wait()
-        except TimeoutError:
-            return False
-
-    async def _poll(self) -> bool:
-        """Look once; says whether the database has answered."""
+    async def _step(self) -> float:
+        """Look once for all who wait."""
         waits = [wait for wait in self._waits if not wait.over.done()]
+        if not waits:
+            await self._session.close()
+            return self._left_at + _LINGER - asyncio.get_running_loop().time()
+        if self._service.woken:
+            self._pace.quicken()
         try:
-            session = await self._session.get()
-            await self._look(session, waits)
-        except DatabaseUnavailable as error:  # it may come back before they give up
-            log.info("waiting for projections: %s", error, extra={"action": "wait_failed"})
-            await self._session.close()
-            return False
+            async with self._session.use() as session:
+                await self._look(session, waits)
+        except DatabaseUnavailable:  # it may come back before they give up
+            raise
         except ProjectionsError as error:
-            await self._session.close()
             for wait in waits:
                 wait.fail(error)
-        return True
+        await asyncio.sleep(0)  # until those who are done have left
+        self._left_at = asyncio.get_running_loop().time()
+        return self._pace.slow_down() if self._waits else AT_ONCE
+
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, DatabaseUnavailable):
+            raise error
+        log.info("waiting for projections: %s", error, extra={"action": "wait_failed"})
 
     async def _look(self, session: Session, waits: Sequence[_Wait]) -> None:
         await self._check_names(session, [wait for wait in waits if not wait.named])

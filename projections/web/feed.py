@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import NamedTuple
 
 import offsets
 from journal import Database, Session
-from journal.tasks import running
+from journal.tasks import happens, running
 from projections.monitoring import (
     DeadDelivery,
     Snapshot,
@@ -164,8 +164,7 @@ class Feed:
         if self._watching:
             return
         self._wanted.clear()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._wanted.wait(), self._idle - self._every)
+        await happens(self._wanted, self._idle - self._every)
 
 
 async def _endpoints(session: Session) -> _Endpoints:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 from journal import Database, KeptSession, OwnedSession, ProjectionsError
+from journal.service import AT_ONCE, WHEN_WOKEN, Pace, Service, log_failure
 from journal.tasks import end, raise_errors, running
 from projections.running.page_limit import PageLimit
 from projections.webhooks.claims import Claimed, Outcome, Room, claim, reap
@@ -85,14 +86,14 @@ class _Deliverer:
         self._session = KeptSession(database.session)
         self._in_flight = InFlight()
         self._pages = PageLimit(settings.max_bytes)
-        self._woken = asyncio.Event()
-        self._room = asyncio.Event()
-        self._ending = asyncio.Event()
+        self._claiming = Service(
+            "webhooks wait", self._claim_more, restart=settings.restart.delay, failed=self._failed
+        )
+        self._pace = Pace(settings.pacing.shortest, settings.pacing.longest)
+        self._is_full = False
         # What is finished makes room at its endpoint, and lets the next of its order go.
-        self._outcomes = Outcomes(database, settings, observer, stored=self._woken.set)
-        self._failures = 0
+        self._outcomes = Outcomes(database, settings, observer, stored=self._claiming.wake)
         self._reap_at = 0.0
-        self._is_told = False
         self._shortage = Shortage(settings.restart)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -101,7 +102,7 @@ class _Deliverer:
                 await stack.enter_async_context(self._database.listen(_CHANNEL, self._heard))
             stack.push_async_callback(self._session.close_within, self._patience)
             tasks = await stack.enter_async_context(
-                running(self._keep_claiming(), self._outcomes.keep_storing(), stop.wait())
+                running(self._claiming.run(), self._outcomes.keep_storing(), stop.wait())
             )
             claiming, storing, *_ = tasks
             try:
@@ -113,32 +114,24 @@ class _Deliverer:
 
     def _heard(self) -> None:
         """Also when listening begins: behind a pooler it never does."""
-        self._is_told = True
-        self._woken.set()
+        self._pace.longest = 2 * self._settings.pacing.longest.total_seconds()
+        self._claiming.wake()
 
-    async def _keep_claiming(self) -> None:
-        pause = shortest = self._settings.pacing.shortest.total_seconds()
-        longest = self._settings.pacing.longest.total_seconds()
-        while not self._ending.is_set():
-            await self._shortage.over(self._ending)
-            free = self._settings.max_in_flight - len(self._in_flight)
-            if free == 0 or self._free_bytes <= 0:
-                self._room.clear()
-                await self._room.wait()
-                continue
-            self._woken.clear()
-            found = await self._claim(min(free, self._settings.claim_size))
-            for claimed in found:
-                self._begin(claimed)
-            if found:
-                pause = shortest
-                continue
-            try:
-                await asyncio.wait_for(self._woken.wait(), pause)
-                pause = shortest
-            except TimeoutError:
-                # What is for now is told: what is for later is waited for with more patience.
-                pause = min(pause * 2, 2 * longest if self._is_told else longest)
+    async def _claim_more(self) -> float:
+        if self._claiming.woken:
+            self._pace.quicken()
+        await self._shortage.over(self._claiming.stopping)
+        free = self._settings.max_in_flight - len(self._in_flight)
+        self._is_full = free == 0 or self._free_bytes <= 0
+        if self._is_full:
+            return WHEN_WOKEN
+        found = await self._claim(min(free, self._settings.claim_size))
+        for claimed in found:
+            self._begin(claimed)
+        if found:
+            self._pace.quicken()
+            return AT_ONCE
+        return self._pace.slow_down()
 
     @property
     def _free_bytes(self) -> int:
@@ -152,14 +145,12 @@ class _Deliverer:
 
     async def _end_claiming(self, claiming: asyncio.Task[None]) -> None:
         """Let a claim that is being made end: those that it has taken would wait for the end of their leases."""
-        self._ending.set()
-        self._woken.set()
-        self._room.set()
+        self._claiming.stop()
         await asyncio.wait([claiming], timeout=2 * self._patience)
         await end(claiming)
 
     def _begin(self, claimed: Claimed) -> None:
-        if self._ending.is_set():
+        if self._claiming.stopping.is_set():
             self._release(claimed)
             return
         task = asyncio.create_task(self._attempt(claimed))
@@ -170,24 +161,18 @@ class _Deliverer:
         self._outcomes.add(claimed, Outcome(claimed.delivery_id, claimed.lease_token, "release", delay))
 
     async def _claim(self, limit: int) -> list[Claimed]:
-        try:
-            async with asyncio.timeout(self._patience):
-                session = await self._session.get()
-                await self._reap(session)
-                found = await claim(session, limit, self._settings.margin, self._left())
-        except (ProjectionsError, TimeoutError, MemoryError) as error:
-            await self._session.close()
-            self._pages.failed(error)
-            self._failures += 1
-            self._observer.ready(ready=False)
-            log.warning("webhooks wait: %s", str(error) or "no answer", extra={"action": "webhooks_wait"})
-            with suppress(TimeoutError):
-                pause = self._settings.restart.delay(self._failures).total_seconds()
-                await asyncio.wait_for(self._ending.wait(), pause)
-            return []
-        self._failures = 0
+        async with asyncio.timeout(self._patience), self._session.use() as session:
+            await self._reap(session)
+            found = await claim(session, limit, self._settings.margin, self._left())
         self._observer.ready(ready=True)
         return found
+
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, ProjectionsError | TimeoutError | MemoryError):
+            raise error
+        self._pages.failed(error)
+        self._observer.ready(ready=False)
+        log_failure("webhooks wait", error, action="webhooks_wait")
 
     async def _reap(self, session: OwnedSession) -> None:
         """Take back, now and then, what processes had that died."""
@@ -238,7 +223,8 @@ class _Deliverer:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         claimed = self._in_flight.remove(task)
-        self._room.set()
+        if self._is_full:
+            self._claiming.wake()
         if task.cancelled():
             self._release(claimed)
         elif (error := task.exception()) is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 
+from journal.tasks import happens
 from projections.failing.retries import Backoff
 from projections.webhooks.claims import Claimed
 from projections.webhooks.sender import NotSentError
@@ -98,5 +98,4 @@ class Shortage:
         """Wait until more may be taken, or the process ends."""
         pause = self._until - asyncio.get_running_loop().time()
         if pause > 0:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(ending.wait(), pause)
+            await happens(ending, pause)

@@ -188,10 +188,7 @@ async def test_of_a_group_the_first_error_ends_all_and_is_raised_alone() -> None
 def test_pauses_double_while_there_is_no_news() -> None:
     pace = Pace(timedelta(seconds=1), timedelta(seconds=3))
 
-    quiet = []
-    for _ in range(3):
-        quiet.append(pace.pause)
-        pace.slow_down()
+    quiet = [pace.slow_down() for _ in range(3)]
     pace.quicken()
 
     assert (quiet, pace.pause) == ([1, 2, 3], 1)
