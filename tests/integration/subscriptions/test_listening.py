@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from journal import ConnectionSettings, Database, Event, PollPacing, append, connect
+from journal import ConnectionSettings, Database, Event, OwnedSession, PollPacing, append, connect
+from journal.polling import Polled, WritersPoller, shared_poller
+from journal.tasks import running
 from projections.subscriptions import (
     InvalidSubscription,
     Listener,
@@ -18,11 +22,13 @@ from projections.subscriptions import (
     ListenerTooSlow,
     MatchedEvent,
     SubscriptionLost,
+    live_reader,
     subscribe,
 )
 from projections.subscriptions.errors import InvalidCondition, ListenerClosed
 from projections.subscriptions.listening import Listening
-from projections.subscriptions.reading import settled_matches
+from projections.subscriptions.reading import SettledMatches, settled_matches
+from projections.subscriptions.settled import Settled
 from tests.fixtures.projections import each_once, execute, fetchval, until
 from tests.fixtures.proxy import proxy_to
 from tests.fixtures.subscriptions import landed, landed_and_matched, match_all
@@ -347,6 +353,43 @@ async def test_a_reader_rests_while_nobody_listens_and_begins_anew(
         await landed_and_matched(database, "heard")
 
         assert await take(matches, 1) == [("heard", 1)]
+
+
+async def test_a_listener_asks_nothing_while_others_of_its_process_poll_and_see_nothing_new(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seldom = ListenerSettings(pacing=PollPacing(longest=timedelta(minutes=1)))
+    counts: Counter[str] = Counter()
+    hear, look = Settled._heard, live_reader.look
+
+    def heard(self: Settled, polled: Polled) -> None:
+        counts["polls"] += 1
+        hear(self, polled)
+
+    async def looked(session: OwnedSession) -> SettledMatches:
+        counts["looks"] += 1
+        return await look(session)
+
+    async def poll(poller: WritersPoller) -> None:
+        number = 0
+        while True:
+            number = (await poller.look("test", "plane", datetime.now(UTC), number, 0)).number
+
+    monkeypatch.setattr(Settled, "_heard", heard)
+    monkeypatch.setattr(live_reader, "look", looked)
+    async with AsyncExitStack() as stack:
+        poller = await stack.enter_async_context(shared_poller(database, PollPacing(), listen=False))
+        await stack.enter_async_context(running(poll(poller)))
+        listener = await stack.enter_async_context(Listener(database, "feed", settings=seldom))
+        matches = await stack.enter_async_context(listener.listen())
+        await becomes(lambda: listener._reader._settled.is_current)
+        counts.clear()
+        await becomes(lambda: counts["polls"] == 5)
+        quiet = counts["looks"]
+        await landed_and_matched(database, "heard")
+
+        assert await take(matches, 1) == [("heard", 1)]
+    assert quiet == 0
 
 
 async def test_an_idle_listener_asks_the_database_less_than_twenty_times_a_second(database: Database) -> None:
