@@ -130,8 +130,8 @@ def changes_of(definition: Any, events: Iterable[Event | EventEnvelope]) -> dict
 
     Raises:
         InvalidHandler: The handlers are of another kind.
-        InvalidPayload: No handler takes an event, and the projection says ``unhandled="fail"``.
-        InvalidPayload: A payload does not fit its model.
+        InvalidPayload: A payload does not fit its model, or no handler takes an event and the projection says
+            ``unhandled="fail"``.
     """
     projection = projection_of(definition)
     if projection.kind is not Kind.TABLE:

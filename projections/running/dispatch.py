@@ -102,7 +102,8 @@ class Dispatcher:
         if found is None and not self._projection.passes_over(envelope.event_type):
             known = ", ".join(sorted(self._handlers))
             raise UnknownEventType(
-                f"no handler of projection {self._projection.name!r} takes it; handled are: {known}"
+                f"{describe(envelope)}: no handler of projection {self._projection.name!r} takes it; "
+                f"handled are: {known}"
             )
         return found
 
@@ -265,7 +266,7 @@ def _raise(error: BaseException, envelope: EventEnvelope, index: int | None, pre
         if isinstance(error, ProjectionsError) or sqlstate_of(error) is None:
             raise error
         raise translate(error) from error  # the driver's own, or the user's about it
-    # What does not fit its model names the event already.
+    # What does not fit its model, or has none, names the event already.
     what = str(error) if isinstance(error, InvalidPayload) else f"{describe(envelope)}: {_reason(error)}"
     raise HandlerFailed(prefix + what, index) from error
 

@@ -382,7 +382,7 @@ async def test_every_series_names_its_database(journal: Database) -> None:
 @pytest.mark.parametrize(
     ("served", "name"),
     [
-        ({"workers": WorkerMetrics()}, "projections_worker_heartbeat_age_seconds"),
+        ({"workers": WorkerMetrics()}, "projections_range_state"),
         ({"webhooks": WebhookMetrics()}, "projections_webhook_requests_in_flight"),
     ],
     ids=["workers", "webhooks"],
