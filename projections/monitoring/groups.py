@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from journal import Row, Session, SliceRange
 from journal.suggestions import did_you_mean
@@ -200,16 +200,9 @@ def _group(rows: list[Row]) -> GroupLag:
 
 def _range(row: Row) -> GroupRangeLag:
     lag: timedelta = row["lag"]
-    return GroupRangeLag(
-        slices=SliceRange(row["min_slice"], row["max_slice"]),
-        state=GroupState(row["state"]),
-        lag=lag.total_seconds(),
-        backlog=row["backlog"],
-        unmatched=row["unmatched"],
-        cursor=row["cursor"],
-        owner=row["owner"],
-        alive=row["alive"],
-        epoch=row["epoch"],
-        moved_at=row["moved_at"],
-        handler=row["handler"],
-    )
+    made: dict[str, Any] = {
+        "slices": SliceRange(row["min_slice"], row["max_slice"]),
+        "state": GroupState(row["state"]),
+        "lag": lag.total_seconds(),
+    }
+    return GroupRangeLag(**made, **{name: row[name] for name in GroupRangeLag._fields if name not in made})

@@ -226,22 +226,13 @@ def _slice_lag(number: int, part: RangeLag, found: Unhandled, *, paused: bool) -
 
 def _range_lag(part: offsets.RangeStatus, within: Sequence[Unhandled], *, paused: bool) -> RangeLag:
     parked = sum(one.parked for one in within)
+    same = part._asdict().keys() & RangeLag._fields
     return RangeLag(
-        slices=part.slices,
+        **{name: getattr(part, name) for name in same},
         lag=max((one.lag for one in within), default=0.0),
         backlog=sum(one.backlog for one in within),
-        handled_at=part.handled_at,
-        handled=part.handled,
-        horizon=part.horizon,
-        owner=part.owner,
-        alive=part.alive,
-        assigned_to=part.assigned_to,
-        epoch=part.epoch,
         state=_state(part, parked, paused=paused),
         parked=parked,
-        failures=part.failures,
-        error=part.error,
-        restarts_at=part.restarts_at,
     )
 
 
