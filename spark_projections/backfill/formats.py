@@ -158,7 +158,11 @@ def _parquet(part: FilePart, mapped: Mapped, as_written: set[str]) -> Iterator[_
         groups = None if part.row_group is None else [part.row_group]
         number = part.first_row
         kinds = {name: file.schema_arrow.field(name).type for name in as_written.intersection(wanted)}
-        exact = {name: kind for name, kind in kinds.items() if _is_exact(kind)}
+        exact = {
+            name: kind
+            for name, kind in kinds.items()
+            if pa.types.is_nested(kind) or pa.types.is_decimal(kind)
+        }
         for batch in file.iter_batches(_BATCH, row_groups=groups, columns=wanted):
             for values in batch.to_pylist():
                 texts = {
@@ -168,10 +172,6 @@ def _parquet(part: FilePart, mapped: Mapped, as_written: set[str]) -> Iterator[_
                 }
                 yield number, values | texts
                 number += 1
-
-
-def _is_exact(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(kind) or pa.types.is_decimal(kind))
 
 
 def _written(kind: pa.DataType, value: Any) -> str:

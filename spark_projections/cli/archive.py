@@ -19,7 +19,7 @@ from projections.extras import from_extra
 from projections.terminal.commands import Arg, Dsn, Opt, derived
 from projections.terminal.connection import visit
 from projections.terminal.options import check_no_address
-from projections.terminal.output import Answer, picked, printable
+from projections.terminal.output import Answer, printable, values_of
 from spark_projections.engine.session import spark_running
 
 if TYPE_CHECKING:
@@ -159,8 +159,7 @@ def export(
             say=say,
             progress=progress,
         )
-    names = ("partitions", "again", "unchanged", "files", "rows", "detachable", "behind", "stuck")
-    values = picked(done, *names) | {"detach": [_detach(name) for name in done.detachable]}
+    values = values_of(done) | {"detach": [_detach(name) for name in done.detachable]}
     return Answer(values, [*_lines(done, directory)], exit_code=1 if done.stuck else 0)
 
 
@@ -203,9 +202,8 @@ def verify(
         from spark_projections.archive.check import verify_archive  # noqa: PLC0415 - not for the help
     with counting("verified") as progress, checked_dsn(dsn) if against_journal else nullcontext() as database:
         found = verify_archive(directory, journal=database, progress=progress)
-    names = ("files", "rows", "compared", "gone", "missing", "damaged", "doubled", "unnamed", "differences")
     lines = (*found.differences, _summary(found, against_journal=against_journal))
-    return Answer(picked(found, *names), [*map(printable, lines)], exit_code=1 if found.differences else 0)
+    return Answer(values_of(found), [*map(printable, lines)], exit_code=1 if found.differences else 0)
 
 
 def _summary(found: Checked, *, against_journal: bool) -> str:
@@ -249,8 +247,8 @@ def repair(
         *(f"not taken in: {line}" for line in done.problems),
         f"the manifest names {done.files} files, {len(done.taken_in)} of them taken in now",
     ]
-    values = picked(done, "files", "taken_in", "missing", "forgotten", "problems")
-    return Answer(values, [*map(printable, lines)], exit_code=1 if done.missing or done.problems else 0)
+    exit_code = 1 if done.missing or done.problems else 0
+    return Answer(values_of(done), [*map(printable, lines)], exit_code=exit_code)
 
 
 @archive.command()
