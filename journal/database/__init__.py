@@ -7,7 +7,8 @@ from journal.database.faults import Fault, chain, fault_of, is_conflict, sqlstat
 from journal.database.identifiers import quote
 from journal.database.session import PLAN_ANEW, Database, KeptSession, OwnedSession, Row, Session
 from journal.database.sync import SyncConnection, connect_sync
-from journal.database.translation import hide_password, raised_as, translate, translated
+from journal.database.translation import raised_as, translate, translated
+from journal.embedded.dsn import hide_password
 
 __all__ = [
     "PLAN_ANEW",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from journal.database.faults import chain
+from journal.embedded.dsn import hide_password
 from journal.errors import (
     AppendConflict,
     DatabaseError,
@@ -42,12 +43,6 @@ _NO_MEMORY = "this process has no memory left for what the database sends"
 _NO_PRIVILEGE = "42501"
 _WORD = re.compile(r"\w+")
 _FUNCTION = re.compile(r"\w+_v\d+")
-_PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*@|(password\s*=\s*)('[^']*'|\S+)", re.IGNORECASE)
-
-
-def hide_password(text: str) -> str:
-    """Replace the password in a DSN, or in a message that quotes one, by ``***``."""
-    return _PASSWORD.sub(lambda m: f"{m[1]}***@" if m[1] else f"{m[2]}***", text)
 
 
 def translate(error: BaseException) -> ProjectionsError:

@@ -6,8 +6,8 @@ and only then starts an :class:`EmbeddedServer`.
 """
 
 from journal.embedded.binaries import PROVIDERS, Binaries, find_binaries
+from journal.embedded.directories import HOME_VARIABLE, default_root
 from journal.embedded.dsn import DSN_VARIABLE, DsnError, check_dsn, database_dsn
-from journal.embedded.places import HOME_VARIABLE, default_root
 from journal.embedded.server import EmbeddedServer, binaries_for_user, temporary_server
 from journal.errors import EmbeddedServerError
 

@@ -1,4 +1,4 @@
-"""Which database to use: the one that is named, else one that starts by itself."""
+"""Which database to use: the one that is named, else one that starts by itself; and hiding the password of a DSN."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 from journal.embedded.server import EmbeddedServer
 from journal.errors import ProjectionsError
 
-__all__ = ["DSN_VARIABLE", "DsnError", "check_dsn", "database_dsn"]
+__all__ = ["DSN_VARIABLE", "DsnError", "check_dsn", "database_dsn", "hide_password"]
 
 DSN_VARIABLE = "PROJECTIONS_DSN"
 """Environment variable: the database to use when none is named."""
 
 _FORM = "postgresql://user:password@host:5432/database"
 _KEYWORDS = re.compile(r"\s*(\w+\s*=\s*('(\\.|[^'\\])*'|(\\.|[^\s'\\])*)(\s+|$))+")
+_PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*@|(password\s*=\s*)('[^']*'|\S+)", re.IGNORECASE)
 
 
 class DsnError(ProjectionsError, ValueError):
@@ -42,6 +43,11 @@ def database_dsn(explicit: str | None = None) -> Iterator[str]:
     else:
         with EmbeddedServer.for_user() as dsn:
             yield dsn
+
+
+def hide_password(text: str) -> str:
+    """Replace the password in a DSN, or in a message that quotes one, by ``***``."""
+    return _PASSWORD.sub(lambda m: f"{m[1]}***@" if m[1] else f"{m[2]}***", text)
 
 
 def check_dsn(dsn: str, name: str = "the DSN") -> str:

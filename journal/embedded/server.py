@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import IO, Self
 from urllib.parse import quote
 
-from journal.embedded import places
+from journal.embedded import directories
 from journal.embedded.account import Account, account_for
 from journal.embedded.binaries import BINARIES_VARIABLE, Binaries, find_binaries, find_binaries_of
 from journal.embedded.locks import UseLock, exclusive
@@ -98,7 +98,7 @@ class EmbeddedServer:
             EmbeddedServerError: There is no PostgreSQL on this machine, or none of the version that made the data.
         """
         binaries = binaries_for_user()
-        return cls(places.default_root(binaries.major), settings, binaries=binaries)
+        return cls(directories.default_root(binaries.major), settings, binaries=binaries)
 
     def __enter__(self) -> str:
         return self.start()
@@ -152,27 +152,27 @@ class EmbeddedServer:
             return True
         with self._alone():
             if gone := self._leave():
-                places.remove_root(self.root)
+                directories.remove_root(self.root)
         return gone
 
     def _alone(self) -> AbstractContextManager[None]:
-        return exclusive(self.root / "start.lock", lambda: places.make_root(self.root))
+        return exclusive(self.root / "start.lock", lambda: directories.make_root(self.root))
 
     def _leave(self) -> bool:
         """Stop the server if nobody else uses it; returns whether nobody does. Needs the start lock."""
         last = self._use.leave()
         if last and self._data.exists():
             account = account_for(self._data)
-            if self._state(places.socket_directory(self.root, account)) is not _State.DOWN:
+            if self._state(directories.socket_directory(self.root, account)) is not _State.DOWN:
                 self._shut_down(account)
         return last
 
     def _ensure_running(self, binaries: Binaries) -> str:
         account = account_for(self._data)
-        places.open_root(self.root, account)
-        directory = places.socket_directory(self.root, account)
+        directories.open_root(self.root, account)
+        directory = directories.socket_directory(self.root, account)
         if self._state(directory) is not _State.READY:
-            binaries = places.reachable_binaries(binaries, self.root, account)
+            binaries = directories.reachable_binaries(binaries, self.root, account)
             self._ensure_data(binaries, account)
             self._bring_up(binaries, account, directory)
         return f"postgresql://postgres@/postgres?host={quote(str(directory))}&port={_FIXED['port']}"
@@ -181,7 +181,7 @@ class EmbeddedServer:
         """Ask the socket, which tells the truth; the pid in postmaster.pid may be another process by now."""
         with socket.socket(socket.AF_UNIX) as client:
             try:
-                client.connect(str(directory / places.SOCKET_NAME))
+                client.connect(str(directory / directories.SOCKET_NAME))
             except OSError:
                 return _State.DOWN
         lines = _lines(self._data / "postmaster.pid")
@@ -189,14 +189,14 @@ class EmbeddedServer:
         return _State.READY if ready else _State.CHANGING
 
     def _ensure_data(self, binaries: Binaries, account: Account) -> None:
-        places.remove_leftovers(self.root)
+        directories.remove_leftovers(self.root)
         if not self._data.exists():
             self._make_data(binaries, account)
         made_by = (self._data / "PG_VERSION").read_text().strip()
         if made_by != str(binaries.major):
             raise EmbeddedServerError(
                 f"PostgreSQL {made_by} made {self._data}, and {binaries.directory} is {binaries.version}: "
-                f"use version {made_by}, or set {places.HOME_VARIABLE} to another place"
+                f"use version {made_by}, or set {directories.HOME_VARIABLE} to another place"
             )
 
     def _make_data(self, binaries: Binaries, account: Account) -> None:
@@ -204,7 +204,7 @@ class EmbeddedServer:
         said = ""
         for locale in ("C.UTF-8", "C"):  # macOS and old systems do not have the first
             partial = Path(tempfile.mkdtemp(prefix="data.", suffix=".partial", dir=self.root))
-            code, said = self._initdb(binaries, account, places.own(partial, account), locale)
+            code, said = self._initdb(binaries, account, directories.own(partial, account), locale)
             if code == 0:
                 partial.rename(self._data)
                 return
@@ -246,7 +246,7 @@ class EmbeddedServer:
         return None if code == 0 else self._log.read_bytes()[before:].decode(errors="replace").strip()
 
     def _shut_down(self, account: Account) -> None:
-        binaries = places.reachable_binaries(self._binaries or find_binaries(), self.root, account)
+        binaries = directories.reachable_binaries(self._binaries or find_binaries(), self.root, account)
         with self._log.open("ab") as log:
             code = self._pg_ctl(binaries, account, "stop", "-m", "fast", output=log)
         if code != 0:
@@ -267,16 +267,16 @@ def binaries_for_user() -> Binaries:
     Raises:
         EmbeddedServerError: There is no PostgreSQL on this machine, or none of the version that made the data.
     """
-    majors = places.majors_with_data()
+    majors = directories.majors_with_data()
     if not majors:
         return find_binaries()
     if (binaries := find_binaries_of(majors)) is None:
         major, found = max(majors), find_binaries()
         raise EmbeddedServerError(
-            f"PostgreSQL {major} made the data in {places.default_root(major)}, and {found.directory} is "
+            f"PostgreSQL {major} made the data in {directories.default_root(major)}, and {found.directory} is "
             f"{found.version}: install PostgreSQL {major} again, or set {BINARIES_VARIABLE} to its programs. "
             f"To move the data to {found.version}, see docs/quickstart.md; to begin with an empty database, "
-            f"set {places.HOME_VARIABLE} to another directory"
+            f"set {directories.HOME_VARIABLE} to another directory"
         )
     return binaries
 
