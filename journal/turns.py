@@ -18,12 +18,7 @@ _LOOKS_IN_A_TURN = 4
 
 async def take_turn(database: Database, chore: str, every: timedelta) -> bool:
     """
-    Whether the caller is to do a chore now.
-
-    Args:
-        database: Where; the role needs projections_worker.
-        chore: Its name in the table of turns.
-        every: Nobody has done it for this long.
+    Whether the caller is to do a chore now, since nobody has for so long; the role needs projections_worker.
 
     Raises:
         SchemaError: The schema is missing, or of another version.
@@ -42,7 +37,7 @@ class Turns:
     dies is done in the next turn.
 
     Args:
-        database: Where; needs one connection.
+        database: Where; one connection of it is used.
         chore: Its name in the table of turns.
         every: How often one of all processes does it.
         works: By their names for the log; each does a part, and returns whether there is more.
