@@ -65,6 +65,7 @@ def demo(
         bool,
         Opt("Send delayed departures to receivers that fail at random, and see that every one arrives."),
     ] = False,
+    inline: Annotated[bool, Opt("Handle the events in the transactions that append them.")] = False,
     reset: Annotated[bool, Opt("Begin anew, even where an interrupted run could be continued.")] = False,
     dsn: Dsn = None,
 ) -> Answer:
@@ -93,6 +94,8 @@ def demo(
     The receivers fail one request in five at random; each is tried again until it arrives. At the end what has
     arrived is compared with the CSV file. It needs pip install 'slice-projections[demo,webhooks]'.
 
+    With --inline, the process that appends handles the events in the same transactions; the workers stand by.
+
     Without a DSN it makes a database `projections_demo` on a PostgreSQL of your own, which starts and stops with
     it. With one, it uses that database if the journal in it is empty or the demo's. To look at what it wrote:
     the tables are in the schema `projections_demo`.
@@ -116,6 +119,8 @@ def demo(
       rebuild_seconds     of both read models, from the request to the swap; Spark runs already
       rebuild_rows_per_s  events that were read for it, in these seconds
       append_per_s and handle_per_s leave out the wait for Spark
+    With --inline, handle_per_s and latency_ms are null, and also:
+      handled_by_workers  events that were left to the workers, of both projections
     With --webhooks, also:
       webhooks_delivered  delayed departures that arrived, each counted once
       webhooks_lost       delayed departures that did not
@@ -135,8 +140,9 @@ def demo(
     configure_logs("text", "error")  # that the journal is empty at first is no news here
     began_at = time.monotonic()
     options = Options(
-        events=None if everything else events, ranges=ranges, workers=workers, webhooks=webhooks, reset=reset
-    )
+        events=None if everything else events, ranges=ranges, workers=workers, webhooks=webhooks, inline=inline,
+        reset=reset,
+    )  # fmt: skip
     try:
         outcome = _run(dsn, options, spark=spark)
     except KeyboardInterrupt:  # before the projections have started
@@ -211,6 +217,7 @@ def _values(result: Result, seconds: float) -> dict[str, Any]:
         **result.moves._asdict(),
         **_rebuilt(result.rebuild),
         **_arrived(result.arrivals),
+        **({} if result.handled_by_workers is None else {"handled_by_workers": result.handled_by_workers}),
         "seconds": round(seconds, 1),
     }
 

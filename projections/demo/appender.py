@@ -12,21 +12,25 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from queue import SimpleQueue
+from typing import TypeAlias
 
 from journal import AppendedEvents, ConnectionSettings, Database, Notifier, append, connect
 from projections.demo.child import serve, tell
 from projections.demo.database import fence
 from projections.demo.events import event_of
 from projections.demo.flights import Flight, data_file, moment, read_flights, timeline
-from projections.demo.read_models import PROJECTIONS
+from projections.demo.read_models import CLASSES, PROJECTIONS
+from projections.running.inline import Inline
 from projections.waiting import wait_for
 
 BATCH = 500
 PACE = 0.01
 """Seconds between two events that are appended one at a time."""
+
+Append: TypeAlias = Callable[..., Awaitable[AppendedEvents]]
 
 _PATIENCE = timedelta(seconds=60)
 _PLACES = "SELECT source_id, seq_nr FROM projections.sources"
@@ -36,10 +40,16 @@ class TimelineFeed:
     """Appends the timeline from where the journal stands; the token is that of the run."""
 
     def __init__(
-        self, database: Database, flights: Sequence[Flight], entries: Sequence[int], token: str
+        self,
+        database: Database,
+        flights: Sequence[Flight],
+        entries: Sequence[int],
+        token: str,
+        append_on: Append = append,
     ) -> None:
         self._database = database
         self._token = token
+        self._append = append_on
         self._flights = flights
         self._entries = entries
         self._notifier = Notifier(database)
@@ -60,7 +70,7 @@ class TimelineFeed:
         expected = {source_id: self._places.get(source_id, 0) for source_id in counts}
         async with self._database.transaction() as session:
             await fence(session, self._token)
-            appended = await append(session, events, expected_seq_nr=expected)
+            appended = await self._append(session, events, expected_seq_nr=expected)
             committing_at = time.monotonic()
         self._notifier.appended()
         for source_id, count in counts.items():
@@ -87,7 +97,8 @@ async def main(lines: SimpleQueue[str]) -> None:
     tell(available=len(entries))
     asked = json.loads(lines.get())
     async with connect(asked["dsn"], ConnectionSettings(max_connections=2)) as database:
-        feed = TimelineFeed(database, flights, entries, asked["token"])
+        append_on = Inline(*CLASSES).append if asked["inline"] else append
+        feed = TimelineFeed(database, flights, entries, asked["token"], append_on)
         await feed.find_place()
         for stop in asked["stops"]:
             started = time.monotonic()

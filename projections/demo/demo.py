@@ -20,10 +20,12 @@ from projections.demo.child import Child, child
 from projections.demo.database import Start, alone, complete, prepare
 from projections.demo.flights import data_file, fingerprint, read_flights, timeline
 from projections.demo.progress import Reporter
+from projections.demo.read_models import CLASSES, PROJECTIONS
 from projections.demo.rebuilding import Rebuilder, Rebuilding, RebuildResult
 from projections.demo.stopping import StopRequest, together
 from projections.demo.watch import Watch
 from projections.demo.workers import Crew, Moves, crew, settle
+from projections.running.inline import Inline
 
 if TYPE_CHECKING:  # of an extra
     from projections.demo.webhooks import Arrivals, Webhooks
@@ -35,6 +37,10 @@ _SINGLE = 300
 _LEAST_MEASURED = 1000
 """Fewer events say nothing of a rate."""
 _CONNECTIONS = 4
+_HANDLED_BY_WORKERS = """
+SELECT coalesce(sum(r.handled), 0) FROM projections.projection_ranges AS r
+INNER JOIN projections.projections AS p ON r.projection_id = p.projection_id WHERE p.name = ANY($1)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,7 @@ class Options:
         reset: Begin anew, whatever an earlier run has left.
         workers: Processes that run the projections, of which one is killed; 0 for one that nothing happens to.
         webhooks: Whether delayed departures are sent to receivers.
+        inline: Whether the projections are handled in the transactions that append.
     """
 
     events: int | None = DEFAULT_EVENTS
@@ -55,6 +62,7 @@ class Options:
     reset: bool = False
     workers: int = 0
     webhooks: bool = False
+    inline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,8 @@ class Result:
     """None when nothing was rebuilt."""
     arrivals: Arrivals | None = None
     """None without webhooks."""
+    handled_by_workers: int | None = None
+    """Events of both projections that no append has handled; None when they are not inline."""
 
     @property
     def read_models_match(self) -> bool:
@@ -147,9 +157,10 @@ class Demo:
                 workers = crew(
                     database, self._dsn, self._report, self._stopping,
                     workers=self._options.workers or 1, ranges=self._ranges,
+                    inline=self._options.inline,
                 )  # fmt: skip
                 async with workers as members, self._sending(start) as sending:
-                    measured = await self._append_and_project(members, feed, start, events)
+                    measured = await self._append_and_project(database, members, feed, start, events)
             return await self._check(database, events, measured, members.moves, sending)
 
     async def _begin(self, database: Database, feed: Child) -> tuple[Start, int]:
@@ -174,11 +185,16 @@ class Demo:
         async with webhooks(self._dsn, self._stopping, self._report, again=start.appended > 0) as running:
             yield running
 
-    async def _append_and_project(self, members: Crew, feed: Child, start: Start, events: int) -> _Measured:
+    async def _append_and_project(
+        self, database: Database, members: Crew, feed: Child, start: Start, events: int
+    ) -> _Measured:
         self._report.begin(events)
+        await self._set_mode(database)
         bulk = events - min(_SINGLE, events // 10)
         stops = [bulk] if self._rebuilding is None else [(bulk + 1) // 2, bulk]
-        await feed.tell(dsn=self._dsn, token=start.token, stops=stops, events=events)
+        await feed.tell(
+            dsn=self._dsn, token=start.token, stops=stops, events=events, inline=self._options.inline
+        )
         watch = Watch(self._report, start.appended, start.handled)
         began_at = time.monotonic()
         seconds, _ = await members.during(
@@ -188,7 +204,9 @@ class Demo:
         waited = 0.0 if self._rebuilding is None else self._rebuilding.waited
         return _Measured(
             _rate(watch.appended - start.appended, seconds),
-            _rate(watch.appended - start.handled, watch.last_at - began_at - waited),
+            None
+            if self._options.inline
+            else _rate(watch.appended - start.handled, watch.last_at - began_at - waited),
             *await self._one_at_a_time(members, feed, watch.appended),
         )
 
@@ -221,9 +239,14 @@ class Demo:
             await _follow(feed, watch, "done", samples)
 
         await members.during(watch, work())
-        await watch.told_of([(s, n) for s, n, *_ in samples])
+        if not self._options.inline:  # else no worker tells of them
+            await watch.told_of([(s, n) for s, n, *_ in samples])
         handled = [effect_at[s, n] - at for s, n, at, _ in samples if (s, n) in effect_at]
         return _latency(handled), _latency([waited for *_, waited in samples])
+
+    async def _set_mode(self, database: Database) -> None:
+        async with database.session() as session:
+            await Inline(*CLASSES).set_mode(session, "inline" if self._options.inline else "live")
 
     async def _check(
         self, database: Database, events: int, measured: _Measured, moves: Moves, sent: Webhooks | None
@@ -239,12 +262,14 @@ class Demo:
                 if self._rebuilding is None
                 else await self._rebuilding.compare(session, flights, entries)
             )
+            by_workers = await session.fetchval(_HANDLED_BY_WORKERS, list(PROJECTIONS))
             self._stopping.check()
             await complete(session)
         return Result(
             counts, differences, measured.append, measured.handle, measured.latency, measured.wait, events,
             self._options.workers, moves, rebuild,
             None if sent is None else sent.compare(flights, entries),
+            int(by_workers) if self._options.inline else None,
         )  # fmt: skip
 
 

@@ -108,6 +108,7 @@ PROJECTIONS = {
     "demo-airport-departures": (AirportDepartures, frozenset({"Departed"})),
 }
 """By name, the class and the event types that have an effect in it."""
+CLASSES = [cls for cls, _ in PROJECTIONS.values()]
 
 
 def _mark(effects: Table, envelope: EventEnvelope) -> Change:

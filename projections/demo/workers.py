@@ -48,8 +48,11 @@ class Crew:
         ranges: int,
         report: Reporter,
         stopping: StopRequest,
+        *,
+        inline: bool,
     ) -> None:
         self._database = database
+        self._inline = inline
         self._cut = ranges
         self._members = list(members)
         self._report = report
@@ -195,13 +198,22 @@ class Crew:
             found = await projection_lags(session, list(PROJECTIONS))
         # Each projection handles every event, and each event has its effect in one of them.
         handled = sum(one.handled for one in found) // len(PROJECTIONS)
+        if self._inline:
+            handled = max(0, watch.appended - max(one.backlog for one in found))
         watch.measured(handled, max(one.lag for one in found))
         return sum(one.backlog for one in found)
 
 
 @asynccontextmanager
 async def crew(
-    database: Database, dsn: str, report: Reporter, stopping: StopRequest, *, workers: int, ranges: int
+    database: Database,
+    dsn: str,
+    report: Reporter,
+    stopping: StopRequest,
+    *,
+    workers: int,
+    ranges: int,
+    inline: bool,
 ) -> AsyncIterator[Crew]:
     """Run workers for the length of the block; they end with it, and with this process."""
     if workers > 1:
@@ -212,7 +224,7 @@ async def crew(
             member = await stack.enter_async_context(child("worker", f"worker {number}"))
             await member.tell(dsn=dsn, ranges=ranges)
             members.append(member)
-        found = Crew(database, members, ranges, report, stopping)
+        found = Crew(database, members, ranges, report, stopping, inline=inline)
         stack.push_async_callback(found.silence)
         await found.join()
         yield found

@@ -100,6 +100,16 @@ def test_run_measures_rates_and_latency(finished: tuple[int, dict[str, Any], str
     assert printed["latency_ms"]["p50"] / 2 < printed["wait_ms"]["p50"] <= printed["wait_ms"]["p99"] < 10_000
 
 
+def test_inline_run_ends_with_every_event_counted_once(databases: Databases) -> None:
+    with databases.fresh("template0") as fresh:
+        code, printed, errors = run(fresh, "--inline")
+
+    assert (code, good(printed)) == (0, True), errors
+    assert printed["handled_by_workers"] == 0
+    assert 0 < printed["wait_ms"]["p50"] <= printed["wait_ms"]["p99"]
+    assert "lag 0.0 s" in errors.splitlines()[-2]
+
+
 def test_events_are_handled_while_others_are_still_to_be_appended(
     finished: tuple[int, dict[str, Any], str],
 ) -> None:

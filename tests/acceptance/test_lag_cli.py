@@ -239,6 +239,18 @@ def test_no_workers_are_an_empty_list(dsn: str) -> None:
     assert values("workers", "--dsn", dsn) == {"workers": []}
 
 
+def test_mode_is_set_and_shown(behind: str) -> None:
+    set_to = called("mode", "delays", "inline", "--dsn", behind)
+    shown = called("status", "delays", "--dsn", behind).stdout
+    found = values("status", "delays", "--dsn", behind)
+    back = values("mode", "delays", "live", "--dsn", behind)
+
+    assert (set_to.returncode, set_to.stdout) == (0, "projection 'delays' is inline\n")
+    assert "projection 'delays' is inline: who appends by projections.Inline handles what it appends" in shown
+    assert [one["mode"] for one in found["projections"]] == ["inline"]
+    assert back == {"name": "delays", "mode": "live"}
+
+
 def test_rescale_cuts_into_another_number_of_ranges_and_keeps_progress(behind: str) -> None:
     before = values("lag", "--slices", "--dsn", behind)["projections"][0]
 
@@ -285,7 +297,9 @@ def test_there_are_between_1_and_1024_ranges(number: str) -> None:
     assert (result.returncode, result.stdout) == (2, "")
 
 
-@pytest.mark.parametrize("command", [["lag", "nope"], ["rescale", "nope", "--ranges", "2"]])
+@pytest.mark.parametrize(
+    "command", [["lag", "nope"], ["mode", "nope", "inline"], ["rescale", "nope", "--ranges", "2"]]
+)
 def test_an_unknown_projection_is_told_with_those_that_are_known(behind: str, command: list[str]) -> None:
     result = called(*command, "--dsn", behind)
 

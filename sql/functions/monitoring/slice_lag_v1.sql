@@ -3,7 +3,7 @@
 -- Exact, whether or not a worker runs. Without p_by_slice, each range has one row, under its first slice.
 --
 -- Everything before a range's horizon is handled, but for imports that it has not read yet; nothing after its newest
--- handled event is. Only what lies between is compared with the offsets; the rest is counted from the index alone. Of a
+-- handled event is, unless the projection is inline. Only what lies between is compared with the offsets; the rest is counted from the index alone. Of a
 -- projection whose type has no event since its oldest horizon, no more is asked.
 -- docs/decisions/lag-from-the-database.md has the measurements.
 CREATE OR REPLACE FUNCTION projections.slice_lag_v1(p_projection_ids integer[] DEFAULT NULL, p_by_slice boolean DEFAULT TRUE)
@@ -41,16 +41,17 @@ DECLARE
 BEGIN
     SELECT
         array_agg(r.projection_id), array_agg(r.min_slice), array_agg(r.max_slice), array_agg(r.since),
-        array_agg(greatest(
+        -- Of an inline projection any event may have been handled.
+        array_agg(CASE WHEN r.mode = 'inline' THEN 'infinity' ELSE greatest(
             r.handled_until,
             r.since - INTERVAL '1 microsecond',
             -- What is older counts as handled where there is no offset. A horizon lies before it only when a clock went back.
             r.evicted_before - INTERVAL '1 microsecond'
-        )),
+        ) END),
         min(r.since)
     INTO _ids, _min_slices, _max_slices, _since, _until, _first
     FROM (
-        SELECT r.projection_id, r.min_slice, r.max_slice, r.handled_until, p.evicted_before, least(r.horizon, (
+        SELECT r.projection_id, r.min_slice, r.max_slice, r.handled_until, p.evicted_before, p.mode, least(r.horizon, (
             SELECT min(i.from_timestamp) FROM projections.imports AS i
             WHERE i.entity_type = p.entity_type AND i.import_id > r.import_id
         )) AS since

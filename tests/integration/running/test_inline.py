@@ -28,6 +28,7 @@ from projections import (
     projection,
     reacts,
 )
+from projections.monitoring import projection_lags
 from projections.testing import run_until_caught_up
 from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.connections import WAYS, Way, by_asyncpg, by_psycopg_sync
@@ -273,6 +274,25 @@ class TestWhoHandles:
 async def append_plainly(database: Database, *events: Event) -> None:
     async with database.transaction() as session:
         await append(session, events)
+
+
+async def test_lag_is_what_nobody_has_handled(journal: Database) -> None:
+    async def lag() -> tuple[int, int]:
+        async with journal.session() as session:
+            (found,) = await projection_lags(session, ["p"])
+        return found.backlog, len([part for part in found.ranges if part.backlog])
+
+    await inline(journal, event("a"), event("b"))
+    handled = await lag()
+    await happen(journal, "c")
+    await inline(journal, event("c"), event("a"))
+    left = await lag()
+    await mode(journal, "live")
+    live = await lag()
+    await run_until_caught_up(journal, DELAYS)
+
+    assert (handled, left, live) == ((0, 0), (2, 1), (2, 1))
+    assert await lag() == (0, 0)
 
 
 class TestRaces:
