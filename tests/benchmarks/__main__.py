@@ -19,6 +19,7 @@ from tests.benchmarks.capturing import measure_capture
 from tests.benchmarks.clustering import measure_clustering
 from tests.benchmarks.harness import QUICK, Line, Sizes
 from tests.benchmarks.idle import measure_idle
+from tests.benchmarks.inline import measure_inline
 from tests.benchmarks.latency import measure_latency
 from tests.benchmarks.memory import measure_memory
 from tests.benchmarks.projecting import measure_projection
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "workers": measure_workers,
     "latency": measure_latency,
     "waiting": measure_waiting,
+    "inline": measure_inline,
     "idle": measure_idle,
     "memory": measure_memory,
 }

@@ -13,7 +13,7 @@ RETURNS TABLE (projection text, source_id text)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = 'force_custom_plan'
+SET plan_cache_mode = 'force_generic_plan'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_hashjoin = off
@@ -57,9 +57,7 @@ BEGIN
             WHEN a.handled IS NOT NULL THEN a.handled = a.first - 1
             -- As the workers decide about a source without an offset.
             ELSE a.first_at >= a.evicted_before AND (a.first = 1 OR NOT EXISTS (
-                SELECT FROM projections.events AS e
-                WHERE e.source_id = a.source_id AND e.seq_nr = a.first - 1
-                AND e.db_timestamp >= a.evicted_before AND e.db_timestamp < a.first_at
+                SELECT FROM projections.predecessors_v1(ARRAY[a.source_id], ARRAY[a.first], a.evicted_before, a.first_at)
             ))
         END
         AND NOT EXISTS (
