@@ -3,8 +3,8 @@
 -- Exact, whether or not a worker runs. Without p_by_slice, each range has one row, under its first slice.
 --
 -- Everything before a range's horizon is handled, but for imports that it has not read yet; nothing after its newest
--- handled event is, unless the projection is inline. Only what lies between is compared with the offsets; the rest is counted from the index alone. Of a
--- projection whose type has no event since its oldest horizon, no more is asked.
+-- handled event is, unless the projection is inline. Only what lies between is compared with the offsets; the rest is counted
+-- from the index alone. Of a projection whose type has no event since its oldest horizon, no more is asked.
 -- docs/decisions/lag-from-the-database.md has the measurements.
 CREATE OR REPLACE FUNCTION projections.slice_lag_v1(p_projection_ids integer[] DEFAULT NULL, p_by_slice boolean DEFAULT TRUE)
 RETURNS TABLE (
