@@ -38,12 +38,12 @@ from journal.errors import (
     EventIdConflict,
     InvalidEvent,
     InvalidPayload,
-    InvalidToken,
     InvalidValue,
     LostGeneration,
     ProjectionsError,
     SchemaError,
 )
+from journal.errors import InvalidToken as InvalidToken
 from journal.errors import MissingPrivilege as MissingPrivilege
 from journal.errors import NoAnswer as NoAnswer
 from journal.errors import OtherSchemaVersion as OtherSchemaVersion
@@ -115,7 +115,6 @@ __all__ = [
     "HistoricEvent",
     "InvalidEvent",
     "InvalidPayload",
-    "InvalidToken",
     "InvalidValue",
     "LostGeneration",
     "ProjectionsError",

@@ -3,6 +3,7 @@ Errors of the journal and of everything above it.
 
     ProjectionsError
     ├── InvalidValue              a setting, an option or a field can not be as it was given
+    │   └── InvalidToken          a text is not a token of an append
     ├── InvalidEvent              what is to be appended can not be stored
     ├── AppendConflict            expected_seq_nr is not the source's seq_nr
     ├── EventIdConflict           the event_id was used for other content
@@ -17,7 +18,6 @@ Errors of the journal and of everything above it.
     │   └── ReadOnlyDatabase      a standby, or default_transaction_read_only
     │       └── NeedsPrimary      a standby answered what only the primary knows
     ├── EmbeddedServerError       the embedded PostgreSQL can not be found, made, started or stopped
-    ├── InvalidToken              a text is not a token of an append
     ├── LostGeneration            a token is of a state that the database is not in any more
     └── SchemaError               the schema is missing, older or newer than this library
         └── OtherSchemaVersion    it is older or newer
@@ -97,7 +97,7 @@ class EmbeddedServerError(ProjectionsError):
     """The embedded PostgreSQL can not be found, made, started or stopped; the message says what to do."""
 
 
-class InvalidToken(ProjectionsError, ValueError):
+class InvalidToken(InvalidValue):
     """A text is not a token of an append."""
 
 

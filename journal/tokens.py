@@ -70,7 +70,7 @@ def read_token(token: str) -> list[AwaitedEvent]:
     What a token names.
 
     Raises:
-        InvalidToken: It is no token of :attr:`journal.Appended.token`, or was changed.
+        InvalidValue: It is no token of :attr:`journal.Appended.token`, or was changed.
     """
     parts = token.split(".", MAX_TOKEN_SOURCES)
     if not token or len(parts) > MAX_TOKEN_SOURCES:

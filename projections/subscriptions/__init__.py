@@ -1,12 +1,12 @@
 """Subscriptions of groups of consumers to events: matching, reading, publishing."""
 
-from journal import EventIdConflict, InvalidEvent
+from journal import EventIdConflict, InvalidEvent, InvalidValue
 from projections.errors import InvalidHandler, UnknownGroup
 from projections.subscriptions.consumer import Consumer
 from projections.subscriptions.dead_batches import DeadBatches
 from projections.subscriptions.dead_batches import FailedBatch as FailedBatch
+from projections.subscriptions.errors import InvalidSubscription as InvalidSubscription
 from projections.subscriptions.errors import (
-    InvalidSubscription,
     ListenerTooSlow,
     NotDead,
     PublishFailed,
@@ -50,7 +50,7 @@ __all__ = [
     "Interest",
     "InvalidEvent",
     "InvalidHandler",
-    "InvalidSubscription",
+    "InvalidValue",
     "Listener",
     "ListenerSettings",
     "ListenerTooSlow",

@@ -143,7 +143,7 @@ class Consumer:
 
         Raises:
             InvalidHandler: No handler is registered, or it runs already.
-            InvalidSubscription: What a handler asks for, its condition or the name of the group, cannot be.
+            InvalidValue: What a handler asks for, its condition or the name of the group, cannot be.
             journal.DatabaseUnavailable: There was no database when it started.
             journal.OtherSchemaVersion: The schema was upgraded meanwhile, or an older one restored.
         """

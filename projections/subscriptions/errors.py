@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from journal import ProjectionsError
+from journal import InvalidValue, ProjectionsError
 from journal.database import raised_as
 from offsets import DatabaseWentBack, RangeLost
 from projections.errors import UnknownGroup
 
 
-class InvalidSubscription(ProjectionsError, ValueError):
+class InvalidSubscription(InvalidValue):
     """A subscription, a group or a publication cannot be as it was asked for; the message names the value."""
 
 

@@ -74,7 +74,7 @@ async def create_group(session: Session, name: str, *, ranges: int = 1, reliable
         Its number.
 
     Raises:
-        InvalidSubscription: The name can not be.
+        InvalidValue: The name can not be.
         ValueError: There can not be so many ranges.
     """
     cut = [one.min_slice for one in slice_ranges(ranges)]

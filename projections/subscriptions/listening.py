@@ -109,7 +109,7 @@ class Listener:
             buffer: How many matches may wait to be taken; by default as the settings say.
 
         Raises:
-            InvalidSubscription: The buffer holds nothing.
+            InvalidValue: The buffer holds nothing.
         """
         size = self.settings.buffer if buffer is None else buffer
         if size < 1:
@@ -129,7 +129,7 @@ class Listener:
 
         Raises:
             SubscriptionLost: The listener was closed.
-            InvalidSubscription: The interest cannot be; the message says why.
+            InvalidValue: The interest cannot be; the message says why.
         """
         for last in range(_TRIES):
             if self._closed:

@@ -120,7 +120,7 @@ async def publish(
 
     Raises:
         InvalidEvent: It can not be stored; nothing was sent.
-        InvalidSubscription: There is no such subscription.
+        InvalidValue: There is no such subscription.
         EventIdConflict: The ``event_id`` was used for other content.
     """
     publication = Publication(topic, payload, metadata, event_id, subscription_id, not_before, traceparent)
@@ -209,7 +209,7 @@ def check_publisher(name: object) -> None:
     Check the name of a publisher.
 
     Raises:
-        InvalidSubscription: It is empty, too long, or can not be stored.
+        InvalidValue: It is empty, too long, or can not be stored.
     """
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_PUBLISHER_LENGTH:
         raise InvalidSubscription(

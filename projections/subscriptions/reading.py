@@ -136,7 +136,7 @@ async def read_on(
         A list, with ``more`` where it ends because of a limit.
 
     Raises:
-        InvalidSubscription: The limit is below 1.
+        InvalidValue: The limit is below 1.
         DatabaseWentBack: What the place names is not in the database any more.
     """
     ids = None if subscription_ids is None else list(subscription_ids)

@@ -64,7 +64,7 @@ async def subscribe(
         The subscription's number.
 
     Raises:
-        InvalidSubscription: A value or the condition is invalid; the message says which, and why.
+        InvalidValue: A value or the condition is invalid; the message says which, and why.
     """
     asked = _arguments(group, topics, entity_types, contains, condition, params, expires_after, reliable)
     with own_errors():

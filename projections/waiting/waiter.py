@@ -84,7 +84,7 @@ async def wait_for(
             not committed.
         UnknownProjection: No projection of such a name has run on this database.
         ValueError: A projection reads another entity type than the events are of.
-        InvalidToken: The text is not a token.
+        InvalidValue: The text is not a token.
         LostGeneration: The events are gone: after a fail-over or a restore, the database does not have them.
     """
     names = [projections] if isinstance(projections, str) else list(dict.fromkeys(projections))
