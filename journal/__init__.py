@@ -31,6 +31,8 @@ from journal.database import hide_password as hide_password
 from journal.database.generation import Generation as Generation
 from journal.database.generation import generation as generation
 from journal.database.settings import ConnectionSettings
+from journal.entity_types import ALL_TYPES
+from journal.entity_types import EntityTypes as EntityTypes
 from journal.errors import (
     AppendConflict,
     DatabaseError,
@@ -91,7 +93,6 @@ from journal.reader import (
 )
 from journal.reader import entity_types as entity_types
 from journal.reader import find_event as find_event
-from journal.reader import has_events as has_events
 from journal.reader import latest_seq_nr as latest_seq_nr
 from journal.reader import read_source_page as read_source_page
 from journal.slices import ALL_SLICES as ALL_SLICES
@@ -103,6 +104,7 @@ from journal.slices import slice_of as slice_of
 from journal.slices import slice_ranges as slice_ranges
 
 __all__ = [
+    "ALL_TYPES",
     "AppendConflict",
     "Appended",
     "ConnectionSettings",

@@ -216,8 +216,8 @@ def check_entity_type(entity_type: str, what: str = "entity_type") -> None:
     check_name(entity_type, what)
     if "*" in entity_type:
         raise InvalidEvent(
-            f"{what} is {entity_type[:40]!r}, and * stands for nothing in it: write the name of one kind of sources, "
-            "and read several kinds one by one"
+            f"{what} is {entity_type[:40]!r}, and * stands for nothing in it: write the name of one kind of sources; "
+            "to read several, write entity_type=('plane', 'airport'), and for every one ALL_TYPES"
         )
 
 

@@ -50,7 +50,7 @@ class Event:
         source_id: The stream it belongs to, 1 to 255 characters, unique over all entity types.
         payload: A pydantic model, or anything that pydantic can turn into JSON; :class:`RawJson` keeps text
             as it is.
-        entity_type: The kind of the source; a projection reads one kind.
+        entity_type: The kind of the source; a projection reads one, several or all.
         event_type: Name of the event; by default the one registered for the payload's class.
         version: Version of the payload; by default the one registered for the payload's class.
         tags: Labels that are stored and returned beside the event.

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 from journal.backtracking import END_OF_TIME, Backtracking, WritersPoll
 from journal.database import Database, KeptSession, Row
 from journal.database.generation import Generation
+from journal.entity_types import EntityTypes
 from journal.errors import DatabaseUnavailable, NeedsPrimary
 from journal.writers import POLL
 
@@ -58,7 +59,7 @@ class Look:
     Args:
         number: Of the poll.
         poll: What it told.
-        newest: The newest event of the range's type after its place and after ``since``, if any.
+        newest: The newest event of the range's types after its place and after ``since``, if any.
         since: Of events up to this time it tells nothing.
     """
 
@@ -141,7 +142,7 @@ class WritersPoller:
         self._listening = AsyncExitStack()
         # One connection for all polls: lending one from the pool costs a second round trip each time.
         self._session = KeptSession(database.session)
-        self._places: dict[object, tuple[str, datetime, int]] = {}
+        self._places: dict[object, tuple[EntityTypes, datetime, int]] = {}
         self._covered: set[object] = set()
         self._one_at_a_time = asyncio.Lock()
         self._woken = asyncio.Event()
@@ -153,7 +154,9 @@ class WritersPoller:
         self._pause = self._pacing.shortest.total_seconds()
         self._polled_at = 0.0
         self._last_match = 0
-        self._row: tuple[WritersPoll, dict[int, str], dict[str, datetime | None], datetime] | None = None
+        self._row: tuple[WritersPoll, dict[int, str], dict[str | None, datetime | None], datetime] | None = (
+            None
+        )
 
     @property
     def number(self) -> int:
@@ -222,7 +225,7 @@ class WritersPoller:
     async def look(
         self,
         who: object,
-        entity_type: str,
+        entity_types: EntityTypes,
         place: datetime,
         after: int,
         import_id: int,
@@ -234,7 +237,7 @@ class WritersPoller:
 
         Args:
             who: The asking range.
-            entity_type: What it reads.
+            entity_types: What it reads.
             place: The time it has read up to.
             after: Number of the last look it has used; 0 for none.
             import_id: The last import it accounts for.
@@ -243,7 +246,7 @@ class WritersPoller:
         Raises:
             NeedsPrimary: A standby answers who needs the primary.
         """
-        self._places[who] = (entity_type, place, import_id)
+        self._places[who] = (entity_types, place, import_id)
         async with self._one_at_a_time:
             # A poll from before this range asked may leave out imports and events that only it has not seen.
             if self._number <= after or who not in self._covered:
@@ -253,9 +256,10 @@ class WritersPoller:
         poll, import_types, newest, since = self._row
         if needs_primary and poll.replayed_until is not None:
             await self._refuse_standby()
-        imports = {n: t for n, t in poll.imports.items() if n > import_id and import_types[n] == entity_type}
+        imports = {n: t for n, t in poll.imports.items() if n > import_id and import_types[n] in entity_types}
         told = replace(poll, imports=imports)
-        return Look(self._number, told, newest.get(entity_type), since, self._generations)
+        new = [at for name in _asked(entity_types) if (at := newest.get(name)) is not None]
+        return Look(self._number, told, max(new, default=None), since, self._generations)
 
     async def _refuse_standby(self) -> NoReturn:
         try:
@@ -284,7 +288,7 @@ class WritersPoller:
                 self._pause = self._pacing.shortest.total_seconds()
         self._woken.clear()
 
-    async def _ask(self, import_id: int, places: dict[str, datetime]) -> Row:
+    async def _ask(self, import_id: int, places: dict[str | None, datetime]) -> Row:
         try:
             async with asyncio.timeout(_PATIENCE), self._session.use() as session:
                 row = await session.fetchrow(POLL, import_id, list(places), list(places.values()))
@@ -320,9 +324,10 @@ class WritersPoller:
 
     async def _poll(self) -> None:
         since = self._look_since()
-        places: dict[str, datetime] = {}
-        for entity_type, place, _ in self._places.values():
-            places[entity_type] = max(since, min(place, places.get(entity_type, place)))
+        places: dict[str | None, datetime] = {}
+        for entity_types, place, _ in self._places.values():
+            for name in _asked(entity_types):
+                places[name] = max(since, min(place, places.get(name, place)))
         import_id = min(known for _, _, known in self._places.values())
         covered = set(self._places)
         asked_at = asyncio.get_running_loop().time()
@@ -345,6 +350,11 @@ class WritersPoller:
         self._last_match = row["last_match"]
         for heard in list(_hearing.get(self._database, ())):
             heard(Polled(asked_at, Generation.of(row), self._last_match))
+
+
+def _asked(entity_types: EntityTypes) -> tuple[str | None, ...]:
+    """What a poll asks the newest event of: each type, or None for all of them."""
+    return (None,) if entity_types.names is None else entity_types.names
 
 
 class Notifier:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
-from journal.appending import check_entity_type
 from journal.database import Database, Row, Session
+from journal.entity_types import EntityTypes
 from journal.events import BEGINNING, EventEnvelope, Origin, Position
 from journal.slices import ALL_SLICES, SliceRange
 
@@ -35,7 +35,6 @@ _LOAD = "SELECT * FROM projections.load_events_v1($1, $2, $3, $4)"
 _PREDECESSORS = "SELECT * FROM projections.predecessors_v1($1, $2, $3, $4)"
 _TYPES = "SELECT projections.entity_types_v1() AS entity_type"
 _NOW = "SELECT clock_timestamp()"
-_HAS_EVENTS = "SELECT EXISTS (SELECT FROM projections.sources WHERE entity_type = $1)"
 
 
 class Key(NamedTuple):
@@ -132,14 +131,9 @@ async def entity_types(session: Session) -> list[str]:
     return [row["entity_type"] for row in await session.fetch(_TYPES)]
 
 
-async def has_events(session: Session, entity_type: str) -> bool:
-    """Whether the journal has, or has had, an event of this entity type: a misspelt one has none."""
-    return bool(await session.fetchval(_HAS_EVENTS, entity_type))
-
-
 async def current_events(
     database: Database,
-    entity_type: str,
+    entity_type: str | Collection[str] | EntityTypes,
     slices: SliceRange = ALL_SLICES,
     *,
     start: datetime = BEGINNING,
@@ -152,7 +146,7 @@ async def current_events(
 
     Args:
         database: Where to read.
-        entity_type: The kind of sources.
+        entity_type: The kind of sources, several, or ``ALL_TYPES``.
         slices: Range of slices.
         start: Leave out events before this time.
     """
@@ -171,7 +165,7 @@ class SliceReader:
     The queries that read a range of slices; a page starts after a position and has up to ``page_size`` rows.
 
     Args:
-        entity_type: The kind of sources to read.
+        entity_type: The kind of sources to read, several, or ``ALL_TYPES``.
         slices: The range.
         page_size: Rows of a page: what a batch holds.
         page_bytes: Bytes of a page, which bound the memory: payloads, metadata, and half a KiB for each event. It
@@ -179,22 +173,25 @@ class SliceReader:
     """
 
     def __init__(
-        self, entity_type: str, slices: SliceRange, page_size: int = PAGE_SIZE, page_bytes: int = PAGE_BYTES
+        self,
+        entity_type: str | Collection[str] | EntityTypes,
+        slices: SliceRange,
+        page_size: int = PAGE_SIZE,
+        page_bytes: int = PAGE_BYTES,
     ) -> None:
-        check_entity_type(entity_type)
-        self.entity_type = entity_type
+        self.entity_types = EntityTypes.of(entity_type)
         self.slices = slices
         self.page_size = page_size
         self.page_bytes = page_bytes
 
     async def events(self, session: Session, after: Position, until: datetime) -> Page[EventEnvelope]:
         """The next events, up to and including the time ``until``."""
-        page = (self.entity_type, *self.slices, *after, until, self.page_size, self.page_bytes)
+        page = (self.entity_types.sql, *self.slices, *after, until, self.page_size, self.page_bytes)
         return _envelopes(await session.fetch(_EVENTS, *page), page_size=self.page_size)
 
     async def keys(self, session: Session, after: Position, until: datetime) -> Page[Key]:
         """The keys of the next events, without their payload: what backtracking compares."""
-        rows = await session.fetch(_KEYS, self.entity_type, *self.slices, *after, until, self.page_size)
+        rows = await session.fetch(_KEYS, self.entity_types.sql, *self.slices, *after, until, self.page_size)
         return Page.of((Key(*row.values()) for row in rows), more=len(rows) == self.page_size)
 
     async def load(self, session: Session, keys: Sequence[Key]) -> tuple[Page[EventEnvelope], Sequence[Key]]:
@@ -242,12 +239,12 @@ class HeadReader(SliceReader):
 
     async def events(self, session: Session, after: Position, until: datetime) -> Page[EventEnvelope]:
         """The next events, up to and including the time ``until``."""
-        rows = await session.fetch(_HEADS, self.entity_type, *self.slices, *after, until, self.page_size)
-        entity_type, query = self.entity_type, Origin.QUERY
+        rows = await session.fetch(_HEADS, self.entity_types.sql, *self.slices, *after, until, self.page_size)
+        query = Origin.QUERY
         heads = (
             EventEnvelope(
                 source_id, seq_nr, at, slice_number, _NO_ID, entity_type, event_type, 0, "", None, None, query
             )
-            for source_id, seq_nr, at, slice_number, event_type in (row.values() for row in rows)
+            for source_id, seq_nr, at, slice_number, event_type, entity_type in (row.values() for row in rows)
         )
         return Page.of(heads, more=len(rows) == self.page_size)

@@ -7,7 +7,7 @@ Errors of offsets.
     ├── DatabaseWentBack        the database is not what it was when it was looked at last
     ├── TransactionEnded        a handler ended the transaction of its batch
     ├── ProjectionRuns          workers run the projection that is to be removed
-    └── WrongEntityType         the projection's name belongs to another entity type
+    └── WrongEntityType         this version of the projection reads other entity types
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ProjectionRuns(ProjectionsError):
 
 
 class WrongEntityType(InvalidValue):
-    """A projection of this name reads another entity type."""
+    """A projection of this name and version reads other entity types."""
 
 
 own_errors = partial(

@@ -14,13 +14,13 @@ from typing import NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from journal import Session, SliceRange
+from journal import EntityTypes, Session, SliceRange
 from journal.schema import compare_version
 from offsets.store import Beats, Claim
 
 _HEARTBEAT = """
 SELECT h.*, (SELECT max(v.version) FROM projections.schema_versions AS v) AS schema_version
-FROM projections.heartbeat_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS h
+FROM projections.heartbeat_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS h
 """
 _LEAVE = "SELECT projections.leave_v1($1)"
 _TAKE_OVER = "SELECT projections.take_over_v1($1, $2, $3)"
@@ -88,6 +88,8 @@ class Registered(NamedTuple):
     name: str
     version: int
     """Of its code."""
+    entity_types: EntityTypes
+    """What its code reads."""
 
 
 class Held(NamedTuple):
@@ -106,6 +108,8 @@ class Heartbeat(NamedTuple):
     projection_id: int
     version: int
     """Which version of its code the projection runs: a worker of another is given no range."""
+    entity_types: EntityTypes
+    """What it reads: a worker whose code reads anything else is given no range either."""
     paused: bool
     decided: bool
     """Whether somebody has decided about a parked source."""
@@ -187,8 +191,9 @@ async def heartbeat(
     sent, answered = beats.sent, beats.answered
     names = [one.name for one in projections.values()]
     versions = [one.version for one in projections.values()]
+    types = [one.entity_types.literal for one in projections.values()]
     rows = await session.fetch(
-        _HEARTBEAT, *worker, lease, list(projections), names, versions, leaving, answered, sent
+        _HEARTBEAT, *worker, lease, list(projections), names, versions, leaving, answered, sent, types
     )
     beats.went_back = any(row["went_back"] for row in rows)
     beats.answered = 0 if beats.went_back else sent
@@ -200,8 +205,8 @@ async def heartbeat(
     )  # fmt: skip
     return [
         Heartbeat(
-            number := row["projection_id"], row["version"], row["paused"], row["decided"], row["uneven"],
-            row["awaited"], row["others_horizon"],
+            number := row["projection_id"], row["version"], EntityTypes.stored(row["entity_types"]), row["paused"],
+            row["decided"], row["uneven"], row["awaited"], row["others_horizon"],
             [
                 Held(
                     Claim(number, SliceRange(low, high), epoch, horizon, import_id, commits, worker.owner),

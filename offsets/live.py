@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -12,6 +12,7 @@ from journal import (
     ALL_SLICES,
     Backtracking,
     Database,
+    EntityTypes,
     EventEnvelope,
     Key,
     Poll,
@@ -41,7 +42,7 @@ _MARGIN = timedelta(milliseconds=20)
 
 async def live_events(
     database: Database,
-    entity_type: str,
+    entity_type: str | Collection[str] | EntityTypes,
     slices: SliceRange = ALL_SLICES,
     *,
     start: datetime | None = None,
@@ -60,7 +61,7 @@ async def live_events(
 
     Args:
         database: Where to read; the primary, for what the default backtracking relies on.
-        entity_type: The kind of sources.
+        entity_type: The kind of sources, several, or ``ALL_TYPES``.
         slices: Range of slices.
         start: Leave out events with a timestamp before this; by default the database's time when it begins.
         backtracking: Makes the state machine from ``start``, such as :class:`journal.IntervalBacktracking`.
@@ -174,7 +175,7 @@ class _LiveReader:
     async def _poll(self) -> None:
         machine = self._machine
         look = await self._poller.look(
-            self, self._reader.entity_type, machine.position.db_timestamp, self._look, machine.import_id,
+            self, self._reader.entity_types, machine.position.db_timestamp, self._look, machine.import_id,
             needs_primary=machine.needs_primary,
         )  # fmt: skip
         self._look = look.number

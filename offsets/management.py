@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, TypeAlias
 
-from journal import BEGINNING, ProjectionsError, Row, Session, slice_ranges
+from journal import BEGINNING, EntityTypes, ProjectionsError, Row, Session, slice_ranges
 from journal.suggestions import did_you_mean
 from offsets.errors import own_errors
 from offsets.leases import RangeStatus, read_ranges
 
 _FIND = """
-SELECT projection_id, name, entity_type, paused, evicted_before, mode FROM projections.projections
+SELECT projection_id, name, entity_types, paused, evicted_before, mode FROM projections.projections
 WHERE $1::text[] IS NULL OR name = ANY($1) ORDER BY name
 """
 _NAMES = "SELECT name FROM projections.projections ORDER BY name"
@@ -37,7 +37,7 @@ class ProjectionStatus(NamedTuple):
 
     projection_id: int
     name: str
-    entity_type: str
+    entity_types: EntityTypes
     paused: bool
     evicted_before: datetime
     ranges: list[RangeStatus]
@@ -86,14 +86,16 @@ async def statuses(session: Session, wanted: Sequence[str] | None = None) -> lis
     return [_status(rows[name], ranges) for name in (rows if wanted is None else wanted)]
 
 
-async def entity_types_of(session: Session, wanted: Sequence[str]) -> dict[str, str]:
+async def entity_types_of(session: Session, wanted: Sequence[str]) -> dict[str, EntityTypes]:
     """
     What projections read, by their names.
 
     Raises:
         UnknownProjection: None of one of the names has run; the error lists those that have.
     """
-    return {name: row["entity_type"] for name, row in (await _rows(session, wanted)).items()}
+    return {
+        name: EntityTypes.stored(row["entity_types"]) for name, row in (await _rows(session, wanted)).items()
+    }
 
 
 async def _rows(session: Session, wanted: Sequence[str] | None) -> dict[str, Row]:
@@ -109,8 +111,10 @@ async def _rows(session: Session, wanted: Sequence[str] | None) -> dict[str, Row
 
 
 def _status(row: Row, ranges: Mapping[int, list[RangeStatus]]) -> ProjectionStatus:
-    number, name, entity_type, paused, evicted_before, mode = row.values()
-    return ProjectionStatus(number, name, entity_type, paused, evicted_before, ranges[number], mode)
+    number, name, types, paused, evicted_before, mode = row.values()
+    return ProjectionStatus(
+        number, name, EntityTypes.stored(types), paused, evicted_before, ranges[number], mode
+    )
 
 
 async def set_paused(session: Session, name: str, *, paused: bool) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from journal import (
     ALL_SLICES,
+    EntityTypes,
     EventEnvelope,
     Generation,
     OwnedSession,
@@ -98,7 +99,7 @@ class Parked(NamedTuple):
 async def register(
     session: Session,
     name: str,
-    entity_type: str,
+    entity_type: str | Collection[str] | EntityTypes,
     ranges: Sequence[SliceRange] = (ALL_SLICES,),
     version: int = 1,
 ) -> int:
@@ -108,17 +109,17 @@ async def register(
     Args:
         session: A session on the database, in a transaction or not.
         name: Of the projection.
-        entity_type: What it reads.
+        entity_type: What it reads in this version.
         ranges: How its slices are cut when it is new.
         version: Of its code, when it is new.
 
     Raises:
-        WrongEntityType: The name belongs to a projection of another entity type.
+        InvalidEvent: That names none, one twice, or one that cannot be.
+        WrongEntityType: The name belongs to a projection that reads other entity types in this version.
     """
+    types = EntityTypes.of(entity_type)
     with own_errors():
-        return int(
-            await session.fetchval(_REGISTER, name, entity_type, [r.min_slice for r in ranges], version)
-        )
+        return int(await session.fetchval(_REGISTER, name, types.sql, [r.min_slice for r in ranges], version))
 
 
 async def claim_again(session: Session, held: Claim) -> Claim | None:

@@ -119,7 +119,7 @@ def changes_of(definition: Any, events: Iterable[Event | EventEnvelope]) -> dict
     """
     What table handlers make of events: the changes of all of them, folded into one for each row.
 
-    Payloads go through JSON and the model, as they do in the journal. Events of another entity type are left out.
+    Payloads go through JSON and the model, as they do in the journal. Events of other entity types are left out.
 
     Args:
         definition: A class of table handlers, or an object of one.
@@ -138,7 +138,7 @@ def changes_of(definition: Any, events: Iterable[Event | EventEnvelope]) -> dict
         raise InvalidHandler(f"projection {projection.name!r} has no table handlers: run it on a database")
     target, batch = projection.make(), Batch()
     for envelope in _as_envelopes(events):
-        if envelope.entity_type != projection.entity_type:
+        if envelope.entity_type not in projection.entity_types:
             continue
         if (found := projection.handlers.get(envelope.event_type)) is not None:
             model, method = found

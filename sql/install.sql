@@ -59,6 +59,9 @@
 \ir functions/journal/page_end_v1.sql
 \ir functions/journal/event_bytes_v1.sql
 \ir views/paged_events.sql
+\ir functions/journal/entity_types_v1.sql
+\ir functions/journal/merged_types_v1.sql
+\ir functions/journal/merged_end_v1.sql
 \ir functions/journal/read_events_by_slices_v1.sql
 \ir functions/journal/read_keys_by_slices_v1.sql
 \ir functions/journal/load_events_v1.sql
@@ -181,7 +184,6 @@
 \ir functions/subscriptions/lock_batches_v1.sql
 \ir functions/subscriptions/retry_batches_v1.sql
 \ir functions/subscriptions/drop_batches_v1.sql
-\ir functions/subscriptions/entity_types_v1.sql
 \ir functions/subscriptions/begin_matching_v1.sql
 \ir functions/maintenance/group_holders_v1.sql
 \ir functions/maintenance/projection_holders_v1.sql

@@ -14,7 +14,17 @@ from projections.monitoring import ProjectionLag, RangeLag, SliceLag, Snapshot, 
 from projections.terminal.ages import age, failing_above
 from projections.terminal.commands import Opt, derived
 from projections.terminal.options import FailAbove
-from projections.terminal.output import Answer, Columns, PartOf, at, owner_of, picked, printable, table_of
+from projections.terminal.output import (
+    Answer,
+    Columns,
+    PartOf,
+    at,
+    owner_of,
+    picked,
+    printable,
+    table_of,
+    type_keys,
+)
 
 __all__ = ["lag", "states_of"]
 
@@ -144,7 +154,8 @@ def _values(found: Snapshot, by: By) -> dict[str, object]:
 
 
 def _projection_values(one: ProjectionLag, by: By) -> dict[str, object]:
-    values = picked(one, "name", "entity_type", "paused", "backlog", "parked", "handled", lag_seconds="lag")
+    values = picked(one, "name", "paused", "backlog", "parked", "handled", lag_seconds="lag")
+    values |= type_keys(one.entity_types)
     if by == "slice":
         values["slices"] = [_part_values(part) | {"slice": part.slice} for part in one.slices]
     elif by != "worker":

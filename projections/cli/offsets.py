@@ -13,12 +13,12 @@ from projections.terminal.commands import Opt, derived
 from projections.terminal.connection import confirm
 from projections.terminal.group import ListGroup
 from projections.terminal.options import Yes
-from projections.terminal.output import Answer, Columns, PartOf, done, table_of
+from projections.terminal.output import Answer, Columns, PartOf, done, table_of, type_keys
 
 __all__ = ["offsets"]
 
 _COLUMNS: Columns = {
-    "projection": "whole.name", "entity type": "whole.entity_type", "slices": "part.slices",
+    "projection": "whole.name", "entity type": lambda one: str(one.whole.entity_types), "slices": "part.slices",
     "horizon": lambda one: "at the beginning" if one.part.horizon <= BEGINNING else _time(one.part.horizon),
     "last handled": lambda one: _time(one.part.handled_at),
 }  # fmt: skip
@@ -108,4 +108,4 @@ def _values(status: stored.ProjectionStatus) -> dict[str, object]:
         part.slices._asdict() | {"horizon": part.horizon, "handled_at": part.handled_at}
         for part in status.ranges
     ]
-    return {"name": status.name, "entity_type": status.entity_type, "ranges": ranges}
+    return {"name": status.name, **type_keys(status.entity_types), "ranges": ranges}

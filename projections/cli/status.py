@@ -14,7 +14,17 @@ from projections.cli.lag import states_of
 from projections.monitoring import ProjectionLag, RangeLag, Snapshot, snapshot
 from projections.terminal.ages import age
 from projections.terminal.commands import Opt, derived
-from projections.terminal.output import Answer, Columns, PartOf, done, owner_of, picked, printable, table_of
+from projections.terminal.output import (
+    Answer,
+    Columns,
+    PartOf,
+    done,
+    owner_of,
+    picked,
+    printable,
+    table_of,
+    type_keys,
+)
 
 __all__ = ["pause", "resume", "status"]
 
@@ -106,8 +116,8 @@ async def _report(session: Session, name: str | None) -> _Report:
 
 def _notes(report: _Report) -> Iterator[str]:
     for found in report.snapshot.projections:
-        if found.entity_type not in report.entity_types:
-            yield f"projection {found.name!r}: there are no events of type {found.entity_type!r}"
+        for missing in sorted(set(found.entity_types.names or ()) - report.entity_types):
+            yield f"projection {found.name!r}: there are no events of type {missing!r}"
         if report.modes[found.name] == "inline":
             yield f"projection {found.name!r} is inline: who appends by projections.Inline handles what it appends"
         if (since := report.rebuilds.get(found.name)) is not None:
@@ -133,12 +143,13 @@ def _failure(found: ProjectionLag, part: RangeLag, at: Snapshot) -> str:
 
 def _values(report: _Report) -> dict[str, object]:
     projections = [
-        picked(found, "name", "entity_type", "paused", "backlog", "handled", "parked", lag_seconds="lag")
+        picked(found, "name", "paused", "backlog", "handled", "parked", lag_seconds="lag")
+        | type_keys(found.entity_types)
         | {
             "version": report.versions[found.name],
             "mode": report.modes[found.name],
             "rebuilding_since": report.rebuilds.get(found.name),
-            "has_events": found.entity_type in report.entity_types,
+            "has_events": any(name in found.entity_types for name in report.entity_types),
             "ranges": [_range_values(part) for part in found.ranges],
         }
         for found in report.snapshot.projections

@@ -7,14 +7,14 @@ What a class declares is checked when it is decorated, so that a mistake shows w
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
 from pydantic import BaseModel
 
-from journal import EventEnvelope, OwnedSession, Session, check_entity_type, check_name, event_type_of
+from journal import EntityTypes, EventEnvelope, OwnedSession, Session, check_name, event_type_of
 from projections.defining.batching import EVENT_BATCH, TABLE_BATCH, AtLeastOnce, ExactlyOnce, Group
 from projections.defining.tables import Changes, Table
 from projections.errors import InvalidHandler
@@ -180,14 +180,14 @@ class Projection:
 
     Args:
         name: Names its offsets: keep it for as long as the read model lives.
-        entity_type: The kind of sources it reads.
+        entity_types: The kinds of sources it reads.
         kind: How its handlers are called.
         handlers: By event type, the payload model and the name of the method.
         make: Makes the object whose methods are called: a new one each time a range starts.
     """
 
     name: str
-    entity_type: str
+    entity_types: EntityTypes
     version: int
     kind: Kind
     handlers: Mapping[str, tuple[type[BaseModel], str]]
@@ -209,7 +209,7 @@ class Projection:
 def projection(
     name: str,
     *,
-    entity_type: str,
+    entity_type: str | Collection[str] | EntityTypes,
     version: int = 1,
     delivery: ExactlyOnce | AtLeastOnce | None = None,
     recovery: Recovery | None = None,
@@ -226,7 +226,8 @@ def projection(
 
     Args:
         name: Names its offsets, so it must not change while the read model lives. 1 to 255 characters.
-        entity_type: The kind of sources whose events it handles.
+        entity_type: The kind of sources whose events it handles; several, ``("plane", "airport")``, or every one,
+            ``ALL_TYPES``, in the order of their times. Each source is of one kind. Raise ``version`` to change it.
         version: Raise it when changed code is to build the read model anew: workers of the new version wait, those of
             the old one go on, until a rebuild by the new one takes over.
         delivery: Exactly once (the default), or :class:`AtLeastOnce` for effects outside the database.
@@ -240,10 +241,11 @@ def projection(
             those that their code names are found.
 
     Raises:
+        InvalidEvent: ``entity_type`` names none, one twice, or one that cannot be.
         InvalidHandler: No handler, two for one event, handlers of different kinds, or a wrong signature.
     """
     check_name(name, "the projection's name")
-    check_entity_type(entity_type, f"entity_type of projection {name!r}")
+    entity_types = EntityTypes.of(entity_type, f"entity_type of projection {name!r}")
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
     if version < 1:
@@ -277,7 +279,7 @@ def projection(
             )
         size = (group or Group()).size if kind is Kind.GROUP else batch_size or _BATCH_SIZES[kind]
         cls.__projection__ = Projection(  # type: ignore[attr-defined]
-            name, entity_type, version, kind, handlers, cls, chosen, recovery or Recovery.retry_and_park(),
+            name, entity_types, version, kind, handlers, cls, chosen, recovery or Recovery.retry_and_park(),
             group or Group(), unhandled, size, written, reactions,
         )  # fmt: skip
         return cls

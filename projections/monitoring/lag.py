@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import offsets
-from journal import Session, SliceRange
+from journal import EntityTypes, Session, SliceRange
 
 _SLICE_LAG = (
     "SELECT projection_id, slice, lag, backlog, parked, parked_since FROM projections.slice_lag_v1($1, $2)"
@@ -101,7 +101,7 @@ class ProjectionLag:
 
     projection_id: int
     name: str
-    entity_type: str
+    entity_types: EntityTypes
     paused: bool
     ranges: list[RangeLag]
     unhandled: Mapping[int, Unhandled]
@@ -200,7 +200,7 @@ def _projection_lag(
     return ProjectionLag(
         status.projection_id,
         status.name,
-        status.entity_type,
+        status.entity_types,
         status.paused,
         [
             _range_lag(part, found, paused=status.paused)

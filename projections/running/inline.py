@@ -40,7 +40,7 @@ __all__ = ["Inline"]
 # A table's name may mean another one where the caller has another search_path.
 _BEGIN = """
 SELECT projection, source_id, concat_ws(' ', current_database(), current_setting('search_path')) AS place
-FROM projections.begin_inline_v1($1, $2, $3, $4, $5, $6, $7, $8)
+FROM projections.begin_inline_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)
 """
 _SPOIL = (
     "DO $$ BEGIN RAISE 'a projection could not be handled inline: this transaction can not commit'; END $$"
@@ -158,7 +158,7 @@ class Inline:
         for envelope in envelopes:
             sources.setdefault(envelope.source_id, []).append(envelope)
         columns = zip(*(_begun(of_source) for of_source in sources.values()), strict=True)
-        projections = [(projection.name, projection.version) for projection in self._projections]
+        projections = [(p.name, p.version, p.entity_types.literal) for p in self._projections]
         rows = await session.fetch(_BEGIN, *map(list, zip(*projections, strict=True)), *map(list, columns))
         place = rows[0]["place"] if rows else ""
         tables = self._tables.setdefault(place, TableWriter())

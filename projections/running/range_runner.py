@@ -74,7 +74,7 @@ class RangeRunner:
         self._settings = process.settings
         reader = HeadReader if projection.kind is Kind.HEADS else SliceReader
         size, page_bytes = projection.batch_size, process.pages.bytes
-        self._reader = reader(projection.entity_type, claim.slices, size, page_bytes)
+        self._reader = reader(projection.entity_types, claim.slices, size, page_bytes)
         self._store = OffsetStore(claim, process.beats)
         self._ahead = ReadAhead(self._reader, process.connections)
         self._session = KeptSession(process.connections.lend)
@@ -259,7 +259,7 @@ class RangeRunner:
     async def _next_look(self) -> Look:
         machine = self._backtracking
         look = await self._process.poller.look(
-            self, self.projection.entity_type, machine.position.db_timestamp, self._look, machine.import_id,
+            self, self.projection.entity_types, machine.position.db_timestamp, self._look, machine.import_id,
             needs_primary=machine.needs_primary,
         )  # fmt: skip
         self._look = look.number

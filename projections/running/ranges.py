@@ -44,7 +44,7 @@ class Ranges:
     ) -> None:
         self.projection = projection
         self.projection_id = projection_id
-        self.registered = Registered(projection.name, projection.version)
+        self.registered = Registered(projection.name, projection.version, projection.entity_types)
         self._cut = cut
         self._process = process
         self._group = group
@@ -54,7 +54,7 @@ class Ranges:
         self._saved: set[Progress] = set()
         self._deleted = False
         self._lost = False
-        self._running_version = projection.version
+        self._runs = projection.version, projection.entity_types
         self._streak = Streak(process.settings.alike_failures)
 
     @property
@@ -76,7 +76,7 @@ class Ranges:
             sent_at: When it was sent, by the clock of the loop: of a range that has ended here since it knows nothing.
         """
         self._deleted = self._lost = False
-        self._compare_version(heartbeat.version)
+        self._compare(heartbeat)
         self._pause(paused=heartbeat.paused)
         self._told = heartbeat
         held = {one.claim.slices.min_slice: one for one in heartbeat.held}
@@ -108,15 +108,24 @@ class Ranges:
         for keeper in self._keepers.values():
             keeper.drop()
 
-    def _compare_version(self, running: int) -> None:
-        if running == self._running_version:
+    def _compare(self, told: Heartbeat) -> None:
+        """Say once when another version runs, or this one with other entity types: then this worker has no range."""
+        runs, own = (told.version, told.entity_types), self.projection
+        if runs == self._runs:
             return
-        self._running_version, own = running, self.projection.version
-        if running != own:
+        self._runs = runs
+        if told.version != own.version:
             log.warning(
                 "%s: version %d runs, and this code is version %d: it waits until a rebuild by version %d takes over",
-                self.projection.name, running, own, own,
-                extra={"action": "other_version", "projection": self.projection.name},
+                own.name, told.version, own.version, own.version,
+                extra={"action": "other_version", "projection": own.name},
+            )  # fmt: skip
+        elif told.entity_types != own.entity_types:
+            log.error(
+                "%s: version %d reads events of %s, and this code of %s: it waits; raise its version and rebuild it, "
+                "or run the code that was rebuilt",
+                own.name, told.version, told.entity_types.said, own.entity_types.said,
+                extra={"action": "other_entity_types", "projection": own.name},
             )  # fmt: skip
 
     def deleted(self, *, went_back: bool) -> bool:
@@ -140,7 +149,7 @@ class Ranges:
     async def register(self, session: Session) -> None:
         """Make the projection known again; the next heartbeat gives it ranges."""
         p = self.projection
-        self.projection_id = await offsets.register(session, p.name, p.entity_type, self._cut, p.version)
+        self.projection_id = await offsets.register(session, p.name, p.entity_types, self._cut, p.version)
         log.error(
             "%s: the database does not know it any more, because it went back in time: registered again, and it begins "
             "at the beginning", p.name, extra={"action": "registered_again", "projection": p.name},

@@ -19,7 +19,7 @@ from journal import (
     KeptSession,
     OwnedSession,
     SliceRange,
-    has_events,
+    entity_types,
     shared_poller,
     slice_ranges,
 )
@@ -74,7 +74,7 @@ async def run(
 
     Raises:
         InvalidHandler: A definition is no projection, or two have one name.
-        InvalidValue: A name belongs to a projection of another entity type.
+        InvalidValue: A name belongs to a projection that reads other entity types in this version.
         SchemaError: The database's schema is missing, or of another version than this library, or becomes so while this
             runs: the current batches are rolled back.
         TransactionEnded: A handler commits or rolls back by itself.
@@ -169,12 +169,12 @@ def _check_names(projections: Sequence[Projection]) -> None:
 
 async def _register(session: OwnedSession, projection: Projection, cut: Sequence[SliceRange]) -> int:
     projection_id = await offsets.register(
-        session, projection.name, projection.entity_type, cut, projection.version
+        session, projection.name, projection.entity_types, cut, projection.version
     )
-    if not await has_events(session, projection.entity_type):
-        # Allowed: a projection may well run before the first event. A misspelt type looks the same, so say it.
+    # Allowed: a projection may well run before the first event. A misspelt type looks the same, so say it.
+    for name in set(projection.entity_types.names or ()).difference(await entity_types(session)):
         log.warning(
-            "projection %r: the journal has no events of entity type %r yet", projection.name, projection.entity_type,
+            "projection %r: the journal has no events of entity type %r yet", projection.name, name,
             extra={"action": "no_events", "projection": projection.name},
         )  # fmt: skip
     return projection_id

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 
-from journal import EventEnvelope, OwnedSession, slice_ranges
+from journal import EntityTypes, EventEnvelope, OwnedSession, slice_ranges
 from projections.defining.batching import ExactlyOnce, Group
 from projections.defining.handlers import Kind, Projection
 from projections.failing.recovery import Recovery
@@ -112,8 +112,8 @@ class Matching:
 
 def _projection(entity_type: str, timeout: timedelta) -> Projection:
     return Projection(
-        f"matching/{entity_type}", entity_type, 1, Kind.HEADS, {}, lambda: _Matcher(entity_type, timeout),
-        ExactlyOnce(), Recovery.fail(), Group(), "ignore", _BATCH, (),
+        f"matching/{entity_type}", EntityTypes((entity_type,)), 1, Kind.HEADS, {},
+        lambda: _Matcher(entity_type, timeout), ExactlyOnce(), Recovery.fail(), Group(), "ignore", _BATCH, (),
     )  # fmt: skip
 
 

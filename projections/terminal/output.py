@@ -20,7 +20,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from journal import Appended
+from journal import Appended, EntityTypes
 
 __all__ = [
     "Answer",
@@ -43,6 +43,7 @@ __all__ = [
     "shortened",
     "table_of",
     "table_of_values",
+    "type_keys",
     "values_of",
 ]
 
@@ -307,6 +308,11 @@ def values_of(one: Any, without: Collection[str] = (), durations: Collection[str
 def picked(one: object, *names: str, **renamed: str) -> dict[str, Any]:
     """Attributes of something, under their own names or, by those, under others."""
     return {name: getattr(one, whose) for name, whose in (*zip(names, names, strict=True), *renamed.items())}
+
+
+def type_keys(found: EntityTypes) -> dict[str, Any]:
+    """What a projection reads: a text for people, and the list of types, or nothing for every one."""
+    return {"entity_type": str(found), "entity_types": found.sql}
 
 
 def _plain(value: Any) -> Any:

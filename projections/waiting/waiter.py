@@ -18,6 +18,7 @@ from journal import (
     AppendedEvents,
     Database,
     DatabaseUnavailable,
+    EntityTypes,
     LostGeneration,
     ProjectionsError,
     Session,
@@ -83,7 +84,7 @@ async def wait_for(
         WaitTimeout: They have not, within the time-out; it says why: paused, parked, failing, no worker, behind, or
             not committed.
         UnknownProjection: No projection of such a name has run on this database.
-        ValueError: A projection reads another entity type than the events are of.
+        ValueError: A projection reads other entity types than the events are of.
         InvalidValue: The text is not a token.
         LostGeneration: The events are gone: after a fail-over or a restore, the database does not have them.
     """
@@ -112,8 +113,8 @@ class _Wait:
         self.projections = tuple(projections)
         self.events = events
         self.left = {(name, event) for name in projections for event in events}
-        self.named: Mapping[str, str] = {}
-        """The entity type of each projection, once they have been looked up."""
+        self.named: Mapping[str, EntityTypes] = {}
+        """The entity types of each projection, once they have been looked up."""
         self.types: dict[AwaitedEvent, str] = {}
         """Those of the events that were found in the journal."""
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -122,10 +123,10 @@ class _Wait:
         """An event is in the journal."""
         self.types[event] = entity_type
         for name, wanted in self.named.items():
-            if wanted != entity_type:
+            if entity_type not in wanted:
                 self.fail(
                     ValueError(
-                        f"projection {name!r} reads events of type {wanted!r}, and source {event.source_id!r} is of "
+                        f"projection {name!r} reads events of {wanted.said}, and source {event.source_id!r} is of "
                         f"type {entity_type!r}: it will never handle them"
                     )
                 )

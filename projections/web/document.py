@@ -92,7 +92,7 @@ def _projection(
     return {
         "id": found.projection_id,
         "name": found.name,
-        "entity_type": found.entity_type,
+        "entity_type": str(found.entity_types),
         "paused": found.paused,
         "lag": _rounded(found.lag),
         "backlog": found.backlog,

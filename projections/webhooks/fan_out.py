@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from cachetools import LRUCache
 
-from journal import EventEnvelope, OwnedSession, Row, check_entity_type
+from journal import EntityTypes, EventEnvelope, OwnedSession, Row, check_entity_type
 from journal.tasks import Turn
 from projections.defining.batching import ExactlyOnce, Group
 from projections.defining.handlers import Kind, Projection
@@ -67,7 +67,7 @@ class FanOut:
         self._message = message
         self._endpoints = _KnownEndpoints()
         self.__projection__ = Projection(
-            f"webhooks/{entity_type}", entity_type, 1, Kind.ENVELOPES, {}, lambda: self,
+            f"webhooks/{entity_type}", EntityTypes((entity_type,)), 1, Kind.ENVELOPES, {}, lambda: self,
             ExactlyOnce(), Recovery.retry_and_park(), Group(), "ignore", _BATCH, (),
         )  # fmt: skip
 

@@ -45,15 +45,14 @@ WHERE table_name = 'events' AND to_timestamp IS NOT NULL AND from_timestamp IS N
 # An unfinished rebuild folds and verifies from the first event on; swapped in, workers go on from its fence.
 _BEHIND = """
 SELECT p.name FROM projections.projections AS p
-WHERE p.entity_type = ANY (%(types)s) AND (
-    EXISTS (
-        SELECT FROM projections.projection_ranges AS r
-        WHERE r.projection_id = p.projection_id AND r.horizon < %(end)s
-    )
-    OR EXISTS (
-        SELECT FROM projections.rebuilds AS b
-        WHERE b.projection_id = p.projection_id AND b.state IN ('folding', 'verified')
-    )
+WHERE coalesce(p.entity_types && %(types)s::text[], TRUE) AND EXISTS (
+    SELECT FROM projections.projection_ranges AS r
+    WHERE r.projection_id = p.projection_id AND r.horizon < %(end)s
+)
+OR EXISTS (
+    SELECT FROM projections.rebuilds AS b
+    WHERE b.projection_id = p.projection_id AND b.state IN ('folding', 'verified')
+    AND coalesce(b.entity_types && %(types)s::text[], TRUE)
 )
 ORDER BY p.name
 """

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from journal import SliceRange
+from journal import EntityTypes, SliceRange
 from spark_projections.archive.checksums import content_of
 from spark_projections.archive.files import (
     ArchivedFile,
@@ -134,7 +134,11 @@ def export_part(dsn: str, directory: Path, part: Part) -> WrittenPart:
 
 def _sorted_batches(dsn: str, directory: Path, part: Part) -> Iterator[pa.RecordBatch]:
     reading = Reading(
-        part.entity_type, part.slices, since=part.day.from_timestamp, until=part.day.last, order="source"
+        EntityTypes((part.entity_type,)),
+        part.slices,
+        since=part.day.from_timestamp,
+        until=part.day.last,
+        order="source",
     )
     if part.slices.min_slice == part.slices.max_slice and not part.known:
         yield from read_batches(dsn, reading)

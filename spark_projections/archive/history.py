@@ -9,7 +9,7 @@ the archive as well where the partition has left the journal, for what was impor
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from journal import ALL_SLICES, BEGINNING, SliceRange
+from journal import ALL_SLICES, BEGINNING, EntityTypes, SliceRange
 from spark_projections.archive.export_task import sorted_batches
 from spark_projections.archive.files import ArchivedFile, ArchiveError, Bounds, check_file, open_file
-from spark_projections.archive.journal_queries import autocommit, newer_imports, stored
+from spark_projections.archive.journal_queries import autocommit, newer_imports, stored, types_ever
 from spark_projections.archive.manifest import Manifest
 from spark_projections.archive.planning import cut
 from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, SCHEMA, Reading, read_batches, schema_of
@@ -55,7 +55,7 @@ class ArchivedHistory:
 
     Args:
         files: Those of the archive that are to be read.
-        journal: What is to be read from the journal: the same reading for the rest of the time.
+        journal: What is to be read from the journal: the same reading of each type for the rest of the time.
     """
 
     files: tuple[ArchivedFile, ...]
@@ -70,25 +70,34 @@ def plan_history(dsn: str, directory: Path, reading: Reading) -> ArchivedHistory
         ArchiveError: There is no manifest, or it can not be read.
         DatabaseError: The database refused, or can not be reached.
     """
-    groups = _groups(Manifest.load(directory).files, reading)
+    kept = Manifest.load(directory).files
     files: list[ArchivedFile] = []
-    covered: list[Bounds] = []
+    journal: list[Reading] = []
     with autocommit(dsn) as connection:
-        for bounds, group in sorted(groups.items()):
-            if newer_imports(connection, group):
-                # A partition may have grown after it had left: each file is in the journal or not, by itself.
-                files += [each for each in group if not stored(connection, each)]
-            else:
-                covered.append(bounds)
-                files += group
-    return ArchivedHistory(tuple(files), tuple(_rest(reading, covered)))
+        names = reading.entity_type.names
+        for name in (
+            sorted({each.entity_type for each in kept}.union(types_ever(connection)))
+            if names is None
+            else names
+        ):
+            one = replace(reading, entity_type=EntityTypes((name,)))
+            covered: list[Bounds] = []
+            for bounds, group in sorted(_groups(kept, one).items()):
+                if newer_imports(connection, group):
+                    # A partition may have grown after it had left: each file is in the journal or not, by itself.
+                    files += [each for each in group if not stored(connection, each)]
+                else:
+                    covered.append(bounds)
+                    files += group
+            journal += _rest(one, covered)
+    return ArchivedHistory(tuple(files), tuple(journal))
 
 
 def _groups(files: Iterable[ArchivedFile], reading: Reading) -> dict[Bounds, list[ArchivedFile]]:
     found: dict[Bounds, list[ArchivedFile]] = {}
     for each in files:
         if (
-            each.entity_type == reading.entity_type
+            each.entity_type in reading.entity_type
             and (reading.since is None or each.bounds.to_timestamp > reading.since)
             and (reading.until is None or each.bounds.from_timestamp <= reading.until)
         ):
@@ -219,7 +228,7 @@ def _instant(time: datetime) -> pa.Scalar:
 def read_history(
     spark: SparkSession,
     archive: str | Path,
-    entity_type: str,
+    entity_type: str | Collection[str] | EntityTypes,
     *,
     dsn: str | None = None,
     slices: SliceRange = ALL_SLICES,
@@ -236,7 +245,7 @@ def read_history(
     Args:
         spark: Where to read.
         archive: The directory, which every executor must see.
-        entity_type: Whose events.
+        entity_type: Whose events: one type, several, or ``ALL_TYPES``.
         dsn: The journal, without a password; by default PROJECTIONS_DSN, here and on the executors.
         slices: Of which slices.
         since: Events of this time or later.
@@ -255,7 +264,7 @@ def read_history(
     from spark_projections.source.source import load_journal  # noqa: PLC0415 - imports pyspark
 
     reading = Reading(
-        entity_type,
+        EntityTypes.of(entity_type),
         slices,
         since=since,
         until=until,

@@ -22,6 +22,7 @@ __all__ = [
     "stored",
     "stored_at",
     "stored_rows",
+    "types_ever",
     "types_in",
 ]
 
@@ -80,6 +81,11 @@ def types_in(connection: SyncConnection, bounds: Bounds) -> list[str]:
     """The entity types that have events in a time."""
     span = {"low": bounds.from_timestamp, "high": bounds.to_timestamp}
     return [name for (name,) in connection.execute(_ENTITY_TYPES, span)]
+
+
+def types_ever(connection: SyncConnection) -> list[str]:
+    """The entity types that the journal has, or has had, events of."""
+    return [name for (name,) in connection.execute("SELECT projections.entity_types_v1()")]
 
 
 def newer_imports(connection: SyncConnection, files: Sequence[ArchivedFile]) -> bool:

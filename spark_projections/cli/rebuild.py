@@ -44,7 +44,7 @@ _INTERRUPTED = 130
 _KNOWN = "SELECT projection_id, version FROM projections.projections WHERE name = $1"
 _COUNTS = """
 SELECT coalesce(sum(s.seq_nr), 0)::bigint AS events, count(*) AS sources FROM projections.sources AS s
-WHERE s.entity_type = $1 AND s.slice BETWEEN $2 AND $3
+WHERE coalesce(s.entity_type = ANY ($1), TRUE) AND s.slice BETWEEN $2 AND $3
 """
 
 
@@ -162,7 +162,7 @@ def rebuild(
 async def _plan(session: Session, definition: Any, options: RebuildOptions) -> Answer:
     """What a rebuild would do; changes nothing."""
     projection, written = rebuildable(definition, options.slices)
-    (row,) = await session.fetch(_COUNTS, projection.entity_type, *options.slices)
+    (row,) = await session.fetch(_COUNTS, projection.entity_types.sql, *options.slices)
     known = await session.fetchrow(_KNOWN, projection.name)
     begun = await bookkeeping.unfinished(session, known["projection_id"]) if known else None
     unfit = await bookkeeping.unfit_for_rename(session, written)

@@ -22,7 +22,7 @@ import psycopg
 import pyarrow as pa
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from journal import ALL_SLICES, DatabaseUnavailable, SliceRange, hide_password
+from journal import ALL_SLICES, DatabaseUnavailable, EntityTypes, SliceRange, hide_password
 from journal.database import translate
 
 Value: TypeAlias = "str | int | datetime | tuple[str, ...]"
@@ -94,7 +94,7 @@ class Reading:
         ValueError: A column does not exist, a time has no time zone, or ``after`` has no order to go by.
     """
 
-    entity_type: str
+    entity_type: EntityTypes
     slices: SliceRange = ALL_SLICES
     since: datetime | None = None
     until: datetime | None = None
@@ -164,7 +164,7 @@ def statement(reading: Reading) -> str:
     """The SELECT that reads: for a look at its plan, or another way to run it."""
     columns = ", ".join(_column(name) for name in reading.columns)
     order = " ORDER BY e.source_id, e.seq_nr" if reading.order == "source" else ""
-    return f"SELECT {columns} FROM projections.events AS e WHERE {' AND '.join(_conditions(reading))}{order}"
+    return f"SELECT {columns} FROM projections.events AS e WHERE {' AND '.join(_conditions(reading)) or 'TRUE'}{order}"
 
 
 def _column(name: str) -> str:
@@ -172,7 +172,9 @@ def _column(name: str) -> str:
 
 
 def _conditions(reading: Reading) -> Iterator[str]:
-    yield f"e.entity_type = {literal(reading.entity_type)}"
+    if (types := reading.entity_type.names) is not None:
+        is_one = f"= {literal(types[0])}" if len(types) == 1 else f"= ANY ({literal(types)})"
+        yield f"e.entity_type {is_one}"
     if reading.slices != ALL_SLICES:
         yield f"e.slice BETWEEN {literal(reading.slices.min_slice)} AND {literal(reading.slices.max_slice)}"
     if reading.since is not None:

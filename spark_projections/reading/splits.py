@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
-from journal import ALL_SLICES, SliceRange
+from journal import ALL_SLICES, EntityTypes, SliceRange
 from journal.database import connect_sync
 
 _COUNTS = """
-SELECT s.slice, sum(s.seq_nr)::bigint FROM projections.sources AS s WHERE s.entity_type = %s GROUP BY s.slice
+SELECT s.slice, sum(s.seq_nr)::bigint FROM projections.sources AS s
+WHERE coalesce(s.entity_type = ANY (%s::text[]), TRUE) GROUP BY s.slice
 """
 
 
-def slice_counts(dsn: str, entity_type: str) -> dict[int, int]:
+def slice_counts(dsn: str, entity_types: EntityTypes) -> dict[int, int]:
     """
     Events per slice, as the sources count them: without reading the log.
 
@@ -27,7 +28,7 @@ def slice_counts(dsn: str, entity_type: str) -> dict[int, int]:
     """
     with connect_sync(dsn) as connection:
         connection.execute("SET LOCAL statement_timeout = 0")
-        return dict(connection.execute(_COUNTS, (entity_type,)).fetchall())
+        return dict(connection.execute(_COUNTS, (entity_types.sql,)).fetchall())
 
 
 def balanced(counts: Mapping[int, int], splits: int, within: SliceRange = ALL_SLICES) -> list[SliceRange]:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import NamedTuple
 
-from journal import OwnedSession, Session, SliceRange
+from journal import EntityTypes, OwnedSession, Session, SliceRange
 from journal.database import quote
 from projections.defining.tables import ColumnOperation, Table
 from projections.running.table_catalogue import read_shape
@@ -65,7 +65,7 @@ SELECT
 FROM projections.rebuilds WHERE projection_id = $1 AND state IN ('folding', 'verified')
 """
 _BEGIN = """
-SELECT projections.begin_rebuild_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+SELECT projections.begin_rebuild_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 """
 _BEAT = "SELECT projections.beat_rebuild_v1($1, $2, $3)"
 _CLEAR_ERRORS = (
@@ -129,6 +129,8 @@ class Wanted(NamedTuple):
     slices: SliceRange
     version: int
     """Of the projection that builds it."""
+    entity_types: EntityTypes
+    """What that version reads."""
     fence: Fence
     fingerprint: str
     """Of its code."""
@@ -247,6 +249,7 @@ async def begin(
         tables, [one.shared for one in written],
         [await _staged(session, one) for one in written],
         [one.table.source if one.table else None for one in written],
+        wanted.entity_types.sql,
     )  # fmt: skip
     found = await unfinished(session, projection_id)
     assert found is not None and found.rebuild_id == number  # noqa: S101, PT018 - it was just made, in this transaction

@@ -216,7 +216,7 @@ class _Part:
 
     async def _from(self, place: _Place) -> None:
         reading = Reading(
-            self._projection.entity_type, self._slices, until=self._job.until, order="source",
+            self._projection.entity_types, self._slices, until=self._job.until, order="source",
             after=place[:2] if place.source_id else None,
         )  # fmt: skip
         async with aclosing(_pages(self._job.dsn, reading, self._size)) as pages:

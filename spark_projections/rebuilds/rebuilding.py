@@ -28,6 +28,7 @@ from journal import (
     ProjectionsError,
     SliceRange,
     connect,
+    entity_types,
 )
 from journal.database import quote
 from journal.schema import check_version
@@ -118,7 +119,7 @@ class _Run:
         async with self.database.session() as session:
             await check_version(session)
             number = await offsets.register(
-                session, projection.name, projection.entity_type, version=projection.version
+                session, projection.name, projection.entity_types, version=projection.version
             )
             async with bookkeeping.only_one(session, number, projection.name):
                 return await self._rebuild(session, projection, written, number)
@@ -200,7 +201,9 @@ class _Run:
         splits = self.options.splits or _SPLITS_PER_CORE * parallelism(self.spark)
         parts = balanced(await self._slice_counts(projection), splits, self.options.slices)
         mark = fingerprint(self.definition, self.options.until, self.options.from_first_kept)
-        wanted = Wanted(self.options.slices, projection.version, fence, mark, self.options.method)
+        wanted = Wanted(
+            self.options.slices, projection.version, projection.entity_types, fence, mark, self.options.method
+        )
         try:
             async with bookkeeping.transaction(session):
                 return await bookkeeping.begin(session, number, wanted, parts, written)
@@ -230,7 +233,7 @@ class _Run:
 
     async def _slice_counts(self, projection: Projection) -> Mapping[int, int]:
         if self.counts is None:
-            self.counts = await asyncio.to_thread(slice_counts, self.dsn, projection.entity_type)
+            self.counts = await asyncio.to_thread(slice_counts, self.dsn, projection.entity_types)
         return self.counts
 
     async def _fold(self, session: OwnedSession, rebuild: Rebuild, projection: Projection) -> None:
@@ -317,9 +320,10 @@ class _Run:
         if rebuild.method == "rename":  # in place, the table's own keys check the rows that come
             await copy_foreign_keys(session, tables, schema_of(rebuild.rebuild_id), self.progress.waiting)
         async with bookkeeping.transaction(session):
-            await verifying.compare_counts(session, rebuild, projection.entity_type)
+            types = projection.entity_types.sql or await entity_types(session)
+            await verifying.compare_counts(session, rebuild, types)
             if not self.options.from_first_kept:
-                await verifying.look_for_lost_sources(session, rebuild, projection.entity_type)
+                await verifying.look_for_lost_sources(session, rebuild, types)
             sampled = await verifying.compare_sample(session, rebuild, self.definition)
             for table in tables:
                 await session.execute(f"ANALYZE {schema}.{quote(table.name)}")

@@ -27,7 +27,7 @@ __all__ = ["compare_counts", "compare_sample", "compare_sums", "look_for_lost_so
 _COUNTS = """
 SELECT j.slice, j.events, coalesce(f.events, 0) AS folded FROM (
     SELECT e.slice, count(*) AS events FROM projections.events AS e
-    WHERE e.entity_type = $1 AND e.slice BETWEEN $2 AND $3 AND e.db_timestamp <= $4 GROUP BY e.slice
+    WHERE e.entity_type = ANY ($1) AND e.slice BETWEEN $2 AND $3 AND e.db_timestamp <= $4 GROUP BY e.slice
 ) AS j FULL JOIN (
     SELECT o.slice, sum(o.events)::bigint AS events FROM {schema}._last AS o GROUP BY o.slice
 ) AS f USING (slice)
@@ -35,13 +35,13 @@ WHERE j.events IS DISTINCT FROM f.events ORDER BY slice
 """
 _LOST = """
 SELECT count(*) AS lost, min(s.source_id) AS one FROM projections.sources AS s
-WHERE s.entity_type = $1 AND s.slice BETWEEN $2 AND $3 AND s.db_timestamp <= $4 AND s.seq_nr > 0
+WHERE s.entity_type = ANY ($1) AND s.slice BETWEEN $2 AND $3 AND s.db_timestamp <= $4 AND s.seq_nr > 0
 AND CASE WHEN (SELECT n.source_id FROM {schema}._last AS n WHERE n.source_id = s.source_id) IS NULL
     THEN (SELECT e.seq_nr FROM projections.events AS e WHERE e.source_id = s.source_id LIMIT 1) IS NULL
     ELSE FALSE
 END
 """
-_IMPORTS = "SELECT EXISTS (SELECT FROM projections.imports WHERE import_id > $1 AND entity_type = $2)"
+_IMPORTS = "SELECT EXISTS (SELECT FROM projections.imports WHERE import_id > $1 AND entity_type = ANY ($2))"
 # The same ones for each run, and spread over all sources.
 _SAMPLE = (
     "SELECT source_id FROM {schema}._last WHERE seq_nr <= $2 ORDER BY hashtextextended(source_id, 0) LIMIT $1"
@@ -53,7 +53,7 @@ _LONGEST = 100_000
 """A source with more events than this is not in the sample."""
 
 
-async def compare_counts(session: Session, rebuild: Rebuild, entity_type: str) -> None:
+async def compare_counts(session: Session, rebuild: Rebuild, entity_types: Sequence[str]) -> None:
     """
     Compare the events folded in each slice with those in the journal.
 
@@ -61,11 +61,11 @@ async def compare_counts(session: Session, rebuild: Rebuild, entity_type: str) -
         RebuildFailed: They differ, and no import since the fence explains it.
     """
     sql = _COUNTS.format(schema=schema_of(rebuild.rebuild_id))
-    differing = await session.fetch(sql, entity_type, *rebuild.slices, rebuild.fence.time)
+    differing = await session.fetch(sql, entity_types, *rebuild.slices, rebuild.fence.time)
     if not differing:
         return
     # Events with older times that were imported meanwhile are for the live workers.
-    imported = await session.fetchval(_IMPORTS, rebuild.fence.import_id, entity_type)
+    imported = await session.fetchval(_IMPORTS, rebuild.fence.import_id, entity_types)
     wrong = [row for row in differing if not imported or (row["events"] or 0) < row["folded"]]
     if wrong:
         first = wrong[0]
@@ -77,7 +77,7 @@ async def compare_counts(session: Session, rebuild: Rebuild, entity_type: str) -
         )
 
 
-async def look_for_lost_sources(session: Session, rebuild: Rebuild, entity_type: str) -> None:
+async def look_for_lost_sources(session: Session, rebuild: Rebuild, entity_types: Sequence[str]) -> None:
     """
     See whether there are sources of which the journal has no event any more: their rows would be missing.
 
@@ -86,7 +86,7 @@ async def look_for_lost_sources(session: Session, rebuild: Rebuild, entity_type:
     """
     await session.execute("SET LOCAL enable_seqscan = off")  # each is looked up, whatever the statistics say
     row = await session.fetchrow(
-        _LOST.format(schema=schema_of(rebuild.rebuild_id)), entity_type, *rebuild.slices, rebuild.fence.time
+        _LOST.format(schema=schema_of(rebuild.rebuild_id)), entity_types, *rebuild.slices, rebuild.fence.time
     )
     if row is not None and row["lost"]:
         raise RebuildFailed(

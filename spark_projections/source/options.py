@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from journal import InvalidValue, SliceRange
+from journal import ALL_TYPES, EntityTypes, InvalidEvent, InvalidValue, SliceRange
 from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, Reading
 
 DSN_VARIABLE = "PROJECTIONS_DSN"
@@ -71,15 +71,15 @@ def parse_options(options: Mapping[str, str]) -> JournalOptions:
         InvalidValue: One is unknown, missing or not readable; names it and what it takes.
     """
     given = {name.lower(): text for name, text in options.items()}
-    names = [*map(_option, (*_OF_READING, *_OTHERS)), "snapshot"]
+    names = [*map(_option, (*_OF_READING, *_OTHERS)), "alltypes", "snapshot"]
     if unknown := sorted(given.keys() - set(names)):
         raise InvalidValue(f"unknown option {unknown[0]!r}: the journal takes {', '.join(names)}")
-    if not given.get("entitytype"):
-        raise InvalidValue("the option entitytype is missing: say whose events to read")
-    if "*" in given["entitytype"]:
+    if not given.get("entitytype") and "alltypes" not in given:
         raise InvalidValue(
-            f"the option entitytype is {given['entitytype']!r}, and * stands for nothing in it: name one kind"
+            "the option entitytype is missing: say whose events to read, or set alltypes to true"
         )
+    if "entitytype" in given and "alltypes" in given:
+        raise InvalidValue("the options entitytype and alltypes are both there: have one of them")
     snapshot = given.get("snapshot", "horizon")
     if snapshot == "export":
         raise InvalidValue(
@@ -89,6 +89,8 @@ def parse_options(options: Mapping[str, str]) -> JournalOptions:
     reading = _values(_OF_READING, given) | {
         "snapshot": None if snapshot in {"horizon", "none"} else snapshot
     }
+    if _values({"alltypes": _one_of("true")}, given):
+        reading["entity_type"] = ALL_TYPES
     return JournalOptions(Reading(**reading), horizon=snapshot == "horizon", **_values(_OTHERS, given))
 
 
@@ -114,7 +116,17 @@ def options_of(**values: Any) -> dict[str, str]:
     texts = {
         _option(field): _TEXTS.get(field, str)(value) for field, value in values.items() if value is not None
     }
+    if "entity_type" in values and texts["entitytype"] is None:
+        texts["alltypes"] = "true"
     return {name: text for name, text in texts.items() if text is not None}
+
+
+def _types_text(given: str | Collection[str] | EntityTypes) -> str | None:
+    try:
+        names = EntityTypes.of(given).names
+    except InvalidEvent as error:
+        raise InvalidValue(str(error)) from None
+    return None if names is None else json.dumps(names)
 
 
 def _listed(texts: Iterable[str]) -> str | None:
@@ -188,6 +200,17 @@ def _texts(text: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
+def _types(text: str) -> EntityTypes:
+    """A type, or a JSON list of them."""
+    if text.startswith("["):
+        return EntityTypes.of(_texts(text), "it")
+    if "*" in text:
+        raise ValueError("* stands for nothing in it: name one type, or several, or set alltypes to true")
+    if "," in text:
+        raise ValueError('write several as a JSON list, ["plane", "airport"]')
+    return EntityTypes.of(text, "it")
+
+
 def _columns(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if wrong := [name for name in names if name not in COLUMNS or names.count(name) > 1]:
@@ -205,7 +228,7 @@ def _one_of(*words: str) -> Callable[[str], str]:
 
 
 _OF_READING: Mapping[str, Callable[[str], Any]] = {
-    "entity_type": str,
+    "entity_type": _types,
     "slices": _slices,
     "since": _time,
     "until": _time,
@@ -226,6 +249,7 @@ _OTHERS: Mapping[str, Callable[[str], Any]] = {
 """By field; the option has its name, without underscores."""
 
 _TEXTS: Mapping[str, Callable[[Any], str | None]] = {
+    "entity_type": _types_text,
     "since": datetime.isoformat,
     "until": datetime.isoformat,
     "event_types": _listed,

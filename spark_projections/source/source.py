@@ -11,7 +11,7 @@ the database is to leave out is said when the frame is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -25,7 +25,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
-from journal import ALL_SLICES, InvalidValue, SliceRange
+from journal import ALL_SLICES, EntityTypes, InvalidValue, SliceRange
 from journal.database import SyncConnection, connect_sync, translated
 from spark_projections.reading.batches import ALL_SEQ_NRS, COLUMNS, LOCK_LOG, SCHEMA, Reading, read_batches
 from spark_projections.reading.horizon import settled_now
@@ -198,7 +198,7 @@ def register(spark: SparkSession) -> None:
 def read_journal(
     spark: SparkSession,
     *,
-    entity_type: str,
+    entity_type: str | Collection[str] | EntityTypes,
     slices: SliceRange = ALL_SLICES,
     dsn: str | None = None,
     splits: int | None = None,
@@ -220,7 +220,7 @@ def read_journal(
 
     Args:
         spark: The session.
-        entity_type: Whose events.
+        entity_type: Whose events: one type, several, or ``ALL_TYPES``.
         slices: Of which slices.
         dsn: A PostgreSQL URL or a libpq keyword string without a password. Default: PROJECTIONS_DSN in the
             environment of the driver and of the executors.
@@ -270,7 +270,11 @@ def load_journal(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
 
 @contextmanager
 def journal_frame(
-    spark: SparkSession, *, entity_type: str, dsn: str | None = None, **more: Any
+    spark: SparkSession,
+    *,
+    entity_type: str | Collection[str] | EntityTypes,
+    dsn: str | None = None,
+    **more: Any,
 ) -> Iterator[DataFrame]:
     """
     The journal as a DataFrame in one exported snapshot, which is held open for the length of the block.
@@ -280,7 +284,7 @@ def journal_frame(
 
     Args:
         spark: The session.
-        entity_type: Whose events.
+        entity_type: Whose events: one type, several, or ``ALL_TYPES``.
         dsn: As for :func:`read_journal`.
         more: The other arguments of :func:`read_journal`, but ``snapshot``.
 

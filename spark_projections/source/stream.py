@@ -34,13 +34,14 @@ from spark_projections.source.source import JournalPartition, SparkTable
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INSTANT = timedelta(microseconds=1)
 _IMPORT = "import_id"
+_MOST = 2**31 - 1
 
 # One more than asked for tells whether a page ends between equal times; the index holds all that this reads.
 _PAGE = """
 WITH page AS (
-    SELECT e.db_timestamp FROM projections.events AS e
-    WHERE e.entity_type = %s AND e.db_timestamp > %s AND e.db_timestamp <= %s AND e.slice BETWEEN %s AND %s
-    ORDER BY e.entity_type, e.db_timestamp LIMIT %s
+    SELECT k.db_timestamp FROM projections.read_keys_by_slices_v1(
+        %s::text[], %s, %s, %s::timestamptz + interval '1 microsecond', -1, '', 0, %s, %s
+    ) AS k
 )
 SELECT count(*), max(p.db_timestamp), max(p.db_timestamp) FILTER (WHERE p.db_timestamp < l.last)
 FROM (SELECT max(q.db_timestamp) AS last FROM page AS q) AS l, page AS p
@@ -185,7 +186,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _with_imports(self, place: StreamPlace, seen: WritersLook) -> tuple[bool, StreamPlace]:
         """Whether the stream goes back, and its place with the imports in it that matter."""
         ours = [
-            (number, at) for number, kind, at in seen.imports if kind == self._options.reading.entity_type
+            (number, at) for number, kind, at in seen.imports if kind in self._options.reading.entity_type
         ]
         if not ours:
             return False, place
@@ -196,8 +197,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False, place
         if self._options.on_import == "fail":
             raise HistoryBehindStream(
-                f"history of {self._options.reading.entity_type!r} from {oldest} on was imported, and the stream has "
-                f"read up to {latest}: start a new checkpoint, or set the option onimport to "
+                f"history of {self._options.reading.entity_type.said} from {oldest} on was imported, and the stream "
+                f"has read up to {latest}: start a new checkpoint, or set the option onimport to "
                 "reread (events since then come again) or skip (the imported ones do not come)"
             )
         return True, place.going_back_to(max(oldest - _INSTANT, self._start()))
@@ -219,8 +220,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, connection: SyncConnection, slices: SliceRange, start: datetime, end: datetime, rows: int | None
     ) -> datetime | None:
         """Up to where a range is read; None where there is nothing to read."""
-        page = 1 if rows is None else rows + 1
-        values = (self._options.reading.entity_type, start, end, slices.min_slice, slices.max_slice, page)
+        page = 1 if rows is None else min(rows + 1, _MOST)
+        values = (self._options.reading.entity_type.sql, *slices, start, end, page)
         count: int
         last: datetime | None
         before: datetime | None

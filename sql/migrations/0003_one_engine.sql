@@ -176,7 +176,7 @@ BEGIN
         WHERE p.pronamespace = 'projections'::regnamespace AND p.proname IN (
             'read_events_by_slices_v1', 'read_keys_by_slices_v1', 'read_heads_by_slices_v1', 'load_events_v1', 'read_source_v1',
             'find_event_v1', 'match_log_v1', 'match_due_v1', 'match_events_v1', 'match_as_given_v1', 'match_behind_v1',
-            'asked_events_v1', 'keep_unasked_v1', 'put_aside_v1', 'interests_v1', 'index_shapes_v1', 'statistics_shapes_v1',
+            'asked_events_v1', 'keep_unasked_v1', 'register_projection_v1', 'heartbeat_v1', 'begin_rebuild_v1', 'put_aside_v1', 'interests_v1', 'index_shapes_v1', 'statistics_shapes_v1',
             'event_metrics_v1', 'attempt_metrics_v1', 'log_dimensions_v1', 'log_filters_v1'
         )
     LOOP
@@ -204,3 +204,12 @@ ALTER TABLE projections.projections ADD COLUMN mode text NOT NULL DEFAULT 'live'
 DROP FUNCTION IF EXISTS projections.append_events_v1(
     text[], text[], text[], text[], smallint[], text[], text[], uuid[], text[], bigint[]
 );
+-- A projection reads one entity type, several or all of them, and a rebuild those of the version that it builds.
+ALTER TABLE projections.projections ADD COLUMN entity_types text[] COLLATE "C";
+UPDATE projections.projections SET entity_types = ARRAY[entity_type];
+ALTER TABLE projections.projections
+DROP COLUMN entity_type,
+ADD CONSTRAINT entity_types_are_some CHECK (cardinality(entity_types) > 0);
+ALTER TABLE projections.rebuilds ADD COLUMN entity_types text[] COLLATE "C";
+UPDATE projections.rebuilds AS b
+SET entity_types = p.entity_types FROM projections.projections AS p WHERE b.projection_id = p.projection_id;

@@ -1,7 +1,6 @@
 CREATE TABLE IF NOT EXISTS projections.projections (
     projection_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL UNIQUE,
-    entity_type text NOT NULL,
     paused boolean NOT NULL DEFAULT FALSE,
     -- Which version of its code it runs: workers of another wait, until a rebuild by theirs is swapped in.
     version integer NOT NULL DEFAULT 1,
@@ -12,6 +11,9 @@ CREATE TABLE IF NOT EXISTS projections.projections (
     waited_until timestamptz,
     -- Inline: whoever appends handles the events in the same transaction, where it can (begin_inline_v1); workers handle the rest.
     mode text NOT NULL DEFAULT 'live',
+    -- Whose events it reads, each type once and in order; NULL: those of every type, also of those that come to be.
+    entity_types text[] COLLATE "C",
     CONSTRAINT name_has_1_to_255_characters CHECK (char_length(name) BETWEEN 1 AND 255),
-    CONSTRAINT known_mode CHECK (mode IN ('live', 'inline'))
+    CONSTRAINT known_mode CHECK (mode IN ('live', 'inline')),
+    CONSTRAINT entity_types_are_some CHECK (cardinality(entity_types) > 0)
 );

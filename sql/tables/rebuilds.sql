@@ -22,6 +22,8 @@ CREATE TABLE IF NOT EXISTS projections.rebuilds (
     timeline integer,
     -- How often the process that leads it has looked: it notices an older state of the database by that.
     beats bigint NOT NULL DEFAULT 0,
+    -- What the projection reads from the swap on, and what the rebuild reads; NULL: every type.
+    entity_types text[] COLLATE "C",
     CONSTRAINT slices_in_order CHECK (0 <= min_slice AND min_slice <= max_slice AND max_slice <= 1023)
 );
 CREATE UNIQUE INDEX IF NOT EXISTS rebuilds_unfinished_idx

@@ -18,7 +18,7 @@ WRITTEN = r"a\x1b[2J\u202eb\u2028[red]\[c"
 def named(databases: Databases, template: str) -> Iterator[str]:
     """A projection, its worker and its error that have such names."""
     with databases.fresh(template) as dsn, connect_sync(dsn) as connection:
-        connection.execute("SELECT projections.register_projection_v1(%s, %s)", [NAME, NAME])
+        connection.execute("SELECT projections.register_projection_v1(%s, ARRAY[%s])", [NAME, NAME])
         connection.execute(
             "UPDATE projections.projection_ranges SET owner = %s, failures = 1, error = %s", [NAME, NAME]
         )

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from tests.benchmarks.appending import measure_append, measure_import
 from tests.benchmarks.capturing import measure_capture
 from tests.benchmarks.clustering import measure_clustering
+from tests.benchmarks.entity_types import measure_types
 from tests.benchmarks.harness import QUICK, Line, Sizes
 from tests.benchmarks.idle import measure_idle
 from tests.benchmarks.inline import measure_inline
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "import": measure_import,
     "capture": measure_capture,
     "read": measure_read,
+    "types": measure_types,
     "clustering": measure_clustering,
     "projection": measure_projection,
     "spark": measure_spark,

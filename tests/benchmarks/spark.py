@@ -18,7 +18,7 @@ from multiprocessing import get_context
 
 import psycopg
 
-from journal import ConnectionSettings, SliceRange, connect, decoder, slice_ranges
+from journal import ConnectionSettings, EntityTypes, SliceRange, connect, decoder, slice_ranges
 from projections import Changes, EventEnvelope, Table, handles, projection, run
 from projections.defining.folding import Batch
 from projections.running.table_writer import TableWriter
@@ -61,7 +61,7 @@ class Planes:
 def copy_nowhere(dsn: str, slices: SliceRange) -> None:
     """What the database can send, with nobody looking at it."""
     with psycopg.connect(dsn) as connection, connection.cursor() as cursor:
-        query = f"COPY ({statement(Reading(workload.ENTITY_TYPE, slices))}) TO STDOUT (FORMAT binary)"
+        query = f"COPY ({statement(Reading(EntityTypes((workload.ENTITY_TYPE,)), slices))}) TO STDOUT (FORMAT binary)"
         with cursor.copy(query.encode()) as copy:
             for _ in copy:
                 pass
@@ -69,7 +69,7 @@ def copy_nowhere(dsn: str, slices: SliceRange) -> None:
 
 def read_only(dsn: str, slices: SliceRange) -> None:
     """What the fold reads, in its order."""
-    for _ in read_batches(dsn, Reading(workload.ENTITY_TYPE, slices, order="source")):
+    for _ in read_batches(dsn, Reading(EntityTypes((workload.ENTITY_TYPE,)), slices, order="source")):
         pass
 
 
@@ -81,7 +81,9 @@ def fold_plain(dsn: str, slices: SliceRange) -> None:
 async def _fold_plain(dsn: str, slices: SliceRange) -> None:
     decode, handler, writer = decoder(Landed), Planes().landed, TableWriter()
     async with connect(dsn, ConnectionSettings(max_connections=1)) as database:
-        with closing(read_batches(dsn, Reading(workload.ENTITY_TYPE, slices, order="source"))) as batches:  # type: ignore[type-var]
+        with closing(
+            read_batches(dsn, Reading(EntityTypes((workload.ENTITY_TYPE,)), slices, order="source"))
+        ) as batches:  # type: ignore[type-var]
             for arrow in batches:
                 for start in range(0, arrow.num_rows, PAGE):
                     batch = Batch()
@@ -95,7 +97,7 @@ def fold_by_hand(dsn: str, slices: SliceRange) -> None:
     """A loop for this one read model: nothing is checked, and rows go in by COPY."""
     columns = ("source_id", "payload")
     rows: dict[str, list[object]] = {}
-    reading = Reading(workload.ENTITY_TYPE, slices, order="source", columns=columns)
+    reading = Reading(EntityTypes((workload.ENTITY_TYPE,)), slices, order="source", columns=columns)
     for batch in read_batches(dsn, reading):
         for source_id, payload in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
             event = json.loads(payload)

@@ -25,6 +25,10 @@ def slice_number(source_id: str) -> int:
     return SOURCES.index(source_id) * 170
 
 
+def entity_type(source_id: str) -> str:
+    return f"type{SOURCES.index(source_id) // 2}"
+
+
 @dataclass
 class Transaction:
     name: str
@@ -200,6 +204,10 @@ class World:
 
     def holders(self) -> frozenset[str]:
         return frozenset(t.name for t in [*self.open, *self.prepared] if t.locked)
+
+    def entity_types(self) -> set[str]:
+        """Those of the events that are visible."""
+        return {entity_type(event.source_id) for event in self.log}
 
     def newest_after(self, place: datetime) -> datetime | None:
         return self.log[-1].db_timestamp if self.log and self.log[-1].db_timestamp > place else None

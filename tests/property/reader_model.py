@@ -24,6 +24,7 @@ from tests.property.journal_model import (
     Standby,
     WentBack,
     World,
+    entity_type,
     slice_number,
 )
 
@@ -125,14 +126,14 @@ class Reader:
                 case Poll():
                     yield from self._poll()
                 case ReadKeys(after, until):
-                    keys = self._page(after, until)
+                    keys = yield from self._page(after, until)
                     yield
                     yield from self._look_up(keys)
                     late = [k for k in keys if self._verdict(k) is not Verdict.DUPLICATE]
                     yield from self._handle(late)
                     self.machine.keys_read(keys[-1] if keys else None, full=len(keys) == self.page_size)
                 case ReadEvents(after, until):
-                    page = self._page(after, until)
+                    page = yield from self._page(after, until)
                     yield
                     yield from self._handle(page)
                     self.machine.events_read(page[-1] if page else None, full=len(page) == self.page_size)
@@ -140,13 +141,19 @@ class Reader:
             if (yield):
                 self._save()
 
-    def _page(self, after: Position, until: datetime) -> list[Position]:
+    def _entity_types(self) -> Generator[None, bool, set[str]]:
+        """Those whose events the next statement is to read: all, without looking."""
+        yield from ()
+        return set(map(entity_type, SOURCES))
+
+    def _page(self, after: Position, until: datetime) -> Generator[None, bool, list[Position]]:
+        types = yield from self._entity_types()
         log = self.world.log if self._snapshot is None else self._snapshot
         page: list[Position] = []
         for event in log[bisect_right(log, after) :]:
             if len(page) == self.page_size or event.db_timestamp > until:
                 break
-            if self.row.holds(event.slice):
+            if self.row.holds(event.slice) and entity_type(event.source_id) in types:
                 page.append(event)
         return page
 
@@ -213,6 +220,15 @@ class Reader:
         if self._verdict(event) is Verdict.ACCEPTED:
             self._batch.accept(event.source_id, event.seq_nr)
             accepted.append(event)
+
+
+class MergesTypes(Reader):
+    """Asks in a statement of its own which entity types there are, and then reads the events of those."""
+
+    def _entity_types(self) -> Generator[None, bool, set[str]]:
+        types = self.world.entity_types()
+        yield
+        return types
 
 
 def writer_lock(start: datetime, import_id: int) -> Backtracking:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from journal import Backtracking, IntervalBacktracking, Position, ReadEvents, WriterLockBacktracking
 from journal.backtracking import END_OF_TIME, WritersPoll
 from tests.property.journal_model import INSTANT, MARGIN, SOURCES, T0, Lost, Standby
-from tests.property.reader_model import Machine, Play, Reader, writer_lock
+from tests.property.reader_model import Machine, MergesTypes, Play, Reader, writer_lock
 
 Program = list[tuple[int, int, int]]
 
@@ -31,6 +31,7 @@ numbers = st.integers(0, 31)
 actions = st.tuples(st.sampled_from(EVERYTHING + READS * 12), numbers, numbers)
 programs = st.lists(actions, min_size=40, max_size=120)
 page_sizes = st.integers(1, 5)
+readers = st.sampled_from([Reader, MergesTypes])
 SEEDS = [
     pytest.param(range(80), id="some"),
     pytest.param(range(80, 1000), id="many", marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
@@ -53,28 +54,29 @@ def interval(start: datetime, import_id: int, late_by: timedelta = LATE_BY) -> B
     )
 
 
-@given(programs, page_sizes, st.sampled_from([NEVER, MARGIN, LARGE]))
+@given(programs, page_sizes, st.sampled_from([NEVER, MARGIN, LARGE]), readers)
 @quick
 def test_writer_lock_backtracking_keeps_the_invariants(
-    program: Program, page_size: int, steps: timedelta
+    program: Program, page_size: int, steps: timedelta, reader: type[Reader]
 ) -> None:
-    Play(writer_lock, page_size, steps_back=steps).run(program)
+    Play(writer_lock, page_size, steps_back=steps, reader=reader).run(program)
 
 
-@given(programs, page_sizes)
+@given(programs, page_sizes, readers)
 @quick
 def test_interval_backtracking_keeps_the_invariants_when_commits_are_in_time(
-    program: Program, page_size: int
+    program: Program, page_size: int, reader: type[Reader]
 ) -> None:
-    Play(interval, page_size, late_by=LATE_BY).run(program)
+    Play(interval, page_size, late_by=LATE_BY, reader=reader).run(program)
 
 
 @pytest.mark.parametrize("steps", [NEVER, MARGIN, LARGE], ids=["steady", "small steps", "large steps"])
+@pytest.mark.parametrize("reader", [Reader, MergesTypes], ids=["one type", "every type"])
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_long_histories_keep_the_invariants(steps: timedelta, seeds: range) -> None:
+def test_long_histories_keep_the_invariants(steps: timedelta, seeds: range, reader: type[Reader]) -> None:
     handled = 0
     for seed in seeds:
-        play = Play(writer_lock, 1 + seed % 5, steps_back=steps)
+        play = Play(writer_lock, 1 + seed % 5, steps_back=steps, reader=reader)
         play.run(random_program(seed, EVERYTHING + READS * 12, 400))
         handled += sum(play.world.handled.values())
 
@@ -226,6 +228,39 @@ def test_the_model_finds_what_a_wrong_machine_loses(
 
 def test_the_model_finds_what_a_poll_after_the_reading_loses() -> None:
     made = (Play(writer_lock, 3, reader=PollsAfterReading, checks_horizon=False) for _ in range(1000))
+
+    assert any(loses(play, random_program(seed, WRITES + READS * 8, 200)) for seed, play in enumerate(made))
+
+
+class KeepsToTheTypesItFound(MergesTypes):
+    """Asks which entity types there are when it begins, and never again."""
+
+    _found: set[str] | None = None
+
+    def _entity_types(self) -> Generator[None, bool, set[str]]:
+        if self._found is None:
+            self._found = yield from super()._entity_types()
+        return self._found
+
+
+class LooksForTypesBeforeItPolls(MergesTypes):
+    """Reads the events of the types that there were before its last poll."""
+
+    _there: frozenset[str] = frozenset()
+
+    def _poll(self) -> Generator[None, bool, None]:
+        self._there = frozenset(self.world.entity_types())
+        yield
+        yield from super()._poll()
+
+    def _entity_types(self) -> Generator[None, bool, set[str]]:
+        yield from ()
+        return set(self._there)
+
+
+@pytest.mark.parametrize("reader", [KeepsToTheTypesItFound, LooksForTypesBeforeItPolls])
+def test_the_model_finds_what_types_that_were_looked_up_too_early_lose(reader: type[Reader]) -> None:
+    made = (Play(writer_lock, 3, reader=reader, checks_horizon=False) for _ in range(1000))
 
     assert any(loses(play, random_program(seed, WRITES + READS * 8, 200)) for seed, play in enumerate(made))
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from journal import HistoricEvent, RawJson, SliceRange, import_events, slice_of
+from journal import EntityTypes, HistoricEvent, RawJson, SliceRange, import_events, slice_of
 from journal.database import connect
 from journal.partitions.making import make_partitions
 from spark_projections.archive.check import verify_archive
@@ -105,7 +105,9 @@ def test_spark_reads_the_directory_itself_with_its_escaped_types(
 def test_archive_and_journal_are_one_data_frame(spark: SparkSession, journal: str, tmp_path: Path) -> None:
     export_archive(journal, tmp_path, processes=1, before=DAY + timedelta(days=2))
     stored = [
-        tuple(row.values()) for batch in read_batches(journal, Reading(TYPE)) for row in batch.to_pylist()
+        tuple(row.values())
+        for batch in read_batches(journal, Reading(EntityTypes((TYPE,))))
+        for row in batch.to_pylist()
     ]
     query_partition = "SELECT name FROM projections.partitions WHERE from_timestamp = '2020-01-01T00:00:00Z'"
     ((name,),) = query(journal, query_partition)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import traceback
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from journal import InvalidValue, SliceRange
+from journal import ALL_TYPES, EntityTypes, InvalidValue, SliceRange
 from spark_projections.reading.batches import COLUMNS
-from spark_projections.source.options import parse_options
+from spark_projections.source.options import options_of, parse_options
 
 REFUSED = {
+    "entitytype": ["*", "plane,ship", "[", "[]", "[1]", '["plane", "plane"]', '["*"]', '[""]', "\0"],
+    "alltypes": ["true", "false"],
     "slices": ["0-1024", "5-3", "a", "", "-1"],
     "splits": ["0", "-1", "1.5", "many"],
     "since": ["yesterday", "2026-01-31T00:00:00"],
@@ -32,7 +35,7 @@ REFUSED = {
 def test_only_the_entity_type_is_needed() -> None:
     options = parse_options({"entitytype": "plane"})
 
-    assert options.reading.entity_type == "plane"
+    assert options.reading.entity_type == EntityTypes(("plane",))
     assert options.reading.columns == COLUMNS
     assert options.horizon
 
@@ -63,7 +66,7 @@ def test_every_option_is_read() -> None:
     assert (options.dsn, options.splits, options.payload_schema) == ("host=h user=u", 4, "n INT")
     assert (options.wait, options.max_rows) == (timedelta(seconds=1.5), 100)
     assert (options.on_import, options.horizon, options.mode) == ("skip", False, "permissive")
-    assert (reading.entity_type, reading.slices) == ("plane", SliceRange(0, 255))
+    assert (reading.entity_type, reading.slices) == (EntityTypes(("plane",)), SliceRange(0, 255))
     assert (reading.since, reading.until) == (
         datetime(2026, 1, 1, tzinfo=UTC),
         datetime(2026, 2, 1, tzinfo=UTC),
@@ -82,6 +85,31 @@ def test_a_value_that_can_not_be_used_is_refused_by_the_name_of_its_option(name:
 def test_a_missing_entity_type_is_refused() -> None:
     with pytest.raises(InvalidValue, match="entitytype is missing"):
         parse_options({"slices": "0-255"})
+
+
+@pytest.mark.parametrize(
+    ("given", "types"),
+    [
+        ("plane", EntityTypes.of("plane")),
+        (("b", "a"), EntityTypes.of(("a", "b"))),
+        (("a,b",), EntityTypes(("a,b",))),
+        (("[",), EntityTypes(("[",))),
+        (ALL_TYPES, ALL_TYPES),
+    ],
+)
+def test_one_type_several_or_all_are_read_as_they_were_written(given: Any, types: EntityTypes) -> None:
+    assert parse_options(options_of(entity_type=given)).reading.entity_type == types
+
+
+def test_several_types_are_a_json_list() -> None:
+    options = parse_options({"entitytype": '["ship", "plane"]'})
+
+    assert options.reading.entity_type == EntityTypes(("plane", "ship"))
+
+
+def test_what_is_no_entity_type_is_refused_as_a_value() -> None:
+    with pytest.raises(InvalidValue, match="entity_type names 'a' twice"):
+        options_of(entity_type=["a", "a"])
 
 
 def test_an_unknown_option_is_refused_with_those_that_there_are() -> None:

@@ -12,7 +12,9 @@
 -- remembers can be stored (same_life_v1), until it has learnt that, and begins again with 0: the first answer may get lost.
 CREATE OR REPLACE FUNCTION projections.heartbeat_v1(
     p_owner text, p_host text, p_pid integer, p_lease interval, p_projection_ids integer[], p_names text[],
-    p_versions integer[], p_leaving boolean, p_answered bigint, p_beat bigint
+    p_versions integer[], p_leaving boolean, p_answered bigint, p_beat bigint,
+    -- For each what its code reads, as the text of an array: an array of arrays would need all to be of one length.
+    p_entity_types text[]
 )
 RETURNS TABLE (
     projection_id integer,
@@ -39,7 +41,9 @@ RETURNS TABLE (
     -- For each, how often progress was stored.
     commits bigint[],
     -- Whether the database went back in time since the last answer: what the worker remembers of it is worth nothing.
-    went_back boolean
+    went_back boolean,
+    -- What it reads, NULL for every type; a worker whose code reads anything else is given no range either.
+    entity_types text[]
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -53,8 +57,9 @@ DECLARE
     -- Those of which this worker has the code.
     _ids CONSTANT integer[] := ARRAY(
         SELECT p.projection_id FROM projections.projections AS p
-        INNER JOIN unnest(p_projection_ids, p_names, p_versions) AS v (id, name, version)
+        INNER JOIN unnest(p_projection_ids, p_names, p_versions, p_entity_types) AS v (id, name, version, entity_types)
             ON p.projection_id = v.id AND p.name = v.name AND p.version = v.version
+        WHERE p.entity_types IS NOT DISTINCT FROM v.entity_types::text[]
     );
 BEGIN
     SELECT w.beats INTO _beats FROM projections.workers AS w WHERE w.owner = p_owner FOR UPDATE;
@@ -100,7 +105,7 @@ BEGIN
         ),
         p.projection_id IS NOT NULL AND p.projection_id = ANY(_uneven), r.awaited, r.others_horizon,
         r.min_slices, r.max_slices, r.epochs, r.horizons, r.import_ids, r.kept, r.taken_from, r.commits,
-        coalesce(_beats, 0) < p_answered
+        coalesce(_beats, 0) < p_answered, p.entity_types
     FROM unnest(p_projection_ids, p_names) AS a (id, name)
     LEFT JOIN projections.projections AS p ON a.id = p.projection_id AND a.name = p.name
     CROSS JOIN LATERAL (

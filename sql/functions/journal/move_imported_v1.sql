@@ -85,7 +85,7 @@ BEGIN
         SELECT i.entity_type, min(i.db_timestamp) AS from_timestamp
         FROM pg_temp.projections_import AS i GROUP BY i.entity_type
     ) AS i
-    INNER JOIN projections.projections AS p ON i.entity_type = p.entity_type
+    INNER JOIN projections.projections AS p ON coalesce(i.entity_type = ANY (p.entity_types), TRUE)
     WHERE i.from_timestamp < p.evicted_before
     LIMIT 1;
     IF FOUND THEN

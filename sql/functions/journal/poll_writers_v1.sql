@@ -1,5 +1,5 @@
 -- What is in flight, in one statement: the database's time, then the transactions that hold the append lock, the imports
--- since a known one, of some entity types the newest event after a time, and the database's generation. Call it outside
+-- since a known one, of some entity types (NULL: all) the newest event after a time, and the database's generation. Call it outside
 -- a transaction, and read events only in later statements: the time must be older than the list, and the list older than
 -- what is read. (So newest_events is a hint for who has nothing to do, never a reason to move on.)
 -- A holder without a process is a prepared transaction; it is marked by a leading 'p'.

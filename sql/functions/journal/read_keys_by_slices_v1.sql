@@ -1,7 +1,7 @@
 -- The same page as read_events_by_slices_v1, keys only, from the index alone: what backtracking reads again. With p_types it has the
 -- types of the events, too, which matching needs, and which are not in the index.
 CREATE OR REPLACE FUNCTION projections.read_keys_by_slices_v1(
-    p_entity_type text,
+    p_entity_types text[],
     p_min_slice integer,
     p_max_slice integer,
     p_after_timestamp timestamptz,
@@ -12,7 +12,7 @@ CREATE OR REPLACE FUNCTION projections.read_keys_by_slices_v1(
     p_limit integer,
     p_types boolean DEFAULT FALSE
 )
-RETURNS TABLE (source_id text, seq_nr bigint, db_timestamp timestamptz, slice smallint, event_type text)
+RETURNS TABLE (source_id text, seq_nr bigint, db_timestamp timestamptz, slice smallint, event_type text, entity_type text)
 LANGUAGE plpgsql
 VOLATILE -- read_events_by_slices_v1 says why
 SET plan_cache_mode = 'force_custom_plan'
@@ -23,22 +23,34 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    _few CONSTANT boolean := projections.few_partitions_v1();
+    _types CONSTANT text[] := coalesce(p_entity_types, ARRAY(SELECT projections.entity_types_v1()));
+    _one CONSTANT text := CASE WHEN cardinality(_types) = 1 THEN _types[1] END;
+    _few CONSTANT boolean := _one IS NOT NULL AND projections.few_partitions_v1();
     _from timestamptz := p_after_timestamp;
     _until timestamptz;
     _intervals integer := 1;
     _left bigint := p_limit;
     _found bigint;
 BEGIN
-    IF _few THEN
+    IF _types = '{}' THEN
+        RETURN;
+    ELSIF _few THEN
         PERFORM set_config('plan_cache_mode', 'force_generic_plan', TRUE);
+    ELSIF _one IS NULL THEN
+        p_until := projections.merged_end_v1(_types, p_after_timestamp, p_until);
     END IF;
     LOOP
         _until := CASE WHEN _few THEN p_until ELSE projections.page_end_v1(_from, p_until, _intervals) END;
-        IF p_types THEN
-            RETURN QUERY SELECT e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type
+        IF _one IS NULL THEN
+            RETURN QUERY EXECUTE projections.merged_types_v1(
+                _types, 'e.source_id, e.seq_nr, e.db_timestamp, e.slice, ' || CASE WHEN p_types THEN 'e.event_type' ELSE 'NULL::text' END
+                || ', e.entity_type'
+            ) USING
+                _from, _until, p_after_timestamp, p_after_slice, p_after_source_id, p_after_seq_nr, p_min_slice, p_max_slice, _left;
+        ELSIF p_types THEN
+            RETURN QUERY SELECT e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type, e.entity_type
             FROM projections.events AS e
-            WHERE e.entity_type = p_entity_type
+            WHERE e.entity_type = _one
             AND e.db_timestamp >= _from
             AND e.db_timestamp <= _until
             AND (e.db_timestamp, e.slice, e.source_id, e.seq_nr)
@@ -47,9 +59,9 @@ BEGIN
             ORDER BY e.entity_type, e.db_timestamp, e.slice, e.source_id, e.seq_nr
             LIMIT _left;
         ELSE
-            RETURN QUERY SELECT e.source_id, e.seq_nr, e.db_timestamp, e.slice, NULL::text
+            RETURN QUERY SELECT e.source_id, e.seq_nr, e.db_timestamp, e.slice, NULL::text, e.entity_type
             FROM projections.events AS e
-            WHERE e.entity_type = p_entity_type
+            WHERE e.entity_type = _one
             AND e.db_timestamp >= _from
             AND e.db_timestamp <= _until
             AND (e.db_timestamp, e.slice, e.source_id, e.seq_nr)

@@ -6,10 +6,11 @@ LANGUAGE sql
 STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
-SELECT p.projection_id, p.entity_type, range_agg(int4range(r.min_slice, r.max_slice, '[]'))
+SELECT p.projection_id, t.entity_type, range_agg(int4range(r.min_slice, r.max_slice, '[]'))
 FROM projections.projections AS p
+INNER JOIN unnest(p_entity_types) AS t (entity_type) ON coalesce(t.entity_type = ANY (p.entity_types), TRUE)
 INNER JOIN projections.projection_ranges AS r ON p.projection_id = r.projection_id
-WHERE p.entity_type = ANY (p_entity_types) AND greatest(r.horizon, r.handled_until) >= p_to
-GROUP BY p.projection_id, p.entity_type
-ORDER BY p.projection_id;
+WHERE greatest(r.horizon, r.handled_until) >= p_to
+GROUP BY p.projection_id, t.entity_type
+ORDER BY p.projection_id, t.entity_type;
 $$;

@@ -21,7 +21,7 @@ BEGIN
         FROM projections.projection_ranges AS r
         LEFT JOIN LATERAL (
             SELECT min(i.from_timestamp) AS since FROM projections.imports AS i
-            WHERE i.entity_type = p.entity_type AND i.import_id > r.import_id
+            WHERE coalesce(i.entity_type = ANY (p.entity_types), TRUE) AND i.import_id > r.import_id
         ) AS i ON TRUE
         WHERE r.projection_id = p.projection_id
     ) AS r

@@ -15,7 +15,7 @@ BEGIN
     LOCK TABLE projections.rebuilds IN SHARE MODE;
     SELECT p.name INTO _name
     FROM projections.rebuilds AS b INNER JOIN projections.projections AS p ON b.projection_id = p.projection_id
-    WHERE b.state IN ('folding', 'verified') AND p.entity_type = ANY (p_entity_types)
+    WHERE b.state IN ('folding', 'verified') AND coalesce(b.entity_types && p_entity_types, TRUE)
     ORDER BY p.name LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'projection % is being rebuilt: events that come back now would be in some of its slices and not in others', _name
@@ -25,7 +25,7 @@ BEGIN
     UPDATE projections.projection_ranges AS r
     SET epoch = r.epoch + 1, owner = NULL, horizon = least(r.horizon, p_from)
     FROM projections.projections AS p
-    WHERE r.projection_id = p.projection_id AND p.entity_type = ANY (p_entity_types)
+    WHERE r.projection_id = p.projection_id AND coalesce(p.entity_types && p_entity_types, TRUE)
     AND greatest(r.horizon, r.handled_until) < p_to;
 END;
 $$;

@@ -12,6 +12,7 @@ AS $$
 DECLARE
     _partition projections.partitions;
     _from timestamptz;
+    _all CONSTANT text[] := ARRAY(SELECT projections.entity_types_v1());
 BEGIN
     SELECT p.* INTO _partition FROM projections.partitions AS p WHERE p.name = p_name AND p.to_timestamp IS NOT NULL;
     _from := coalesce(_partition.from_timestamp, '-infinity');
@@ -19,7 +20,8 @@ BEGIN
         RETURN QUERY
         SELECT 'projection', p.name, count(*)
         FROM projections.projections AS p
-        INNER JOIN projections.events AS e ON p.entity_type = e.entity_type
+        CROSS JOIN LATERAL unnest(coalesce(p.entity_types, _all)) AS t (entity_type)
+        INNER JOIN projections.events AS e ON t.entity_type = e.entity_type
         WHERE e.db_timestamp >= _from AND e.db_timestamp < _partition.to_timestamp
         -- Of a source without an offset, what is older than evicted_before counts as handled.
         AND coalesce(
@@ -35,7 +37,8 @@ BEGIN
         SELECT 'rebuild', p.name, count(*)
         FROM projections.rebuilds AS b
         INNER JOIN projections.projections AS p ON b.projection_id = p.projection_id
-        INNER JOIN projections.events AS e ON p.entity_type = e.entity_type AND e.slice BETWEEN b.min_slice AND b.max_slice
+        CROSS JOIN LATERAL unnest(coalesce(b.entity_types, _all)) AS t (entity_type)
+        INNER JOIN projections.events AS e ON t.entity_type = e.entity_type AND e.slice BETWEEN b.min_slice AND b.max_slice
         WHERE b.state IN ('folding', 'verified')
         AND e.db_timestamp >= _from AND e.db_timestamp < _partition.to_timestamp AND e.db_timestamp <= b.fence
         GROUP BY p.projection_id

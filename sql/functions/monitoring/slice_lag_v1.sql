@@ -4,7 +4,7 @@
 --
 -- Everything before a range's horizon is handled, but for imports that it has not read yet; nothing after its newest
 -- handled event is, unless the projection is inline. Only what lies between is compared with the offsets; the rest is counted
--- from the index alone. Of a projection whose type has no event since its oldest horizon, no more is asked.
+-- from the index alone. Of a type that has no event since the oldest horizon of a projection that reads it, no more is asked.
 -- docs/decisions/lag-from-the-database.md has the measurements.
 CREATE OR REPLACE FUNCTION projections.slice_lag_v1(p_projection_ids integer[] DEFAULT NULL, p_by_slice boolean DEFAULT TRUE)
 RETURNS TABLE (
@@ -38,6 +38,7 @@ DECLARE
     _since timestamptz[];
     _until timestamptz[];
     _first timestamptz;
+    _all CONSTANT text[] := ARRAY(SELECT projections.entity_types_v1());
 BEGIN
     SELECT
         array_agg(r.projection_id), array_agg(r.min_slice), array_agg(r.max_slice), array_agg(r.since),
@@ -53,7 +54,7 @@ BEGIN
     FROM (
         SELECT r.projection_id, r.min_slice, r.max_slice, r.handled_until, p.evicted_before, p.mode, least(r.horizon, (
             SELECT min(i.from_timestamp) FROM projections.imports AS i
-            WHERE i.entity_type = p.entity_type AND i.import_id > r.import_id
+            WHERE coalesce(i.entity_type = ANY (p.entity_types), TRUE) AND i.import_id > r.import_id
         )) AS since
         FROM projections.projection_ranges AS r
         INNER JOIN projections.projections AS p ON r.projection_id = p.projection_id
@@ -63,7 +64,7 @@ BEGIN
     RETURN QUERY
     WITH asked AS MATERIALIZED (
         SELECT
-            p.projection_id, p.entity_type, p.evicted_before,
+            p.projection_id, p.entity_types, p.evicted_before,
             array_agg(r.min_slice ORDER BY r.min_slice) AS min_slices, array_agg(r.since ORDER BY r.min_slice) AS since,
             array_agg(r.until ORDER BY r.min_slice) AS until,
             min(r.since) AS first, min(r.until) AS first_until, max(r.until) AS last_until
@@ -71,11 +72,13 @@ BEGIN
         INNER JOIN projections.projections AS p ON r.projection_id = p.projection_id
         GROUP BY p.projection_id
     ), busy AS MATERIALIZED (
-        SELECT a.*, p.has_parked
+        -- One for each type that a projection reads.
+        SELECT a.*, t.entity_type, p.has_parked
         FROM asked AS a
+        CROSS JOIN LATERAL unnest(coalesce(a.entity_types, _all)) AS t (entity_type)
         CROSS JOIN LATERAL (
             SELECT FROM projections.events AS e
-            WHERE e.entity_type = a.entity_type AND e.db_timestamp >= _first AND e.db_timestamp >= a.first
+            WHERE e.entity_type = t.entity_type AND e.db_timestamp >= _first AND e.db_timestamp >= a.first
             LIMIT 1
         ) AS something
         -- By slice, from 1, whether sources are parked; NULL where none is.

@@ -19,7 +19,7 @@ DECLARE
         INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id WHERE g.reliable
     );
     _matching CONSTANT integer[] := ARRAY(
-        SELECT p.projection_id FROM projections.projections AS p WHERE p.name = 'matching/' || p.entity_type
+        SELECT p.projection_id FROM projections.projections AS p WHERE p.name = 'matching/' || p.entity_types[1]
     );
     _never CONSTANT text[] := ARRAY(
         SELECT t.name FROM projections.entity_types_v1() AS t (name)
@@ -30,7 +30,7 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
-    SELECT p.entity_type, l.slice, l.oldest_unhandled, l.backlog
+    SELECT p.entity_types[1], l.slice, l.oldest_unhandled, l.backlog
     FROM projections.slice_lag_v1(_matching) AS l
     INNER JOIN projections.projections AS p ON l.projection_id = p.projection_id
     WHERE l.backlog > 0;

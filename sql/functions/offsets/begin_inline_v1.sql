@@ -1,13 +1,14 @@
 -- Which events that this transaction has just appended it is to handle for projections, in the same transaction; their offsets are
 -- stored at once. The arrays of sources run in parallel: the first and the last number that a source has got, and the time of the
 -- first. A source is left to the workers unless everything before those events has been handled: nobody but this transaction can
--- see its events, so no worker handles them, too. All of a projection are left where it is not inline, is paused, or runs another version.
+-- see its events, so no worker handles them, too. All of a projection are left where it is not inline, is paused, or runs another version
+-- or reads other types than its code (p_types: texts of arrays, as heartbeat_v1 has them).
 --
 -- Whoever sets offsets back (lock_inline_v1) waits for this transaction. It has the rights of the schema's owner, for callers that
 -- may not write offsets. Raises 25P01 when nothing was appended in this transaction.
 CREATE OR REPLACE FUNCTION projections.begin_inline_v1(
-    p_projections text[], p_versions integer[], p_source_ids text[], p_entity_types text[], p_first bigint[], p_last bigint[],
-    p_first_at timestamptz[], p_last_at timestamptz[]
+    p_projections text[], p_versions integer[], p_types text[],
+    p_source_ids text[], p_entity_types text[], p_first bigint[], p_last bigint[], p_first_at timestamptz[], p_last_at timestamptz[]
 )
 RETURNS TABLE (projection text, source_id text)
 LANGUAGE plpgsql
@@ -46,11 +47,13 @@ BEGIN
                 SELECT o.seq_nr FROM projections.source_offsets AS o
                 WHERE o.projection_id = p.projection_id AND o.source_id = s.source_id
             ) AS handled
-        FROM unnest(p_projections, p_versions) AS n (name, version)
-        INNER JOIN projections.projections AS p ON n.name = p.name AND n.version = p.version
+        FROM unnest(p_projections, p_versions, p_types) AS n (name, version, entity_types)
+        INNER JOIN projections.projections AS p
+            ON n.name = p.name AND n.version = p.version AND p.entity_types IS NOT DISTINCT FROM n.entity_types::text[]
         CROSS JOIN unnest(p_source_ids, p_entity_types, p_first, p_last, p_first_at, p_last_at)
             AS s (source_id, entity_type, first, last, first_at, last_at)
-        WHERE p.projection_id = ANY (_ids) AND p.mode = 'inline' AND NOT p.paused AND p.entity_type = s.entity_type
+        WHERE p.projection_id = ANY (_ids) AND p.mode = 'inline' AND NOT p.paused
+        AND coalesce(s.entity_type = ANY (p.entity_types), TRUE)
     ), ready AS (
         SELECT a.* FROM asked AS a
         WHERE CASE

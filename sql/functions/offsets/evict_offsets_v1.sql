@@ -30,7 +30,7 @@ BEGIN
         (
             SELECT min(least(r.horizon, (
                 SELECT min(i.from_timestamp) FROM projections.imports AS i
-                WHERE i.entity_type = p.entity_type AND i.import_id > r.import_id
+                WHERE coalesce(i.entity_type = ANY (p.entity_types), TRUE) AND i.import_id > r.import_id
             )))
             FROM projections.projection_ranges AS r WHERE r.projection_id = p.projection_id
         ) - p_retention

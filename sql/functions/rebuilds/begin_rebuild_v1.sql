@@ -15,7 +15,9 @@ CREATE OR REPLACE FUNCTION projections.begin_rebuild_v1(
     p_tables oid[],
     p_shared boolean[],
     p_columns text[],
-    p_source_columns text[]
+    p_source_columns text[],
+    -- What the version reads, NULL for every type.
+    p_entity_types text[]
 )
 RETURNS integer
 LANGUAGE plpgsql
@@ -26,20 +28,25 @@ DECLARE
     _schema text;
     _table record;
     _evicted_before timestamptz;
+    _version integer;
+    _entity_types text[];
 BEGIN
     -- Evicting offsets has this lock, too, and leaves those that an unfinished rebuild needs.
-    SELECT p.evicted_before INTO _evicted_before
+    SELECT p.evicted_before, p.version, p.entity_types INTO _evicted_before, _version, _entity_types
     FROM projections.projections AS p WHERE p.projection_id = p_projection_id FOR NO KEY UPDATE;
     -- A rebuild of all slices knows where every source stands; one of a part leaves the others to their offsets.
     IF _evicted_before > p_fence AND (p_min_slice, p_max_slice) <> (0, 1023) THEN
         RAISE EXCEPTION 'offsets up to % are gone, which is after the fence %', _evicted_before, p_fence USING ERRCODE = 'PJ041';
     END IF;
+    IF _version = p_version AND _entity_types IS DISTINCT FROM p_entity_types THEN
+        RAISE EXCEPTION 'version % of the projection reads other entity types', p_version USING ERRCODE = 'PJ020';
+    END IF;
     INSERT INTO projections.rebuilds AS b (
-        projection_id, min_slice, max_slice, version, fence, import_id, evicted_before, fingerprint, method, timeline
+        projection_id, min_slice, max_slice, version, fence, import_id, evicted_before, fingerprint, method, timeline, entity_types
     )
     VALUES (
         p_projection_id, p_min_slice, p_max_slice, p_version, p_fence, p_import_id, _evicted_before, p_fingerprint, p_method,
-        projections.timeline_v1()
+        projections.timeline_v1(), p_entity_types
     )
     ON CONFLICT (projection_id) WHERE state IN ('folding', 'verified') DO NOTHING
     RETURNING b.rebuild_id INTO _id;

@@ -26,7 +26,7 @@ BEGIN
         UPDATE projections.projections AS p
         SET evicted_before = least(p.evicted_before, p_rebuild.fence, (
             SELECT min(i.from_timestamp) FROM projections.imports AS i
-            WHERE i.entity_type = p.entity_type AND i.import_id > p_rebuild.import_id
+            WHERE coalesce(i.entity_type = ANY (p_rebuild.entity_types), TRUE) AND i.import_id > p_rebuild.import_id
         ))
         WHERE p.projection_id = p_rebuild.projection_id;
     END IF;
@@ -51,6 +51,7 @@ BEGIN
         'AND NOT EXISTS (SELECT FROM projections.source_offsets AS o WHERE o.projection_id = $1 AND o.source_id = n.source_id)',
         p_rebuild.rebuild_id
     ) USING p_rebuild.projection_id;
-    UPDATE projections.projections AS p SET version = p_rebuild.version WHERE p.projection_id = p_rebuild.projection_id;
+    UPDATE projections.projections AS p SET version = p_rebuild.version, entity_types = p_rebuild.entity_types
+    WHERE p.projection_id = p_rebuild.projection_id;
 END;
 $$;

@@ -14,7 +14,7 @@ BEGIN
     IF FOUND THEN
         RETURN _id;
     END IF;
-    _id := projections.register_projection_v1(_name, p_entity_type, p_min_slices);
+    _id := projections.register_projection_v1(_name, ARRAY[p_entity_type], p_min_slices);
     -- Before the subscriptions are looked at: one that commits later is for what commits later still.
     _since := projections.in_flight_since_v1();
     -- Somebody else may just have begun it: only what never ran is set.

@@ -16,6 +16,7 @@ from journal import (
     ConnectionSettings,
     Database,
     DatabaseUnavailable,
+    EntityTypes,
     Event,
     IntervalBacktracking,
     WritersPoller,
@@ -199,12 +200,12 @@ async def look(poller: WritersPoller) -> int:
     """Poll again after connections that were lost."""
     while True:
         with suppress(DatabaseUnavailable):
-            return (await poller.look("me", "plane", BEGINNING, poller.number, 0)).number
+            return (await poller.look("me", EntityTypes(("plane",)), BEGINNING, poller.number, 0)).number
 
 
 async def test_what_only_reads_works_and_what_writes_says_why_not(followed: Followed) -> None:
     await happen(followed.primary, "a", "b")
-    await execute(followed.primary, "SELECT projections.register_projection_v1('p', 'plane')")
+    await execute(followed.primary, "SELECT projections.register_projection_v1('p', '{plane}')")
     followed.replayed()
     dsn = followed.servers.standby.dsn("one")
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import psycopg
 import pytest
 
-from journal import BEGINNING, ConnectionSettings, Database, WritersPoller, connect, generation
+from journal import BEGINNING, ConnectionSettings, Database, EntityTypes, WritersPoller, connect, generation
 from tests.fixtures.projections import fetchval
 
 
@@ -54,15 +54,15 @@ async def test_a_poll_that_does_not_follow_counts_and_its_connection_is_given_ba
 ) -> None:
     async with connect(dsn, ConnectionSettings(driver=driver)) as database:
         poller = Poller(database)
-        first = await poller.look("me", "plane", BEGINNING, 0, 0)
-        second = await poller.look("me", "plane", BEGINNING, first.number, 0)
+        first = await poller.look("me", EntityTypes(("plane",)), BEGINNING, 0, 0)
+        second = await poller.look("me", EntityTypes(("plane",)), BEGINNING, first.number, 0)
         kept = poller._session._session
         poller.changes = {"timeline": 77}
-        third = await poller.look("me", "plane", BEGINNING, second.number, 0)
+        third = await poller.look("me", EntityTypes(("plane",)), BEGINNING, second.number, 0)
         given_back = poller._session._session
-        fourth = await poller.look("me", "plane", BEGINNING, third.number, 0)
+        fourth = await poller.look("me", EntityTypes(("plane",)), BEGINNING, third.number, 0)
         poller.changes = {"timeline": 77, "wal_position": 1}
-        fifth = await poller.look("me", "plane", BEGINNING, fourth.number, 0)
+        fifth = await poller.look("me", EntityTypes(("plane",)), BEGINNING, fourth.number, 0)
         await poller.close()
 
     assert [look.generation for look in (first, second, third, fourth, fifth)] == [0, 0, 1, 1, 2]
@@ -89,13 +89,13 @@ async def test_no_connection_of_before_is_lent_again_when_another_server_answers
                 return {await session.fetchval("SELECT pg_backend_pid()") for session in (one, other)}
 
         poller = Poller(database)
-        first = await poller.look("me", "plane", BEGINNING, 0, 0)
+        first = await poller.look("me", EntityTypes(("plane",)), BEGINNING, 0, 0)
         await poller.close()
         before = await pids()
         async with database.session() as lent:
             before.add(await lent.fetchval("SELECT pg_backend_pid()"))
             poller.changes = {"timeline": 77}
-            await poller.look("me", "plane", BEGINNING, first.number, 0)
+            await poller.look("me", EntityTypes(("plane",)), BEGINNING, first.number, 0)
             await poller.close()
         after = await pids()
 

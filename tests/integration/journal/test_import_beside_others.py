@@ -14,6 +14,7 @@ from journal import (
     ConnectionSettings,
     Database,
     DatabaseError,
+    EntityTypes,
     InvalidEvent,
     Position,
     ReadEvents,
@@ -74,7 +75,9 @@ async def _read(
 ) -> list[tuple[str, int]]:
     """One poll and all reads that follow it; the events that were read."""
     reader, found, number = SliceReader("plane", ALL_SLICES, 10), [], poller.number
-    look = await poller.look("test", "plane", state.position.db_timestamp, number, state.import_id)
+    look = await poller.look(
+        "test", EntityTypes(("plane",)), state.position.db_timestamp, number, state.import_id
+    )
     state.polled(look.poll)
     async with database.session() as session:
         while isinstance(step := state.next_step(), ReadKeys | ReadEvents):
@@ -111,7 +114,7 @@ async def test_reader_of_another_entity_type_does_not_go_back(database: Database
     poller = WritersPoller(database)
     await import_events(database, [historic("old", 1)])
 
-    look = await poller.look("test", "ship", PAST, 0, 0)
+    look = await poller.look("test", EntityTypes(("ship",)), PAST, 0, 0)
 
     assert look.poll.imports == {}
 
@@ -119,8 +122,8 @@ async def test_reader_of_another_entity_type_does_not_go_back(database: Database
 async def _project(database: Database, evicted_before: datetime) -> None:
     async with database.session() as session:
         await session.execute(
-            "INSERT INTO projections.projections (name, entity_type, evicted_before) "
-            "VALUES ('delays', 'plane', $1)",
+            "INSERT INTO projections.projections (name, entity_types, evicted_before) "
+            "VALUES ('delays', '{plane}', $1)",
             evicted_before,
         )
 

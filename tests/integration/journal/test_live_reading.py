@@ -13,6 +13,7 @@ import pytest
 
 from journal import (
     Database,
+    EntityTypes,
     IntervalBacktracking,
     Origin,
     SliceRange,
@@ -268,9 +269,9 @@ async def test_a_range_that_joins_a_poller_learns_of_the_imports_that_it_alone_h
     at = await now(writer) - timedelta(seconds=30)
     await import_events(database, [HistoricEvent("old", {}, KIND, "happened", seq_nr=1, db_timestamp=at)])
     poller = WritersPoller(database)
-    first = await poller.look("a range", KIND, at, after=0, import_id=1)
+    first = await poller.look("a range", EntityTypes((KIND,)), at, after=0, import_id=1)
 
-    joined = await poller.look("another", KIND, at, after=0, import_id=0)
+    joined = await poller.look("another", EntityTypes((KIND,)), at, after=0, import_id=0)
 
     assert first.poll.imports == {}
     assert joined.poll.imports == {1: at}

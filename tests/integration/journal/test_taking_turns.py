@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 import offsets
-from journal import ConnectionSettings, Database, PollPacing, WritersPoller, connect, slice_ranges
+from journal import (
+    ConnectionSettings,
+    Database,
+    EntityTypes,
+    PollPacing,
+    WritersPoller,
+    connect,
+    slice_ranges,
+)
 from journal.polling import Look
 from offsets import Claim
 from projections import StatusObserver
@@ -59,7 +67,7 @@ async def smallest(dsn: str) -> AsyncIterator[Database]:
 async def claims(process: Process, ranges: int) -> list[Claim]:
     async with process.database.session() as session:
         number = await offsets.register(session, "p", "plane", slice_ranges(ranges))
-        known = {number: offsets.Registered("p", 1)}
+        known = {number: offsets.Registered("p", 1, EntityTypes(("plane",)))}
         (told,) = await offsets.heartbeat(session, process.worker, timedelta(hours=1), known, offsets.Beats())
     return [held.claim for held in told.held]
 

@@ -91,8 +91,8 @@ class Model:
         self.open: list[str] = []
         self.db.execute(STAGED)
         cuts = [0, *sorted(slice_of(name) for name in self.names[:3])]
-        self.db.execute("SELECT projections.register_projection_v1('p', 'plane', %s)", [cuts])
-        self.db.execute("SELECT projections.register_projection_v1('other', 'plane', '{0}')")
+        self.db.execute("SELECT projections.register_projection_v1('p', '{plane}', %s)", [cuts])
+        self.db.execute("SELECT projections.register_projection_v1('other', '{plane}', '{0}')")
 
     def step(self) -> None:
         steps: dict[Callable[[], None], int] = {
@@ -471,7 +471,7 @@ def test_what_is_handled_costs_nothing(dsn: str) -> None:
         names = [f"s{n}" for n in range(200)]
         for _ in range(50):
             append_sync(connection, [landed(name) for name in names])
-        connection.execute("SELECT projections.register_projection_v1('p', 'plane', '{0}')")
+        connection.execute("SELECT projections.register_projection_v1('p', '{plane}', '{0}')")
         behind = pages(connection)
         connection.execute(
             "UPDATE projections.projection_ranges SET handled_until = e.at, horizon = e.at "

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 import offsets
-from journal import ConnectionSettings, Database, connect, slice_of, slice_ranges
+from journal import ConnectionSettings, Database, EntityTypes, connect, slice_of, slice_ranges
 from offsets import OffsetOvertaken
 from projections import EventEnvelope, Session, SliceRange, run
 from tests.fixtures.locks import WAITING
@@ -87,7 +87,10 @@ async def a_worker(database: Database, owner: str, lease: timedelta) -> None:
     async with database.session() as session:
         number = (await offsets.status(session, "p")).projection_id
         await offsets.take_over(session, owner, {number: 1})
-        worker, known = offsets.Worker(owner, "elsewhere", 1), {number: offsets.Registered("p", 1)}
+        worker, known = (
+            offsets.Worker(owner, "elsewhere", 1),
+            {number: offsets.Registered("p", 1, EntityTypes(("plane",)))},
+        )
         await offsets.heartbeat(session, worker, lease, known, offsets.Beats())
 
 
@@ -284,7 +287,9 @@ async def test_who_keeps_a_projection_locked_keeps_no_heartbeat_waiting(journal:
     """Its ranges are assigned by the first heartbeat after the lock is gone."""
     beats = offsets.Beats()
     async with journal.session() as session, journal.session() as other:
-        known = {await offsets.register(session, "p", "plane"): offsets.Registered("p", 1)}
+        known = {
+            await offsets.register(session, "p", "plane"): offsets.Registered("p", 1, EntityTypes(("plane",)))
+        }
         await other.begin()
         await other.execute("SELECT FROM projections.projections FOR NO KEY UPDATE")
         beating = (session, offsets.Worker("me", "here", 1), timedelta(hours=1), known, beats)
@@ -350,7 +355,7 @@ async def test_connections_that_are_dead_without_a_word_are_replaced(
 async def test_a_heartbeat_looks_at_no_source_that_waits_for_a_decision(database: Database) -> None:
     parked = """
     INSERT INTO projections.parked_sources (projection_id, source_id, slice, seq_nr, event_type, error, attempts)
-    SELECT projections.register_projection_v1('p', 'plane'), 's' || n, 0, 1, 'Landed', 'no', 1
+    SELECT projections.register_projection_v1('p', '{plane}'), 's' || n, 0, 1, 'Landed', 'no', 1
     FROM generate_series(1, 5000) AS n
     """
     looked_at = """
@@ -360,7 +365,8 @@ async def test_a_heartbeat_looks_at_no_source_that_waits_for_a_decision(database
     async with database.session() as session:
         await session.begin()
         await session.execute(
-            "SELECT * FROM projections.heartbeat_v1('o', 'h', 1, '10 s', '{1}', '{p}', '{1}', FALSE, 0, 1)"
+            "SELECT * FROM projections.heartbeat_v1("
+            "'o', 'h', 1, '10 s', '{1}', '{p}', '{1}', FALSE, 0, 1, ARRAY['{plane}'])"
         )
         read = await session.fetchval(looked_at)
         await session.rollback()
@@ -375,7 +381,9 @@ async def test_a_heartbeat_reads_each_range_a_few_times_whatever_is_known_of_the
     read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'projection_ranges'"
     async with database.session() as session:
         known = {
-            await offsets.register(session, "p", "plane", slice_ranges(1024)): offsets.Registered("p", 1)
+            await offsets.register(session, "p", "plane", slice_ranges(1024)): offsets.Registered(
+                "p", 1, EntityTypes(("plane",))
+            )
         }
         await session.begin()
         worker = offsets.Worker("me", "here", 1)

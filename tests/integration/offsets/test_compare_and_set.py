@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 import offsets
-from journal import ALL_SLICES, Database, EventEnvelope, generation, read_source
+from journal import ALL_SLICES, Database, EntityTypes, EventEnvelope, generation, read_source
 from offsets import (
     Beats,
     DatabaseWentBack,
@@ -21,7 +21,7 @@ from offsets import (
 from tests.fixtures.projections import execute, fetchval, happen
 
 LEASE = timedelta(seconds=10)
-P = Registered("p", 1)
+P = Registered("p", 1, EntityTypes(("plane",)))
 _AT_SECOND = "SELECT count(*) FROM projections.source_offsets WHERE seq_nr = 2"
 _STORED = "SELECT seq_nr FROM projections.source_offsets WHERE source_id = 'a'"
 

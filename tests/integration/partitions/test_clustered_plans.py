@@ -68,9 +68,8 @@ def test_live_reading_walks_the_index_by_time_without_sorting(
     connection.add_notice_handler(hear)
     low, high = RANGES[slices]
     at = f"'{START}'::timestamptz + {int(PLACES[place] * EVENTS)} * interval '1 millisecond'"
-    connection.execute(
-        f"SELECT * FROM projections.{function}('thing', {low}, {high}, {at}, -1, '', 0, '9998-12-31', {PAGE})".encode()
-    )
+    page = f"('{{thing}}', {low}, {high}, {at}, -1, '', 0, '9998-12-31', {PAGE})"
+    connection.execute(f"SELECT * FROM projections.{function}{page}".encode())
     connection.remove_notice_handler(hear)
 
     # At the tail it looks once more, for what comes after the last partition.

@@ -50,7 +50,7 @@ SELECT
     array_agg(source_id), array_agg(seq_nr), array_agg(db_timestamp), array_agg(event_id), array_agg(event_type)
 FROM projections.events WHERE db_timestamp > date_trunc('day', now(), 'UTC') AND source_id LIKE 'new%'
 """
-PAGE = "SELECT count(*) FROM projections.{}('thing', 0, 1023, {}, -1, '', 0, '9998-12-31', {})"
+PAGE = "SELECT count(*) FROM projections.{}('{{thing}}', 0, 1023, {}, -1, '', 0, '9998-12-31', {})"
 LOOK = "SELECT * FROM projections.poll_writers_v1(0, '{{thing,other}}', ARRAY[now(), {}])"
 ALWAYS = {
     "append": NEW,
@@ -84,7 +84,7 @@ WHERE l.pid = pg_backend_pid() AND i.inhparent = 'projections.events'::regclass
 # A projection and a group that have come up to today.
 READERS = """
 SELECT projections.subscribe_v1('g', p_topics => '{happened}');
-SELECT projections.register_projection_v1('p', 'thing'), projections.begin_matching_v1('thing');
+SELECT projections.register_projection_v1('p', '{thing}'), projections.begin_matching_v1('thing');
 UPDATE projections.projection_ranges
 SET horizon = date_trunc('day', now(), 'UTC'), handled_until = date_trunc('day', now(), 'UTC');
 INSERT INTO projections.matches (
@@ -174,7 +174,7 @@ def test_a_source_is_read_backwards_to_its_first_event(journal: Journal) -> None
 def test_pages_over_all_partitions_have_each_event_once_in_order(journal: Journal, size: int) -> None:
     page = (
         "SELECT db_timestamp, slice, source_id, seq_nr FROM projections.read_keys_by_slices_v1("
-        "'thing', 0, 1023, %s, %s, %s, %s, 'infinity', %s)"
+        "'{thing}', 0, 1023, %s, %s, %s, %s, 'infinity', %s)"
     )
     place: tuple[Any, ...] = ("1970-01-01Z", -1, "", 0)
     found = []

@@ -142,7 +142,7 @@ async def test_rebuild_keeps_everything_until_it_is_finished(
     await fetchval(
         journal,
         "SELECT projections.begin_rebuild_v1($1, 0, 1023, 1, $2, 0, '', 'rename', '{0}', '{1023}', '{}', '{}', '{}', "
-        "'{}')",
+        "'{}', '{plane}')",
         number,
         PAST + WEEK,
     )
@@ -360,7 +360,7 @@ async def test_force_names_a_rebuild_among_those_who_lose(journal: Database) -> 
     await execute(
         journal,
         "SELECT projections.begin_rebuild_v1("
-        "$1, 0, 1023, 1, $2, 0, '', 'rename', '{0}', '{1023}', '{}', '{}', '{}', '{}')",
+        "$1, 0, 1023, 1, $2, 0, '', 'rename', '{0}', '{1023}', '{}', '{}', '{}', '{}', '{plane}')",
         number,
         PAST + 2 * DAY - HOUR,
     )

@@ -136,8 +136,8 @@ async def test_import_in_flight_into_the_partition_is_waited_for_and_then_kept(j
     "change",
     [
         "set_offset_v1(1, '2020-01-01Z')",
-        "register_projection_v1('new', 'plane')",
-        "begin_rebuild_v1(1, 0, 1023, 1, now(), 0, '', 'rename', '{0}', '{1023}', '{}', '{}', '{}', '{}')",
+        "register_projection_v1('new', '{plane}')",
+        "begin_rebuild_v1(1, 0, 1023, 1, now(), 0, '', 'rename', '{0}', '{1023}', '{}', '{}', '{}', '{}', '{plane}')",
     ],
     ids=["set back", "registered", "rebuilt"],
 )

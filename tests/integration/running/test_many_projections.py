@@ -11,7 +11,8 @@ from projections.monitoring import projection_lags, snapshot
 from tests.fixtures.projections import execute, fetchval, happen
 
 REGISTER = """
-SELECT count(projections.register_projection_v1('p' || n, 'plane', '{0,512}')) FROM generate_series(1, $1::integer) AS n
+SELECT count(projections.register_projection_v1('p' || n, '{plane}', '{0,512}'))
+FROM generate_series(1, $1::integer) AS n
 """
 CAUGHT_UP = """
 UPDATE projections.projection_ranges SET horizon = e.at + interval '1 second', handled_until = e.at

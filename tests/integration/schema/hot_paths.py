@@ -80,7 +80,7 @@ def schedules(number: int) -> str:
         FROM generate_series(1, {number}) AS n ON CONFLICT DO NOTHING"""
 
 
-PAGE = f"('thing', 0, 1023, '2000-01-01', -1, '', 0, '9000-01-01', {BATCH})"
+PAGE = f"('{{thing}}', 0, 1023, '2000-01-01', -1, '', 0, '9000-01-01', {BATCH})"
 TIMES = f"""ARRAY(SELECT coalesce((SELECT e.db_timestamp FROM projections.events AS e
     WHERE e.source_id = {SOURCE_ID} AND e.seq_nr = 1), now()) FROM generate_series(1, {BATCH}) AS n ORDER BY n)"""
 DELIVERIES = _array("n::bigint", 1, BATCH)
@@ -174,8 +174,8 @@ def _save(first: int, known: int, batch: int = BATCH) -> str:
 
 _CLAIMED = [
     "SELECT set_config('projections.batch', 'batch', TRUE)",
-    """INSERT INTO projections.projections (projection_id, name, entity_type) OVERRIDING SYSTEM VALUE
-    VALUES (1, 'p', 'thing') ON CONFLICT DO NOTHING""",
+    """INSERT INTO projections.projections (projection_id, name, entity_types) OVERRIDING SYSTEM VALUE
+    VALUES (1, 'p', '{thing}') ON CONFLICT DO NOTHING""",
     """INSERT INTO projections.projection_ranges (projection_id, min_slice, max_slice) VALUES (1, 0, 1023)
     ON CONFLICT DO NOTHING""",
     "UPDATE projections.projection_ranges SET owner = 'worker' WHERE projection_id = 1",
@@ -257,8 +257,8 @@ END;
 $$
 """
 _JOURNAL = [
-    "SELECT projections.register_projection_v1('p', 'thing', '{0,256,512,768}')",
-    "SELECT projections.register_projection_v1('first', 'thing')",
+    "SELECT projections.register_projection_v1('p', '{thing}', '{0,256,512,768}')",
+    "SELECT projections.register_projection_v1('first', '{thing}')",
     append(1, SOURCES, event_ids=True),
     append(1, SOURCES),
     """INSERT INTO projections.source_offsets SELECT 1, s.source_id, s.slice, 1, '2020-01-01'

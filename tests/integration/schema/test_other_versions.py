@@ -107,7 +107,8 @@ async def test_a_worker_ends_when_the_version_changes_and_leaves_nothing_held(
         await execute(
             journal,
             "ALTER FUNCTION projections.heartbeat_v1("
-            "text, text, integer, interval, integer[], text[], integer[], boolean, bigint, bigint) RENAME TO gone_v1",
+            "text, text, integer, interval, integer[], text[], integer[], boolean, bigint, bigint, text[]) "
+            "RENAME TO gone_v1",
         )
     await execute(journal, NEWER, SCHEMA_VERSION + 1)
 

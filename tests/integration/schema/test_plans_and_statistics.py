@@ -121,7 +121,7 @@ def _pages_of_a_swap(dsn: str, sources: int) -> int:
     with _connected(dsn) as connection:
         connection.execute(NO_VACUUM)
         connection.execute("VACUUM ANALYZE")
-        connection.execute("SELECT projections.register_projection_v1('first', 'thing')")
+        connection.execute("SELECT projections.register_projection_v1('first', '{thing}')")
         for statement in rebuilt("first", sources):
             connection.execute(statement.encode())
         prepare(connection)

@@ -140,7 +140,7 @@ class TestRoles:
             "INSERT INTO projections.directed_events VALUES ('a', 1, now(), 1, 't', 1, now())",
             "LOCK TABLE projections.sources IN ROW EXCLUSIVE MODE",
             "SELECT projections.lock_sources_v1('{a}', '{plane}')",
-            "SELECT projections.register_projection_v1('delays', 'plane')",
+            "SELECT projections.register_projection_v1('delays', '{plane}')",
             "UPDATE projections.projections SET paused = true",
             "INSERT INTO projections.source_offsets VALUES (1, 'a', 1, 1, now())",
             "SELECT projections.create_partition_v1('2020-01-01Z', '2020-01-02Z')",
@@ -152,11 +152,11 @@ class TestRoles:
 
     def test_a_worker_runs_a_projection(self, login: Any) -> None:
         worker = login("projections_worker")
-        ((projection,),) = run(worker, "SELECT projections.register_projection_v1('delays', 'plane')")
+        ((projection,),) = run(worker, "SELECT projections.register_projection_v1('delays', '{plane}')")
         run(worker, "SELECT projections.set_ranges_v1(%s, '{0,512}')", projection)
         beat = (
             "SELECT epochs FROM projections.heartbeat_v1("
-            "'me', 'host', 1, '10 s', ARRAY[%s], '{delays}', '{1}', false, 0, 1)"
+            "'me', 'host', 1, '10 s', ARRAY[%s], '{delays}', '{1}', false, 0, 1, ARRAY['{plane}'])"
         )
         (([_, _],),) = run(worker, beat, projection)
         run(worker, "SELECT projections.fail_range_v1(%s, 0, 2, 1, 'why', '1 s')", projection)
@@ -210,7 +210,7 @@ class TestRoles:
             if table not in SECRET:
                 run(reader, f"SELECT * FROM projections.{table}")
         after = "'1970-01-01Z', -1, '', 0"
-        page = f"SELECT * FROM projections.read_events_by_slices_v1('plane', 0, 1023, {after}, now(), 9)"
+        page = f"SELECT * FROM projections.read_events_by_slices_v1('{{plane}}', 0, 1023, {after}, now(), 9)"
         assert len(run(reader, page)) == 1
         run(reader, "SELECT * FROM projections.partitions, projections.writers_in_flight_v1()")
         run(reader, "SELECT * FROM projections.missing_partitions_v1()")

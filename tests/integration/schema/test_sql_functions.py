@@ -45,9 +45,9 @@ CALLS = {
     "'{a}', '{Landed}', '{1}', '{\"{}\"}', '{NULL}', '{NULL}', "
     "ARRAY(SELECT event_id FROM projections.events WHERE source_id = 'a' AND seq_nr = 1))",
     "event_bytes_v1": "SELECT projections.event_bytes_v1('{}', NULL)",
-    "read_events_by_slices_v1": "SELECT projections.read_events_by_slices_v1('plane', 0, 1023, "
+    "read_events_by_slices_v1": "SELECT projections.read_events_by_slices_v1('{plane}', 0, 1023, "
     "'1970-01-01Z', -1, '', 0, 'infinity', 10)",
-    "read_keys_by_slices_v1": "SELECT projections.read_keys_by_slices_v1('plane', 0, 1023, "
+    "read_keys_by_slices_v1": "SELECT projections.read_keys_by_slices_v1('{plane}', 0, 1023, "
     "'1970-01-01Z', -1, '', 0, 'infinity', 10)",
     "load_events_v1": "SELECT projections.load_events_v1(array_agg(source_id), array_agg(seq_nr), "
     "array_agg(db_timestamp)) FROM projections.events",
@@ -57,6 +57,8 @@ CALLS = {
     "timeline_v1": "SELECT projections.timeline_v1()",
     "generation_v1": "SELECT projections.generation_v1()",
     "predecessors_v1": "SELECT projections.predecessors_v1('{a}', '{2}', '-infinity', now())",
+    "merged_end_v1": "SELECT projections.merged_end_v1('{plane,ship}', now(), 'infinity')",
+    "merged_types_v1": "SELECT projections.merged_types_v1('{plane,ship}', 'e.seq_nr')",
     "newest_events_v1": "SELECT projections.newest_events_v1('{plane}', ARRAY[now()])",
     "latest_seq_nr_v1": "SELECT projections.latest_seq_nr_v1('a')",
     "few_partitions_v1": "SELECT projections.few_partitions_v1()",
@@ -96,7 +98,7 @@ CALLS = {
     "maintenance_steps_v1": "SELECT projections.maintenance_steps_v1()",
     "maintain_v1": "SELECT projections.maintain_v1()",
     "take_turn_v1": "SELECT projections.take_turn_v1('maintenance', '1 day')",
-    "register_projection_v1": "SELECT projections.register_projection_v1('delays', 'plane')",
+    "register_projection_v1": "SELECT projections.register_projection_v1('delays', '{plane}')",
     "remove_projection_v1": "SELECT projections.remove_projection_v1('nobody')",
     "set_ranges_v1": "SELECT projections.set_ranges_v1(1, '{0,512}')",
     "share_ranges_v1": "SELECT projections.share_ranges_v1('{0,342,683}', '{a,NULL,gone}', '{a,b}')",
@@ -104,7 +106,8 @@ CALLS = {
     "cut_v1": "SELECT projections.cut_v1('{0,512}')",
     "uneven_v1": "SELECT projections.uneven_v1('{1}')",
     "same_life_v1": "SELECT projections.same_life_v1('worker', 0, NULL, NULL)",
-    "heartbeat_v1": "SELECT projections.heartbeat_v1('worker', '', 1, '10 s', '{1}', '{delays}', '{1}', false, 0, 1)",
+    "heartbeat_v1": "SELECT projections.heartbeat_v1('worker', '', 1, '10 s', '{1}', '{delays}', '{1}', false, 0, 1, "
+    "ARRAY['{plane}'])",
     "claim_range_v1": "SELECT projections.claim_range_v1(1, 0, 'worker')",
     "fail_range_v1": "SELECT projections.fail_range_v1(1, 0, 1, 1, 'why', '1 s')",
     "save_most_offsets_v1": "SELECT projections.save_most_offsets_v1(1, '{gone}', '{1}', '{2}', ARRAY[now()])",
@@ -114,8 +117,8 @@ CALLS = {
     "'worker', 0, 0, NULL, NULL, 'batch', now(), 0, '{a}', '{97}', '{}', '{1}', ARRAY[now()], 1)",
     "handled_v1": "SELECT projections.handled_v1('{delays}', '{a}', '{1}', ARRAY[now()])",
     "note_reactions_v1": "SELECT projections.note_reactions_v1('delays', '{a}', '{1}')",
-    "begin_inline_v1": "SELECT projections.begin_inline_v1('{delays}', '{1}', '{a}', '{plane}', '{1}', '{1}', "
-    "ARRAY[now()], ARRAY[now()])",
+    "begin_inline_v1": "SELECT projections.begin_inline_v1('{delays}', '{1}', ARRAY['{plane}'], '{a}', '{plane}', "
+    "'{1}', '{1}', ARRAY[now()], ARRAY[now()])",
     "lock_inline_v1": "SELECT projections.lock_inline_v1(1)",
     "set_mode_v1": "SELECT projections.set_mode_v1(1, 'inline')",
     "why_waiting_v1": "SELECT projections.why_waiting_v1('delays', 'a')",
@@ -129,7 +132,7 @@ CALLS = {
     "only_key_v1": "SELECT projections.only_key_v1('rebuilt.delays')",
     "unfit_for_rename_v1": "SELECT projections.unfit_for_rename_v1('rebuilt.delays')",
     "begin_rebuild_v1": "SELECT projections.begin_rebuild_v1(1, 0, 1023, 1, now(), 0, 'code', 'rename', "
-    "'{0}', '{1023}', ARRAY['rebuilt.delays'::regclass::oid], '{true}', '{carrier}', '{NULL}')",
+    "'{0}', '{1023}', ARRAY['rebuilt.delays'::regclass::oid], '{true}', '{carrier}', '{NULL}', '{plane}')",
     "lock_rebuild_part_v1": "SELECT projections.lock_rebuild_part_v1(1, 0)",
     "clone_table_v1": "SELECT projections.clone_table_v1('rebuilt.carriers', 'projections_rebuild_1')",
     "copy_names_v1": "SELECT projections.copy_names_v1('rebuilt.delays', 'projections_rebuild_1.delays')",
@@ -311,9 +314,9 @@ CREATE TABLE rebuilt.carriers (carrier text PRIMARY KEY);
 CREATE TABLE rebuilt.delays (carrier text PRIMARY KEY REFERENCES rebuilt.carriers, n bigint NOT NULL DEFAULT 0);
 """
 VERIFIED = """
-SELECT projections.register_projection_v1('other', 'plane'), projections.register_projection_v1('third', 'plane');
+SELECT projections.register_projection_v1('other', '{plane}'), projections.register_projection_v1('third', '{plane}');
 SELECT projections.begin_rebuild_v1(n, 0, 1023, 1, now(), 0, 'code', m, '{0}', '{1023}',
-    ARRAY['rebuilt.delays'::regclass::oid], '{false}', '{NULL}', '{NULL}')
+    ARRAY['rebuilt.delays'::regclass::oid], '{false}', '{NULL}', '{NULL}', '{plane}')
 FROM (VALUES (2, 'rename'), (3, 'replace')) AS v (n, m);
 CREATE TABLE projections_rebuild_2._last (source_id text, slice smallint, seq_nr bigint, db_timestamp timestamptz);
 CREATE TABLE projections_rebuild_3._last (LIKE projections_rebuild_2._last);

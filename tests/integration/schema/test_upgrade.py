@@ -32,7 +32,9 @@ from tests.fixtures.webhook_delivery import delivering, endpoints, finished
 RELEASED = [1]
 """Versions of the schema that were released: for each, how it was installed, and rows for every table."""
 TABLES = """
-SELECT c.relname, array_agg(quote_ident(a.attname) ORDER BY a.attnum) FILTER (WHERE a.attname <> ALL (%s))
+SELECT
+    c.relname,
+    array_agg(quote_ident(a.attname) ORDER BY a.attnum) FILTER (WHERE c.relname || '.' || a.attname <> ALL (%s))
 FROM pg_class AS c INNER JOIN pg_attribute AS a ON c.oid = a.attrelid AND a.attnum > 0 AND NOT a.attisdropped
 WHERE c.relnamespace = 'projections'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
 AND c.relname <> ALL (%s)
@@ -62,7 +64,7 @@ def earlier(released: str, databases: Databases) -> Iterator[str]:
         yield dsn
 
 
-LEFT = {"webhook_duties", "maintained_at"}
+LEFT = {"webhook_duties", "partition_settings.maintained_at", "projections.entity_type"}
 """Tables and columns that an upgrade has dropped: their rows say nothing that is to be kept as it was."""
 MOVED = {"group_readers": "workers"}
 """Tables whose rows an upgrade has moved to another, under the same names of columns."""
@@ -97,6 +99,17 @@ def test_an_upgrade_keeps_every_row_and_leaves_no_difference(earlier: str) -> No
     } == {}
     assert schema.installed_version(earlier) == schema.SCHEMA_VERSION
     assert schema.verify(earlier) == []
+
+
+def test_a_projection_and_its_rebuilds_read_the_entity_type_that_they_read_before(earlier: str) -> None:
+    before = run(earlier, "SELECT name, ARRAY[entity_type] FROM projections.projections ORDER BY name")
+    schema.upgrade(earlier)
+    assert run(earlier, "SELECT name, entity_types FROM projections.projections ORDER BY name") == before
+    assert run(
+        earlier,
+        "SELECT DISTINCT b.entity_types = p.entity_types FROM projections.rebuilds AS b "
+        "INNER JOIN projections.projections AS p ON b.projection_id = p.projection_id",
+    ) == [(True,)]
 
 
 def test_who_maintains_next_waits_for_as_long_as_before(earlier: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from journal import Database, import_events, slice_of
+from journal import Database, EntityTypes, import_events, slice_of
 from journal.partitions.making import make_partitions
 from spark_projections.archive.check import verify_archive
 from spark_projections.archive.files import ArchiveError, directory_of
@@ -48,7 +48,7 @@ async def test_every_event_of_closed_partitions_is_written_as_it_is(
     done = export(dsn, archive)
 
     for entity_type in ("plane", "ship/of=war %"):
-        stored = rows(read_batches(dsn, Reading(entity_type)))
+        stored = rows(read_batches(dsn, Reading(EntityTypes((entity_type,)))))
         kept = archived(archive, entity_type)
         assert by_source(kept) == by_source(stored)
     assert (done.partitions, done.rows, done.files) == (tuple(partitions(dsn)), 40 * SOURCES, 4)
@@ -140,7 +140,9 @@ async def test_partition_that_an_import_changed_grows_by_a_further_file_and_it_i
     assert said == [
         f"partition {changed} has grown since it was exported (an import): further files take what is new"
     ]
-    assert by_source(archived(archive)) == by_source(rows(read_batches(dsn, Reading("plane"))))
+    assert by_source(archived(archive)) == by_source(
+        rows(read_batches(dsn, Reading(EntityTypes(("plane",)))))
+    )
     assert all((archive / path).exists() for path in old)
     assert done.rows == 1
     assert verify_archive(archive, journal=dsn, processes=1).differences == ()
@@ -325,7 +327,7 @@ async def test_reader_may_export_verify_and_read(
 
     assert done.rows == 40 * SOURCES
     assert verify_archive(archive, journal=reader, processes=1).differences == ()
-    assert len(rows(read_with_archive(reader, archive, Reading("plane")))) == 30 * SOURCES
+    assert len(rows(read_with_archive(reader, archive, Reading(EntityTypes(("plane",)))))) == 30 * SOURCES
 
 
 async def test_export_that_was_killed_goes_on(database: Database, dsn: str, archive: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from journal import Database, import_events
+from journal import Database, EntityTypes, import_events
 from journal.partitions import Partition
 from journal.partitions.making import make_partitions
 from spark_projections.archive.check import verify_archive
@@ -88,9 +88,9 @@ async def test_archive_that_has_grown_is_read_with_the_journal_once_and_whole(
     for number, last in enumerate(("a", "b", "c")):
         await import_late(journal, prefix=last, at=(number + 1) * timedelta(hours=1))
         wanted.append((f"{last}0é", 1))
-        assert keys(rows(read_with_archive(dsn, archive, Reading("plane")))) == sorted(wanted)
+        assert keys(rows(read_with_archive(dsn, archive, Reading(EntityTypes(("plane",)))))) == sorted(wanted)
         export(dsn, archive)
-        assert keys(rows(read_with_archive(dsn, archive, Reading("plane")))) == sorted(wanted)
+        assert keys(rows(read_with_archive(dsn, archive, Reading(EntityTypes(("plane",)))))) == sorted(wanted)
         if last == "b":
             drop(dsn, partitions(dsn)[0])
     assert keys(archived(archive)) == sorted(wanted)

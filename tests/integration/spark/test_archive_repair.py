@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from journal import Database, import_events
+from journal import Database, EntityTypes, import_events
 from journal.partitions.making import make_partitions
 from spark_projections.archive.check import verify_archive
 from spark_projections.archive.files import ArchiveError
@@ -81,7 +81,7 @@ async def test_older_manifest_that_was_put_back_is_refused_by_who_writes_and_who
     with pytest.raises(ArchiveError, match="an old one was put back"):
         export(dsn, archive)
     with pytest.raises(ArchiveError, match="an old one was put back"):
-        rows(read_with_archive(dsn, archive, Reading("plane")))
+        rows(read_with_archive(dsn, archive, Reading(EntityTypes(("plane",)))))
 
     repair_archive(archive, processes=1)
     export(dsn, archive)

@@ -435,9 +435,9 @@ async def test_restore_is_refused_while_a_projection_of_its_type_is_rebuilt(
     drop(dsn, partitions(dsn)[0])
     change(
         dsn,
-        "INSERT INTO projections.projections (name, entity_type) VALUES ('rebuilt', 'plane')",
+        "INSERT INTO projections.projections (name, entity_types) VALUES ('rebuilt', '{plane}')",
         "SELECT projections.begin_rebuild_v1(projection_id, 0, 1023, 1, now(), 0, '', 'rename', "
-        "'{0}', '{1023}', '{}', '{}', '{}', '{}') FROM projections.projections",
+        "'{0}', '{1023}', '{}', '{}', '{}', '{}', '{plane}') FROM projections.projections",
     )
     before = everything(dsn)
 

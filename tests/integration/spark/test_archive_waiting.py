@@ -98,7 +98,7 @@ async def test_partition_that_a_projection_has_not_passed_may_not_be_detached(
 ) -> None:
     change(
         dsn,
-        "INSERT INTO projections.projections (name, entity_type) VALUES ('slow', 'plane')",
+        "INSERT INTO projections.projections (name, entity_types) VALUES ('slow', '{plane}')",
         "INSERT INTO projections.projection_ranges (projection_id, min_slice, max_slice, horizon) "
         "SELECT projection_id, 0, 1023, '2020-01-02T12:00:00Z' FROM projections.projections",
     )
@@ -137,8 +137,8 @@ async def test_finished_rebuild_keeps_no_partition(
 def rebuilt(dsn: str, state: str, fence: str) -> None:
     change(
         dsn,
-        "INSERT INTO projections.projections (name, entity_type) VALUES ('rebuilt', 'plane')",
+        "INSERT INTO projections.projections (name, entity_types) VALUES ('rebuilt', '{plane}')",
         f"SELECT projections.begin_rebuild_v1(projection_id, 0, 1023, 1, '{fence}', 0, '', 'rename', "
-        "'{0}', '{1023}', '{}', '{}', '{}', '{}') FROM projections.projections",
+        "'{0}', '{1023}', '{}', '{}', '{}', '{}', '{plane}') FROM projections.projections",
         f"UPDATE projections.rebuilds SET state = '{state}'",
     )

@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
 
 from journal import (
+    ALL_TYPES,
     Database,
     DatabaseError,
     DatabaseUnavailable,
+    EntityTypes,
     Event,
     SchemaError,
     SliceRange,
@@ -35,7 +37,7 @@ from tests.fixtures.journal import PAST, event, historic
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import until
 
-PLANES = Reading("plane")
+PLANES = Reading(EntityTypes(("plane",)))
 ODD_TEXTS = [
     "'", "''", "\\", "\\'", "\\\\'", "'; DROP TABLE projections.events; --", "é😀\u2028", "%s", "$1", "{0}", "a\nb",
     '"', "E'", " ", "\x01", "\\x41", "\\u0041", "U&'\\0041'", "/*", "Ω" * 255,
@@ -114,6 +116,20 @@ def test_another_entity_type_is_not_read(dsn: str) -> None:
     assert keys(dsn, PLANES) == [("a", 1)]
 
 
+def test_several_types_are_read_and_every_one(dsn: str) -> None:
+    append(dsn, [event("a"), event("b", entity_type="ship"), event("c", entity_type="train"), event("a")])
+
+    both = replace(PLANES, entity_type=EntityTypes.of(("plane", "ship")), order="source")
+    assert keys(dsn, both) == [("a", 1), ("a", 2), ("b", 1)]
+    every = replace(PLANES, entity_type=ALL_TYPES, order="source")
+    assert keys(dsn, every) == [("a", 1), ("a", 2), ("b", 1), ("c", 1)]
+    assert keys(dsn, replace(every, after=("a", 1), until=datetime.now(UTC))) == [
+        ("a", 2),
+        ("b", 1),
+        ("c", 1),
+    ]
+
+
 @pytest.mark.parametrize("text", ODD_TEXTS)
 @pytest.mark.parametrize("conforming", ["on", "off"])
 def test_any_text_is_found_by_its_own_value_alone(dsn: str, text: str, conforming: str) -> None:
@@ -123,9 +139,11 @@ def test_any_text_is_found_by_its_own_value_alone(dsn: str, text: str, conformin
     kind = text.replace("*", "+")  # which an entity type may not have
     append(dsn, [Event(text, {}, kind, text), Event("other", {}, kind, "other"), Event("b", {}, "b", "b")])
 
-    assert keys(quiet, Reading(kind, source_ids=(text, "none"))) == [(text, 1)]
-    assert keys(quiet, Reading(kind, event_types=("none", text))) == [(text, 1)]
-    assert keys(quiet, Reading(kind, order="source", after=(text, 0), source_ids=(text,))) == [(text, 1)]
+    assert keys(quiet, Reading(EntityTypes((kind,)), source_ids=(text, "none"))) == [(text, 1)]
+    assert keys(quiet, Reading(EntityTypes((kind,)), event_types=("none", text))) == [(text, 1)]
+    assert keys(
+        quiet, Reading(EntityTypes((kind,)), order="source", after=(text, 0), source_ids=(text,))
+    ) == [(text, 1)]
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +265,7 @@ def test_a_role_that_reads_is_enough(dsn: str, login: Callable[[str | None], str
     reader = login("projections_reader")
 
     assert keys(reader, PLANES) == [("a", 1)]
-    assert slice_counts(reader, "plane") == {slice_of("a"): 1}
+    assert slice_counts(reader, EntityTypes(("plane",))) == {slice_of("a"): 1}
 
 
 def test_a_payload_of_megabytes_is_read(dsn: str) -> None:
@@ -271,7 +289,7 @@ def test_the_size_of_a_batch_bounds_its_rows(dsn: str) -> None:
 def test_counts_are_per_slice_of_one_entity_type(dsn: str) -> None:
     append(dsn, [*[event("a")] * 3, event("b"), event("c", entity_type="ship")])
 
-    assert slice_counts(dsn, "plane") == {slice_of("a"): 3, slice_of("b"): 1}
+    assert slice_counts(dsn, EntityTypes(("plane",))) == {slice_of("a"): 3, slice_of("b"): 1}
 
 
 def backends(dsn: str) -> int:
@@ -316,7 +334,9 @@ def test_an_address_where_nobody_listens_is_named_without_the_password() -> None
 
 
 @pytest.mark.parametrize("dsn", ["postgresql://u:ge%heim@h/d", "password=geheim x"])
-@pytest.mark.parametrize("read", [lambda dsn: rows(dsn, PLANES), lambda dsn: slice_counts(dsn, "plane")])
+@pytest.mark.parametrize(
+    "read", [lambda dsn: rows(dsn, PLANES), lambda dsn: slice_counts(dsn, EntityTypes(("plane",)))]
+)
 def test_a_dsn_that_can_not_be_read_is_not_quoted(dsn: str, read: Callable[[str], object]) -> None:
     with pytest.raises(DatabaseUnavailable, match="the DSN can not be read") as caught:
         read(dsn)
@@ -341,7 +361,7 @@ def test_a_database_without_the_schema_says_how_to_install_it(empty_dsn: str) ->
 )
 def test_a_reading_that_means_nothing_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Reading("plane", **values)
+        Reading(EntityTypes(("plane",)), **values)
 
 
 def plan(dsn: str, reading: Reading) -> str:

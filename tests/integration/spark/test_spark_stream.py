@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,11 +14,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from journal import Event, InvalidValue, append_sync, connect, import_events
+from journal import ALL_TYPES, Event, InvalidValue, append_sync, connect, import_events
 from journal.events import HistoricEvent
 from journal.writers import WritersInFlight
 from spark_projections.reading.horizon import settled_now
-from spark_projections.source.options import parse_options
+from spark_projections.source.options import options_of, parse_options
 from spark_projections.source.source import JournalDataSource, JournalReader, SparkTable
 from spark_projections.source.stream import ClockWentBack, HistoryBehindStream, JournalStreamReader
 from tests.fixtures.journal import PAST, event, historic
@@ -40,8 +41,8 @@ def keys_of(reader: JournalReader | JournalStreamReader, partitions: Iterable[An
 class Stream:
     """What Spark does with the reader of a stream."""
 
-    def __init__(self, **options: str) -> None:
-        self._options = {"entitytype": "plane", "splits": "2", **options}
+    def __init__(self, types: Any = "plane", **options: str) -> None:
+        self._options = {**options_of(entity_type=types), "splits": "2", **options}
         self.offset: dict[str, int] = {}
         self.restart()
         self.offset = self.reader.initialOffset()
@@ -94,6 +95,24 @@ def test_a_batch_has_what_was_committed_before_it(dsn: str) -> None:
     append(dsn, *[event(f"N{number}") for number in range(50)])
 
     assert sorted(read_all()) == sorted((f"N{number}", 1) for number in range(50))
+
+
+@pytest.mark.parametrize("types", [("plane", "ship"), ALL_TYPES], ids=["two", "all"])
+@pytest.mark.parametrize("limit", [EVERYTHING, ReadMaxRows(3)], ids=["unlimited", "limited"])
+def test_a_stream_of_several_types_has_each_event_once(dsn: str, types: Any, limit: ReadLimit) -> None:
+    append(dsn, *[event(f"N{number}", entity_type=("plane", "ship")[number % 2]) for number in range(20)])
+    stream = Stream(types)
+    wanted = [(f"N{number}", 1) for number in range(20)]
+    assert sorted(stream.until(*wanted, limit=limit)) == sorted(wanted)
+    with open_append(dsn, event("late", entity_type="ship")) as slow:
+        append(dsn, event("N0"))
+        assert stream.batch(limit) == []  # not settled
+        slow.commit()
+    assert sorted(stream.until(("late", 1), ("N0", 2), limit=limit)) == [("N0", 2), ("late", 1)]
+    stream.restart(onimport="reread")
+    load(dsn, replace(historic("old", 1), entity_type="ship"))
+
+    assert ("old", 1) in stream.until(("old", 1), limit=limit)
 
 
 def test_a_batch_of_an_empty_journal_is_empty() -> None:

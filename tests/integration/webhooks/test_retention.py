@@ -242,7 +242,7 @@ class TestForgetting:
         await end(database, "done")
         await keep(database, "webhook_events", retention=DAY)
         number = await fetchval(
-            database, "SELECT projections.register_projection_v1('webhooks/plane', 'plane')"
+            database, "SELECT projections.register_projection_v1('webhooks/plane', '{plane}')"
         )
         behind = [await forget(database) for _ in range(2)]
         await execute(
