@@ -48,7 +48,7 @@ class PollPacing:
     """
 
     shortest: timedelta = timedelta(milliseconds=10)
-    longest: timedelta = timedelta(milliseconds=100)
+    longest: timedelta = timedelta(milliseconds=120)
 
 
 @dataclass(frozen=True, slots=True)
