@@ -38,7 +38,7 @@ from projections.subscriptions.settings import (
     StreamSettings,
 )
 from projections.subscriptions.sse.request import StreamRequest
-from projections.subscriptions.sse.stream import EventStream
+from projections.subscriptions.sse.server import EventStream
 from projections.subscriptions.subscribing import subscribe, subscribe_sync, unsubscribe, unsubscribe_sync
 
 __all__ = [

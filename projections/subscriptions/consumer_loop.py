@@ -30,7 +30,7 @@ from projections.subscriptions.reading import MatchPlace
 from projections.subscriptions.redelivery import Redelivery
 from projections.subscriptions.registration import HandlerSubscription
 from projections.subscriptions.settings import ConsumerSettings
-from projections.subscriptions.settled import Settled
+from projections.subscriptions.settled_matches import Settled
 from projections.subscriptions.subscribing import keep_subscriptions
 
 log = logging.getLogger("projections")

@@ -34,7 +34,7 @@ from projections.subscriptions.errors import SubscriptionLost
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.reading import Match, MatchPlace, last_place, look, read_on
 from projections.subscriptions.settings import ListenerSettings
-from projections.subscriptions.settled import Settled
+from projections.subscriptions.settled_matches import Settled
 from projections.subscriptions.subscribing import keep_known
 
 __all__ = ["LiveReader", "Sink"]

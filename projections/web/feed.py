@@ -20,7 +20,7 @@ from projections.monitoring import (
 )
 from projections.monitoring.cache import PATIENCE, Cache, LookFailed, closing
 from projections.subscriptions import DeadBatches, FailedBatch
-from projections.web import document
+from projections.web import snapshot_json
 from projections.web.history import LagHistory
 from projections.webhooks.stats import EndpointStats, endpoint_stats
 
@@ -104,7 +104,7 @@ class Feed:
 
     def history(self) -> bytes:
         """The document that a client begins with."""
-        return document.history(self._history)
+        return snapshot_json.history(self._history)
 
     async def after(self, number: int) -> tuple[int, bytes]:
         """Wait for a document newer than that of a number; who is slow misses some."""
@@ -123,16 +123,16 @@ class Feed:
         try:
             seen = await self._look.get()
             self._history.add(seen.snapshot)
-            return document.live(
+            return snapshot_json.live(
                 seen.snapshot, self._history, seen.parked, seen.dead, self._every,
                 endpoints=seen.endpoints.stats, dead_deliveries=seen.endpoints.dead,
             )  # fmt: skip
         except LookFailed as error:
             log.warning("%s", error, extra={"action": "look_failed"})
-            return document.failure(str(error))
+            return snapshot_json.failure(str(error))
         except Exception:
             log.exception("a look at the database", extra={"action": "look_failed"})
-            return document.failure("something unforeseen happened, which the monitor's log shows")
+            return snapshot_json.failure("something unforeseen happened, which the monitor's log shows")
 
     async def _read(self) -> _Seen:
         async with self._database.session() as session:
@@ -141,9 +141,12 @@ class Feed:
             given_up = [found.name for found in seen.groups if found.dead]
             return _Seen(
                 seen,
-                {name: await offsets.list_parked(session, name, limit=document.LISTED) for name in waiting},
                 {
-                    name: await DeadBatches(session).list(name, limit=document.DEAD_LISTED)
+                    name: await offsets.list_parked(session, name, limit=snapshot_json.LISTED)
+                    for name in waiting
+                },
+                {
+                    name: await DeadBatches(session).list(name, limit=snapshot_json.DEAD_LISTED)
                     for name in given_up
                 },
                 await _endpoints(session) if seen.webhooks and seen.webhooks.endpoints else _Endpoints(),
@@ -168,6 +171,8 @@ class Feed:
 
 
 async def _endpoints(session: Session) -> _Endpoints:
-    stats = await endpoint_stats(session, sample=_SAMPLE, most=document.LISTED)
+    stats = await endpoint_stats(session, sample=_SAMPLE, most=snapshot_json.LISTED)
     given_up = [one.endpoint_id for one in stats if one.dead]
-    return _Endpoints(stats, await dead_deliveries(session, given_up, document.DEAD_LISTED, document.LISTED))
+    return _Endpoints(
+        stats, await dead_deliveries(session, given_up, snapshot_json.DEAD_LISTED, snapshot_json.LISTED)
+    )

@@ -4,7 +4,7 @@ from projections.subscriptions.listening import Interest
 from projections.subscriptions.settings import StreamSettings
 from projections.subscriptions.sse.rendering import ServerSentEvent, as_json, by_topic
 from projections.subscriptions.sse.request import Refused, StreamRequest, client_address
-from projections.subscriptions.sse.stream import EventStream
+from projections.subscriptions.sse.server import EventStream
 
 __all__ = [
     "EventStream",

@@ -1,246 +1,242 @@
 """
-The server of streams: an ASGI application that streams events to browsers; none is lost while they connect again.
+One client of a stream: what it has missed, then what comes.
 
-It needs no framework: it runs by itself under any ASGI server, and mounted in one that has routes.
+The seam: it joins those who listen, which says after which match everything comes to it. Only then it is given what
+lies between where it was and that match, from the database, and after that what came meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-import signal
-import threading
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeAlias, TypeVar
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import NamedTuple
 
-from journal import ProjectionsError, hide_password
-from projections.http.asgi import Receive, Scope, Send
-from projections.http.server_sent_events import EventWriter, while_connected
-from projections.subscriptions.errors import InvalidSubscription
-from projections.subscriptions.listening import Interest, Listener, Listening
+from journal import DatabaseUnavailable, OwnedSession, ProjectionsError, hide_password
+from journal.tasks import running
+from offsets import DatabaseWentBack
+from projections.http.asgi import Send
+from projections.http.server_sent_events import EventWriter, frame
+from projections.subscriptions.errors import ListenerClosed
+from projections.subscriptions.listening import Listener, Listening, LiveSubscription
+from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.reading import (
+    Match,
+    MatchPlace,
+    check_place,
+    read_on,
+    replay_length,
+    settled_matches,
+)
 from projections.subscriptions.settings import StreamSettings
-from projections.subscriptions.sse.client import StreamClient, spread
-from projections.subscriptions.sse.rendering import Render, as_json
-from projections.subscriptions.sse.request import Refused, StreamRequest, client_address
+from projections.subscriptions.sse.rendering import Render, ServerSentEvent
+from projections.subscriptions.sse.request import EventId, Refused
 
-__all__ = ["EventStream"]
+__all__ = ["StreamClient", "spread"]
 
 log = logging.getLogger("projections")
 
-T = TypeVar("T")
+_PAGE = 100
+"""Matches that are sent at a time."""
+_LOST = (
+    "the event that Last-Event-ID names is not in the database any more: it went back in time, by a fail-over or a "
+    "restore. Load the state again, and open the stream without an id"
+)
 
-Subscription: TypeAlias = Callable[[StreamRequest], Interest | Awaitable[Interest | None] | None]
-Authorize: TypeAlias = Callable[[StreamRequest], int | Awaitable[int | None] | None]
 
-_SAID = {401: "authentication is required", 403: "access is denied"}
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+class _Rendered(NamedTuple):
+    match_id: int
+    block: bytes
 
 
-class EventStream:
-    """
-    Streams events to browsers and others.
-
-    A client that comes again with ``Last-Event-ID``, as browsers do, to this process or to another of the same
-    database, goes on after that event: nothing is lost and nothing comes twice. One that can not is answered 204, which
-    ends a browser's attempts: the page begins anew.
-
-    Args:
-        listener: Where events come from. It serves all clients with one connection.
-        subscription: Which events a client gets, from its request; None: there is nothing there (404). What comes from
-            the request belongs into ``contains`` or ``params``, never into the text of a condition. May be async.
-        authorize: Who may: None, or the status of the refusal, 401 or 403. May be async. By default everybody may.
-        client: Whose clients are counted together; by default those of an address.
-        render: What an event becomes.
-        settings: Limits and times.
-    """
+class StreamClient:
+    """Serves one client; ``lookups`` is taken for the time of each look at the database."""
 
     def __init__(
         self,
         listener: Listener,
-        subscription: Subscription,
+        listening: Listening,
+        send: Send,
         *,
-        authorize: Authorize | None = None,
-        client: Callable[[StreamRequest], str] = client_address,
-        render: Render = as_json,
-        settings: StreamSettings | None = None,
+        settings: StreamSettings,
+        render: Render,
+        lookups: asyncio.Semaphore,
     ) -> None:
         self._listener = listener
-        self._subscription = subscription
-        self._authorize = authorize
-        self._client = client
+        self._listening = listening
+        self._settings = settings
         self._render = render
-        self._settings = settings or StreamSettings()
-        self._lookups = asyncio.Semaphore(self._settings.lookups)
-        self._counts: Counter[str] = Counter()
-        self._open: set[Listening] = set()
-        self._answering: set[asyncio.Task[None]] = set()
-        self._closed = False
+        self._lookups = lookups
+        self._writer = EventWriter(send, settings.patience)
+        self._seen = MatchPlace(0)
+        self._told = -1
+        self._subscribed: LiveSubscription | None = None
+        self._resumes = False
 
-    @property
-    def clients(self) -> int:
-        """How many there are now."""
-        return self._counts.total()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a connection, as ASGI 3 has it."""
-        if scope["type"] == "http":
-            await while_connected(receive, self._answer(StreamRequest(scope), send))
-        elif scope["type"] == "lifespan":
-            await self._live(receive, send)
-        else:
-            await send({"type": "websocket.close", "code": 1000})
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def begin(self, last_event_id: str | None) -> None:
         """
-        End all streams at the end of the block, or when the process is told to end.
+        Find out where the client goes on; nothing is sent yet.
 
-        For the lifespan of an application that this one is mounted in; by itself it does that alone.
+        Raises:
+            Refused: It can not go on from there.
+            ListenerClosed: The stream ends.
         """
-        with _on_signals(self.close) if self._settings.end_on_signals else _nothing():
-            try:
-                yield
-            finally:
-                await self.aclose()
-
-    def close(self) -> None:
-        """End all streams: their clients come again, to whoever serves here by then, and go on where they were."""
-        self._closed = True
-        for listening in list(self._open):
-            listening.close()
-
-    async def aclose(self) -> None:
-        """End all streams, and wait until they have."""
-        self.close()
-        if self._answering:
-            await asyncio.wait(self._answering, timeout=2 * self._settings.grace.total_seconds())
-
-    async def _live(self, receive: Receive, send: Send) -> None:
-        await receive()
-        async with self.running():
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-        await send({"type": "lifespan.shutdown.complete"})
-
-    async def _answer(self, request: StreamRequest, send: Send) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a coroutine runs in one
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
-        try:
-            await self._check(request)
-            with self._counted(self._client(request)):
-                await self._stream(request, send)
-        except Refused as refused:
-            await refused.answer(send)
-
-    async def _check(self, request: StreamRequest) -> None:
-        if request.method != "GET":
-            raise Refused(405, "only GET", allow="GET")
-        status = None if self._authorize is None else await _value(self._authorize(request))
-        if status is not None:
-            headers = {"www_authenticate": "Bearer"} if status == 401 else {}  # noqa: PLR2004 - HTTP's
-            raise Refused(status, _SAID.get(status, "refused"), **headers)
-
-    @contextmanager
-    def _counted(self, client: str) -> Iterator[None]:
-        seconds = str(max(1, round(self._settings.retry.total_seconds())))
-        if self.clients >= self._settings.max_clients:
-            raise Refused(503, "too many clients", retry_after=seconds)
-        if self._counts[client] >= self._settings.max_clients_per:
-            raise Refused(429, "too many streams of yours", retry_after=seconds)
-        self._counts[client] += 1
-        try:
-            yield
-        finally:
-            self._counts[client] -= 1
-            self._counts += Counter()  # without those that have none left
-
-    async def _stream(self, request: StreamRequest, send: Send) -> None:
-        interest = await _value(self._subscription(request))
-        if interest is None:
-            raise Refused(404, "there is no such stream")
-        if self._closed:
-            await self._come_again(send)
+        last = None if last_event_id is None else EventId.parse(last_event_id)
+        if last_event_id is not None and last is None:
+            raise Refused(204)
+        async with self._lookups:
+            self._subscribed = await self._listening.subscribe()
+        if last is None:
+            await self._listening.join()
+            if self._listening.place is None:
+                raise ListenerClosed("the stream was closed meanwhile")
+            self._seen = self._listening.place
             return
-        listening = self._listener.listen(**interest._asdict(), buffer=self._settings.buffer)
-        client = StreamClient(
-            self._listener,
-            listening,
-            send,
-            settings=self._settings,
-            render=self._render,
-            lookups=self._lookups,
-        )
-        self._open.add(listening)
+        limit = self._settings.replay_limit
+        missed = await self._missed(last, self._subscribed, limit + 1)
+        if missed is None or missed > limit:
+            raise Refused(204)
+        self._resumes, self._seen = True, last.place
+
+    async def _missed(self, last: EventId, subscribed: LiveSubscription, limit: int) -> int | None:
+        if last.subscribed != subscribed:  # it has expired, or was that of another stream
+            return None
         try:
-            if await self._begun(client, request.last_event_id):
-                await client.run()
-            else:
-                await self._come_again(send)
-        finally:
-            self._open.discard(listening)
-            listening.close()
+            async with self._session() as session:
+                until = await settled_matches(session)
+                return await replay_length(
+                    session, self._listener.group, subscribed.subscription_id,
+                    after=last.place, until=until, limit=limit,
+                )  # fmt: skip
+        except DatabaseWentBack as error:
+            log.warning(
+                "a client of group %s has seen what is not there any more: %s", self._listener.group, error,
+                extra={"action": "stream_lost"},
+            )  # fmt: skip
+            raise Refused(409, _LOST) from error
 
-    async def _come_again(self, send: Send) -> None:
-        """Answer with a stream that is over."""
-        writer = EventWriter(send)
-        await writer.begin()
-        await writer.finish(spread(self._settings.retry))
+    async def run(self) -> None:
+        """Send what it has missed and what comes, until it is too slow or the stream is ended."""
+        try:
+            async with asyncio.timeout(None) as deadline, running(self._hurry(deadline)):
+                await self._writer.begin()
+                await self._writer.write(frame(retry=self._settings.retry, id=self._id()))
+                await self._follow()
+                await self._writer.finish(spread(self._settings.retry))
+        except TimeoutError:
+            self._log("it takes nothing any more")
+        except OSError:
+            pass  # it has gone; some servers say so
 
-    async def _begun(self, client: StreamClient, last_event_id: str | None) -> bool:
-        """Whether the stream can begin; if not, it may be able to later."""
+    async def _hurry(self, deadline: asyncio.Timeout) -> None:
+        """A client that takes nothing must not keep alive what has ended."""
+        await self._listening.ended.wait()
+        deadline.reschedule(asyncio.get_running_loop().time() + self._settings.grace.total_seconds())
+
+    async def _follow(self) -> None:
+        try:
+            if self._resumes:
+                await self._replay()
+                await self._join()
+                await self._replay(self._listening.place)
+            await self._live()
+        except ProjectionsError as error:  # it comes again, and goes on where it was
+            self._log(hide_password(str(error)))
+
+    async def _join(self) -> None:
         try:
             async with asyncio.timeout(self._settings.patience.total_seconds()):
-                await client.begin(last_event_id)
-        except InvalidSubscription as error:
-            log.warning(
-                "a stream was refused, its subscription is invalid: %s", error,
-                extra={"action": "stream_refused"},
-            )  # fmt: skip
-            raise Refused(400, "this cannot be subscribed to") from error
-        except (ProjectionsError, TimeoutError) as error:
-            log.warning(
-                "a client of group %s is to come again: %s",
-                self._listener.group, hide_password(str(error)) or "the database did not answer in time",
-                extra={"action": "stream_postponed"},
-            )  # fmt: skip
-            return False
-        return True
+                await self._listening.join()
+        except TimeoutError as error:
+            raise DatabaseUnavailable("the database did not answer in time") from error
+
+    async def _replay(self, until: MatchPlace | None = None) -> None:
+        """Send what the database has, up to a match or to the last one; a client that is slow slows this down alone."""
+        more = True
+        while more and not self._listening.ended.is_set():
+            async with self._session() as session:
+                last = await settled_matches(session) if until is None else until.match_id
+                matches = await read_on(
+                    session, self._listener.group, after=self._seen, until=last, limit=_PAGE,
+                    subscription_ids=[self._own.subscription_id],
+                )  # fmt: skip
+            await self._tell(matches)
+            more = matches.more
+        if until is not None and not more:
+            self._seen = max(self._seen, until)
+
+    async def _live(self) -> None:
+        while not self._listening.ended.is_set():
+            matches = await self._listening.take(_PAGE, self._settings.keep_alive.total_seconds())
+            if matches:
+                await self._tell(await self._unseen(matches))
+            elif not self._listening.ended.is_set():
+                await self._beat()
+
+    async def _unseen(self, matches: Sequence[MatchedEvent]) -> Sequence[MatchedEvent]:
+        """Where it has been with another process may lie after this one's reader: what it has seen is left out."""
+        unseen = [match for match in matches if match.match_id > self._seen.match_id]
+        if len(unseen) < len(matches):
+            async with self._session() as session:
+                await check_place(session, self._listener.group, self._seen)
+        return unseen
+
+    async def _beat(self) -> None:
+        """Say that the stream is alive; and how far it is, also where nothing has come for long."""
+        # Nothing waited just now: all up to here has been sent.
+        self._seen = max(self._seen, self._listener.place or self._seen)
+        await self._writer.write(
+            frame(comment="", id=self._id() if self._seen.match_id > self._told else None)
+        )
+
+    async def _tell(self, matches: Sequence[Match | MatchedEvent]) -> None:
+        rendered = [found for match in matches if (found := self._rendered(match)) is not None]
+        if matches:
+            self._seen = MatchPlace(matches[-1].match_id, matches[-1].matched_at)
+        if rendered:
+            await self._writer.write(b"".join(one.block for one in rendered))
+            self._told = rendered[-1].match_id
+
+    def _rendered(self, match: Match | MatchedEvent) -> _Rendered | None:
+        if match.envelope is None:  # it has been dropped since
+            return None
+        try:
+            found = self._render(
+                MatchedEvent(match.match_id, match.subscription_ids, match.envelope, match.matched_at)
+            )
+        except Exception:
+            # It would fail again whenever the client comes again: this one event is left out.
+            log.exception("rendering match %d", match.match_id, extra={"action": "rendering_failed"})
+            return None
+        if found is None:
+            return None
+        data, event = found if isinstance(found, ServerSentEvent) else (found, None)
+        event_id = EventId(self._own, MatchPlace(match.match_id, match.matched_at))
+        return _Rendered(match.match_id, frame(data, event=event, id=str(event_id)))
+
+    def _id(self) -> str:
+        self._told = self._seen.match_id
+        return str(EventId(self._own, self._seen))
+
+    @property
+    def _own(self) -> LiveSubscription:
+        assert self._subscribed is not None  # noqa: S101 - it has begun
+        return self._subscribed
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[OwnedSession]:
+        async with self._lookups, self._listener.database.session() as session:
+            yield session
+
+    def _log(self, why: str) -> None:
+        log.info(
+            "a stream of group %s ended: %s", self._listener.group, why, extra={"action": "stream_ended"}
+        )
 
 
-async def _value(found: T | Awaitable[T]) -> T:
-    return await found if inspect.isawaitable(found) else found
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
-
-
-@contextmanager
-def _on_signals(call: Callable[[], None]) -> Iterator[None]:
-    """Call something when the process is told to end: servers only wait then for what an application does not know."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop, before = asyncio.get_running_loop(), {number: signal.getsignal(number) for number in _SIGNALS}
-
-    def heard(number: int, frame: Any) -> None:
-        loop.call_soon_threadsafe(call)
-        if callable(then := before[signal.Signals(number)]):
-            then(number, frame)
-
-    # Where nobody listens, the process ends by itself.
-    ours = [number for number, then in before.items() if callable(then)]
-    for number in ours:
-        signal.signal(number, heard)
-    try:
-        yield
-    finally:
-        for number in ours:
-            if signal.getsignal(number) is heard:
-                signal.signal(number, before[number])
+def spread(retry: timedelta) -> timedelta:
+    """A time after which a client comes again, so that not all do at once."""
+    return retry * random.uniform(1, 3)  # noqa: S311 - not for secrets

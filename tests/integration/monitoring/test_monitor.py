@@ -24,8 +24,8 @@ from journal import ConnectionSettings, Database, connect
 from projections.monitoring import SliceLag
 from projections.monitoring.lag import State
 from projections.web.app import monitor_app
-from projections.web.document import _runs
 from projections.web.feed import Feed
+from projections.web.snapshot_json import _runs
 from tests.fixtures.commands import COMMAND, environment, projections
 from tests.fixtures.http import asking
 from tests.fixtures.locks import WAITING

@@ -13,7 +13,7 @@ import pytest
 from journal import Database
 from projections.monitoring import dead_deliveries
 from projections.monitoring.webhooks import webhook_totals
-from projections.web.document import DEAD_LISTED, LISTED
+from projections.web.snapshot_json import DEAD_LISTED, LISTED
 from projections.webhooks.stats import endpoint_stats
 from tests.fixtures.monitor import act_alone, first, monitoring
 from tests.fixtures.projections import execute, fetchval

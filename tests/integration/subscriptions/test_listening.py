@@ -28,7 +28,7 @@ from projections.subscriptions import (
 from projections.subscriptions.errors import InvalidCondition, ListenerClosed
 from projections.subscriptions.listening import Listening
 from projections.subscriptions.reading import SettledMatches, settled_matches
-from projections.subscriptions.settled import Settled
+from projections.subscriptions.settled_matches import Settled
 from tests.fixtures.projections import each_once, execute, fetchval, until
 from tests.fixtures.proxy import proxy_to
 from tests.fixtures.subscriptions import landed, landed_and_matched, match_all

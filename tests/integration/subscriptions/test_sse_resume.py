@@ -12,7 +12,7 @@ import pytest
 from journal import Database
 from projections.subscriptions.listening import Interest, Listener, Listening
 from projections.subscriptions.sse import StreamRequest
-from projections.subscriptions.sse.client import StreamClient
+from projections.subscriptions.sse.stream import StreamClient
 from projections.subscriptions.subscribing import subscribe
 from tests.fixtures.projections import execute, fetchval, until
 from tests.fixtures.sse import QUICK, Client, asked, becomes, quick, settled, streaming
