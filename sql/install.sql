@@ -50,7 +50,7 @@
 \ir functions/journal/checked_json_v1.sql
 \ir functions/journal/lock_sources_v1.sql
 \ir functions/journal/same_json_v1.sql
-\ir functions/journal/stored_events_v1.sql
+\ir functions/journal/same_event_ids_v1.sql
 \ir functions/journal/append_events_v1.sql
 \ir functions/journal/append_event_v1.sql
 \ir functions/journal/move_imported_v1.sql
@@ -68,7 +68,7 @@
 \ir functions/journal/latest_seq_nr_v1.sql
 \ir functions/journal/read_source_v1.sql
 \ir functions/journal/find_event_v1.sql
-\ir functions/journal/find_appended_v1.sql
+\ir functions/journal/entity_types_appended_v1.sql
 \ir functions/journal/predecessors_v1.sql
 \ir functions/journal/timeline_v1.sql
 \ir functions/journal/generation_v1.sql
@@ -120,7 +120,7 @@
 \ir views/subscriptions_at_hand.sql
 \ir views/events_to_match.sql
 \ir views/interests.sql
-\ir functions/subscriptions/refuse_condition_v1.sql
+\ir functions/subscriptions/check_condition_is_harmless_v1.sql
 \ir functions/subscriptions/check_condition_v1.sql
 \ir functions/subscriptions/make_condition_v1.sql
 \ir functions/subscriptions/compile_condition_v1.sql

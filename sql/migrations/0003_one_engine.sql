@@ -38,6 +38,9 @@ DROP FUNCTION IF EXISTS projections.take_webhook_duty_v1(text, text, interval);
 DROP FUNCTION IF EXISTS projections.assign_ranges_v1(integer, integer[], text[]);
 DROP FUNCTION IF EXISTS projections.poll_writers_v1(bigint, text[], timestamptz[]);
 DROP FUNCTION IF EXISTS projections.next_schedule_v1();
+-- Named after what they say now.
+DROP FUNCTION IF EXISTS projections.stored_events_v1(text[], text[], smallint[], text[], text[], text[], uuid[]);
+DROP FUNCTION IF EXISTS projections.refuse_condition_v1(regclass);
 -- Topics have one grammar: * stands for characters of one segment, ** for segments.
 ALTER TABLE projections.subscriptions ADD COLUMN likes text[], ADD COLUMN regexes text[];
 -- What a pattern matched it still matches, found by the LIKE of before. Where * stood for dots too, it is written in the new grammar.

@@ -26,7 +26,7 @@ BEGIN
     TO projections_matcher;
     GRANT EXECUTE ON FUNCTION
         projections.check_condition_v1,
-        projections.refuse_condition_v1,
+        projections.check_condition_is_harmless_v1,
         projections.make_condition_v1
     TO projections_matcher;
 EXCEPTION

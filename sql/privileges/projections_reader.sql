@@ -43,7 +43,7 @@ BEGIN
         projections.latest_seq_nr_v1,
         projections.read_source_v1,
         projections.find_event_v1,
-        projections.find_appended_v1,
+        projections.entity_types_appended_v1,
         projections.handled_v1,
         projections.why_waiting_v1,
         projections.predecessors_v1,

@@ -40,7 +40,7 @@ BEGIN
         projections.checked_json_v1,
         projections.lock_sources_v1,
         projections.same_json_v1,
-        projections.stored_events_v1,
+        projections.same_event_ids_v1,
         projections.append_events_v1,
         projections.append_event_v1,
         projections.begin_inline_v1,
@@ -56,7 +56,7 @@ BEGIN
         projections.capture_table_v1,
         projections.release_table_v1,
         -- What makes functions of texts.
-        projections.refuse_condition_v1,
+        projections.check_condition_is_harmless_v1,
         projections.check_condition_v1,
         projections.make_condition_v1,
         -- What changes time partitions is for the owner, and, within the settings, for maintain_v1.

@@ -20,7 +20,7 @@ BEGIN
     REVOKE EXECUTE ON FUNCTION
         projections.lock_sources_v1,
         projections.same_json_v1,
-        projections.stored_events_v1
+        projections.same_event_ids_v1
     FROM projections_writer;
     GRANT EXECUTE ON FUNCTION
         projections.slice_of_v1,
@@ -35,7 +35,7 @@ BEGIN
         projections.latest_seq_nr_v1,
         projections.read_source_v1,
         projections.find_event_v1,
-        projections.find_appended_v1,
+        projections.entity_types_appended_v1,
         projections.handled_v1,
         projections.why_waiting_v1,
         projections.begin_inline_v1,

@@ -63,7 +63,7 @@ BEGIN
                 SELECT k.entity_type FROM projections.sources AS k WHERE k.source_id = i.source_id
             ))
         INTO _stored_ordinals, _stored_seq_nrs, _stored_timestamps, _stored_source_ids, _stored_event_ids, _mistyped
-        FROM projections.stored_events_v1(
+        FROM projections.same_event_ids_v1(
             p_source_ids, p_event_types, p_versions, p_payloads, p_metadata, p_tags, p_event_ids
         ) AS s
         INNER JOIN unnest(p_source_ids, p_entity_types, p_event_ids) WITH ORDINALITY

@@ -76,6 +76,6 @@ BEGIN
     IF _type <> 'boolean' THEN
         RAISE EXCEPTION 'a condition is boolean, not %', _type USING ERRCODE = 'PJ080';
     END IF;
-    PERFORM projections.refuse_condition_v1(_view::regclass);
+    PERFORM projections.check_condition_is_harmless_v1(_view::regclass);
 END;
 $$;

@@ -23,7 +23,7 @@ LOOKUPS = {
     "load": "SELECT count(*) FROM projections.load_events_v1(%(source_ids)s, %(seq_nrs)s, %(times)s)",
     "predecessors": "SELECT count(*) FROM projections.predecessors_v1(%(source_ids)s, %(seq_nrs)s, '2030-01-01Z', "
     "'2031-01-01Z')",
-    "event ids": "SELECT count(*) FROM projections.stored_events_v1(%(source_ids)s, %(types)s, NULL, %(payloads)s, "
+    "event ids": "SELECT count(*) FROM projections.same_event_ids_v1(%(source_ids)s, %(types)s, NULL, %(payloads)s, "
     "NULL, NULL, %(ids)s)",
 }
 

@@ -41,7 +41,7 @@ CALLS = {
     "append_events_v1": "SELECT projections.append_events_v1('{a,b}', '{plane,plane}', '{L,L}', '{1,2}', "
     "p_event_ids => ARRAY[projections.uuid7_v1(now()), NULL])",
     "same_json_v1": "SELECT projections.same_json_v1('{\"a\": 1}', '{\"a\":1}')",
-    "stored_events_v1": "SELECT projections.stored_events_v1("
+    "same_event_ids_v1": "SELECT projections.same_event_ids_v1("
     "'{a}', '{Landed}', '{1}', '{\"{}\"}', '{NULL}', '{NULL}', "
     "ARRAY(SELECT event_id FROM projections.events WHERE source_id = 'a' AND seq_nr = 1))",
     "event_bytes_v1": "SELECT projections.event_bytes_v1('{}', NULL)",
@@ -122,7 +122,7 @@ CALLS = {
     "lock_inline_v1": "SELECT projections.lock_inline_v1(1)",
     "set_mode_v1": "SELECT projections.set_mode_v1(1, 'inline')",
     "why_waiting_v1": "SELECT projections.why_waiting_v1('delays', 'a')",
-    "find_appended_v1": "SELECT projections.find_appended_v1('{a}', '{1}', ARRAY[now()])",
+    "entity_types_appended_v1": "SELECT projections.entity_types_appended_v1('{a}', '{1}', ARRAY[now()])",
     "save_horizons_v1": "SELECT projections.save_horizons_v1(1, '{0}', '{1}', 'worker', '{0}', 0, NULL, NULL, "
     "ARRAY[now()], '{0}')",
     "read_offsets_v1": "SELECT projections.read_offsets_v1(1, '{a}')",
@@ -162,7 +162,8 @@ CALLS = {
     "compile_condition_v1": "SELECT projections.compile_condition_v1(9, 'e.topic IS NULL')",
     "in_flight_since_v1": "SELECT projections.in_flight_since_v1()",
     "check_condition_v1": "SELECT projections.check_condition_v1(10, 'e.topic IS NULL')",
-    "refuse_condition_v1": "SELECT projections.refuse_condition_v1(c.oid) FROM pg_class AS c WHERE FALSE",
+    "check_condition_is_harmless_v1": "SELECT projections.check_condition_is_harmless_v1(c.oid) "
+    "FROM pg_class AS c WHERE FALSE",
     "make_condition_v1": "SELECT projections.make_condition_v1(8, 'TRUE')",
     "quarantine_condition_v1": "SELECT projections.quarantine_condition_v1(2, 'why')",
     "check_conditions_v1": "SELECT projections.check_conditions_v1()",

@@ -2,7 +2,7 @@
 -- use a type that may run somebody's code, make much of little, or call a function that is not known to be harmless.
 -- Harmless are PostgreSQL's own that depend on nothing but their arguments, apart from those that make much of little; of the
 -- others those on JSON, texts and times; and what has been granted to the role projections_matcher by name.
-CREATE OR REPLACE FUNCTION projections.refuse_condition_v1(p_view regclass)
+CREATE OR REPLACE FUNCTION projections.check_condition_is_harmless_v1(p_view regclass)
 RETURNS void
 LANGUAGE plpgsql
 STABLE

@@ -1,7 +1,7 @@
 -- The entity types of events that are in the journal with these numbers and times, with their ordinals in the arrays. What was
 -- rolled back, or lost by a database that went back in time, is not found, nor what was appended in its place.
 -- Planned and looked up as load_events_v1 does it.
-CREATE OR REPLACE FUNCTION projections.find_appended_v1(p_source_ids text[], p_seq_nrs bigint[], p_timestamps timestamptz[])
+CREATE OR REPLACE FUNCTION projections.entity_types_appended_v1(p_source_ids text[], p_seq_nrs bigint[], p_timestamps timestamptz[])
 RETURNS TABLE (ordinal bigint, entity_type text)
 LANGUAGE plpgsql
 VOLATILE -- read_events_by_slices_v1 says why

@@ -1,7 +1,7 @@
 -- Which events of an append are stored already, by event_id; call it with their sources locked.
 -- Raises PJ002 where the id was used for other content. The time inside a UUIDv7 spares the older partitions:
 -- an id from more than a day ahead of the database's clock is refused, so an event is never a day older than its id.
-CREATE OR REPLACE FUNCTION projections.stored_events_v1(
+CREATE OR REPLACE FUNCTION projections.same_event_ids_v1(
     p_source_ids text[],
     p_event_types text[],
     p_versions smallint[],
