@@ -12,10 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from journal import ConnectionSettings, Database, Event, append, connect
+from journal import ALL_TYPES, ConnectionSettings, Database, EntityTypes, Event, append, connect
+from projections import projection
 from spark_projections.errors import RebuildFailed
 from spark_projections.rebuilds.options import RebuildOptions
 from spark_projections.rebuilds.rebuilding import rebuild
+from tests.fixtures.projections import Happened
 from tests.fixtures.rebuilds import (
     EXACT,
     AllKinds,
@@ -102,6 +104,23 @@ async def test_a_task_that_is_killed_is_repeated_and_its_effects_are_there_once(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("types", [("plane", "airport"), ALL_TYPES], ids=["two", "all"])
+async def test_several_types_are_rebuilt_on_spark(
+    journal: Database, dsn: str, spark: SparkSession, types: Any
+) -> None:
+    kinds = ("plane", "airport", "ship")
+    async with journal.transaction() as session:
+        await append(session, [Event(f"s{n % 9}", Happened(), kinds[n % 3]) for n in range(90)])
+    await fence_passes(journal)
+    definition = projection("counts", entity_type=types)(type("Several", (Counts,), {}))
+
+    await rebuild(journal, dsn, definition, RebuildOptions(splits=3), spark=spark.sparkContext)
+
+    async with journal.session() as session:
+        found = {row["source_id"]: row["n"] for row in await session.fetch("SELECT source_id, n FROM counts")}
+    assert found == {f"s{n}": 10 for n in range(9) if kinds[n % 3] in EntityTypes.of(types)}
+
+
 async def test_a_cancelled_rebuild_on_spark_leaves_nothing(
     spark: SparkSession, journal: Database, dsn: str
 ) -> None:

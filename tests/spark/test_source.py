@@ -15,7 +15,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pyspark.errors import AnalysisException, PythonException
 
-from journal import Event, SliceRange, append_sync, slice_of
+from journal import ALL_TYPES, EntityTypes, Event, SliceRange, append_sync, slice_of
 from spark_projections.source.source import journal_frame, read_journal, register
 from tests.fixtures.journal import event
 from tests.fixtures.spark import ROOT
@@ -69,6 +69,21 @@ def test_the_whole_journal_is_read_in_ranges_that_are_balanced(fresh: SparkSessi
         "struct<source_id:string,seq_nr:bigint,db_timestamp:timestamp,slice:int,event_id:string,entity_type:string,"
         "event_type:string,version:int,payload:string,metadata:string,tags:array<string>>"
     )
+
+
+def test_several_types_are_read_and_every_one(fresh: SparkSession, address: str) -> None:
+    kinds = ("plane", "ship", "a,b")
+    with psycopg.connect(address) as connection:
+        append_sync(connection, [event(f"s{number}", entity_type=kinds[number % 3]) for number in range(30)])
+
+    for types in (("plane", "ship"), ["a,b"], ALL_TYPES):
+        wanted = [(f"s{number}", 1) for number in range(30) if kinds[number % 3] in EntityTypes.of(types)]
+        assert keys(read_journal(fresh, entity_type=types, dsn=address, splits=3)) == sorted(wanted)
+    with journal_frame(fresh, entity_type=("ship", "plane"), dsn=address) as frame:
+        assert frame.groupBy("entity_type").count().count() == 2
+    by_hand = fresh.read.format("journal").options(entitytype='["plane", "ship"]', dsn=address).load()
+    assert by_hand.count() == 20
+    assert fresh.read.format("journal").options(alltypes="true", dsn=address).load().count() == 30
 
 
 def test_values_come_as_they_were_written(fresh: SparkSession, filled: str) -> None:
