@@ -90,7 +90,7 @@ class Consumer:
             name: Its name within the group, for good: failed batches are kept under it.
             options: Those that follow.
             topics: As for :func:`subscribe`, as are the next five.
-            entity_types: Kinds of sources.
+            entity_types: Kinds of sources; all where it is left out, or ``ALL_TYPES``.
             contains: What the payload must contain.
             condition: A boolean SQL expression over ``e`` and ``s``.
             params: Values for the condition.

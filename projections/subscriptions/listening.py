@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 
-from journal import Database, DatabaseError, Session
+from journal import Database, DatabaseError, EntityTypes, Session
 from projections.subscriptions.errors import InvalidSubscription, ListenerClosed, ListenerTooSlow
 from projections.subscriptions.groups import is_reliable
 from projections.subscriptions.live_reader import LiveReader
@@ -34,7 +34,7 @@ class Interest(NamedTuple):
     """Which events somebody wants, in the words of :func:`projections.subscriptions.subscribing.subscribe`."""
 
     topics: Sequence[str] | None = None
-    entity_types: Sequence[str] | None = None
+    entity_types: Sequence[str] | EntityTypes | None = None
     contains: Mapping[str, Any] | None = None
     condition: str | None = None
     params: Mapping[str, Any] | None = None
@@ -87,7 +87,7 @@ class Listener:
         self,
         *,
         topics: Sequence[str] | None = None,
-        entity_types: Sequence[str] | None = None,
+        entity_types: Sequence[str] | EntityTypes | None = None,
         contains: Mapping[str, Any] | None = None,
         condition: str | None = None,
         params: Mapping[str, Any] | None = None,
@@ -102,7 +102,7 @@ class Listener:
         Args:
             topics: Event types, or patterns of them, as :mod:`projections.interests.topics` says: ``*`` stands for one
                 segment, ``**`` for one or more.
-            entity_types: Kinds of sources.
+            entity_types: Kinds of sources; all where it is left out, or ``ALL_TYPES``.
             contains: What the payload must contain.
             condition: A boolean SQL expression over the event ``e`` and the subscription ``s``.
             params: Values for the condition.

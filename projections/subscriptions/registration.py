@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
+from journal import EntityTypes
 from journal.database import Fault, fault_of
 from projections.errors import HandlerFailed, InvalidHandler
 from projections.failing.retries import Pause, Retries
@@ -29,7 +30,7 @@ class HandlerOptions(TypedDict, total=False):
     """What :meth:`projections.subscriptions.Consumer.handle` takes beside the name; it says what each means."""
 
     topics: Sequence[str] | None
-    entity_types: Sequence[str] | None
+    entity_types: Sequence[str] | EntityTypes | None
     contains: Mapping[str, Any] | None
     condition: str | None
     params: Mapping[str, Any] | None

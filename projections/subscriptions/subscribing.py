@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from journal import InvalidEvent, Session, encode
+from journal import EntityTypes, InvalidEvent, Session, encode
 from journal.database import fetch_on, fetch_on_sync
 from projections.interests.containment import CONTAINS, check_contents
 from projections.interests.errors import InvalidFilter
@@ -35,7 +35,7 @@ async def subscribe(
     group: str,
     *,
     topics: Sequence[str] | None = None,
-    entity_types: Sequence[str] | None = None,
+    entity_types: Sequence[str] | EntityTypes | None = None,
     contains: Mapping[str, Any] | None = None,
     condition: str | None = None,
     params: Mapping[str, Any] | None = None,
@@ -52,7 +52,7 @@ async def subscribe(
         group: The group, which is made if it is not known.
         topics: Event types, or patterns of them, as :mod:`projections.interests.topics` says: ``*`` stands for one
             segment, ``**`` for one or more.
-        entity_types: Kinds of sources.
+        entity_types: Kinds of sources; all where it is left out, or ``ALL_TYPES``.
         contains: What the payload must contain: a filter of :mod:`projections.interests.filters` without operators.
         condition: A boolean SQL expression over the event ``e`` and the subscription ``s``. Texts are shared by all
             subscriptions that use them: give values that differ in ``params``, and write ``s.params ->> 'name'``.
@@ -76,7 +76,7 @@ def subscribe_sync(
     group: str,
     *,
     topics: Sequence[str] | None = None,
-    entity_types: Sequence[str] | None = None,
+    entity_types: Sequence[str] | EntityTypes | None = None,
     contains: Mapping[str, Any] | None = None,
     condition: str | None = None,
     params: Mapping[str, Any] | None = None,
@@ -96,13 +96,15 @@ def subscribe_sync(
 def _arguments(  # noqa: PLR0917 - as the function in the database has them
     group: str,
     topics: Sequence[str] | None,
-    entity_types: Sequence[str] | None,
+    entity_types: Sequence[str] | EntityTypes | None,
     contains: Mapping[str, Any] | None,
     condition: str | None,
     params: Mapping[str, Any] | None,
     expires_after: timedelta | None,
     reliable: bool,  # noqa: FBT001 - likewise
 ) -> tuple[Any, ...]:
+    if isinstance(entity_types, EntityTypes):
+        entity_types = entity_types.sql
     for names, what in ((topics, "topics"), (entity_types, "entity_types")):
         _check_names(names, what)
     if not isinstance(expires_after, timedelta | None):

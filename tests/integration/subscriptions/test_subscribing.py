@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journal import Database
+from journal import ALL_TYPES, Database
 from projections.subscriptions import (
     InvalidSubscription,
     create_group,
@@ -37,6 +37,8 @@ async def matched(database: Database) -> list[str]:
         ({"topics": ["L*d"]}, ["a", "b", "c"]),
         ({"topics": ["landed", "Lande_"]}, []),
         ({"entity_types": ["train"]}, []),
+        ({"entity_types": ["train", "plane"]}, ["a", "b", "c"]),
+        ({"entity_types": ALL_TYPES}, ["a", "b", "c"]),
         ({"contains": {"where": {"to": "LAX"}}}, ["a", "c"]),
         ({"condition": "e.source_id = s.params ->> 'me'", "params": {"me": "b"}}, ["b"]),
         (
