@@ -97,7 +97,7 @@ class TestInstall:
         second = make_conninfo(empty_dsn, options=f"-c {setting}")
         with ThreadPoolExecutor(1) as pool:
             with connect_sync(empty_dsn) as connection:
-                installing._run(connection, schema.script())
+                installing.run(connection, schema.script())
                 waiting = pool.submit(schema.install, second)
                 while run(empty_dsn, f"SELECT pid FROM {WAITING}") == []:
                     assert not waiting.done()
@@ -174,7 +174,7 @@ class TestUpgrade:
         self, empty_dsn: str, dsn: str
     ) -> None:
         with connect_sync(empty_dsn) as connection:
-            installing._run(connection, released_script(1))
+            installing.run(connection, released_script(1))
 
         schema.upgrade(empty_dsn)
 

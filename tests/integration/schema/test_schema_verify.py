@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from journal import schema
 from journal.database.sync import connect_sync
 from journal.errors import MissingPrivilege
-from journal.schema import installing
+from journal.schema import verifying
 from journal.schema.catalogue import Catalogue, compare, read_catalogue
 from tests.fixtures.failover import Server, pair
 from tests.fixtures.postgres import Databases, client
@@ -44,7 +44,7 @@ def lived_in(databases: Databases, template: str) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def expected(lived_in: str) -> Catalogue:
     with connect_sync(lived_in) as connection:
-        return installing._build(connection, schema.sql_root())
+        return verifying.build(connection, schema.sql_root())
 
 
 @pytest.fixture(autouse=True)
