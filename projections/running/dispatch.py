@@ -27,9 +27,9 @@ from projections.defining.handlers import Kind, Projection
 from projections.defining.tables import TableError
 from projections.errors import HandlerFailed, ProjectionFailed, describe
 from projections.running.loop_monitor import LoopMonitor
+from projections.running.reacting import find_reactions
 from projections.running.table_writer import BatchWriter
 
-_NOTE_REACTIONS = "SELECT source_id, seq_nr FROM projections.note_reactions_v1($1, $2, $3)"
 _SILENCE = 1.0  # seconds
 
 # What a handler may raise: a poison event must not end the process, nor look like its end.
@@ -93,7 +93,9 @@ class Dispatcher:
         try:
             await self._handle(session, envelopes)
             if self._reactions:
-                await self._react(session, envelopes)
+                find = await find_reactions(session, self._projection.name, self._reactions, envelopes)
+                if find is not None:
+                    await self._call(session, envelopes, find)
         finally:
             session.patience = patience
 
@@ -106,20 +108,6 @@ class Dispatcher:
                 f"handled are: {known}"
             )
         return found
-
-    async def _react(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
-        """React to the events of a batch that have not been reacted to, also not before a rebuild of the read model."""
-        last = {e.source_id: e.seq_nr for e in envelopes if e.event_type in self._reactions}
-        if not last:
-            return
-        rows = await session.fetch(_NOTE_REACTIONS, self._projection.name, list(last), list(last.values()))
-        done = {row["source_id"]: row["seq_nr"] for row in rows}
-
-        def reaction(envelope: EventEnvelope) -> _Handler | None:
-            again = envelope.seq_nr <= done.get(envelope.source_id, 0)
-            return None if again else self._reactions.get(envelope.event_type)
-
-        await self._call(session, envelopes, reaction)
 
     async def _each(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
         await self._call(session, envelopes, self._find)
