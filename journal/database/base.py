@@ -199,12 +199,6 @@ class BaseDatabase(ABC):
     def announced_pid(connection: Any) -> int:
         """The process that the server named when it was connected to; a pooler makes one up."""
 
-    async def is_direct(self) -> bool:
-        """Whether the process that answers is the one that was connected to."""
-        async with self.session() as session:
-            pid = self.announced_pid(session.connection)
-            return await session.execute(f"SELECT WHERE pg_backend_pid() = {pid}") == 1
-
     async def pin(self) -> None:
         """Set in every transaction what the sessions that a pooler lends have otherwise."""
         async with self.session() as session:

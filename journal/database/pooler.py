@@ -27,8 +27,15 @@ async def open_direct(
         raise
     direct = False
     try:
-        direct = not looks or await database.is_direct()
+        direct = not looks or await _is_direct(database)
     finally:
         if not direct:
             await database.close()
     return database if direct else None
+
+
+async def _is_direct(database: BaseDatabase) -> bool:
+    """Whether the process that answers is the one that was connected to."""
+    async with database.session() as session:
+        pid = database.announced_pid(session.connection)
+        return await session.execute(f"SELECT WHERE pg_backend_pid() = {pid}") == 1
