@@ -253,6 +253,7 @@
 \ir functions/webhooks/forget_answers_v1.sql
 \ir functions/webhooks/fan_out_v1.sql
 \ir functions/webhooks/policy_within_limits_v1.sql
+\ir functions/webhooks/refill_rate_limit_v1.sql
 \ir functions/webhooks/claim_deliveries_v1.sql
 \ir functions/webhooks/lock_deliveries_v1.sql
 \ir functions/webhooks/follow_on_v1.sql

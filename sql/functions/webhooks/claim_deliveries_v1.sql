@@ -190,11 +190,7 @@ BEGIN
             WHERE d.endpoint_id = _endpoint AND d.state = 'leased'
         );
         IF _circuit.rate_limit IS NOT NULL THEN
-            -- The bucket holds what a second lets through, and one at least. A clock that was set back takes nothing out.
-            _circuit.tokens := least(
-                greatest(_circuit.rate_limit, 1),
-                _circuit.tokens + _circuit.rate_limit * greatest(extract(EPOCH FROM _now - _circuit.refilled_at), 0)
-            );
+            _circuit.tokens := projections.refill_rate_limit_v1(_circuit.rate_limit, _circuit.tokens, _circuit.refilled_at, _now);
             _room := least(_room, floor(_circuit.tokens)::integer);
         END IF;
         CONTINUE WHEN _room < 1;

@@ -17,6 +17,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 UNSET = {
     "checked_json_v1",
     "event_bytes_v1",
+    "refill_rate_limit_v1",
     "slice_of_v1",
     "uuid7_time_v1",
     "uuid7_v1",

@@ -262,6 +262,7 @@ CALLS = {
     "fan_out_v1": "SELECT projections.fan_out_v1('{e1,e2}', ARRAY[now() + interval '1 day', now() + interval '1 day'], "
     "'{acme,acme}', '{a,b}', '{k,k}', '{NULL,NULL}', '{t,t}', '{\"{}\",\"{}\"}', '{1,2}', '{1,2}', '{ep_1,ep_1}')",
     "policy_within_limits_v1": f"SELECT projections.policy_within_limits_v1('{POLICY}')",
+    "refill_rate_limit_v1": "SELECT projections.refill_rate_limit_v1(2, 0, now(), now())",
     "claim_deliveries_v1": "SELECT projections.claim_deliveries_v1(10, 'ep_0')",
     "lock_deliveries_v1": "SELECT projections.lock_deliveries_v1('{1}')",
     "follow_on_v1": "SELECT projections.follow_on_v1('{1}')",
