@@ -21,6 +21,7 @@
 \ir tables/group_handlers.sql
 \ir tables/group_ranges.sql
 \ir tables/subscription_topics.sql
+\ir tables/subscription_history.sql
 \ir tables/matches.sql
 \ir tables/directed_events.sql
 \ir tables/unanswered.sql
@@ -185,6 +186,12 @@
 \ir functions/subscriptions/retry_batches_v1.sql
 \ir functions/subscriptions/drop_batches_v1.sql
 \ir functions/subscriptions/begin_matching_v1.sql
+\ir functions/subscriptions/history_interests_v1.sql
+\ir functions/subscriptions/begin_history_v1.sql
+\ir functions/subscriptions/next_history_v1.sql
+\ir functions/subscriptions/match_history_v1.sql
+\ir functions/subscriptions/finish_history_v1.sql
+\ir functions/subscriptions/rewind_group_v1.sql
 \ir functions/maintenance/group_holders_v1.sql
 \ir functions/maintenance/projection_holders_v1.sql
 \ir functions/maintenance/retention_holders_v1.sql

@@ -20,6 +20,7 @@ from projections.subscriptions.groups import give_up_handler as give_up_handler
 from projections.subscriptions.groups import group_names as group_names
 from projections.subscriptions.groups import remove_group as remove_group
 from projections.subscriptions.groups import rescale_group as rescale_group
+from projections.subscriptions.groups import rewind_group as rewind_group
 from projections.subscriptions.listening import Interest, Listener
 from projections.subscriptions.matched import MatchedEvent
 from projections.subscriptions.matching import Matching

@@ -14,9 +14,11 @@ from journal import Session, SliceRange, slice_ranges
 from journal.suggestions import did_you_mean
 from projections.errors import UnknownGroup
 from projections.subscriptions.errors import own_errors
+from projections.subscriptions.subscribing import past_time
 
 _CREATE = "SELECT projections.create_group_v1($1, $2, $3)"
 _REMOVE = "SELECT projections.remove_group_v1($1)"
+_REWIND = "SELECT projections.rewind_group_v1($1, $2)"
 _CUT = "SELECT projections.cut_group_v1($1, $2)"
 _POLL = "SELECT * FROM projections.poll_group_v1($1, $2, $3, $4, $5)"
 _MOVE = "SELECT projections.move_cursor_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
@@ -92,6 +94,29 @@ async def remove_group(session: Session, name: str) -> bool:
         Whether there was one.
     """
     return bool(await session.fetchval(_REMOVE, name))
+
+
+async def rewind_group(session: Session, name: str, to: datetime | str) -> int:
+    """
+    Have a group read again what its subscriptions ask for.
+
+    What it gets again matches anew, behind what has matched: consumers stay, and what they have not read or failed on
+    stays as it is. Until that is done, what comes waits for it.
+
+    Args:
+        session: A session on the database, in a transaction or not.
+        name: The group.
+        to: From which time on: ``"beginning"``, or a time with its zone.
+
+    Returns:
+        How many subscriptions catch up.
+
+    Raises:
+        InvalidSubscription: The time is none, or is to come; or the group only listens.
+        UnknownGroup: There is none of this name.
+    """
+    with own_errors():
+        return int(await session.fetchval(_REWIND, name, past_time(to, "to")))
 
 
 async def rescale_group(session: Session, name: str, ranges: int) -> None:

@@ -18,6 +18,7 @@ from projections.defining.handlers import Kind, Projection
 from projections.failing.recovery import Recovery
 from projections.subscriptions.catching_up import CatchingUp
 from projections.subscriptions.conditions import NARROWER, Asked, AskedOf, Failed, TooMuch, check_again
+from projections.subscriptions.history import History
 
 __all__ = ["Matching"]
 
@@ -68,6 +69,7 @@ class Matching:
         self._timeout = condition_timeout
         self._projections: dict[str, Projection] = {}
         self._catching_up = CatchingUp(condition_timeout)
+        self._history = History(condition_timeout)
 
     async def tend(self, session: OwnedSession) -> Sequence[Projection]:
         """Match events that are due, or wait for a condition; returns the projections of all entity types."""
@@ -84,6 +86,8 @@ class Matching:
             pass
         if look["behind"]:
             await self._catching_up.go_on(session)
+        if look["history"]:
+            await self._history.go_on(session)
         return list(self._projections.values())
 
     async def _match_due(self, session: OwnedSession, limit: int) -> int:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from journal import EntityTypes
@@ -35,13 +35,14 @@ class HandlerOptions(TypedDict, total=False):
     condition: str | None
     params: Mapping[str, Any] | None
     expires_after: timedelta | None
+    start: datetime | str
     retries: Retries | Sequence[Pause] | None
     timeout: Pause | None
     split_by: SplitBy | None
     batch: int | None
 
 
-_FILTERS = ("topics", "entity_types", "contains", "condition", "params", "expires_after")
+_FILTERS = ("topics", "entity_types", "contains", "condition", "params", "expires_after", "start")
 
 
 def register(name: str, call: Handler, options: HandlerOptions, timeout: timedelta) -> RegisteredHandler:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from journal import EntityTypes, InvalidEvent, Session, encode
@@ -17,8 +17,10 @@ from projections.subscriptions.errors import InvalidSubscription, own_errors
 _SUBSCRIBE = """
 SELECT projections.subscribe_v1(
     CAST($1 AS text), CAST($2 AS text), CAST(CAST($3 AS text) AS jsonb), CAST($4 AS interval),
-    CAST($5 AS text[]), CAST($6 AS text[]), CAST($7 AS boolean))
+    CAST($5 AS text[]), CAST($6 AS text[]), CAST($7 AS boolean), CAST($8 AS timestamptz))
 """
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+"""No event is older."""
 _UNSUBSCRIBE = "SELECT projections.unsubscribe_v1(CAST($1 AS bigint))"
 _REGISTER = "SELECT projections.register_handler_v1($1, $2, $3)"
 _KEEP = "SELECT projections.keep_subscriptions_v1($1)"
@@ -41,11 +43,13 @@ async def subscribe(
     params: Mapping[str, Any] | None = None,
     expires_after: timedelta | None = None,
     reliable: bool = True,
+    start: datetime | str = "now",
 ) -> int:
     """
-    Subscribe a group to events that are committed from now on; without any filter, to all of them.
+    Subscribe a group to events that are committed from now on, or from a time on; without any filter, to all of them.
 
-    Asking for the same again returns the same subscription, kept for the longer of both times.
+    Asking for the same again returns the same subscription, which starts where it did, kept for the longer of both
+    times.
 
     Args:
         connection: As for :func:`journal.append`; the subscription is there once its transaction commits.
@@ -59,6 +63,8 @@ async def subscribe(
         params: Values for the condition.
         expires_after: Remove the subscription when nobody has kept it for so long; by default it stays.
         reliable: For a new group: whether consumers read for it; else it only listens.
+        start: From which time on: ``"now"``, ``"beginning"`` or a time with its zone. What was committed before now is
+            matched in pages, beside what comes; until that is done, what comes waits for it.
 
     Returns:
         The subscription's number.
@@ -66,7 +72,9 @@ async def subscribe(
     Raises:
         InvalidValue: A value or the condition is invalid; the message says which, and why.
     """
-    asked = _arguments(group, topics, entity_types, contains, condition, params, expires_after, reliable)
+    asked = _arguments(
+        group, topics, entity_types, contains, condition, params, expires_after, reliable, start
+    )
     with own_errors():
         return int((await fetch_on(connection, _SUBSCRIBE, asked))[0][0])
 
@@ -82,13 +90,16 @@ def subscribe_sync(
     params: Mapping[str, Any] | None = None,
     expires_after: timedelta | None = None,
     reliable: bool = True,
+    start: datetime | str = "now",
 ) -> int:
     """
     Subscribe a group on a synchronous connection, as for :func:`journal.append_sync`.
 
     Arguments, result and errors are those of :func:`subscribe`.
     """
-    asked = _arguments(group, topics, entity_types, contains, condition, params, expires_after, reliable)
+    asked = _arguments(
+        group, topics, entity_types, contains, condition, params, expires_after, reliable, start
+    )
     with own_errors():
         return int(fetch_on_sync(connection, _SUBSCRIBE, asked)[0][0])
 
@@ -102,6 +113,7 @@ def _arguments(  # noqa: PLR0917 - as the function in the database has them
     params: Mapping[str, Any] | None,
     expires_after: timedelta | None,
     reliable: bool,  # noqa: FBT001 - likewise
+    start: datetime | str,
 ) -> tuple[Any, ...]:
     if isinstance(entity_types, EntityTypes):
         entity_types = entity_types.sql
@@ -120,7 +132,24 @@ def _arguments(  # noqa: PLR0917 - as the function in the database has them
         _list(topics),
         _list(entity_types),
         reliable,
+        None if start == "now" else past_time(start, "start"),
     )
+
+
+def past_time(given: datetime | str, what: str) -> datetime:
+    """
+    A time in the past as the database takes it.
+
+    Raises:
+        InvalidSubscription: It is neither a time with its zone nor "beginning"; "what" names it.
+    """
+    if given == "beginning":
+        return _BEGINNING
+    if not isinstance(given, datetime) or given.tzinfo is None:
+        raise InvalidSubscription(
+            f"{what} must be 'beginning', or a datetime with its zone, not {given!r:.80}"
+        )
+    return given
 
 
 def _check_names(names: Sequence[Any] | None, what: str) -> None:

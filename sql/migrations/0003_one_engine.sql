@@ -216,3 +216,25 @@ ADD CONSTRAINT entity_types_are_some CHECK (cardinality(entity_types) > 0);
 ALTER TABLE projections.rebuilds ADD COLUMN entity_types text[] COLLATE "C";
 UPDATE projections.rebuilds AS b
 SET entity_types = p.entity_types FROM projections.projections AS p WHERE b.projection_id = p.projection_id;
+-- Subscriptions may start in the past.
+ALTER TABLE projections.subscriptions ADD COLUMN starts_at timestamptz;
+CREATE INDEX subscriptions_starts_at_idx ON projections.subscriptions (subscription_id) WHERE starts_at IS NOT NULL;
+CREATE TABLE projections.subscription_history (
+    subscription_id bigint NOT NULL REFERENCES projections.subscriptions ON DELETE CASCADE,
+    entity_type text COLLATE "C" NOT NULL,
+    db_timestamp timestamptz NOT NULL,
+    slice smallint NOT NULL DEFAULT 0,
+    source_id text COLLATE "C" NOT NULL DEFAULT '',
+    seq_nr bigint NOT NULL DEFAULT 0,
+    events bigint NOT NULL DEFAULT 0,
+    first_event timestamptz,
+    began_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (subscription_id, entity_type)
+);
+ALTER TABLE projections.unanswered
+ADD COLUMN subscription_id bigint REFERENCES projections.subscriptions ON DELETE CASCADE,
+DROP CONSTRAINT unanswered_condition_id_source_id_seq_nr_key;
+CREATE UNIQUE INDEX unanswered_idx ON projections.unanswered (condition_id, source_id, seq_nr, coalesce(subscription_id, 0));
+CREATE INDEX unanswered_subscription_id_idx ON projections.unanswered (subscription_id) WHERE subscription_id IS NOT NULL;
+DROP FUNCTION IF EXISTS projections.subscribe_v1(text, text, jsonb, interval, text[], text[], boolean);
+DROP FUNCTION IF EXISTS projections.look_at_matching_v1();

@@ -12,7 +12,7 @@ BEGIN
         projections.source_offsets, projections.parked_sources, projections.reactions, projections.rebuilds, projections.rebuild_parts,
         projections.rebuild_tables, projections.partitions, projections.partition_settings, projections.subscription_groups,
         projections.group_handlers, projections.group_ranges, projections.group_retries,
-        projections.conditions, projections.subscriptions, projections.subscription_topics,
+        projections.conditions, projections.subscriptions, projections.subscription_topics, projections.subscription_history,
         projections.matches, projections.matches_default,
         projections.match_ids, projections.directed_events, projections.unanswered, projections.unasked,
         projections.webhook_events, projections.webhook_events_default, projections.webhook_attempts,

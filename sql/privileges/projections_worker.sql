@@ -10,7 +10,7 @@ BEGIN
         projections.projections, projections.workers, projections.projection_ranges, projections.source_offsets,
         projections.parked_sources, projections.reactions, projections.rebuilds, projections.rebuild_parts,
         projections.rebuild_tables, projections.subscription_groups, projections.group_handlers, projections.group_ranges, projections.group_retries,
-        projections.conditions, projections.subscriptions, projections.directed_events, projections.unanswered, projections.unasked,
+        projections.conditions, projections.subscriptions, projections.subscription_history, projections.directed_events, projections.unanswered, projections.unasked,
         projections.webhook_endpoints, projections.webhook_circuits, projections.webhook_secrets, projections.webhook_deliveries,
         projections.webhook_schedules, projections.turns, projections.webhook_standstills, projections.webhook_answers,
         projections.webhook_events, projections.webhook_attempts, projections.webhook_log_ids

@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS projections.subscriptions (
     -- How long it may be unused; NULL: for ever.
     expires_after interval,
     active_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Events that were committed before are not for it.
+    -- What matches the log passes over events of before. While it catches up: infinity, and it has none of them from there.
     since timestamptz NOT NULL,
     -- All of the above that tells it from others.
     identity jsonb NOT NULL,
@@ -20,6 +20,8 @@ CREATE TABLE IF NOT EXISTS projections.subscriptions (
     -- What topic_patterns_v1 makes of the patterns.
     likes text[],
     regexes text[],
+    -- While it catches up with the past: the time from which on events are for it.
+    starts_at timestamptz,
     EXCLUDE USING hash (identity WITH =)
 );
 DO $$
@@ -30,6 +32,9 @@ BEGIN
     END IF;
     IF to_regclass('projections.subscriptions_since_idx') IS NULL THEN
         CREATE INDEX subscriptions_since_idx ON projections.subscriptions (since);
+    END IF;
+    IF to_regclass('projections.subscriptions_starts_at_idx') IS NULL THEN
+        CREATE INDEX subscriptions_starts_at_idx ON projections.subscriptions (subscription_id) WHERE starts_at IS NOT NULL;
     END IF;
     IF to_regclass('projections.subscriptions_open_idx') IS NULL THEN
         CREATE INDEX subscriptions_open_idx ON projections.subscriptions (condition_id, subscription_id) WHERE topics IS NULL;

@@ -15,10 +15,17 @@ CREATE TABLE IF NOT EXISTS projections.unanswered (
     -- Whether the condition is to be asked, as soon as it is not stopped.
     due boolean NOT NULL,
     set_apart_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    UNIQUE (condition_id, source_id, seq_nr)
+    -- It is for that subscription alone, which catches up; NULL: for all.
+    subscription_id bigint REFERENCES projections.subscriptions ON DELETE CASCADE
 );
 DO $$
 BEGIN
+    IF to_regclass('projections.unanswered_idx') IS NULL THEN
+        CREATE UNIQUE INDEX unanswered_idx ON projections.unanswered (condition_id, source_id, seq_nr, coalesce(subscription_id, 0));
+    END IF;
+    IF to_regclass('projections.unanswered_subscription_id_idx') IS NULL THEN
+        CREATE INDEX unanswered_subscription_id_idx ON projections.unanswered (subscription_id) WHERE subscription_id IS NOT NULL;
+    END IF;
     IF to_regclass('projections.unanswered_due_idx') IS NULL THEN
         CREATE INDEX unanswered_due_idx ON projections.unanswered (condition_id, unanswered_id) WHERE due;
     END IF;

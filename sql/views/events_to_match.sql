@@ -1,5 +1,5 @@
--- An event as matching takes it: functions take arrays of such rows. It is for the subscriptions that were there at as_of; one without
--- a topic is for the subscription that it names alone, whatever that asks for.
+-- An event as matching takes it: functions take arrays of such rows. It is for the subscriptions that were there at as_of; one that names a
+-- subscription is for that one alone, and without a topic whatever that asks for.
 CREATE OR REPLACE VIEW projections.events_to_match AS
 SELECT
     e.source_id,

@@ -69,6 +69,7 @@ worker --subscriptions --until-caught-up
 groups list
 groups show billing
 groups rescale billing --ranges 2
+groups rewind billing --to beginning --yes
 groups dead list billing
 groups dead show billing 1
 groups dead drop billing 1 --yes

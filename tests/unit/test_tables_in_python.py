@@ -11,7 +11,7 @@ OWN = {
     "journal": "captured_tables events imports partition_settings partitions schema_versions sources",
     "offsets": "parked_sources projection_ranges projections source_offsets workers",
     "projections/subscriptions": "conditions directed_events group_ranges matches subscription_groups subscriptions "
-    "unanswered unasked",
+    "unanswered unasked subscription_history",
     "projections/webhooks": "webhook_\\w*",
     "spark_projections": "rebuild_parts rebuild_tables rebuilds",
 }

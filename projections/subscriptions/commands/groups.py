@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from typing import Annotated
 
 import click
 
 from journal import Database, OwnedSession, ProjectionsError, Session
 from projections.monitoring import GroupLag, GroupRangeLag, group_lag, unmatched_entity_types
-from projections.subscriptions import cursors, give_up_handler, remove_group, rescale_group
+from projections.subscriptions import cursors, give_up_handler, remove_group, rescale_group, rewind_group
 from projections.subscriptions.commands.dead_batches import dead
+from projections.subscriptions.commands.history import history_notes, history_values
+from projections.subscriptions.history import history_progress
 from projections.terminal.ages import age, failing_above
 from projections.terminal.commands import Opt, derived
 from projections.terminal.connection import confirm
@@ -31,10 +34,12 @@ from projections.terminal.output import (
     rescaled,
     table_of,
 )
+from projections.terminal.times import Time
 
 __all__ = ["groups"]
 
 _ByRange = Annotated[bool, Opt("One line for each range of slices.", "--ranges")]
+_To = Opt("From then on.", type=Time(ago=True, words=("beginning",)), metavar="beginning|2h|TIME")
 _NUMBERS = ("lag", "cursor", "epoch")
 _COLUMNS: Columns = {
     "group": "name", "state": "state", "ranges": lambda one: len(one.ranges), "readers": lambda one: len(one.readers),
@@ -65,6 +70,7 @@ def groups() -> None:
       projections groups show billing --ranges      one group, range by range
       projections groups --fail-above 30s           in scripts: exit code 3 when one is behind by more
       projections groups rescale billing --ranges 8
+      projections groups rewind billing --to 2026-01-31T12:00:00Z
       projections groups give-up billing mails      a handler that no consumer has any more
       projections groups dead list billing          what its handlers have given up
       projections groups dead retry billing --all
@@ -125,6 +131,32 @@ async def rescale(session: Session, /, name: str, *, ranges: NewRanges) -> Answe
     return rescaled("group", name, len(before), ranges)
 
 
+@groups.command()
+@derived
+async def rewind(
+    database: Database, /, name: str, *, to: Annotated[datetime | str, _To], yes: Yes = False
+) -> Answer:
+    """
+    Have a group read again what its subscriptions ask for, from a time on.
+
+    Its handlers get the events again, at least once, behind what is still to be read; consumers stay, and batches that
+    failed stay as they are. What comes waits until that is done, so that the events of a source come in their order:
+    `projections groups show NAME` says how far it is.
+    """
+    confirm(f"Have group {name!r} handle all its events again, from {_time(to)} on?", yes=yes)
+    async with database.transaction() as session:
+        number = await rewind_group(session, name, to)
+    what = counted(number, "subscription catches", "subscriptions catch")
+    return done(
+        f"group {name!r}: {what} up, from {_time(to)} on", name=name, subscriptions=number,
+        to=None if isinstance(to, str) else to,
+    )  # fmt: skip
+
+
+def _time(to: datetime | str) -> str:
+    return "the beginning" if isinstance(to, str) else at(to)
+
+
 @groups.command(name="give-up")
 @derived
 async def give_up(database: Database, /, name: str, handler: str, *, yes: Yes = False) -> Answer:
@@ -172,11 +204,12 @@ groups.add_command(dead)
 
 async def _lag(session: Session, name: str | None, *, by_range: bool) -> Answer:
     found, unmatched = await group_lag(session, name), await unmatched_entity_types(session)
-    notes = _notes(found, unmatched) if found else ()
+    progress = await history_progress(session, name)
+    notes = [*_notes(found, unmatched), *history_notes(progress)] if found else []
     nothing = "there is no group yet: `projections subscribe GROUP` makes one"
     answer = listing(
         "groups", found, _COLUMNS, *notes, nothing=nothing, values=_values, numbers=_NUMBERS,
-        unmatched=unmatched,
+        unmatched=unmatched, catching_up=history_values(progress),
     )  # fmt: skip
     if not (by_range and found):
         return answer

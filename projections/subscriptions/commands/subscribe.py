@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import click
@@ -12,12 +12,17 @@ from projections.subscriptions import subscribe as make_subscription
 from projections.terminal.commands import Opt, derived
 from projections.terminal.options import json_object_of
 from projections.terminal.output import Answer, done, printable
+from projections.terminal.times import Time
 
 __all__ = ["subscribe"]
 
 _Contains = Opt(
     "Events whose payload contains these keys and values, nested ones too.",
     callback=json_object_of, metavar="JSON|-|@FILE",
+)  # fmt: skip
+_From = Opt(
+    "Events from then on. Default: now.", "--from", type=Time(ago=True, words=("beginning", "now")),
+    metavar="beginning|now|2h|TIME",
 )  # fmt: skip
 _ExpiresAfter = Opt(
     "Remove the subscription when no consumer has used it for so long. Default: it stays.",
@@ -44,6 +49,7 @@ async def subscribe(
         Any, Opt("Values for the condition.", callback=json_object_of, metavar="JSON|-|@FILE")
     ] = None,
     expires_after: Annotated[timedelta | None, _ExpiresAfter] = None,
+    start: Annotated[datetime | str | None, _From] = None,
     listen_only: Annotated[
         bool, Opt("Make a new group one of listeners: it has no cursor, and nothing is kept for it.")
     ] = False,
@@ -57,8 +63,9 @@ async def subscribe(
       projections subscribe alarms --condition "(e.payload ->> 'delay')::int > (s.params ->> 'minutes')::int" \\
           --params '{"minutes": 30}'
 
-    A group that is not known is made. It gets events that are committed from now on. Asking for the same again is
-    the same subscription, kept for the longer of both times.
+    A group that is not known is made. It gets events that are committed from now on; with --from, all from that time
+    on: first those of before, and what comes waits for them. `projections subscriptions` shows how far it is. Asking
+    for the same again is the same subscription, which starts where it did, kept for the longer of both times.
 
     A condition is a boolean SQL expression over the event `e` (topic, entity_type, source_id, seq_nr, payload,
     metadata, tags …) and the subscription `s` (params). Subscriptions that share its text are asked together: give
@@ -68,5 +75,6 @@ async def subscribe(
     found = await make_subscription(
         session, group, topics=topics or None, entity_types=entity_types or None, contains=contains,
         condition=condition, params=params, expires_after=expires_after, reliable=not listen_only,
+        start=start or "now",
     )  # fmt: skip
     return done(f"subscription {found} of group {printable(group)!r}", subscription_id=found, group=group)

@@ -11,7 +11,9 @@ import click
 
 from journal import Database, ProjectionsError, Session
 from projections.subscriptions import cursors, unsubscribe
+from projections.subscriptions.commands.history import history_notes, history_values
 from projections.subscriptions.commands.unanswered import waiting
+from projections.subscriptions.history import history_progress
 from projections.terminal.ages import age
 from projections.terminal.commands import Arg, derived
 from projections.terminal.connection import confirm
@@ -27,6 +29,7 @@ SELECT s.subscription_id, g.name AS group, coalesce(nullif(s.topics, '{}'), s.pa
     CASE
         WHEN c.quarantined_at IS NOT NULL THEN 'quarantined'
         WHEN s.active_at + s.expires_after < clock_timestamp() THEN 'expired'
+        WHEN s.starts_at IS NOT NULL THEN 'catching up'
         ELSE 'active'
     END AS state, c.error
 FROM projections.subscriptions AS s
@@ -106,13 +109,18 @@ async def list_(session: Session, /, group: str | None = None) -> Answer:
     A subscription is active; expired, when nobody has kept it for as long as it said, so that it goes soon; or
     quarantined: its condition failed, or took too long, for most events, and is stopped. What comes meanwhile waits
     for it. The error stands below; mend what is wrong, then `projections subscriptions release` it, or remove the
-    subscription. --json has conditions and params whole.
+    subscription. One that is catching up starts in the past: below stands how far it is. --json has conditions and
+    params whole.
     """
     if group is not None:
         await cursors(session, group)  # raises where there is no such group
     found = [_Subscription(*row.values()) for row in await session.fetch(_LIST, group)]
     nothing = "there is no subscription yet: `projections subscribe GROUP` makes one"
-    return listing("subscriptions", found, _COLUMNS, *_notes(found), nothing=nothing, values=_values)
+    progress = await history_progress(session, group)
+    return listing(
+        "subscriptions", found, _COLUMNS, *_notes(found), *history_notes(progress), nothing=nothing,
+        values=_values, catching_up=history_values(progress),
+    )  # fmt: skip
 
 
 @subscriptions.command()

@@ -48,6 +48,17 @@ BEGIN
     ) AS t (table_name, since, until)
     WHERE g.reliable AND u.unread > 0
     UNION ALL
+    SELECT
+        'events', g.name, min(coalesce(h.since, s.starts_at)), 'infinity',
+        format('has %s subscriptions that catch up with the past', count(*))
+    FROM projections.subscriptions AS s
+    INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id
+    CROSS JOIN LATERAL (
+        SELECT min(h.db_timestamp) AS since FROM projections.subscription_history AS h WHERE h.subscription_id = s.subscription_id
+    ) AS h
+    WHERE s.starts_at IS NOT NULL AND g.reliable
+    GROUP BY g.group_id
+    UNION ALL
     -- What matches is a projection of each entity type; until somebody runs it, no event of that type has been looked at.
     SELECT 'events', g.name, min(s.since), 'infinity', format(
         'waits for the matching of %s to begin', string_agg(DISTINCT quote_literal(t.entity_type), ', ')

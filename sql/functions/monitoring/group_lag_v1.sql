@@ -89,7 +89,7 @@ BEGIN
             FROM unnest(_types, _slices, _oldest, _events) AS u (entity_type, slice, oldest, events)
             INNER JOIN LATERAL (
                 SELECT min(s.since) AS since FROM projections.subscriptions AS s
-                WHERE s.group_id = _group.group_id AND (s.entity_types IS NULL OR u.entity_type = ANY (s.entity_types))
+                WHERE s.group_id = _group.group_id AND s.since < 'infinity' AND (s.entity_types IS NULL OR u.entity_type = ANY (s.entity_types))
             ) AS t ON t.since IS NOT NULL
             WHERE _group.reliable
             GROUP BY u.slice

@@ -19,7 +19,7 @@ BEGIN
     _since := projections.in_flight_since_v1();
     -- Somebody else may just have begun it: only what never ran is set.
     UPDATE projections.projection_ranges AS r
-    SET horizon = coalesce((SELECT min(s.since) FROM projections.subscriptions AS s), _since)
+    SET horizon = least((SELECT min(s.since) FROM projections.subscriptions AS s), _since)
     WHERE r.projection_id = _id AND r.epoch = 0 AND r.horizon = '1970-01-01T00:00:00Z';
     -- What was imported before is not for them either.
     UPDATE projections.projection_ranges AS r

@@ -9,7 +9,9 @@ RETURNS TABLE (
     -- Whether a published event is due.
     due boolean,
     -- Whether events wait to be asked about.
-    behind boolean
+    behind boolean,
+    -- Whether a subscription catches up with the past.
+    history boolean
 )
 LANGUAGE plpgsql
 STABLE
@@ -33,6 +35,7 @@ BEGIN
             WHERE c.checked < (SELECT max(v.version) FROM projections.schema_versions AS v)
         ),
         EXISTS (SELECT FROM projections.directed_events AS d WHERE NOT d.matched AND d.not_before <= _now),
-        EXISTS (SELECT FROM projections.unanswered AS u WHERE u.due) OR EXISTS (SELECT FROM projections.unasked);
+        EXISTS (SELECT FROM projections.unanswered AS u WHERE u.due) OR EXISTS (SELECT FROM projections.unasked),
+        EXISTS (SELECT FROM projections.subscriptions AS s WHERE s.starts_at IS NOT NULL);
 END;
 $$;

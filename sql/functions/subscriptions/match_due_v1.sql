@@ -35,7 +35,7 @@ BEGIN
     -- They are locked: they stay where they are.
     DELETE FROM projections.directed_events AS d WHERE d.ctid = ANY (_rows) AND d.passed;
     UPDATE projections.directed_events AS d SET matched = TRUE WHERE d.ctid = ANY (_rows);
-    PERFORM projections.match_events_v1('published', _due, p_failed => p_failed);
+    PERFORM projections.match_events_v1('published', _due, p_failed => p_failed, p_late => TRUE);
     RETURN cardinality(_due);
 END;
 $$;

@@ -5,13 +5,17 @@
 -- An event that a condition fails on is put aside for it; what comes for those that are set apart is kept. One that takes longer
 -- than the caller's statement_timeout fails the call: asking each alone about one event tells which, and with p_failed, an object
 -- of errors by condition, the events are put aside for those. p_behind is the one condition that is asked, though it is set apart:
--- it catches up.
+-- it catches up. With p_late events come out of the order of their sources: they are also for subscriptions that catch up.
+--
+-- Whoever ends the catching up of a subscription with the past waits for the lock that is taken here, and keeps others from it: what
+-- has been matched by then is what offsets say.
 CREATE OR REPLACE FUNCTION projections.match_events_v1(
     p_entity_type text,
     p_events projections.events_to_match[],
     p_interests projections.interests[] DEFAULT NULL,
     p_failed jsonb DEFAULT NULL,
-    p_behind integer DEFAULT NULL
+    p_behind integer DEFAULT NULL,
+    p_late boolean DEFAULT FALSE
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -35,11 +39,12 @@ DECLARE
     _error text;
     _count bigint;
 BEGIN
+    PERFORM pg_advisory_xact_lock_shared(hashtext('slice-projections history'), 0);
     SELECT
         coalesce(array_agg(e.ordinality), '{}'), coalesce(array_agg(e.subscription_id), '{}'),
         coalesce(array_agg(NULL::integer), '{}')
     INTO _places, _ids, _conditions
-    FROM unnest(p_events) WITH ORDINALITY AS e WHERE e.subscription_id IS NOT NULL;
+    FROM unnest(p_events) WITH ORDINALITY AS e WHERE e.subscription_id IS NOT NULL AND e.topic IS NULL;
     IF p_interests IS NULL THEN
         p_interests := ARRAY(
             SELECT i FROM projections.interests_v1(
@@ -61,16 +66,16 @@ BEGIN
         _failures := coalesce(cardinality(_matched.failed), 0);
         IF _failures > 0 THEN
             INSERT INTO projections.unanswered AS u (
-                condition_id, entity_type, source_id, seq_nr, db_timestamp, slice, topic, as_of, error, due
+                condition_id, entity_type, source_id, seq_nr, db_timestamp, slice, topic, as_of, error, due, subscription_id
             )
             SELECT
                 _asked.condition_id, p_entity_type, e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.topic, e.as_of,
-                left(f.error, 2000), FALSE
+                left(f.error, 2000), FALSE, e.subscription_id
             FROM unnest(_matched.failed, _matched.errors) AS f (place, error)
             CROSS JOIN LATERAL unnest(ARRAY[p_events[_asked.places[f.place]]]) AS e
             ORDER BY f.place
             -- It was asked again, and failed again.
-            ON CONFLICT (condition_id, source_id, seq_nr) DO UPDATE
+            ON CONFLICT (condition_id, source_id, seq_nr, coalesce(subscription_id, 0)) DO UPDATE
             SET error = excluded.error, due = FALSE, set_apart_at = clock_timestamp();
         END IF;
         IF _failures > 0 OR _asked.condition_id = ANY (_watched) THEN
@@ -95,7 +100,8 @@ BEGIN
     END IF;
 
     PERFORM projections.lock_matching_v1();
-    IF cardinality(array_remove(_ids, NULL)) = 0 AND NOT EXISTS (SELECT FROM projections.subscriptions AS s WHERE s.since > _oldest) THEN
+    IF cardinality(array_remove(_ids, NULL)) = 0 AND NOT EXISTS (SELECT FROM unnest(p_events) AS e WHERE e.subscription_id IS NOT NULL)
+    AND NOT EXISTS (SELECT FROM projections.subscriptions AS s WHERE s.since > _oldest) THEN
         RETURN projections.match_as_given_v1(p_events, p_interests, _conditions, _places);
     END IF;
     WITH given AS (
@@ -133,7 +139,9 @@ BEGIN
         INNER JOIN given AS e ON p.place = e.ordinality
         CROSS JOIN LATERAL (
             SELECT s.group_id FROM projections.subscriptions AS s
-            WHERE s.subscription_id = p.subscription_id AND s.since <= e.as_of LIMIT 1
+            WHERE s.subscription_id = p.subscription_id AND (e.subscription_id IS NULL OR e.subscription_id = s.subscription_id)
+            AND (s.since <= e.as_of OR e.subscription_id IS NOT NULL OR p_late AND s.starts_at <= e.as_of)
+            LIMIT 1
         ) AS s
         GROUP BY e.ordinality, s.group_id, e.slice, e.seq_nr, e.db_timestamp, e.source_id
         ORDER BY e.ordinality, s.group_id

@@ -2,7 +2,8 @@
 -- publisher's own source ('publisher/NAME', entity type 'published'): their order is kept, and a million of them are one source.
 -- Processes that publish at the same time each have a name of their own, or wait for one another.
 --
--- Arrays run in parallel. With p_subscription_ids an event goes to that subscription alone; with p_not_before it is matched
+-- Arrays run in parallel. Events that are for one subscription, or for later, have the tag 'directed': they are no history for
+-- others. With p_subscription_ids an event goes to that subscription alone; with p_not_before it is matched
 -- then, and no earlier. Raises PJ081 where that is invalid or a topic is a pattern, and what append_events_v1 raises.
 -- It has the rights of the schema's owner, as append_events_v1 has.
 CREATE OR REPLACE FUNCTION projections.publish_v1(
@@ -23,6 +24,11 @@ AS $$
 DECLARE
     _sources text[] := array_fill('publisher/' || p_publisher, ARRAY[cardinality(p_topics)]);
     _types text[] := array_fill('published'::text, ARRAY[cardinality(p_topics)]);
+    _tags text[] := ARRAY(
+        SELECT CASE WHEN d.subscription_id IS NOT NULL OR d.not_before IS NOT NULL THEN '{directed}' END
+        FROM unnest(p_topics, p_subscription_ids, p_not_before) WITH ORDINALITY AS d (topic, subscription_id, not_before, place)
+        ORDER BY d.place
+    );
     _last bigint;
     _unknown bigint;
 BEGIN
@@ -56,7 +62,7 @@ BEGIN
     RETURN QUERY
     WITH appended AS (
         SELECT a.*, row_number() OVER () AS place
-        FROM projections.append_events_v1(_sources, _types, p_topics, p_payloads, NULL, p_metadata, NULL, p_event_ids) AS a
+        FROM projections.append_events_v1(_sources, _types, p_topics, p_payloads, NULL, p_metadata, _tags, p_event_ids) AS a
     ), directed AS (
         INSERT INTO projections.directed_events AS d (source_id, seq_nr, db_timestamp, slice, topic, subscription_id, not_before)
         SELECT

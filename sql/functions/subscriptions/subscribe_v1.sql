@@ -5,7 +5,9 @@
 -- (s.params); NULL: none. p_topics are event types, and patterns of them as topic_patterns_v1 takes them; p_entity_types are kinds of
 -- sources.
 --
--- It gets every event that is committed after it; of those that are in flight just now some may be committed before.
+-- It gets every event that is committed after it; of those that are in flight just now some may be committed before. With p_start
+-- it gets all from that time on ('-infinity': from the first on), each once and in the order of its source: it catches up first,
+-- beside what matches the log. One that is there already starts where it did.
 -- Raises PJ080 for a condition, PJ081 for anything else that is refused.
 CREATE OR REPLACE FUNCTION projections.subscribe_v1(
     p_group text,
@@ -14,7 +16,8 @@ CREATE OR REPLACE FUNCTION projections.subscribe_v1(
     p_expires_after interval DEFAULT NULL,
     p_topics text[] DEFAULT NULL,
     p_entity_types text[] DEFAULT NULL,
-    p_reliable boolean DEFAULT TRUE
+    p_reliable boolean DEFAULT TRUE,
+    p_start timestamptz DEFAULT NULL
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -45,6 +48,8 @@ BEGIN
         USING ERRCODE = 'PJ081';
     ELSIF p_expires_after <= interval '0' THEN
         RAISE EXCEPTION 'expires_after is longer than 0, not %', p_expires_after USING ERRCODE = 'PJ081';
+    ELSIF p_start > clock_timestamp() THEN
+        RAISE EXCEPTION 'start lies in the future: %', p_start USING ERRCODE = 'PJ081', HINT = 'Leave it out for what comes from now on.';
     END IF;
     _group := projections.create_group_v1(p_group, p_reliable);
     IF p_condition IS NOT NULL THEN
@@ -62,11 +67,13 @@ BEGIN
     _since := projections.in_flight_since_v1();
 
     INSERT INTO projections.subscriptions (
-        group_id, condition_id, params, topics, patterns, likes, regexes, entity_types, expires_after, since, identity
+        group_id, condition_id, params, topics, patterns, likes, regexes, entity_types, expires_after, since, identity,
+        starts_at
     )
     VALUES (
         _group, _condition, p_params, _topics, _patterns, _matched.likes, _matched.regexes, p_entity_types,
-        p_expires_after, _since, _identity
+        p_expires_after, CASE WHEN p_start IS NULL THEN _since ELSE 'infinity' END, _identity,
+        greatest(p_start, CASE WHEN p_start IS NOT NULL THEN '1970-01-01T00:00:00Z'::timestamptz END)
     )
     ON CONFLICT DO NOTHING RETURNING subscription_id INTO _id;
     IF FOUND THEN

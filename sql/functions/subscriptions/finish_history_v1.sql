@@ -1,0 +1,81 @@
+-- Ends the catching up of a subscription with the past: matches with it what the matching of the log has passed since the last
+-- page, where these are p_limit events at most, and leaves all others to that. FALSE where that cannot be done yet.
+--
+-- Meanwhile nothing else is matched: so what was passed is what offsets say, and each event is matched once, by one of both, those of a
+-- source in their order. It does not wait for long to begin. p_error is as for match_history_v1.
+CREATE OR REPLACE FUNCTION projections.finish_history_v1(p_subscription_id bigint, p_limit integer, p_error text DEFAULT NULL)
+RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET lock_timeout = '200ms'
+AS $$
+DECLARE
+    _of projections.subscriptions;
+    _types text[];
+    _horizon timestamptz;
+    _ready boolean;
+    _read bigint;
+    _type record;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('slice-projections past'), (p_subscription_id & 2147483647)::integer) THEN
+        RETURN FALSE;
+    END IF;
+    BEGIN
+        PERFORM pg_advisory_xact_lock(hashtext('slice-projections history'), 0);
+        SELECT s.* INTO _of FROM projections.subscriptions AS s
+        WHERE s.subscription_id = p_subscription_id AND s.starts_at IS NOT NULL FOR NO KEY UPDATE;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            RETURN FALSE;
+    END;
+    _types := ARRAY(
+        SELECT t.entity_type FROM projections.entity_types_v1() AS t (entity_type)
+        WHERE _of.entity_types IS NULL OR t.entity_type = ANY (_of.entity_types)
+    );
+    SELECT
+        min(m.horizon), coalesce(bool_and(m.horizon IS NOT NULL AND h.entity_type IS NOT NULL AND NOT m.imported), TRUE)
+    INTO _horizon, _ready
+    FROM unnest(_types) AS t (entity_type)
+    LEFT JOIN projections.subscription_history AS h ON h.subscription_id = p_subscription_id AND h.entity_type = t.entity_type
+    LEFT JOIN LATERAL (
+        SELECT min(r.horizon) AS horizon, bool_or(EXISTS (
+            SELECT FROM projections.imports AS i WHERE i.entity_type = t.entity_type AND i.import_id > r.import_id
+        )) AS imported
+        FROM projections.projections AS p INNER JOIN projections.projection_ranges AS r ON p.projection_id = r.projection_id
+        WHERE p.name = 'matching/' || t.entity_type
+    ) AS m ON TRUE;
+    IF _of.subscription_id IS NULL OR NOT _ready
+    -- What its condition fails on may be asked again, for all subscriptions that have it by then.
+    OR _of.condition_id IN (SELECT projections.conditions_apart_v1())
+    OR EXISTS (
+        SELECT FROM projections.unanswered AS u
+        WHERE u.condition_id = _of.condition_id AND u.db_timestamp >= _horizon AND u.subscription_id IS NULL
+    ) THEN
+        RETURN FALSE;
+    END IF;
+    FOR _type IN
+        SELECT
+            sum(count(*)) OVER () AS read, n.entity_type, array_agg(DISTINCT n.topic) AS topics, array_agg(
+                (n.source_id, n.seq_nr, n.db_timestamp, n.slice, n.topic, n.db_timestamp, p_subscription_id)::projections.events_to_match
+            ) FILTER (WHERE n.topic IS NOT NULL AND n.passed) AS events
+        FROM projections.next_history_v1(p_subscription_id, p_limit + 1, TRUE) AS n GROUP BY n.entity_type ORDER BY n.entity_type
+    LOOP
+        IF _type.read > p_limit THEN
+            RETURN FALSE;
+        ELSIF _type.events IS NOT NULL THEN
+            PERFORM projections.match_events_v1(
+                _type.entity_type, _type.events,
+                ARRAY(SELECT i FROM projections.history_interests_v1(p_subscription_id, _type.topics) AS i),
+                jsonb_build_object(coalesce(_of.condition_id, 0), p_error), _of.condition_id
+            );
+        END IF;
+    END LOOP;
+    UPDATE projections.subscriptions AS s
+    SET since = greatest(_of.starts_at, coalesce(_horizon, projections.in_flight_since_v1())), starts_at = NULL
+    WHERE s.subscription_id = p_subscription_id;
+    DELETE FROM projections.subscription_history AS h WHERE h.subscription_id = p_subscription_id;
+    RETURN TRUE;
+END;
+$$;

@@ -1,0 +1,266 @@
+"""Subscriptions that start in the past: what was committed before comes first, each event once, beside what comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from journal import Database, Event, append
+from projections.subscriptions import InvalidSubscription, rewind_group, unsubscribe
+from projections.subscriptions import subscribe as make_subscription
+from projections.subscriptions.matching import Matching
+from tests.fixtures.matching import execute, fetchval, happened, match, matched, matching, publish, subscribe
+from tests.fixtures.projections import until
+
+ALL_CAUGHT_UP = "SELECT NOT EXISTS (SELECT FROM projections.subscriptions WHERE starts_at IS NOT NULL)"
+MATCHED = """
+SELECT m.source_id, m.seq_nr FROM projections.matches AS m
+INNER JOIN projections.subscription_groups AS g USING (group_id) WHERE g.name = $1 ORDER BY m.match_id
+"""
+
+
+async def from_the_past(database: Database, start: datetime | str = "beginning", **asked: Any) -> int:
+    async with database.transaction() as session:
+        return await make_subscription(session, asked.pop("group", "g"), start=start, **asked)
+
+
+async def append_many(database: Database, number: int) -> None:
+    async with database.transaction() as session:
+        await append(session, [Event(f"s{n % 7}", {}, "plane", event_type="t") for n in range(number)])
+
+
+async def matched_by(database: Database, group: str) -> list[tuple[str, int]]:
+    async with database.session() as session:
+        return [(row["source_id"], row["seq_nr"]) for row in await session.fetch(MATCHED, group)]
+
+
+async def turn(database: Database) -> None:
+    """What a worker does every second."""
+    async with database.session() as session:
+        await Matching().tend(session)
+
+
+async def catch_up(database: Database) -> None:
+    """As many turns of a worker as it takes."""
+    async with asyncio.timeout(30):
+        await match(database)
+        while not await fetchval(database, ALL_CAUGHT_UP):
+            await turn(database)
+            await match(database)
+
+
+def in_order(found: list[tuple[str, int]]) -> None:
+    """Each event is there once, those of a source in their order."""
+    assert not [event for event, times in Counter(found).items() if times > 1]
+    for source in {source for source, _ in found}:
+        numbers = [number for each, number in found if each == source]
+        assert numbers == sorted(numbers)
+
+
+async def test_what_was_before_comes_and_then_what_comes(database: Database) -> None:
+    for place in range(10):
+        await happened(database, source=f"s{place % 3}")
+    async with matching(database):
+        await from_the_past(database)
+        await until(database, ALL_CAUGHT_UP)
+        for place in range(10):
+            await happened(database, source=f"s{place % 3}")
+        await until(database, "SELECT count(*) >= 20 FROM projections.matches")
+
+    found = await matched(database)
+    assert len(found) == 20
+    in_order(found)
+
+
+async def test_only_what_is_asked_for_from_the_time_on(database: Database) -> None:
+    await happened(database, source="early")
+    newest = "SELECT max(db_timestamp) + interval '1 microsecond' FROM projections.events"
+    start = await fetchval(database, newest)
+    await happened(database, source="late")
+    await happened(database, "other", source="other")
+    await happened(database, source="ship", kind="ship")
+    await from_the_past(database, start, topics=["t"], entity_types=["plane"])
+    exact = await fetchval(database, "SELECT db_timestamp FROM projections.events WHERE source_id = 'other'")
+    await from_the_past(database, exact, topics=["oth*"], group="h")
+    await catch_up(database)
+
+    assert await matched_by(database, "g") == [("late", 1)]
+    assert await matched_by(database, "h") == [("other", 1)]
+
+
+async def test_conditions_see_the_past(database: Database) -> None:
+    for number in range(3):
+        await happened(database, payload={"n": number})
+    ask = "(e.payload ->> 'n')::int >= (s.params ->> 'least')::int"
+    await from_the_past(database, condition=ask, params={"least": 1})
+    async with database.transaction() as session:
+        await make_subscription(session, "h", condition=ask, params={"least": 0})
+    await catch_up(database)
+
+    assert await matched_by(database, "g") == [("a", 2), ("a", 3)]
+
+
+async def test_an_event_that_a_condition_fails_on_waits_for_that_subscription(database: Database) -> None:
+    for number in (1, "x", 3):
+        await happened(database, payload={"n": number})
+    await match(database)
+    ask = "(e.payload ->> 'n')::int > 0"
+    number = await from_the_past(database, condition=ask, topics=["t"])
+    await subscribe(database, ask, group="h", topics=["t"])
+    await catch_up(database)
+    before = await matched_by(database, "h")
+    assert await matched_by(database, "g") == [("a", 1), ("a", 3)]
+    waiting = "SELECT subscription_id FROM projections.unanswered WHERE NOT due"
+    assert await fetchval(database, f"{waiting} ORDER BY subscription_id LIMIT 1") == number
+
+    await execute(database, "UPDATE projections.events SET payload = '{\"n\": 2}' WHERE seq_nr = 2")
+    retry = "SELECT projections.retry_unanswered_v1(unanswered_id) FROM projections.unanswered"
+    await execute(database, f"{retry} WHERE subscription_id = $1", number)
+    await turn(database)
+    assert await matched_by(database, "g") == [("a", 1), ("a", 3), ("a", 2)]
+    assert await matched_by(database, "h") == before
+
+
+async def test_what_was_published_for_others_is_no_history(database: Database) -> None:
+    alone = await subscribe(database, group="alone", topics=["t"])
+    await publish(database, "t")
+    await publish(database, "t", subscription_ids=[alone])
+    await publish(database, "t", not_before=[datetime.now(UTC) - timedelta(hours=1)])
+    await match(database)
+    await turn(database)
+    await from_the_past(database)
+    await catch_up(database)
+
+    assert await matched_by(database, "g") == [("publisher/p", 1)]
+
+
+async def test_what_is_due_or_directed_does_not_wait_for_the_end(database: Database) -> None:
+    await happened(database)
+    await match(database)
+    number = await from_the_past(database)
+    await publish(database, "t", not_before=[await fetchval(database, "SELECT clock_timestamp()")])
+    await publish(database, "t", subscription_ids=[number])
+    await fetchval(database, "SELECT projections.match_due_v1()")
+    assert await matched_by(database, "g") == [("publisher/p", 1)]
+
+    await catch_up(database)
+    found = await matched_by(database, "g")
+    assert sorted(found) == [("a", 1), ("publisher/p", 1), ("publisher/p", 2)]
+
+
+async def test_a_late_commit_comes_once_and_in_order(database: Database) -> None:
+    await happened(database, source="first")
+    async with matching(database):
+        async with database.transaction() as late:
+            await append(late, [Event("late", {}, "plane", event_type="t")])
+            for _ in range(3):
+                await happened(database, source="quick")
+            await from_the_past(database)
+            await until(database, ALL_CAUGHT_UP)
+            await happened(database, source="quick")
+            await until(database, "SELECT count(*) = 5 FROM projections.matches")
+        await happened(database, source="late")
+        await until(database, "SELECT count(*) = 7 FROM projections.matches")
+
+    in_order(await matched(database))
+
+
+async def test_a_batch_that_is_being_matched_is_waited_for(database: Database) -> None:
+    await happened(database)
+    await match(database)
+    await from_the_past(database)
+    await happened(database)
+    async with database.transaction() as live:
+        # As the matching of the log, in the middle of a batch.
+        await live.fetchval("SELECT pg_advisory_xact_lock_shared(hashtext('slice-projections history'), 0)")
+        await turn(database)
+        assert not await fetchval(database, ALL_CAUGHT_UP)
+    await catch_up(database)
+
+    assert await matched_by(database, "g") == [("a", 1), ("a", 2)]
+
+
+async def test_two_workers_and_many_events(database: Database) -> None:
+    await append_many(database, 6000)
+    async with matching(database, 4), matching(database, 4):
+        await from_the_past(database)
+        await from_the_past(database, group="h", topics=["t"])
+        for number in range(100):
+            await happened(database, source=f"s{number % 7}")
+        await until(database, ALL_CAUGHT_UP)
+        await until(database, "SELECT count(*) >= 12200 FROM projections.matches")
+
+    for group in "gh":
+        found = await matched_by(database, group)
+        assert len(found) == 6100
+        in_order(found)
+
+
+async def test_a_page_is_matched_once_and_nothing_after_the_subscription_is_gone(database: Database) -> None:
+    await append_many(database, 3000)
+    await match(database)
+    number = await from_the_past(database)
+    async with database.session() as session:
+        await session.fetch("SELECT * FROM projections.begin_history_v1()")
+        first = (await session.fetch("SELECT * FROM projections.next_history_v1($1, 10)", number))[0]
+        again = "SELECT projections.match_history_v1($1, $2, $3, 10)"
+        page = number, first["source_id"], first["seq_nr"]
+        assert await session.fetchval(again, *page) == 10
+        assert await session.fetchval(again, *page) == 0
+        await unsubscribe(session, number)
+        assert await session.fetchval(again, *page) == 0
+        assert not await session.fetchval("SELECT projections.finish_history_v1($1, 10)", number)
+    await turn(database)
+
+    assert len(await matched(database)) == 10
+    assert await fetchval(database, "SELECT count(*) FROM projections.subscription_history") == 0
+
+
+async def test_the_end_waits_for_imports_that_the_log_has_not_passed(database: Database) -> None:
+    await happened(database)
+    await match(database)
+    await from_the_past(database)
+    imported = "INSERT INTO projections.imports (entity_type, from_timestamp, events) VALUES ('plane', '2000-01-01', 1)"
+    await execute(database, imported)
+    await turn(database)
+    assert not await fetchval(database, ALL_CAUGHT_UP)
+    await catch_up(database)
+
+    assert await matched(database) == [("a", 1)]
+
+
+async def test_a_group_reads_again(database: Database) -> None:
+    for place in range(6):
+        await happened(database, source=f"s{place % 2}")
+    await from_the_past(database)
+    await catch_up(database)
+    third = await fetchval(
+        database, "SELECT db_timestamp FROM projections.events ORDER BY 1 OFFSET 2 LIMIT 1"
+    )
+    async with database.transaction() as session:
+        assert await rewind_group(session, "g", third) == 1
+    await happened(database, source="s0")
+    await catch_up(database)
+
+    found = await matched_by(database, "g")
+    in_order(found[:6])
+    in_order(found[6:])
+    assert sorted(found[6:]) == [("s0", 2), ("s0", 3), ("s0", 4), ("s1", 2), ("s1", 3)]
+
+
+async def test_what_cannot_be_is_refused(database: Database) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    for start in (later, "yesterday", later.replace(tzinfo=None), None):
+        with pytest.raises(InvalidSubscription, match="start"):
+            await from_the_past(database, start)  # type: ignore[arg-type]
+    await subscribe(database, group="listens", reliable=False)
+    await subscribe(database)
+    async with database.session() as session:
+        with pytest.raises(InvalidSubscription, match="only listens"):
+            await rewind_group(session, "listens", "beginning")
+        with pytest.raises(InvalidSubscription, match="in the past"):
+            await rewind_group(session, "g", later)
