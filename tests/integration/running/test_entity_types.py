@@ -258,6 +258,46 @@ async def test_history_of_an_evicted_time_is_refused_for_each_type_that_is_read(
     await import_events(database, [past("ship", "old")])
 
 
+@pytest.mark.parametrize(("types", "unread"), [(BOTH, 3), (ALL_TYPES, 4)], ids=["two", "all"])
+async def test_what_a_partition_that_is_dropped_would_lose_is_counted_over_all_types(
+    database: Database, types: Any, unread: int
+) -> None:
+    await execute(
+        database,
+        "CREATE TABLE projections.events_old PARTITION OF projections.events "
+        "FOR VALUES FROM ('2019-12-01Z') TO ('2020-02-01Z')",
+    )
+    await caught_up(database, reading(types))
+    await import_events(
+        database, [past("plane", "a"), past("airport", "b"), past("airport", "b", 2), past("ship", "c")]
+    )
+
+    async with database.session() as session:
+        rows = await session.fetch("SELECT holder, unread FROM projections.unread_rows_v1('events_old')")
+
+    assert [tuple(row.values()) for row in rows] == [("p", unread)]
+
+
+async def test_events_that_come_back_from_an_archive_are_read_or_passed_whatever_their_type(
+    database: Database,
+) -> None:
+    await happen(database, ("plane", "a"))
+    await caught_up(database, reading(BOTH))
+    horizon = "SELECT min(horizon) FROM projections.projection_ranges"
+    before = await fetchval(database, horizon)
+
+    async with database.session() as session:
+        rows = await session.fetch(
+            "SELECT entity_type FROM projections.passed_ranges_v1('{ship,plane,airport}', $1)", PAST
+        )
+        assert [row["entity_type"] for row in rows] == ["airport", "plane"]
+        for kind in ("ship", "airport"):
+            await session.execute(
+                "SELECT projections.read_restored_v1(ARRAY[$1::text], $2, 'infinity')", kind, PAST
+            )
+            assert await fetchval(database, horizon) == (before if kind == "ship" else PAST)
+
+
 @pytest.mark.parametrize("types", [BOTH, ALL_TYPES], ids=["two", "all"])
 async def test_lag_counts_the_events_of_all_types(database: Database, types: Any) -> None:
     await happen(database, ("plane", "a"), ("airport", "b"), ("airport", "c"))
