@@ -9,6 +9,10 @@ COMMANDS = {
         "spark_projections.cli.rebuild:rebuild",
         "Build a read model again from the journal, and swap it in.",
     ),
+    "verify": LazyCommand(
+        "spark_projections.cli.verify:verify",
+        "Compare a read model with the journal, and list rows that differ.",
+    ),
     "archive": LazyCommand(
         "spark_projections.cli.archive:archive",
         "Keep closed partitions as Parquet files, and bring them back.",

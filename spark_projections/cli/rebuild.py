@@ -17,23 +17,23 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 import offsets
-from journal import ALL_SLICES, ConnectionSettings, OwnedSession, Session, SliceRange, connect
+from journal import ALL_SLICES, ConnectionSettings, Database, OwnedSession, Session, SliceRange, connect
 from journal.embedded import database_dsn
-from journal.suggestions import did_you_mean
 from projections.defining.handlers import projection_of
 from projections.durations import Duration
 from projections.extras import from_extra
 from projections.terminal.commands import Dsn, Opt, derived
-from projections.terminal.connection import visit, visit_session
-from projections.terminal.output import Answer, picked, printable, table_of_values
-from projections.terminal.targets import load_projections
+from projections.terminal.connection import visit, visit_database, visit_session
+from projections.terminal.output import Answer, counted, picked, printable, table_of_values
 from spark_projections.cli.archive import Master, context_of
+from spark_projections.cli.verify import APP, compared, definition_of
 from spark_projections.engine.jvm import JavaNotFound, UnsupportedJava, find_java
 from spark_projections.rebuilds import bookkeeping
 from spark_projections.rebuilds.bookkeeping import FoldedParts, Rebuild
 from spark_projections.rebuilds.definition import rebuildable
 from spark_projections.rebuilds.fence import refuse_a_second
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
+from spark_projections.rebuilds.repairing import Comparison, repair, verify
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -61,9 +61,9 @@ def _slices(_: click.Context, __: click.Parameter, value: str | None) -> SliceRa
         ) from None
 
 
-_APP = Opt(
-    "Where the projection is defined; may be repeated. Not needed where NAME is MODULE:OBJECT.",
-    "--app", "-a", metavar="MODULE[:OBJECT]",
+_SOURCE = Opt(
+    "Only the rows of this source, in place and at once, without Spark; may be repeated.",
+    "--source", metavar="ID",
 )  # fmt: skip
 _SLICES = Opt("Only these, such as 0-255. Default: all.", callback=_slices, metavar="FROM-TO")
 _SPLITS = Opt("Tasks to cut the work into. Default: 4 per core.", type=click.IntRange(1, 1024))
@@ -87,7 +87,8 @@ def rebuild(
     /,
     name: str,
     *,
-    targets: Annotated[tuple[str, ...], _APP] = (),
+    targets: Annotated[tuple[str, ...], APP] = (),
+    sources: Annotated[tuple[str, ...], _SOURCE] = (),
     slices: Annotated[Any, _SLICES] = None,
     splits: Annotated[int | None, _SPLITS] = None,
     master: Master = None,
@@ -113,6 +114,10 @@ def rebuild(
     transaction swaps the tables and moves the offsets, and the workers go on from there: no event is missed, none
     counts twice. The old tables are kept in the schema projections_old_<id> until --drop-old.
 
+    With --source, the rows of single sources are repaired: compared with what the handlers make of the events that
+    workers have handled of them, and replaced where they differ, in one transaction and beside the live workers. Their
+    tables are declared with Table(source=...) or per_source=True. Which rows differ: `projections verify NAME`.
+
     Appends that are in flight at the beginning are waited for. Ctrl-C removes what was built. When the process or the
     machine dies instead, run the same command again: it goes on where it was, unless the code has changed.
 
@@ -123,6 +128,7 @@ def rebuild(
       projections rebuild carrier-delays --app my_module
       projections rebuild my_module:CarrierDelays --dry-run
       projections rebuild carrier-delays --app my_module --slices 0-255
+      projections rebuild plane-delays --app my_module --source N101 --source N102
       projections rebuild carrier-delays --drop-old
 
     \b
@@ -134,7 +140,7 @@ def rebuild(
     """  # noqa: D301 - click reads the escape
     if drop_old or cancel:
         return _cleaned_up(dsn, _name_of(name, targets), drop=drop_old)
-    definition = _definition(name, targets)
+    definition = definition_of(name, targets)
     chosen = RebuildOptions(
         until=to,
         skip=skip_failed,
@@ -146,6 +152,8 @@ def rebuild(
         from_first_kept=from_first_kept,
         restart=restart,
     )
+    if sources:
+        return _repaired(context, dsn, definition, sources, chosen, dry_run=dry_run)
     if dry_run:
         return visit(dsn, lambda session: _plan(session, definition, chosen))
     rebuildable(definition, chosen.slices)  # what cannot be done is said before Java starts
@@ -185,21 +193,34 @@ async def _plan(session: Session, definition: Any, options: RebuildOptions) -> A
     return Answer(values, [table_of_values("Would rebuild", values)], note=note)
 
 
-def _definition(name: str, targets: tuple[str, ...]) -> Any:
-    if not targets:
-        if ":" not in name:
-            raise click.UsageError(f"where is {name!r} defined? Add --app MODULE, or write MODULE:OBJECT")
-        return load_projections([name])[0]
-    found = {projection_of(definition).name: definition for definition in load_projections(targets)}
-    if name not in found:
-        raise click.BadParameter(
-            f"no projection {name!r} in {', '.join(targets)}; there are {', '.join(found)}{did_you_mean(name, found)}"
-        )
-    return found[name]
+_NOT_OF_A_SOURCE = ("slices", "splits", "master", "engine", "to", "in_place", "restart", "swap_timeout")
+
+
+def _repaired(
+    context: click.Context, dsn: str | None, definition: Any, sources: tuple[str, ...],
+    options: RebuildOptions, *, dry_run: bool,
+) -> Answer:  # fmt: skip
+    for option in _NOT_OF_A_SOURCE:
+        if context.get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"--source goes without --{option.replace('_', '-')}: it repairs rows where they are"
+            )
+
+    async def work(database: Database) -> Comparison:
+        if dry_run:
+            return await verify(
+                database, definition, sources=sources, from_first_kept=options.from_first_kept
+            )
+        with _showing() as progress:
+            return await repair(database, definition, sources, options, progress=progress)
+
+    found = visit_database(dsn, work)
+    said = "would be replaced" if dry_run else "replaced"
+    return compared(found, f"{counted(found.differing, 'row')} of {counted(found.sources, 'source')} {said}")
 
 
 def _name_of(name: str, targets: tuple[str, ...]) -> str:
-    return projection_of(_definition(name, targets)).name if targets or ":" in name else name
+    return projection_of(definition_of(name, targets)).name if targets or ":" in name else name
 
 
 def _without_spark() -> str | None:

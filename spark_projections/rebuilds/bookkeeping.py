@@ -36,7 +36,6 @@ __all__ = [
     "whole",
 ]
 
-_READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _NO_LIMITS = """
 SELECT set_config(name, '0', TRUE) FROM pg_catalog.pg_settings
 WHERE name IN ('statement_timeout', 'transaction_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout')
@@ -100,11 +99,20 @@ _DROPPED = "UPDATE projections.rebuilds SET state = 'dropped' WHERE rebuild_id =
 
 
 @asynccontextmanager
-async def transaction(session: OwnedSession) -> AsyncIterator[None]:
-    """A transaction that sees what others commit and takes the time that it needs, whatever the role's defaults are."""
+async def transaction(session: OwnedSession, *, snapshot_after: str | None = None) -> AsyncIterator[None]:
+    """
+    A transaction that sees what others commit and takes the time that it needs, whatever the role's defaults are.
+
+    Args:
+        session: Outside a transaction.
+        snapshot_after: It sees what was there after this statement, which takes locks, and nothing later.
+    """
     await session.begin()
     try:
-        await session.execute(_READ_COMMITTED)
+        level = "READ COMMITTED" if snapshot_after is None else "REPEATABLE READ"
+        await session.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+        if snapshot_after is not None:
+            await session.execute(snapshot_after)
         await session.execute(_NO_LIMITS)
         yield
         await session.commit()

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from journal import DatabaseError, OwnedSession, Row
+from journal import DatabaseError, OwnedSession, Row, Session
 from journal.database import quote
 from spark_projections.errors import BEGIN_AGAIN, SwapRefused
 from spark_projections.rebuilds.bookkeeping import Rebuild, RebuiltTable, transaction
 from spark_projections.rebuilds.shadow import schema_of
 
-__all__ = ["copy_foreign_keys", "swap", "try_with_lock"]
+__all__ = ["copy_foreign_keys", "lock_tables", "swap", "try_with_lock", "users_of"]
 
 _PAUSE = 1.0
 """Seconds between two attempts."""
@@ -172,7 +172,8 @@ async def swap(
             began_at = time.monotonic()
             if await _swapped(session, rebuild, limit):
                 return time.monotonic() - began_at
-            reason = f"the tables are in use: {await _users(session, tables)}"
+            names = [quote(table.schema, table.name) for table in tables]
+            reason = f"the tables are in use: {await users_of(session, names)}"
         if time.monotonic() > give_up_at:
             raise SwapRefused(
                 f"after {within} {reason}. What was built is kept: run it again to go on with the swap"
@@ -212,7 +213,44 @@ async def _unreacted(session: OwnedSession, rebuild: Rebuild) -> str | None:
     )
 
 
-async def _users(session: OwnedSession, tables: Sequence[RebuiltTable]) -> str:
-    names = [quote(table.schema, table.name) for table in tables]
+async def users_of(session: Session, names: Sequence[str]) -> str:
+    """Who uses tables, or those that they refer to: for messages; the names are quoted for SQL."""
     oids = [await session.fetchval("SELECT to_regclass($1)::oid", name) for name in names]
     return _named(await session.fetch(_BLOCKERS, oids))
+
+
+async def lock_tables(
+    session: OwnedSession, names: Sequence[str], waiting: Callable[[str], None], within: timedelta
+) -> None:
+    """
+    Keep all others from writing to tables until the end of the transaction; readers are not kept waiting.
+
+    Batches that have written are waited for. Those that come later wait, so the client must not be silent.
+
+    Args:
+        session: In a transaction.
+        names: Quoted for SQL, in the order in which batches write to them.
+        waiting: Is told who uses the tables, after each attempt in vain.
+        within: Give up after so long.
+
+    Raises:
+        SwapRefused: The tables stay in use.
+        DatabaseError: The database refused, or was lost.
+    """
+    give_up_at = time.monotonic() + within.total_seconds()
+    while True:
+        try:
+            async with session.savepoint():
+                await session.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+                await session.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{_SILENCE}'")
+                await session.execute(f"LOCK TABLE {', '.join(names)} IN SHARE ROW EXCLUSIVE MODE")
+        except DatabaseError as error:
+            if error.sqlstate not in _IN_USE:
+                raise
+        else:
+            return
+        reason = f"the tables are in use: {await users_of(session, names)}"
+        if time.monotonic() > give_up_at:
+            raise SwapRefused(f"after {within} {reason}. Nothing has changed: run it again later")
+        waiting(f"tries again, for {reason}")
+        await asyncio.sleep(_PAUSE)

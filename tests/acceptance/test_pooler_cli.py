@@ -47,6 +47,7 @@ mode delays inline
 mode delays live
 rescale delays --ranges 3
 rebuild delays --app app:Delays
+verify delays --app app:Delays
 offsets list
 offsets show delays
 offsets verify
@@ -131,6 +132,7 @@ schema uninstall --yes
 """.strip().splitlines()
 REFUSED = {
     "rebuild": "this connection goes through a pooler",
+    "verify": "write by themselves",
     "parked show": "is not parked",
     "subscriptions release": "is not stopped",
     "subscriptions waiting show": "no event 1 waits",
@@ -200,7 +202,7 @@ def place(databases: Databases, template: str, tmp_path_factory: pytest.TempPath
 def test_a_command_works(place: Place, line: str) -> None:
     arguments = place.arguments(line)
     own = () if line == "schema print" else ("--dsn", place.dsn)
-    if arguments[0] in {"worker", "rebuild"}:
+    if arguments[0] in {"worker", "rebuild", "verify"}:
         result = projections(*arguments, *own, cwd=place.directory)
     else:
         result = called(*arguments, *own)

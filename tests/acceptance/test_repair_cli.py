@@ -1,0 +1,113 @@
+"""`projections verify` and `projections rebuild --source` as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from journal.database.sync import connect_sync
+from tests.acceptance.test_rebuild_cli import module
+from tests.fixtures.commands import called, projections, query
+from tests.fixtures.pgbouncer import pooler_beside
+
+__all__ = ["module"]
+
+DAMAGE = "UPDATE delays SET n = n + 1 WHERE source_id = 'N1'"
+
+
+@pytest.fixture
+def handled(module: Path, filled: str) -> Path:
+    """The module, when a worker has handled the journal."""
+    done = projections("worker", "flights:Delays", "--until-caught-up", "--dsn", filled, cwd=module)
+    assert done.returncode == 0, done.stderr
+    return module
+
+
+def run(module: Path, dsn: str, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return projections(command, "delays", "--app", "flights", "--dsn", dsn, *arguments, cwd=module)
+
+
+def damage(dsn: str) -> None:
+    with connect_sync(dsn) as connection:
+        assert connection.execute(DAMAGE).rowcount == 1
+
+
+def test_damage_is_found_and_mended(handled: Path, filled: str) -> None:
+    right = query(filled, "SELECT * FROM delays ORDER BY 1")
+    assert "no row differs: looked at 20 sources of 20, 100 events" in run(handled, filled, "verify").stdout
+    damage(filled)
+
+    found = run(handled, filled, "verify", "--all")
+    assert found.returncode == 1
+    assert all(word in found.stdout for word in ("delays", "source_id=N1", "different", " 6 ", " 5 "))
+    assert "projections rebuild delays --source ID" in found.stderr
+    planned = run(handled, filled, "rebuild", "--source", "N1", "--dry-run")
+    assert "1 row of 1 source would be replaced" in planned.stdout
+    assert query(filled, "SELECT * FROM delays ORDER BY 1") != right
+    mended = run(handled, filled, "rebuild", "--source", "N1", "--source", "N2")
+
+    assert mended.returncode == 0, mended.stderr
+    assert "1 row of 2 sources replaced" in mended.stdout
+    assert query(filled, "SELECT * FROM delays ORDER BY 1") == right
+
+
+def test_json_has_every_row_that_differs(handled: Path, filled: str) -> None:
+    damage(filled)
+
+    found = run(handled, filled, "verify", "--sources", "20", "--json")
+
+    assert found.returncode == 1
+    values = json.loads(found.stdout)
+    assert (values["sources"], values["of_sources"], values["differing"]) == (20, 20, 1)
+    assert values["differences"] == [
+        {"table": "delays", "key": {"source_id": "N1"}, "kind": "different", "columns": {"n": ["6", "5"]}}
+    ]
+
+
+def test_both_work_behind_a_pooler(handled: Path, filled: str) -> None:
+    damage(filled)
+    with pooler_beside(filled) as address:
+        assert run(handled, address, "verify").returncode == 1
+        assert run(handled, address, "rebuild", "--source", "N1").returncode == 0
+        assert run(handled, address, "verify", "--all").returncode == 0
+
+
+def test_a_source_that_is_not_there_is_named(handled: Path, filled: str) -> None:
+    refused = run(handled, filled, "rebuild", "--source", "N999")
+
+    assert refused.returncode == 1
+    assert "the journal has no source 'N999' that this projection reads" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("verify", "--all", "--sources", "3"), "pass it without --sources"),
+        (("rebuild", "--source", "N1", "--slices", "0-3"), "--source goes without --slices"),
+        (("rebuild", "--source", "N1", "--in-place"), "--source goes without --in-place"),
+    ],
+)
+def test_options_that_do_not_go_together_are_named(
+    handled: Path, filled: str, arguments: tuple[str, ...], reason: str
+) -> None:
+    refused = run(handled, filled, *arguments)
+
+    assert refused.returncode == 2
+    assert reason in refused.stderr
+
+
+def test_the_help_teaches() -> None:
+    verify, rebuild = (" ".join(called(name, "--help").stdout.split()) for name in ("verify", "rebuild"))
+
+    for text in (
+        "Changes nothing",
+        "others each time",
+        "projections rebuild NAME --source ID",
+        "1 rows differ",
+    ):
+        assert text in verify
+    for text in ("--source ID", "rows of single sources are repaired", "projections verify NAME"):
+        assert text in rebuild

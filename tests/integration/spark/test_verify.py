@@ -1,0 +1,133 @@
+"""What a comparison with the journal finds, and what it does not take for a difference."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from journal import ConnectionSettings, Database, Event, append, connect
+from projections.testing import run_until_caught_up
+from spark_projections.errors import NotRebuildable, RebuildFailed
+from spark_projections.rebuilds.repairing import verify
+from tests.fixtures.projections import execute, fetchval, happen, running
+from tests.fixtures.rebuilds import AllKinds, Changed, Counts, Effects, make_read_models
+
+
+@pytest.fixture
+async def journal(dsn: str) -> AsyncIterator[Database]:
+    async with connect(dsn, ConnectionSettings(max_connections=12)) as pool:
+        await make_read_models(pool)
+        yield pool
+
+
+async def changed(database: Database, *events: tuple[str, int]) -> None:
+    async with database.transaction() as session:
+        await append(session, [Event(source_id, Changed(n=n), "plane") for source_id, n in events])
+
+
+async def test_a_read_model_that_is_right_has_no_differences(journal: Database) -> None:
+    await happen(journal, "a", "b", "a")
+    await run_until_caught_up(journal, Counts)
+    await happen(journal, "a", "new")  # not handled yet
+
+    sample, whole = await verify(journal, Counts), await verify(journal, Counts, sources=None)
+
+    assert sample.differing == whole.differing == 0
+    assert (sample.sources, sample.of_sources, sample.events) == (3, 3, 3)
+
+
+async def test_the_rows_that_differ_are_listed_by_table_key_and_column(journal: Database) -> None:
+    await changed(journal, ("a", 1), ("b", 2), ("a", 3))
+    await run_until_caught_up(journal, AllKinds)
+    await execute(journal, "UPDATE totals SET n = n + 1, low = NULL")
+    await execute(journal, "DELETE FROM own WHERE source_id = 'a'")
+    await execute(journal, "INSERT INTO own (source_id, key) VALUES ('nobody', 'k')")
+
+    found = await verify(journal, AllKinds, sources=None)
+
+    rows = [(row.table, tuple(row.key.values()), row.kind) for row in found.differences]
+    assert rows == [
+        ("own", ("a", "k"), "missing"),
+        ("own", ("nobody", "k"), "surplus"),
+        ("totals", ("k",), "different"),
+    ]
+    assert found.differences[2].columns == {"n": ("7", "6"), "low": (None, "1")}
+    assert found.differing == 3
+
+
+async def test_a_sample_has_as_many_sources_as_are_asked_for(journal: Database) -> None:
+    await happen(journal, *(f"s{n}" for n in range(30)))
+    await run_until_caught_up(journal, Counts)
+    await execute(journal, "UPDATE counts SET n = 99")
+
+    found = await verify(journal, Counts, sources=7)
+
+    assert (found.sources, found.of_sources, found.differing) == (7, 30, 7)
+
+
+async def test_few_rows_are_listed_and_all_are_counted(journal: Database) -> None:
+    await happen(journal, *(f"s{n}" for n in range(150)))
+    await run_until_caught_up(journal, Counts)
+    await execute(journal, "UPDATE counts SET n = 99")
+
+    found = await verify(journal, Counts, sources=None)
+
+    assert (len(found.differences), found.differing) == (100, 150)
+
+
+async def test_nothing_differs_while_events_are_appended_and_handled(journal: Database) -> None:
+    stop = asyncio.Event()
+
+    async def append_on() -> None:
+        turn = 0
+        while not stop.is_set():
+            turn += 1
+            await happen(journal, f"s{turn % 7}", "s0", f"new{turn}")
+
+    async with running(journal, Counts, ranges=3) as told:
+        task = asyncio.create_task(append_on())
+        for _ in range(5):
+            await told.first("handled", len(told.names("handled")) + 2)
+            for sources in (5, None):
+                assert (await verify(journal, Counts, sources=sources)).differences == []
+        stop.set()
+        await task
+
+
+async def test_a_sample_is_refused_where_sources_share_rows(journal: Database) -> None:
+    await changed(journal, ("a", 1))
+    await run_until_caught_up(journal, AllKinds, Effects)
+
+    with pytest.raises(NotRebuildable, match=r"table totals .*--all"):
+        await verify(journal, AllKinds)
+    with pytest.raises(NotRebuildable, match="write by themselves"):
+        await verify(journal, Effects, sources=None)
+
+
+async def test_events_that_are_gone_are_said_and_no_difference(journal: Database) -> None:
+    await happen(journal, "a", "a")
+    await run_until_caught_up(journal, Counts)
+    await execute(journal, "DELETE FROM projections.events WHERE seq_nr = 1")
+
+    with pytest.raises(RebuildFailed, match="--from-first-kept"):
+        await verify(journal, Counts)
+
+    assert (await verify(journal, Counts, from_first_kept=True)).differences[0].columns == {"n": ("2", "1")}
+
+
+async def test_a_role_that_may_only_read_verifies(journal: Database, dsn: str) -> None:
+    await happen(journal, "a")
+    await run_until_caught_up(journal, Counts)
+    role = await fetchval(journal, "SELECT 'looks_' || md5(current_database())")
+    await execute(journal, f"CREATE ROLE {role} LOGIN IN ROLE projections_reader")
+    try:
+        await execute(journal, f"GRANT SELECT ON counts TO {role}")
+        async with connect(make_conninfo(dsn, user=role)) as reader:
+            for sources in (10, None):
+                assert (await verify(reader, Counts, sources=sources)).differing == 0
+    finally:
+        await execute(journal, f"DROP OWNED BY {role}; ")
+        await execute(journal, f"DROP ROLE {role}")
