@@ -19,15 +19,9 @@ from projections.failing.recovery import GiveUp
 from projections.running.table_catalogue import read_shape
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.bookkeeping import transaction
-from spark_projections.rebuilds.comparing import (
-    Difference,
-    Handled,
-    Rows,
-    comparable,
-    handled_until,
-    refolding,
-)
+from spark_projections.rebuilds.comparing import Difference, Rows
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress
+from spark_projections.rebuilds.refolding import Handled, comparable, handled_until, refolding
 from spark_projections.rebuilds.swapping import lock_tables
 
 __all__ = ["Comparison", "repair", "verify"]

@@ -8,18 +8,17 @@ tables whose rows belong to one source, some sources are folded again by plain P
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
-from journal import EventEnvelope, OwnedSession, Session, decoder, read_source
+from journal import OwnedSession, Session
 from journal.database import quote
-from projections.defining.folding import Batch
-from projections.defining.handlers import Kind, Projection, projection_of
+from projections.defining.handlers import Kind, projection_of
 from projections.defining.tables import ColumnOperation, Table
-from projections.running.table_writer import TableWriter
 from spark_projections.errors import RebuildFailed
 from spark_projections.rebuilds.bookkeeping import Rebuild, RebuiltTable
+from spark_projections.rebuilds.comparing import Rows
 from spark_projections.rebuilds.definition import tables_of
+from spark_projections.rebuilds.refolding import Handled, refolding
 from spark_projections.rebuilds.shadow import schema_of
 
 __all__ = ["compare_counts", "compare_sample", "compare_sums", "look_for_lost_sources"]
@@ -43,10 +42,10 @@ END
 """
 _IMPORTS = "SELECT EXISTS (SELECT FROM projections.imports WHERE import_id > $1 AND entity_type = ANY ($2))"
 # The same ones for each run, and spread over all sources.
-_SAMPLE = (
-    "SELECT source_id FROM {schema}._last WHERE seq_nr <= $2 ORDER BY hashtextextended(source_id, 0) LIMIT $1"
-)
-_LAST = "SELECT seq_nr FROM {schema}._last WHERE source_id = $1"
+_SAMPLE = """
+SELECT source_id, db_timestamp, seq_nr AS last, seq_nr FROM {schema}._last
+WHERE seq_nr <= $2 ORDER BY hashtextextended(source_id, 0) LIMIT $1
+"""
 SAMPLE = 20
 """Sources that are folded again."""
 _LONGEST = 100_000
@@ -130,63 +129,23 @@ async def compare_sample(session: OwnedSession, rebuild: Rebuild, definition: An
     """
     projection = projection_of(definition)
     # Anew: a class that is defined in a function is unpickled, with what it refers to, by tasks in this process.
-    tables = [one.table for one in tables_of(definition) if one.table is not None and not one.shared]
-    if projection.kind is not Kind.TABLE or not tables:
+    tables = [one.table for one in tables_of(definition) if one.table is not None]
+    if projection.kind is not Kind.TABLE or not any(table.per_source for table in tables):
         return 0
     schema = schema_of(rebuild.rebuild_id)
-    rows = await session.fetch(_SAMPLE.format(schema=schema), SAMPLE, _LONGEST)
-    batch, handle = Batch(), _handlers(projection)
-    for row in rows:
-        last = await session.fetchval(_LAST.format(schema=schema), row["source_id"])
-        async for envelope in read_source(session, row["source_id"], last=last):
-            handle(batch, envelope)
-    for table in tables:
-        await _compare_rows(session, schema, table, batch, [row["source_id"] for row in rows])
-    return len(rows)
-
-
-def _handlers(projection: Projection) -> Any:
-    target = projection.make()
-    handlers = {
-        name: (decoder(model), getattr(target, method))
-        for name, (model, method) in projection.handlers.items()
-    }
-
-    def handle(batch: Batch, envelope: EventEnvelope) -> None:
-        if (found := handlers.get(envelope.event_type)) is not None:
-            decode, method = found
-            with suppress(Exception):  # was skipped by the rebuild, or that would not be here
-                batch.collect(envelope.source_id, method(decode(envelope), envelope))
-
-    return handle
-
-
-async def _compare_rows(
-    session: Session, schema: str, table: Table, batch: Batch, source_ids: Sequence[str]
-) -> None:
-    """Write what is expected to a temporary table as the live path does, and let the database compare."""
-    name = quote(table.qualified_name[-1])
-    built, expected = f"{quote(schema)}.{name}", f"pg_temp.{name}"
-    await session.execute(f"CREATE TEMPORARY TABLE {name} (LIKE {built} INCLUDING ALL) ON COMMIT DROP")
-    await TableWriter().write(session, batch.within({table: table.within("pg_temp")}))
-    columns = ", ".join(f"b.{quote(column)}::text" for column in (*table.key, *table.operations))
-    key = ", ".join(map(quote, table.key))
-    row = await session.fetchrow(
-        f"SELECT {columns} FROM {expected} AS b EXCEPT "
-        f"SELECT {columns} FROM {built} AS b WHERE ({key}) IN (SELECT {key} FROM {expected}) LIMIT 1"
-    )
-    if row is not None:
+    sampled = [
+        Handled(*row.values()) for row in await session.fetch(_SAMPLE.format(schema=schema), SAMPLE, _LONGEST)
+    ]
+    source_ids = [one.source_id for one in sampled]
+    rows = Rows(tables, schema=schema)
+    await rows.create(session)
+    # What cannot be handled was skipped, and what is gone was left out, or this would not have been built.
+    async with refolding(session, projection, rows, skip=True, from_first_kept=True) as again:
+        await again.fold(sampled)
+    if (found := await rows.differences(session, source_ids, 1)).total:
+        one = found.rows[0]
         raise RebuildFailed(
-            f"table {table}: folding its source again gives {dict(row.items())}, which is not what was built"
+            f"table {one.table}: folding its source again gives another row {one.key}: "
+            f"it is {one.kind}, {one.columns}"
         )
-    if table.source is None:
-        return
-    row = await session.fetchrow(
-        f"SELECT {key} FROM {built} WHERE {quote(table.source)}::text = ANY($1) "
-        f"AND ({key}) NOT IN (SELECT {key} FROM {expected}) LIMIT 1",
-        source_ids,
-    )
-    if row is not None:
-        raise RebuildFailed(
-            f"table {table}: folding its source again makes no row {dict(row.items())}, and one was built"
-        )
+    return len(sampled)

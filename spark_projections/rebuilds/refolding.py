@@ -1,0 +1,194 @@
+"""Handling events of sources again, up to where workers have handled them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import offsets
+from journal import EventEnvelope, OwnedSession, Session, read_source
+from journal.database import Fault, fault_of
+from projections.defining.handlers import Kind, Projection
+from projections.defining.tables import Table
+from projections.errors import HandlerFailed, describe
+from projections.running.dispatch import Dispatcher
+from projections.running.loop_monitor import LoopMonitor
+from projections.running.table_writer import BatchWriter
+from spark_projections.errors import NotRebuildable, RebuildFailed
+from spark_projections.rebuilds.definition import rebuildable
+
+__all__ = ["Handled", "Refolding", "comparable", "handled_until", "refolding"]
+
+_HANDLED = """
+SELECT s.source_id, p.evicted_before, j.seq_nr AS last, coalesce(
+    (SELECT o.seq_nr FROM projections.source_offsets AS o WHERE o.projection_id = $1 AND o.source_id = s.source_id),
+    (SELECT k.seq_nr - 1 FROM projections.parked_sources AS k WHERE k.projection_id = $1 AND k.source_id = s.source_id),
+    -- As the workers decide: what is older than the offsets that are kept has been handled.
+    CASE WHEN j.db_timestamp < p.evicted_before THEN j.seq_nr END
+) AS seq_nr
+FROM unnest($2::text[]) AS s (source_id)
+INNER JOIN projections.projections AS p ON p.projection_id = $1
+LEFT JOIN projections.sources AS j
+    ON j.source_id = s.source_id AND coalesce(j.entity_type = ANY (p.entity_types), TRUE)
+"""
+_VERSION = "SELECT version FROM projections.projections WHERE projection_id = $1"
+_BATCH = 5_000
+_TIMEOUT = timedelta(minutes=10)  # of a handler
+
+
+class Handled(NamedTuple):
+    """How far workers have handled a source."""
+
+    source_id: str
+    evicted_before: datetime
+    """Up to this time, where there is no number."""
+    last: int | None
+    """The number of its last event; None where the journal does not have the source."""
+    seq_nr: int | None
+
+
+async def comparable(
+    session: Session, definition: Any, *, shared: bool
+) -> tuple[Projection, list[Table], int]:
+    """
+    What a projection declares, the tables that it writes, and its number in the database.
+
+    Args:
+        session: A session on the database, in a transaction or not.
+        definition: A class (or object of a class) decorated with :func:`projections.projection`.
+        shared: Whether rows that several sources share can be compared, too.
+
+    Raises:
+        NotRebuildable: Its rows cannot be made again here, or another version of its code runs.
+        UnknownProjection: No worker has run it on this database yet.
+    """
+    projection, written = rebuildable(definition)
+    name, tables = projection.name, [one.table for one in written if one.table is not None]
+    if projection.kind is not Kind.TABLE or len(tables) < len(written):
+        raise NotRebuildable(
+            f"the handlers of projection {name!r} write by themselves, so which rows are a source's is not known: "
+            f"to build the whole read model again, run `projections rebuild {name}`"
+        )
+    if not shared and (sharing := [str(table) for table in tables if not table.per_source]):
+        raise NotRebuildable(
+            f"the rows of table {', '.join(sharing)} are made of the events of several sources, so those of one source "
+            f"cannot be told apart: to compare all, run `projections verify {name} --all`; to build the whole read "
+            f"model again, run `projections rebuild {name}`"
+        )
+    found = await offsets.status(session, name)
+    version = await session.fetchval(_VERSION, found.projection_id)
+    if version != projection.version:
+        raise NotRebuildable(
+            f"projection {name!r} runs version {version}, and this is the code of version {projection.version}: use "
+            "the code that the workers run, or rebuild the whole read model to change the version"
+        )
+    return projection, tables, found.projection_id
+
+
+async def handled_until(session: Session, number: int, source_ids: Sequence[str]) -> list[Handled]:
+    """How far the workers of a projection have handled sources, as the transaction sees it."""
+    return [Handled(*row.values()) for row in await session.fetch(_HANDLED, number, list(source_ids))]
+
+
+class Refolding:
+    """
+    Handles events of sources again, as workers have; what they write goes to temporary tables.
+
+    Args:
+        session: A session in a transaction, which has the tables.
+        dispatcher: Calls the handlers.
+        skip: Go on after events that the handlers cannot handle; they are counted.
+        from_first_kept: Sources may begin after 1, because their first events have been deleted.
+    """
+
+    def __init__(
+        self, session: OwnedSession, dispatcher: Dispatcher, *, skip: bool, from_first_kept: bool
+    ) -> None:
+        self._session = session
+        self._dispatcher = dispatcher
+        self._skip = skip
+        self._from_first_kept = from_first_kept
+        self._waiting: list[EventEnvelope] = []
+        self._folded: dict[str, int] = {}
+        self.events = 0
+        self.skipped = 0
+
+    async def fold(self, handled: Sequence[Handled]) -> None:
+        """
+        Fold what workers have handled of sources, and what was not folded before.
+
+        Raises:
+            RebuildFailed: The journal does not have all of it any more, or an offset was set back since the last call.
+            HandlerFailed: An event cannot be handled.
+        """
+        for source in handled:
+            await self._fold_source(source)
+        await self._handle_all()
+
+    async def _fold_source(self, source: Handled) -> None:
+        known = self._folded.get(source.source_id, 0)
+        if source.seq_nr is not None and source.seq_nr < known:
+            raise RebuildFailed(
+                f"the offset of source {source.source_id!r} was set back meanwhile: run it again"
+            )
+        async for envelope in read_source(
+            self._session, source.source_id, first=known + 1, last=source.seq_nr
+        ):
+            if source.seq_nr is None and envelope.db_timestamp >= source.evicted_before:
+                break
+            if envelope.seq_nr != known + 1 and (known or not self._from_first_kept):
+                raise self._gone(describe(envelope) + f" follows seq_nr {known}", kept=known == 0)
+            known = envelope.seq_nr
+            self._waiting.append(envelope)
+            if len(self._waiting) >= _BATCH:
+                await self._handle_all()
+        if source.seq_nr is not None and known < source.seq_nr:
+            raise self._gone(
+                f"source {source.source_id!r} ends at seq_nr {known}, and {source.seq_nr} are handled"
+            )
+        self._folded[source.source_id] = known
+
+    @staticmethod
+    def _gone(what: str, *, kept: bool = False) -> RebuildFailed:
+        hint = ", or go by those that are left: --from-first-kept" if kept else ""
+        return RebuildFailed(f"{what}: events are no longer in the journal; restore them{hint}")
+
+    async def _handle_all(self) -> None:
+        page, self._waiting = self._waiting, []
+        self.events += len(page)
+        if page:
+            await self._handle(page)
+
+    async def _handle(self, page: Sequence[EventEnvelope]) -> None:
+        """Handle events, by halves where one fails that may be skipped."""
+        try:
+            async with self._session.savepoint():
+                await self._dispatcher.handle(self._session, page)
+        except Exception as error:
+            if not self._skip or not (isinstance(error, HandlerFailed) or fault_of(error) is Fault.EVENT):
+                raise
+            if len(page) == 1:
+                self.skipped += 1
+                return
+            middle = len(page) // 2
+            await self._handle(page[:middle])
+            await self._handle(page[middle:])
+
+
+@asynccontextmanager
+async def refolding(
+    session: OwnedSession, projection: Projection, rows: BatchWriter, *, skip: bool, from_first_kept: bool
+) -> AsyncIterator[Refolding]:
+    """Handle events again, with an object of the projection that is started and stopped as a range does it."""
+    target = projection.make()
+    monitor = LoopMonitor(timedelta(seconds=1), _TIMEOUT)
+    dispatcher = Dispatcher(projection, target, rows, monitor, _TIMEOUT, reacts=False)
+    if (start := getattr(target, "start", None)) is not None:
+        await start()
+    try:
+        yield Refolding(session, dispatcher, skip=skip, from_first_kept=from_first_kept)
+    finally:
+        if (stop := getattr(target, "stop", None)) is not None:
+            await stop()
