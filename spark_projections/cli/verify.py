@@ -12,7 +12,7 @@ from journal import Database
 from journal.suggestions import did_you_mean
 from projections.defining.handlers import projection_of
 from projections.terminal.commands import Opt, derived
-from projections.terminal.output import Answer, Columns, counted, picked, table_of
+from projections.terminal.output import Answer, Columns, counted, picked, shortened, table_of
 from projections.terminal.targets import load_projections
 from spark_projections.rebuilds import repairing
 from spark_projections.rebuilds.comparing import Difference
@@ -46,7 +46,8 @@ class _Line(NamedTuple):
 _COLUMNS: Columns = {
     "table": "row.table",
     "key": lambda one: ", ".join(f"{name}={value}" for name, value in one.row.key.items()),
-    "row is": "row.kind", "column": "column", "read model": "here", "journal": "there",
+    "row is": "row.kind", "column": "column",
+    "read model": lambda one: shortened(one.here), "journal": lambda one: shortened(one.there),
 }  # fmt: skip
 
 

@@ -127,6 +127,10 @@ class Refolding:
             await self._fold_source(source)
         await self._handle_all()
 
+    def forget(self) -> None:
+        """Forget what was folded, where it is not to be gone on from: memory is that of a page of sources."""
+        self._folded.clear()
+
     async def _fold_source(self, source: Handled) -> None:
         known = self._folded.get(source.source_id, 0)
         if source.seq_nr is not None and source.seq_nr < known:

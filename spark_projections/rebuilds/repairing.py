@@ -42,6 +42,7 @@ _COUNT = "SELECT count(*) FROM projections.sources AS s WHERE coalesce(s.entity_
 _BY_KEYS = [
     f"SET LOCAL enable_{one} = off" for one in ("seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin")
 ]
+_ALL_ROWS = ["SET LOCAL row_security = off"]  # an error, rather than rows that are hidden from this role
 _AS_A_WHOLE = [f"SET LOCAL enable_{one} = on" for one in ("seqscan", "sort", "hashjoin", "mergejoin")]
 
 
@@ -102,6 +103,7 @@ async def repair(
             transaction(session),
             refolding(session, projection, rows, skip=skip, from_first_kept=chosen.from_first_kept) as again,
         ):
+            await _set(session, _ALL_ROWS)
             await rows.create(session)
             await again.fold(_known(projection, await handled_until(session, number, wanted)))
             await lock_tables(session, rows.names, told.waiting, chosen.swap_within)
@@ -182,11 +184,13 @@ async def verify(
             refolding(session, projection, rows, skip=True, from_first_kept=from_first_kept) as again,
         ):
             await comparable(session, definition, shared=whole)  # the code of this moment
+            await _set(session, _ALL_ROWS)
             await rows.create(session)
             of_sources = await session.fetchval(_COUNT, projection.entity_types.sql)
             done = 0
             async for page in _pages(session, projection.entity_types.sql, sources):
                 await again.fold(_known(projection, await handled_until(session, number, page)))
+                again.forget()
                 done += len(page)
                 found += [] if whole else page
                 if tell is not None:
