@@ -53,13 +53,18 @@ class TableWriter:
             TableError: A table does not fit its declaration; the message names table, column and what to do.
         """
         for table in tables:
-            if table not in self._plans:
-                plan = _Plan(table, await read_shape(session, table))
-                self._refuse_second(plan)
-                self._plans[table] = plan
+            await self._plan(session, table)
+
+    async def _plan(self, session: Session, table: Table) -> _Plan:
+        """Kept by the caller: another session, or another thread, may forget it at any time."""
+        if (plan := self._plans.get(table)) is None:
+            plan = _Plan(table, await read_shape(session, table))
+            self._refuse_second(plan)
+            self._plans[table] = plan
+        return plan
 
     def _refuse_second(self, new: _Plan) -> None:
-        for plan in self._plans.values():
+        for plan in list(self._plans.values()):
             if plan.shape.oid == new.shape.oid and plan.table is not new.table:
                 raise TableError(
                     f"{plan.table!r} and {new.table!r} declare the same table of the database: "
@@ -80,8 +85,7 @@ class TableWriter:
 
         After an error what is known of the table is read anew the next time.
         """
-        await self.prepare(session, *batch.tables)
-        plans = [self._plans[table] for table in batch.tables]
+        plans = [await self._plan(session, table) for table in batch.tables]
         for plan in sorted(plans, key=lambda plan: plan.shape.name):
             try:
                 await plan.write(session, batch.tables[plan.table])

@@ -195,6 +195,25 @@ async def test_ranges_that_write_the_same_keys_and_other_columns_do_not_deadlock
     assert await rows(db, "SELECT sum(n + coalesce(total, 0)), count(*) FROM counts") == [(3 * 20 * 50, 50)]
 
 
+async def test_a_table_that_another_session_forgets_meanwhile_is_written(db: Database) -> None:
+    await run(db, "CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE u (id int PRIMARY KEY)")
+    first, second = Table("t", key="id"), Table("u", key="id")
+    writer = TableWriter()
+    await write(db, [first.upsert(id=1)], writer=writer)
+
+    async with db.transaction() as session:
+        fetch = session.fetch
+
+        async def forgetting(sql: str, *args: Any) -> Any:
+            writer.forget()  # as after an error of another session
+            return await fetch(sql, *args)
+
+        session.fetch = forgetting  # type: ignore[method-assign]
+        await writer.write(session, fold((("s", first.upsert(id=2)), ("s", second.upsert(id=2)))))
+
+    assert await rows(db, "SELECT id FROM t UNION ALL SELECT id FROM u") == [(1,), (2,), (2,)]
+
+
 async def test_a_table_that_was_altered_is_read_anew_after_the_error(db: Database) -> None:
     await run(db, STATUS_DDL)
     writer = TableWriter()
