@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -60,7 +61,8 @@ class Inline:
             connection.
 
     Raises:
-        InvalidHandler: One handles lists of events, has reactions, ``start`` or ``stop``, or is handled at least once.
+        InvalidHandler: One handles lists of events, has reactions, ``start`` or ``stop``, or is handled at least once;
+            or two have the same name.
     """
 
     def __init__(self, *definitions: Any) -> None:
@@ -68,6 +70,11 @@ class Inline:
         self._projections = sorted(map(projection_of, definitions), key=lambda projection: projection.name)
         for projection in self._projections:
             _refuse(projection)
+        for one, other in pairwise(self._projections):
+            if one.name == other.name:
+                raise InvalidHandler(
+                    f"projection {one.name!r} is given twice: it would handle each event twice"
+                )
         self._tables: dict[str, TableWriter] = {}
 
     async def set_mode(self, session: Session, mode: Literal["inline", "live"]) -> None:

@@ -312,6 +312,47 @@ class TestRaces:
         await run_until_caught_up(journal, DELAYS)
         assert await counted(journal) == (2, 1)
 
+    async def test_a_change_that_waits_for_a_transaction_left_open_lets_others_append(
+        self, journal: Database, dsn: str
+    ) -> None:
+        await mode(journal, "inline", "q")  # it has no row that all transactions write
+        recording = Inline(Recording)
+        async with journal.session() as other:
+            async with by_asyncpg(dsn) as caller:
+                await recording.append(caller.connection, [event("a")])
+                change = asyncio.create_task(offsets.set_mode(other, "q", "live"))
+                await until(journal, GATE)
+                async with asyncio.timeout(10), journal.transaction() as session:
+                    await recording.append(session, [event("b")])
+                assert not change.done()
+            await change
+
+        assert await fetchval(journal, "SELECT count(*) FROM effects") == 2
+        assert await fetchval(journal, "SELECT mode FROM projections.projections WHERE name = 'q'") == "live"
+
+    async def test_a_change_has_the_lock_timeout_of_its_session(self, journal: Database, dsn: str) -> None:
+        async with journal.session() as other, by_asyncpg(dsn) as caller:
+            await caller.call(TWINS, [event("a")])
+            await other.begin()
+            await other.execute("SET LOCAL lock_timeout = '50ms'")
+            with pytest.raises(DatabaseError, match="lock timeout"):
+                await offsets.set_mode(other, "p", "live")
+            await other.rollback()
+
+    async def test_a_change_that_its_own_transaction_keeps_waiting_is_a_deadlock(
+        self, journal: Database, dsn: str
+    ) -> None:
+        async with journal.session() as other:
+            await other.begin()
+            await other.execute("LOCK TABLE kinds")
+            late = asyncio.create_task(inline(journal, event("a")))
+            await until(journal, f"SELECT EXISTS (SELECT FROM {WAITING} WHERE locktype = 'relation')")
+            results = await asyncio.gather(offsets.clear_offset(other, "p"), return_exceptions=True)
+            await other.rollback()
+            results += await asyncio.gather(late, return_exceptions=True)
+
+        assert [getattr(result, "sqlstate", None) for result in results].count("40P01") == 1
+
     async def test_an_append_that_came_after_a_change_goes_by_it(self, journal: Database) -> None:
         async with journal.session() as other:
             await other.begin()
@@ -507,6 +548,11 @@ class TestRefused:
         ]:
             with pytest.raises(InvalidHandler, match=f"'r' cannot be inline: .*{reason}"):
                 Inline(projection("r", entity_type="plane", **options)(type("R", (cls,), {})))  # type: ignore[call-overload]
+
+    @pytest.mark.parametrize("version", [1, 2])
+    def test_two_of_one_name(self, version: int) -> None:
+        with pytest.raises(InvalidHandler, match="'p' is given twice"):
+            Inline(DELAYS, Recording, counting(version=version))
 
 
 async def test_a_name_of_a_table_means_what_it_means_to_the_caller(journal: Database, dsn: str) -> None:
