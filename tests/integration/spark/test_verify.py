@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from journal import ConnectionSettings, Database, Event, append, connect
+from journal import (
+    ALL_TYPES,
+    ConnectionSettings,
+    Database,
+    DatabaseError,
+    Event,
+    EventEnvelope,
+    append,
+    connect,
+)
+from projections import handles, projection
+from projections.defining.tables import Change
 from projections.testing import run_until_caught_up
 from spark_projections.errors import NotRebuildable, RebuildFailed
-from spark_projections.rebuilds.repairing import verify
-from tests.fixtures.projections import execute, fetchval, happen, running
-from tests.fixtures.rebuilds import AllKinds, Changed, Counts, Effects, make_read_models
+from spark_projections.rebuilds.repairing import repair, verify
+from tests.fixtures.projections import Happened, execute, fetchval, happen, running
+from tests.fixtures.rebuilds import COUNTS, AllKinds, Changed, Counts, Effects, make_read_models
 
 
 @pytest.fixture
@@ -118,16 +131,53 @@ async def test_events_that_are_gone_are_said_and_no_difference(journal: Database
     assert (await verify(journal, Counts, from_first_kept=True)).differences[0].columns == {"n": ("2", "1")}
 
 
-async def test_a_role_that_may_only_read_verifies(journal: Database, dsn: str) -> None:
-    await happen(journal, "a")
-    await run_until_caught_up(journal, Counts)
+@asynccontextmanager
+async def reading(journal: Database, dsn: str) -> AsyncIterator[Database]:
+    """As a role that may only read."""
     role = await fetchval(journal, "SELECT 'looks_' || md5(current_database())")
     await execute(journal, f"CREATE ROLE {role} LOGIN IN ROLE projections_reader")
     try:
         await execute(journal, f"GRANT SELECT ON counts TO {role}")
         async with connect(make_conninfo(dsn, user=role)) as reader:
-            for sources in (10, None):
-                assert (await verify(reader, Counts, sources=sources)).differing == 0
+            yield reader
     finally:
-        await execute(journal, f"DROP OWNED BY {role}; ")
+        await execute(journal, f"DROP OWNED BY {role}")
         await execute(journal, f"DROP ROLE {role}")
+
+
+async def test_a_role_that_may_only_read_verifies(journal: Database, dsn: str) -> None:
+    await happen(journal, "a")
+    await run_until_caught_up(journal, Counts)
+    async with reading(journal, dsn) as reader:
+        for sources in (10, None):
+            assert (await verify(reader, Counts, sources=sources)).differing == 0
+
+
+@pytest.mark.parametrize("types", [("plane", "airport"), ALL_TYPES])
+async def test_sources_of_several_types_are_compared(journal: Database, types: Any) -> None:
+    @projection("counts", entity_type=types)
+    class OfTypes:
+        @handles(Happened)
+        def happened(self, event: Happened, envelope: EventEnvelope) -> Change:
+            return COUNTS.upsert(source_id=envelope.source_id, n=1, last=envelope.seq_nr)
+
+    async with journal.transaction() as session:
+        await append(session, [Event(name, Happened(), name) for name in ("plane", "airport")])
+    await run_until_caught_up(journal, OfTypes)
+    await execute(journal, "UPDATE counts SET n = 99")
+
+    for sources in (10, None):
+        assert (await verify(journal, OfTypes, sources=sources)).differing == 2
+    await repair(journal, OfTypes, ["plane", "airport"])
+    assert (await verify(journal, OfTypes, sources=None)).differing == 0
+
+
+async def test_rows_that_row_security_hides_are_no_difference_but_an_error(
+    journal: Database, dsn: str
+) -> None:
+    await happen(journal, "a")
+    await run_until_caught_up(journal, Counts)
+    await execute(journal, "ALTER TABLE counts ENABLE ROW LEVEL SECURITY")
+    async with reading(journal, dsn) as reader:
+        with pytest.raises(DatabaseError, match="row-level security"):
+            await verify(reader, Counts)
