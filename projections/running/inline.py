@@ -40,7 +40,9 @@ __all__ = ["Inline"]
 
 # A table's name may mean another one where the caller has another search_path.
 _BEGIN = """
-SELECT projection, source_id, concat_ws(' ', current_database(), current_setting('search_path')) AS place
+SELECT
+    projection, source_id,
+    pg_catalog.concat_ws(' ', pg_catalog.current_database(), pg_catalog.current_setting('search_path')) AS place
 FROM projections.begin_inline_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)
 """
 _SPOIL = (

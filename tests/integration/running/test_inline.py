@@ -567,6 +567,20 @@ async def test_a_name_of_a_table_means_what_it_means_to_the_caller(journal: Data
     assert await fetchval(journal, "SELECT array_agg(source_id || n) FROM other.counts") == ["b2"]
 
 
+async def test_what_others_put_into_the_schemas_of_the_caller_is_not_called(
+    journal: Database, dsn: str
+) -> None:
+    await execute(
+        journal,
+        "CREATE FUNCTION concat_ws(text, name, text) RETURNS text LANGUAGE sql AS 'SELECT (1 / 0)::text'",
+    )
+    with psycopg.connect(dsn) as connection:
+        connection.execute("CREATE TEMPORARY TABLE source_offsets (seq_nr int)")
+        TWINS[1](connection, [event("a")])
+
+    assert await counted(journal) == (1, 0)
+
+
 async def test_a_writer_needs_no_right_on_offsets(journal: Database, dsn: str) -> None:
     await execute(journal, "GRANT ALL ON counts, kinds TO projections_writer")
     with psycopg.connect(dsn) as connection:

@@ -180,7 +180,22 @@ _CLAIMED = [
     ON CONFLICT DO NOTHING""",
     "UPDATE projections.projection_ranges SET owner = 'worker' WHERE projection_id = 1",
 ]
+_INLINE = [*_CLAIMED, "UPDATE projections.projections SET mode = 'inline'", append(400_001, 400_001)]
+
+
+def _begin_inline(first: int, seq_nr: int) -> str:
+    numbers = _array(f"{seq_nr}::bigint")
+    return f"""SELECT count(*) FROM projections.begin_inline_v1(
+        '{{p}}', '{{1}}', '{{"{{thing}}"}}', {_array(SOURCE_ID, first, first + BATCH - 1)}, {_array("'thing'")},
+        {numbers}, {numbers}, {_array("now()")}, {_array("now()")})"""
+
+
 WRITES = {
+    "inline of known sources": _begin_inline(201, 2),
+    "inline of sources that may be known no more": _begin_inline(SOURCES - BATCH + 1, 3),
+    "inline of new sources": _begin_inline(200_001, 1),
+    "note reactions": f"""SELECT count(*) FROM projections.note_reactions_v1(
+        'p', {_array(SOURCE_ID)}, {_array("2::bigint")})""",
     "offsets of known sources": _save(1, BATCH),
     "offsets of most sources": _save(1, 3500, 3500),
     "offsets of new sources": _save(200_001, 0),
@@ -228,6 +243,10 @@ SWEEPS = {
 }  # fmt: skip
 """Paths that are about all that there is, and so look at all of it."""
 BEFORE = {
+    "inline of known sources": _INLINE,
+    "inline of sources that may be known no more": _INLINE,
+    "inline of new sources": _INLINE,
+    "note reactions": _CLAIMED,
     "offsets of known sources": _CLAIMED,
     "offsets of most sources": _CLAIMED,
     "offsets of new sources": _CLAIMED,
@@ -265,6 +284,8 @@ _JOURNAL = [
     FROM projections.sources AS s WHERE s.source_id <= 's-003500'""",
     """UPDATE projections.projection_ranges
     SET handled_until = now() - interval '1 second', horizon = '2020-01-01'""",
+    """INSERT INTO projections.reactions SELECT 1, s.source_id, 1
+    FROM projections.sources AS s WHERE s.source_id <= 's-003500'""",
     """INSERT INTO projections.parked_sources SELECT 1, s.source_id, s.slice, 2, 't', 'error', 1
     FROM projections.sources AS s WHERE s.source_id <= 's-000200'""",
 ]
