@@ -10,6 +10,7 @@ import pytest
 
 from journal.database.sync import connect_sync
 from tests.acceptance.test_rebuild_cli import module
+from tests.acceptance.test_without_spark import ARROW, SPARK, Without
 from tests.fixtures.commands import called, projections, query
 from tests.fixtures.pgbouncer import pooler_beside
 
@@ -73,6 +74,14 @@ def test_both_work_behind_a_pooler(handled: Path, filled: str) -> None:
         assert run(handled, address, "verify").returncode == 1
         assert run(handled, address, "rebuild", "--source", "N1").returncode == 0
         assert run(handled, address, "verify", "--all").returncode == 0
+
+
+def test_neither_needs_an_extra(handled: Path, filled: str) -> None:
+    without, where = Without(handled, *SPARK, *ARROW), ("delays", "--app", "flights", "--dsn", filled)
+
+    for arguments in (("verify", *where), ("rebuild", *where, "--source", "N1")):
+        done = without.run(*arguments)
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_source_that_is_not_there_is_named(handled: Path, filled: str) -> None:
