@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from journal import Database, Event, append
 from projections.subscriptions import InvalidSubscription, rewind_group, unsubscribe
 from projections.subscriptions import subscribe as make_subscription
 from projections.subscriptions.matching import Matching
+from tests.fixtures.commands import COMMAND, environment
+from tests.fixtures.locks import WAITING
 from tests.fixtures.matching import execute, fetchval, happened, match, matched, matching, publish, subscribe
 from tests.fixtures.projections import until
 
@@ -20,6 +24,20 @@ ALL_CAUGHT_UP = "SELECT NOT EXISTS (SELECT FROM projections.subscriptions WHERE 
 MATCHED = """
 SELECT m.source_id, m.seq_nr FROM projections.matches AS m
 INNER JOIN projections.subscription_groups AS g USING (group_id) WHERE g.name = $1 ORDER BY m.match_id
+"""
+
+
+HELD = """
+CREATE FUNCTION held() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NULL; END $$;
+CREATE TRIGGER held AFTER INSERT ON projections.matches FOR EACH STATEMENT EXECUTE FUNCTION held();
+"""
+WAITS = f"SELECT count(*) >= 1 FROM {WAITING} WHERE locktype = 'advisory'"
+READ = """
+SELECT coalesce(sum(pg_stat_get_xact_tuples_returned(i.indexrelid) + pg_stat_get_xact_tuples_returned(i.indrelid)), 0)
+FROM pg_catalog.pg_index AS i WHERE i.indrelid IN (
+    SELECT p.relid FROM pg_catalog.pg_partition_tree('projections.events') AS p
+)
 """
 
 
@@ -204,6 +222,7 @@ async def test_a_page_is_matched_once_and_nothing_after_the_subscription_is_gone
     await append_many(database, 3000)
     await match(database)
     number = await from_the_past(database)
+    await asyncio.sleep(1.2)  # until then the second of the events is not settled
     async with database.session() as session:
         await session.fetch("SELECT * FROM projections.begin_history_v1()")
         first = (await session.fetch("SELECT * FROM projections.next_history_v1($1, 10)", number))[0]
@@ -218,6 +237,91 @@ async def test_a_page_is_matched_once_and_nothing_after_the_subscription_is_gone
 
     assert len(await matched(database)) == 10
     assert await fetchval(database, "SELECT count(*) FROM projections.subscription_history") == 0
+
+
+async def test_a_worker_that_is_killed_in_a_page_matches_once(
+    dsn: str, database: Database, tmp_path: Path
+) -> None:
+    await append_many(database, 3000)
+    await match(database)
+    await execute(database, HELD)
+    await from_the_past(database)
+    async with database.session() as holder:
+        await holder.execute("SELECT pg_advisory_lock(7)")
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND, "worker", "--subscriptions", "--lease", "1", "--dsn", dsn,
+            cwd=tmp_path, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, env=environment(),
+        )  # fmt: skip
+        try:
+            await until(database, WAITS)
+        finally:
+            process.kill()
+            await process.wait()
+        await holder.execute("SELECT pg_advisory_unlock(7)")
+    await catch_up(database)
+
+    found = await matched(database)
+    assert len(found) == 3000
+    in_order(found)
+
+
+async def test_a_page_of_history_reads_no_more_than_a_page(database: Database) -> None:
+    await append_many(database, 5000)
+    await match(database)
+    number = await from_the_past(database)
+    await asyncio.sleep(1.2)  # until then the second of the events is not settled
+    async with database.session() as session:
+        await session.fetch("SELECT * FROM projections.begin_history_v1()")
+        await session.execute("SELECT pg_stat_reset()")
+        await session.begin()
+        rows = await session.fetch("SELECT * FROM projections.next_history_v1($1, 100)", number)
+        read = await session.fetchval(READ)
+        await session.rollback()
+    assert len(rows) == 100
+    assert read <= 2 * 100
+
+
+async def test_partitions_that_a_subscription_still_looks_at_are_kept(database: Database) -> None:
+    await happened(database)
+    await from_the_past(database)
+    kept = (
+        "SELECT count(*) FROM projections.retention_holders_v1() WHERE reason LIKE '%catch up with the past'"
+    )
+    assert await fetchval(database, kept) == 1
+    await catch_up(database)
+    assert await fetchval(database, kept) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_happens_each_event_comes_once_in_the_order_of_its_source(
+    database: Database, seed: int
+) -> None:
+    choose = Random(seed)
+    appended: Counter[str] = Counter()
+    groups = 0
+    await happened(database, source="quick")
+    appended["quick"] += 1
+    async with matching(database, 4):
+        for _ in range(40):
+            source = f"s{choose.randrange(4)}"
+            async with database.transaction() as slow:
+                await append(slow, [Event(source, {}, "plane", event_type="t")])
+                appended[source] += 1
+                if choose.random() < 0.2:
+                    await happened(database, source="quick", kind="plane")
+                    appended["quick"] += 1
+                    await asyncio.sleep(choose.random() / 5)
+            if choose.random() < 0.15:
+                groups += 1
+                await from_the_past(database, group=f"g{groups}")
+        await until(database, ALL_CAUGHT_UP)
+        total = groups * appended.total()
+        await until(database, f"SELECT count(*) >= {total} FROM projections.matches")
+
+    for number in range(1, groups + 1):
+        found = await matched_by(database, f"g{number}")
+        in_order(found)
+        assert Counter(source for source, _ in found) == appended
 
 
 async def test_the_end_waits_for_imports_that_the_log_has_not_passed(database: Database) -> None:
