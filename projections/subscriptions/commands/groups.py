@@ -141,7 +141,8 @@ async def rewind(
 
     Its handlers get the events again, at least once, behind what is still to be read; consumers stay, and batches that
     failed stay as they are. What comes waits until that is done, so that the events of a source come in their order:
-    `projections groups show NAME` says how far it is.
+    `projections groups show NAME` says how far it is. A subscription that has not had everything before that time
+    goes on from where it is.
     """
     confirm(f"Have group {name!r} handle all its events again, from {_time(to)} on?", yes=yes)
     async with database.transaction() as session:

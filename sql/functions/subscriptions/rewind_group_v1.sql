@@ -1,7 +1,8 @@
 -- Has a group read again what its subscriptions ask for, from a time on ('-infinity': from the first event on); returns how many
 -- subscriptions it has. Each catches up with the past as if it were made now and started then: what it gets again matches anew,
 -- behind what has matched, so that cursors only go forward, and readers stay. What is still to be read, or failed, stays as it is.
--- Raises PJ081 for a time to come and for a group that only listens, PJ082 where there is no such group.
+-- One that has not had everything before that time yet goes on from where it is. Raises PJ081 for a time to come, for a group that
+-- only listens, and where older events wait for a condition of the group; PJ082 where there is no such group.
 CREATE OR REPLACE FUNCTION projections.rewind_group_v1(p_group text, p_to timestamptz)
 RETURNS bigint
 LANGUAGE plpgsql
@@ -10,6 +11,7 @@ AS $$
 DECLARE
     _group projections.subscription_groups;
     _ids bigint[];
+    _waiting timestamptz;
 BEGIN
     SELECT g.* INTO _group FROM projections.subscription_groups AS g WHERE g.name = p_group;
     IF NOT FOUND THEN
@@ -23,7 +25,35 @@ BEGIN
         SELECT s.subscription_id FROM projections.subscriptions AS s WHERE s.group_id = _group.group_id ORDER BY s.subscription_id
     );
     PERFORM pg_advisory_xact_lock(hashtext('slice-projections past'), (i.id & 2147483647)::integer) FROM unnest(_ids) AS i (id);
-    UPDATE projections.subscriptions AS s SET since = 'infinity', starts_at = greatest(p_to, '1970-01-01T00:00:00Z')
+    -- Nothing is matched meanwhile: what is looked at below stays so.
+    PERFORM pg_advisory_xact_lock(hashtext('slice-projections history'), 0);
+    SELECT least(min(u.since), min(f.db_timestamp)) INTO _waiting
+    FROM projections.conditions AS c
+    LEFT JOIN projections.unasked AS u ON c.condition_id = ANY (u.condition_ids) AND u.page_id >= c.unasked_from
+    LEFT JOIN projections.unanswered AS f ON c.condition_id = f.condition_id AND coalesce(f.subscription_id = ANY (_ids), TRUE)
+    WHERE c.condition_id IN (SELECT s.condition_id FROM projections.subscriptions AS s WHERE s.subscription_id = ANY (_ids));
+    IF _waiting < p_to THEN
+        RAISE EXCEPTION 'events from % on wait for a condition of group %, which would pass over them', _waiting, quote_literal(p_group)
+        USING ERRCODE = 'PJ081', HINT = 'See projections subscriptions waiting list: have them asked again or drop them, or rewind to '
+            'that time or an earlier one.';
+    END IF;
+    UPDATE projections.subscriptions AS s
+    SET since = 'infinity', starts_at = greatest('1970-01-01T00:00:00Z', least(
+        p_to,
+        coalesce((
+            SELECT min(h.db_timestamp) FROM projections.subscription_history AS h WHERE h.subscription_id = s.subscription_id
+        ), s.starts_at),
+        -- What the matching of the log has not passed yet, of what is for it.
+        CASE WHEN s.starts_at IS NULL THEN greatest(s.since, (
+            SELECT min(least(r.horizon, (
+                SELECT min(i.from_timestamp) FROM projections.imports AS i
+                WHERE 'matching/' || i.entity_type = p.name AND i.import_id > r.import_id
+            )))
+            FROM projections.projections AS p INNER JOIN projections.projection_ranges AS r ON p.projection_id = r.projection_id
+            WHERE p.name LIKE 'matching/%'
+            AND (s.entity_types IS NULL OR substr(p.name, length('matching/') + 1) = ANY (s.entity_types))
+        )) END
+    ))
     WHERE s.subscription_id = ANY (_ids);
     DELETE FROM projections.subscription_history AS h WHERE h.subscription_id = ANY (_ids);
     RETURN cardinality(_ids);

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from journal import Database, Event, append
+from journal import Database, Event, HistoricEvent, append
+from journal.importing import import_events
 from projections.subscriptions import InvalidSubscription, rewind_group, unsubscribe
 from projections.subscriptions import subscribe as make_subscription
 from projections.subscriptions.matching import Matching
 from tests.fixtures.commands import COMMAND, environment
+from tests.fixtures.journal import PAST
 from tests.fixtures.locks import WAITING
 from tests.fixtures.matching import execute, fetchval, happened, match, matched, matching, publish, subscribe
 from tests.fixtures.projections import until
@@ -354,6 +356,59 @@ async def test_a_group_reads_again(database: Database) -> None:
     in_order(found[:6])
     in_order(found[6:])
     assert sorted(found[6:]) == [("s0", 2), ("s0", 3), ("s0", 4), ("s1", 2), ("s1", 3)]
+
+
+class TestRewindingBeforeAllWasHad:
+    """What a subscription has not had yet, it gets, however late the time is that its group is rewound to."""
+
+    async def rewind(self, database: Database) -> None:
+        async with database.transaction() as session:
+            await rewind_group(session, "g", await session.fetchval("SELECT clock_timestamp()"))
+
+    async def test_events_that_the_log_has_not_been_matched_to(self, database: Database) -> None:
+        await subscribe(database)
+        await happened(database, source="early")
+        await match(database)
+        await happened(database, source="unmatched")
+        await self.rewind(database)
+        await happened(database, source="late")
+        await catch_up(database)
+
+        assert sorted(set(await matched_by(database, "g"))) == [("early", 1), ("late", 1), ("unmatched", 1)]
+
+    async def test_history_that_it_is_just_catching_up_with(self, database: Database) -> None:
+        await append_many(database, 14)
+        await match(database)
+        await from_the_past(database)
+        await self.rewind(database)
+        await turn(database)
+        await self.rewind(database)
+        await catch_up(database)
+
+        assert len(set(await matched_by(database, "g"))) == 14
+
+    async def test_history_that_is_imported(self, database: Database) -> None:
+        await subscribe(database)
+        await execute(database, "UPDATE projections.subscriptions SET since = '1970-01-01'")
+        await happened(database, source="early")
+        await match(database)
+        await import_events(
+            database, [HistoricEvent("old", {}, "plane", event_type="t", seq_nr=1, db_timestamp=PAST)]
+        )
+        await self.rewind(database)
+        await catch_up(database)
+
+        assert ("old", 1) in await matched_by(database, "g")
+
+    async def test_events_that_wait_for_its_condition(self, database: Database) -> None:
+        await subscribe(database, "(e.payload ->> 'n')::int > 0", topics=["t"])
+        await happened(database, payload={"n": "x"})
+        await match(database)
+
+        with pytest.raises(InvalidSubscription, match="wait for a condition of group 'g'"):
+            await self.rewind(database)
+        async with database.transaction() as session:
+            await rewind_group(session, "g", "beginning")
 
 
 async def test_what_cannot_be_is_refused(database: Database) -> None:
