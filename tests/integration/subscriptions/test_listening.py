@@ -12,7 +12,16 @@ from typing import Any
 
 import pytest
 
-from journal import ConnectionSettings, Database, Event, OwnedSession, PollPacing, append, connect
+from journal import (
+    ConnectionSettings,
+    Database,
+    EntityTypes,
+    Event,
+    OwnedSession,
+    PollPacing,
+    append,
+    connect,
+)
 from journal.polling import Polled, WritersPoller, shared_poller
 from journal.tasks import running
 from projections.subscriptions import (
@@ -373,7 +382,7 @@ async def test_a_listener_asks_nothing_while_others_of_its_process_poll_and_see_
     async def poll(poller: WritersPoller) -> None:
         number = 0
         while True:
-            number = (await poller.look("test", "plane", datetime.now(UTC), number, 0)).number
+            number = (await poller.look("test", EntityTypes.of("plane"), datetime.now(UTC), number, 0)).number
 
     monkeypatch.setattr(Settled, "_heard", heard)
     monkeypatch.setattr(live_reader, "look", looked)
