@@ -86,6 +86,12 @@ BEGIN
         AND r.assigned_to = p_owner
         AND r.owner IS DISTINCT FROM p_owner
         AND NOT EXISTS (SELECT FROM projections.workers AS w WHERE w.owner = r.owner AND w.lease_until > _now)
+        -- A rebuild that was swapped in since the statements above has freed them for another version.
+        AND EXISTS (
+            SELECT FROM projections.projections AS p
+            INNER JOIN unnest(p_projection_ids, p_versions) AS v (id, version) ON p.projection_id = v.id AND p.version = v.version
+            WHERE p.projection_id = r.projection_id
+        )
         FOR UPDATE SKIP LOCKED
     ), claimed AS (
         UPDATE projections.projection_ranges AS r

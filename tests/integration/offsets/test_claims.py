@@ -413,3 +413,28 @@ async def test_a_range_whose_row_somebody_has_locked_keeps_no_other_from_storing
         await holder.rollback()
 
     each_once(await effects(either), **{low: 1, high: 2})
+
+
+async def test_a_heartbeat_that_a_swap_overtakes_claims_nothing_for_the_old_version(
+    journal: Database,
+) -> None:
+    known = {}
+    async with journal.session() as session, journal.session() as other:
+        number = await offsets.register(session, "p", EntityTypes.of("plane"))
+        known[number] = offsets.Registered("p", 1, EntityTypes.of("plane"))
+        worker, lease, beats = offsets.Worker("old", "host", 1), timedelta(hours=1), offsets.Beats()
+        await offsets.heartbeat(session, worker, lease, known, beats)
+        await offsets.heartbeat(session, worker, lease, known, beats)
+        assert await fetchval(journal, f"SELECT owner FROM {RANGES}") == "old"
+
+        await other.begin()
+        await other.execute("SELECT FROM projections.workers FOR UPDATE")
+        overtaken = asyncio.create_task(offsets.heartbeat(session, worker, lease, known, beats))
+        await until(journal, f"SELECT count(*) = 1 FROM {WAITING}")
+        await execute(journal, "UPDATE projections.projections SET version = 2")
+        await execute(journal, f"UPDATE {RANGES} SET epoch = epoch + 1, owner = NULL")
+        await other.commit()
+        (told,) = await overtaken
+
+    assert (told.version, list(told.held)) == (2, [])
+    assert await fetchval(journal, f"SELECT owner FROM {RANGES}") is None
