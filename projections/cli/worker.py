@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import click
 
-from journal import NUMBER_OF_SLICES, ConnectionSettings, Database
+from journal import ConnectionSettings, Database
 from journal.database import connect
 from journal.embedded import database_dsn
 from journal.partitions import maintaining
@@ -31,6 +31,8 @@ from projections.terminal.commands import Arg, Dsn, Opt, derived
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.running import (
     Driver,
+    FirstRanges,
+    HttpAddress,
     LogLevel,
     MaintainEvery,
     Pgbouncer,
@@ -58,27 +60,18 @@ _GRACE = (
     "How long the batches at hand may take when the worker is stopped; then it is ended, whatever it is doing. A "
     "little less than what the service manager allows."
 )
-_HTTP = (
-    "Serve /metrics, /livez, /readyz and /lagz; of several --processes each at the next port. What other machines "
-    "reach needs a token, save for the probes /livez and /readyz."
-)
 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
     """What is said of a worker."""
 
-    ranges: Annotated[
-        int,
-        Opt(
-            "Cut the slices of a projection that has never run into so many ranges; `projections rescale` cuts others.",
-            type=click.IntRange(1, NUMBER_OF_SLICES),
-        ),
-    ] = 8
+    ranges: FirstRanges = 8
     processes: Annotated[
         int,
         Opt(
-            "Start so many processes, and start again those that die: one for each core that it may use.",
+            "Start so many processes, and start again those that die: one for each core that it may use. Each serves "
+            "--http at the next port.",
             type=click.IntRange(1),
         ),
     ] = 1
@@ -121,7 +114,7 @@ class _Options:
     ] = WORKER_CONNECTIONS
     pgbouncer: Pgbouncer = None
     maintain_every: MaintainEvery = timedelta(minutes=10)
-    http: Annotated[str | None, Opt(_HTTP, metavar="HOST:PORT")] = None
+    http: HttpAddress = None
     token_file: TokenFile = None
     traces: Annotated[bool, Opt("Make an OpenTelemetry span of each batch.")] = False
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import click
 
-from journal import ProjectionsError
+from journal import NUMBER_OF_SLICES, ProjectionsError
 from journal.database import hide_password
 from projections.durations import Duration
 from projections.http.addresses import Address, parse_address
@@ -21,6 +21,8 @@ from projections.terminal.commands import Opt
 __all__ = [
     "INTERRUPTED",
     "Driver",
+    "FirstRanges",
+    "HttpAddress",
     "LogLevel",
     "MaintainEvery",
     "Pgbouncer",
@@ -39,6 +41,22 @@ Pgbouncer = Annotated[
     bool | None,
     Opt(
         "A pooler is in between: nothing is prepared, and nothing listens. Without this, connecting finds out."
+    ),
+]
+FirstRanges = Annotated[
+    int,
+    Opt(
+        "Into how many ranges the slices of a projection are cut when it runs for the first time; later "
+        "`projections rescale` cuts others.",
+        type=click.IntRange(1, NUMBER_OF_SLICES),
+    ),
+]
+HttpAddress = Annotated[
+    str | None,
+    Opt(
+        "Serve /metrics, /livez, /readyz and /lagz. What other machines reach needs a token, save for the probes "
+        "/livez and /readyz.",
+        metavar="HOST:PORT",
     ),
 ]
 TokenFile = Annotated[

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 
 import click
 
-from journal import NUMBER_OF_SLICES, ConnectionSettings, Database
+from journal import ConnectionSettings, Database
 from journal.database import connect
 from journal.embedded import database_dsn
 from journal.partitions import maintaining
@@ -27,6 +27,8 @@ from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.running import (
     INTERRUPTED,
     Driver,
+    FirstRanges,
+    HttpAddress,
     LogLevel,
     MaintainEvery,
     Pgbouncer,
@@ -55,12 +57,6 @@ _MARGIN = timedelta(seconds=10)
 """For all else that a stop does."""
 
 
-_HTTP = (
-    "Serve /metrics, /livez, /readyz and /lagz. What other machines reach needs a token, save for the probes "
-    "/livez and /readyz."
-)
-
-
 @dataclass(frozen=True, slots=True)
 class _Options:
     """What is said of a process that delivers."""
@@ -86,13 +82,7 @@ class _Options:
     verified_only: Annotated[
         bool, Opt("Send nothing to URLs that have not shown that they want it; see `endpoints verify`.")
     ] = False
-    ranges: Annotated[
-        int,
-        Opt(
-            "Cut the slices of a fan-out that has never run into so many ranges, for as many processes.",
-            type=click.IntRange(1, NUMBER_OF_SLICES),
-        ),
-    ] = 1
+    ranges: FirstRanges = 1
     stop_timeout: Annotated[
         timedelta,
         Opt("How long a stop waits for requests on their way; the others are sent again.", metavar="20s"),
@@ -104,7 +94,7 @@ class _Options:
     ] = 12
     pgbouncer: Pgbouncer = None
     maintain_every: MaintainEvery = timedelta(minutes=10)
-    http: Annotated[str | None, Opt(_HTTP, metavar="HOST:PORT")] = None
+    http: HttpAddress = None
     token_file: TokenFile = None
     traces: Annotated[bool, Opt("Make an OpenTelemetry span of each batch and of each request.")] = False
 
