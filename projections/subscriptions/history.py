@@ -6,13 +6,13 @@ The database knows how far each is, so any number of processes may do this, and 
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
 from journal import OwnedSession, Session
-from projections.subscriptions.conditions import NARROWER, Asked, AskedOf, Failed, TooMuch
+from projections.subscriptions.pages_in_turn import Page, PagesInTurn
 
 __all__ = ["History", "HistoryProgress", "history_progress"]
 
@@ -39,7 +39,6 @@ CROSS JOIN LATERAL (
 ) AS h
 WHERE s.starts_at IS NOT NULL AND ($1::text IS NULL OR g.name = $1) ORDER BY g.name, s.subscription_id
 """
-_KEY = ("source_id", "seq_nr", "db_timestamp", "slice", "topic")
 
 
 class HistoryProgress(NamedTuple):
@@ -62,59 +61,29 @@ async def history_progress(session: Session, group: str | None = None) -> list[H
     return [HistoryProgress(*row.values()) for row in await session.fetch(_PROGRESS, group)]
 
 
-class History:
-    """
-    Works off the past of subscriptions, a page of each in turn.
-
-    Args:
-        timeout: What a condition may take for one event, and the length of a turn for all subscriptions.
-    """
+class History(PagesInTurn):
+    """Works off the past of subscriptions."""
 
     def __init__(self, timeout: timedelta) -> None:
-        self._timeout = timeout
-        self._widths: dict[int, int] = {}
-        """How many events the condition of a subscription is asked about, where that was too many before."""
-        self._last = 0
+        super().__init__(timeout)
+        self._conditions: dict[int, int | None] = {}
+        """Of the subscriptions that are behind."""
 
-    async def go_on(self, session: OwnedSession) -> None:
-        """Match as many pages as can be matched in a turn."""
-        until = time.monotonic() + self._timeout.total_seconds()
-        found = {row["subscription_id"]: row["condition_id"] for row in await session.fetch(_BEHIND)}
-        self._widths = {each: width for each, width in self._widths.items() if each in found}
-        behind = sorted(found, key=lambda each: (each <= self._last, each))
-        while behind and time.monotonic() < until:
-            self._last = behind.pop(0)
-            if await self._match(session, self._last, found[self._last]):
-                behind.append(self._last)
+    async def _waiting(self, session: OwnedSession) -> Sequence[int]:
+        rows = await session.fetch(_BEHIND)
+        self._conditions = {row["subscription_id"]: row["condition_id"] for row in rows}
+        return list(self._conditions)
 
-    async def _match(self, session: OwnedSession, subscription_id: int, condition_id: int | None) -> bool:
-        """Match the next page, or the last one, in a transaction; returns whether more may be left."""
-        width = self._widths.get(subscription_id)
-        rows = await session.fetch(_NEXT, subscription_id, width or _MOST, False)
-        if last := not rows:
-            rows = await session.fetch(_NEXT, subscription_id, width or _LAST, True)
-            match = partial(session.fetchval, _FINISH, subscription_id, width or _LAST)
-        else:
+    async def _next(self, session: OwnedSession, number: int, width: int | None) -> Page | None:
+        condition_id = self._conditions[number]
+        rows = await session.fetch(_NEXT, number, width or _MOST, False)
+        if rows:
             first = rows[0]["source_id"], rows[0]["seq_nr"]
-            match = partial(session.fetchval, _MATCH, subscription_id, *first, len(rows))
-        asked = [tuple(row[name] for name in _KEY) for row in rows if row["topic"] is not None]
+            return Page(rows, partial(session.fetchval, _MATCH, number, *first, len(rows)), condition_id)
+        rows = await session.fetch(_NEXT, number, width or _LAST, True)
 
-        async def ask(failed: Failed) -> bool:
-            return bool(await match(None if condition_id is None else failed.get(condition_id)))
+        async def finish(error: str | None) -> bool:
+            await session.fetchval(_FINISH, number, width or _LAST, error)
+            return False
 
-        await session.begin()
-        try:
-            if condition_id is None or not asked:
-                matched = await ask({})
-            else:
-                events = AskedOf(rows[0]["entity_type"], asked, condition_id)
-                matched = await Asked(session, events, self._timeout).run(ask)
-            await session.commit()
-        except TooMuch:
-            await session.rollback()
-            self._widths[subscription_id] = max(1, len(rows) // NARROWER)
-            return True
-        except BaseException:
-            await session.rollback()
-            raise
-        return matched and not last
+        return Page(rows, finish, condition_id)
