@@ -58,7 +58,7 @@ async def append(
         they are handled (:func:`projections.wait_for`). For an ``event_id`` that is stored already, the first result.
 
     Raises:
-        InvalidEvent: An event can not be stored; nothing was sent.
+        InvalidEvent: An event cannot be stored; nothing was sent.
         AppendConflict: A source does not stand where expected. The transaction must be rolled back.
         EventIdConflict: An ``event_id`` was used for other content.
     """
@@ -104,7 +104,7 @@ def event_row(event: Event) -> tuple[Any, ...]:
     What is stored of an event, in the order of :data:`EVENT_COLUMNS`.
 
     Raises:
-        InvalidEvent: It can not be stored; the error names the source and the value.
+        InvalidEvent: It cannot be stored; the error names the source and the value.
     """
     try:
         return _row(event)
@@ -176,7 +176,7 @@ def check_kind(item: object, kind: type, arguments: str) -> None:
 def _check_types(entity_type: str, event_type: str) -> None:
     try:
         _check_few_types(entity_type, event_type)
-    except TypeError:  # what can not be looked up is no string either
+    except TypeError:  # what cannot be looked up is no string either
         _check_few_types.__wrapped__(entity_type, event_type)
 
 
@@ -192,7 +192,7 @@ def check_name(name: str, what: str) -> None:
     Check an id or a name that is stored with an event.
 
     Raises:
-        InvalidEvent: It is no string, empty, longer than 255 characters, or holds what PostgreSQL can not
+        InvalidEvent: It is no string, empty, longer than 255 characters, or holds what PostgreSQL cannot
             store.
     """
     if type(name) is str and 1 <= len(name) <= MAX_NAME_LENGTH and name.isprintable():
@@ -222,7 +222,7 @@ def check_entity_type(entity_type: str, what: str = "entity_type") -> None:
 
 
 def array_literal(items: Sequence[str], what: str) -> str:
-    """A PostgreSQL array literal: lists of lists of different lengths can not be sent as an array."""
+    """A PostgreSQL array literal: lists of lists of different lengths cannot be sent as an array."""
     if isinstance(items, str):
         raise InvalidEvent(f"{what}: tags must be a list of strings, not one string")
     for item in items:

@@ -245,7 +245,7 @@ class WriterLockBacktracking:
 
 class IntervalBacktracking:
     """
-    Backtracking where the database can not tell what is in flight: replicas, Yugabyte, Cockroach.
+    Backtracking where the database cannot tell what is in flight: replicas, Yugabyte, Cockroach.
 
     Reads what is older than ``behind``, and reads everything once more when it is ``late_by`` old. A
     transaction that commits more than ``late_by`` after its timestamp was taken is missed: nothing here can

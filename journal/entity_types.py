@@ -16,7 +16,7 @@ class EntityTypes:
     Entity types whose events are read together, in the order of their times; :meth:`of` makes and checks it.
 
     Args:
-        names: The types, each once and in order; None for every type, also those that come to be.
+        names: The types, each once and in order; None for every type, also those that are added later.
     """
 
     names: tuple[str, ...] | None
@@ -88,4 +88,4 @@ class EntityTypes:
 
 
 ALL_TYPES = EntityTypes(None)
-"""Every entity type, also those that come to be."""
+"""Every entity type, also those that are added later."""

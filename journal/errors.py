@@ -2,9 +2,9 @@
 Errors of the journal and of everything above it.
 
     ProjectionsError
-    ├── InvalidValue              a setting, an option or a field can not be as it was given
+    ├── InvalidValue              a setting, an option or a field cannot be as it was given
     │   └── InvalidToken          a text is not a token of an append
-    ├── InvalidEvent              what is to be appended can not be stored
+    ├── InvalidEvent              what is to be appended cannot be stored
     ├── AppendConflict            expected_seq_nr is not the source's seq_nr
     ├── EventIdConflict           the event_id was used for other content
     ├── InvalidPayload            a stored payload does not fit its model
@@ -12,12 +12,12 @@ Errors of the journal and of everything above it.
     ├── DatabaseError             the database refused or broke a statement
     │   ├── DatabaseUnavailable   no connection, or it was lost
     │   │   └── NoAnswer          a statement took longer than it may
-    │   ├── OutOfResources        the server has no disk or memory left, or can not read its files
+    │   ├── OutOfResources        the server has no disk or memory left, or cannot read its files
     │   │   └── OutOfMemory       this process, or the server, has no memory left
     │   ├── MissingPrivilege      a grant is missing
     │   └── ReadOnlyDatabase      a standby, or default_transaction_read_only
     │       └── NeedsPrimary      a standby answered what only the primary knows
-    ├── EmbeddedServerError       the embedded PostgreSQL can not be found, made, started or stopped
+    ├── EmbeddedServerError       the embedded PostgreSQL cannot be found, made, started or stopped
     ├── LostGeneration            a token is of a state that the database is not in any more
     └── SchemaError               the schema is missing, older or newer than this library
         └── OtherSchemaVersion    it is older or newer
@@ -54,11 +54,11 @@ class ProjectionsError(Exception):
 
 
 class InvalidValue(ProjectionsError, ValueError):
-    """A setting, an option or a field can not be as it was given; the message names it."""
+    """A setting, an option or a field cannot be as it was given; the message names it."""
 
 
 class InvalidEvent(ProjectionsError, ValueError):
-    """An event that can not be stored as it is."""
+    """An event that cannot be stored as it is."""
 
 
 class AppendConflict(ProjectionsError):
@@ -74,7 +74,7 @@ class AppendConflict(ProjectionsError):
     def __init__(self, source_id: str, expected: int, found: int) -> None:
         super().__init__(
             f"source {source_id!r} is at seq_nr {found}, expected {expected}: "
-            "read the source again and decide anew"
+            "read the source again, then decide"
         )
         self.source_id = source_id
         self.expected = expected
@@ -94,7 +94,7 @@ class UnknownEventType(InvalidPayload):
 
 
 class EmbeddedServerError(ProjectionsError):
-    """The embedded PostgreSQL can not be found, made, started or stopped; the message says what to do."""
+    """The embedded PostgreSQL cannot be found, made, started or stopped; the message says what to do."""
 
 
 class InvalidToken(InvalidValue):
@@ -131,7 +131,7 @@ class MissingPrivilege(DatabaseError):
 
 
 class OutOfResources(DatabaseError):
-    """The server has no disk or memory left, or can not read or write its files."""
+    """The server has no disk or memory left, or cannot read or write its files."""
 
 
 class OutOfMemory(OutOfResources):

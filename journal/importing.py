@@ -64,7 +64,7 @@ async def import_events(
 
     Raises:
         ValueError: ``chunk`` is below 1.
-        InvalidEvent: An event can not be stored: its number is not the next of its source, its timestamp is
+        InvalidEvent: An event cannot be stored: its number is not the next of its source, its timestamp is
             naive, before 1970, in the future or not after the one before it, or one of the reasons of
             :func:`journal.append`. Also where a projection has evicted its offsets of that time: it could
             not tell these events from handled ones.

@@ -84,7 +84,7 @@ def encode(value: Any, what: str) -> str:
         what: Names the value in errors, e.g. ``payload of source 'a'``.
 
     Raises:
-        InvalidEvent: It is not JSON, holds what JSON or PostgreSQL can not (NaN, infinities, numbers beyond a
+        InvalidEvent: It is not JSON, holds what JSON or PostgreSQL cannot (NaN, infinities, numbers beyond a
             float, integers of more than 4,300 digits, NUL, half a surrogate pair), or is larger than 16 MiB.
     """
     try:
@@ -113,7 +113,7 @@ def encode(value: Any, what: str) -> str:
     return text
 
 
-# What pydantic writes for a string, or a float, that can not be stored.
+# What pydantic writes for a string, or a float, that cannot be stored.
 _NEVER = ("\\u0000", "NaN", "Infinity")
 # What may be beyond a float: an exponent of three digits, or more than 308 digits, the last ones of which come late.
 _EXPONENT = re.compile(r"[eE]\+?\d{3}")
@@ -186,7 +186,7 @@ def check_text(text: str, what: str) -> None:
         InvalidEvent: It holds NUL or half a surrogate pair.
     """
     if "\0" in text:
-        raise InvalidEvent(f"{what} holds the character NUL, which PostgreSQL can not store: {text[:40]!r}")
+        raise InvalidEvent(f"{what} holds the character NUL, which PostgreSQL cannot store: {text[:40]!r}")
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -21,7 +21,7 @@ def slice_of(source_id: str) -> int:
     Java hashes UTF-16 units, keeps 32 signed bits, and its ``%`` keeps the sign.
 
     Raises:
-        UnicodeEncodeError: The id has half a surrogate pair, which PostgreSQL can not store either.
+        UnicodeEncodeError: The id has half a surrogate pair, which PostgreSQL cannot store either.
     """
     hashed = 0
     for unit in array("H", source_id.encode("utf-16-le" if _LITTLE_ENDIAN else "utf-16-be")):

@@ -71,7 +71,7 @@ class OffsetState:
         }
 
     def forget(self, source_ids: Iterable[str]) -> None:
-        """Look these up again: what became of their last batch is not known."""
+        """Look these up again: the outcome of their last batch is not known."""
         for source_id in source_ids:
             self._known.pop(source_id, None)
 
@@ -126,7 +126,7 @@ class BatchVerdicts:
         The verdict on an event whose source has no offset, by the time of the event before it.
 
         Everything before the eviction bound was handled, so the offset of such a source may be gone. A later
-        predecessor would have an offset if it had been handled. One that was deleted can not be waited for.
+        predecessor would have an offset if it had been handled. One that was deleted cannot be waited for.
         """
         if predecessor is None or predecessor < self._state.evicted_before:
             return Verdict.ACCEPTED

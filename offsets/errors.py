@@ -35,7 +35,7 @@ class DatabaseWentBack(ProjectionsError):
 
 
 class TransactionEnded(ProjectionsError):
-    """A handler committed or rolled back by itself, so its effects and its offset can not commit together."""
+    """A handler committed or rolled back by itself, so its effects and its offset cannot commit together."""
 
 
 class ProjectionRuns(ProjectionsError):

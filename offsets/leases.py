@@ -1,5 +1,5 @@
 """
-Who holds which slices, in the database: heartbeats, assignment, and cutting the slices anew.
+Who holds which slices, in the database: heartbeats, assignment, and cutting the slices again.
 
 A range has an owner, who holds it while its lease runs, and a worker that it is assigned to, who is to hold it. The
 owner gives up what is assigned to another; whoever a free range is assigned to claims it with its next heartbeat.

@@ -155,7 +155,7 @@ async def rescale(session: Session, name: str, ranges: int) -> None:
 
     Raises:
         UnknownProjection: None of this name has run.
-        ValueError: There can not be so many.
+        ValueError: There cannot be so many.
     """
     cut = slice_ranges(ranges)
     found = await status(session, name)
@@ -186,7 +186,7 @@ async def set_offset(session: Session, name: str, start: datetime) -> None:
     """
     Make a projection start at a time: events from then on are handled (again), older ones never.
 
-    Its read model is not touched. Running workers lose their claims and begin anew.
+    Its read model is not touched. Running workers lose their claims and begin again.
 
     Raises:
         UnknownProjection: None of this name has run.

@@ -28,7 +28,7 @@ class InvalidHandler(ProjectionsError, TypeError):
 
 
 class PoolTooSmall(ProjectionsError, ValueError):
-    """Projections can not run with so few connections; the message says how many they need."""
+    """Projections cannot run with so few connections; the message says how many they need."""
 
 
 class UnknownGroup(ProjectionsError):

@@ -1,5 +1,5 @@
 """
-Batch projections: the journal as a DataFrame, read models built anew, history as files.
+Batch projections: the journal as a DataFrame, read models built again, history as files.
 
 Names are imported when they are asked for: a process that folds slices needs none of what others do.
 """

@@ -12,7 +12,7 @@ class RebuildError(ProjectionsError):
 
 
 class NotRebuildable(RebuildError):
-    """The projection, as it is defined, can not be run as a batch."""
+    """The projection, as it is defined, cannot be run as a batch."""
 
 
 class RebuildUnderWay(RebuildError):
@@ -28,4 +28,4 @@ class RebuildFailed(RebuildError):
 
 
 class SwapRefused(RebuildError):
-    """The new read model can not take its place."""
+    """The new read model cannot take its place."""

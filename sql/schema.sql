@@ -16,6 +16,6 @@ EXCEPTION
         IF to_regnamespace('projections') IS NULL THEN
             RAISE;
         END IF;
-        RAISE NOTICE 'schema projections_conditions was not created: no right to create schemas: subscriptions can not have conditions';
+        RAISE NOTICE 'schema projections_conditions was not created: no right to create schemas: subscriptions cannot have conditions';
 END;
 $$;

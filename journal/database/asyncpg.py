@@ -118,7 +118,7 @@ def _as_url(dsn: str) -> str:
     try:
         values = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
-        raise DatabaseUnavailable("no connection to the database: the DSN can not be read") from None
+        raise DatabaseUnavailable("no connection to the database: the DSN cannot be read") from None
     # Without a path: asyncpg takes its absence, and not an empty one, to mean that the query names the database.
     query = urlencode({name: str(value) for name, value in values.items()}, quote_via=quote)
     return f"postgresql://?{query}"

@@ -149,7 +149,7 @@ class BaseSession(ABC):
     async def rollback(self) -> None:
         self.failure = None
         if self.in_transaction:
-            # A connection that can not even roll back is lost, and the database has rolled back by itself.
+            # A connection that cannot even roll back is lost, and the database has rolled back by itself.
             try:
                 async with asyncio.timeout(_ROLLBACK):
                     await self._run(self._control("ROLLBACK"))

@@ -26,7 +26,7 @@ async def connect(dsn: str, settings: ConnectionSettings | None = None) -> Async
         settings: Driver, sizes and timeouts.
 
     Raises:
-        journal.embedded.DsnError: The DSN can not be read; the message does not quote it.
+        journal.embedded.DsnError: The DSN cannot be read; the message does not quote it.
         journal.DatabaseUnavailable: No connection can be had; the message hides the password.
     """
     settings = settings or ConnectionSettings()

@@ -71,7 +71,7 @@ _BY_CLASS: Final = {
     "2F": Fault.EVENT,  # a function ended without RETURN, for this data
     "34": Fault.PROJECTION,  # cursor name
     "38": Fault.EVENT,  # a function in another language failed
-    "39": Fault.PROJECTION,  # a trigger or a function returned what it can not
+    "39": Fault.PROJECTION,  # a trigger or a function returned what it cannot
     "3B": Fault.PROJECTION,  # savepoint
     "3D": Fault.DATABASE,  # no such database
     "3F": Fault.PROJECTION,  # no such schema
@@ -98,7 +98,7 @@ _BY_CODE: Final = {
     "55006": Fault.BATCH,  # object in use
     "55P03": Fault.BATCH,  # lock_timeout, NOWAIT
     "57014": Fault.BATCH,  # statement_timeout, pg_cancel_backend
-    "XX000": Fault.EVENT,  # extensions raise it for data that they can not read
+    "XX000": Fault.EVENT,  # extensions raise it for data that they cannot read
 }
 IN_FAILED_TRANSACTION: Final = "25P02"
 """Says nothing: what came before it has spoiled the transaction."""

@@ -104,7 +104,7 @@ async def _first(dsn: str, arguments: Mapping[str, Any]) -> psycopg.AsyncConnect
         return await psycopg.AsyncConnection.connect(dsn, **arguments)
     except psycopg.ProgrammingError:
         # The parser's message may quote the password, so it is not kept as the cause either.
-        raise DatabaseUnavailable("no connection to the database: the DSN can not be read") from None
+        raise DatabaseUnavailable("no connection to the database: the DSN cannot be read") from None
 
 
 class PsycopgDatabase(BaseDatabase):

@@ -81,7 +81,7 @@ class OwnedSession(Session, Protocol):
     """A session whose transactions are begun and ended by the library, not by the code it is lent to."""
 
     failure: ProjectionsError | None
-    """The last error since ``begin`` that no savepoint undid: such a transaction can not commit."""
+    """The last error since ``begin`` that no savepoint undid: such a transaction cannot commit."""
 
     pooled: bool
     """Whether a pooler lends it for each transaction: nothing lasts longer, no setting and no lock."""

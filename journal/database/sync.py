@@ -46,7 +46,7 @@ def _open(dsn: str, application_name: str) -> SyncConnection:
         )
     except psycopg.ProgrammingError:
         # The parser's message may quote the password, so it is not kept as the cause either.
-        raise DatabaseUnavailable("no connection to the database: the DSN can not be read") from None
+        raise DatabaseUnavailable("no connection to the database: the DSN cannot be read") from None
     try:
         if connection.pgconn.parameter_status(b"standard_conforming_strings") != b"on":
             # By itself: statements that are sent together are taken apart before the first of them runs.

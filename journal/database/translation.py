@@ -114,7 +114,7 @@ def _kind_of(sqlstate: str) -> tuple[type[DatabaseError], str]:
     if sqlstate == "53200":
         return OutOfMemory, "the database server has no memory left: {}"
     if sqlstate.startswith(("53", "58")):
-        return OutOfResources, "the database server can not go on: {}"
+        return OutOfResources, "the database server cannot go on: {}"
     return DatabaseError, "{}"
 
 

@@ -51,7 +51,7 @@ class Account:
 
         Raises:
             EmbeddedServerError: This process may not become that user.
-            OSError: That user can not run the program.
+            OSError: That user cannot run the program.
         """
         identity: dict[str, Any] = (
             {"user": self.uid, "group": self.gid, "extra_groups": []} if self.is_other else {}

@@ -8,7 +8,7 @@ root/              the caller's own; when root runs the server as another user, 
   socket/          the socket, 0700; trust is by who can enter here
   socket.path      where the socket is instead, when this path is too long for one
   server.log
-  install-18.6/    a copy of the programs, when the server's user can not reach the originals
+  install-18.6/    a copy of the programs, when the server's user cannot reach the originals
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def make_root(root: Path) -> None:
     Make the root directory, for us alone.
 
     Raises:
-        EmbeddedServerError: It can not be made, or belongs to somebody else.
+        EmbeddedServerError: It cannot be made, or belongs to somebody else.
     """
     try:
         _make_parents(root.parent)
@@ -96,7 +96,7 @@ def make_root(root: Path) -> None:
         found = root.lstat()
     except OSError as error:
         raise EmbeddedServerError(
-            f"can not make {root} ({error.strerror}): set {HOME_VARIABLE} to a directory that you can write"
+            f"cannot make {root} ({error.strerror}): set {HOME_VARIABLE} to a directory that you can write"
         ) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise EmbeddedServerError(f"{root} is not a directory of yours: set {HOME_VARIABLE} to another place")
@@ -135,7 +135,7 @@ def open_root(root: Path, account: Account) -> None:
         return
     blocking = next(place for place in (*reversed(root.parents), root) if not account.can_enter(place))
     raise EmbeddedServerError(
-        f"the server runs as {account.name}, who can not enter {blocking}: "
+        f"the server runs as {account.name}, who cannot enter {blocking}: "
         f"set {HOME_VARIABLE} to a directory that {account.name} can reach"
     )
 
@@ -147,14 +147,14 @@ def reachable_binaries(binaries: Binaries, root: Path, account: Account) -> Bina
     What root installed below its own home is closed to that user, and opening it is not ours to do.
 
     Raises:
-        EmbeddedServerError: The user can not run them, and only a bundle can be copied.
+        EmbeddedServerError: The user cannot run them, and only a bundle can be copied.
     """
     closed = [program for program in binaries.programs if not account.can_run(program)]
     if not closed:
         return binaries
     if not binaries.bundle:
         raise EmbeddedServerError(
-            f"the server runs as {account.name}, who can not run {closed[0]}: "
+            f"the server runs as {account.name}, who cannot run {closed[0]}: "
             "use an installation that this user can reach"
         )
     copy = root / f"install-{binaries.version}"

@@ -22,7 +22,7 @@ _PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*@|(password\s*=\s*)('[^']*'|\S+)", re
 
 
 class DsnError(ProjectionsError, ValueError):
-    """A DSN that can not be read; the message never quotes it, for it may hold a password."""
+    """A DSN that cannot be read; the message never quotes it, for it may hold a password."""
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def _fault_of_url(dsn: str) -> str | None:
         ]
         urlsplit(dsn)
     except ValueError:
-        return "can not be read as a URL"
+        return "cannot be read as a URL"
     if any(not port.isdecimal() or not 0 < int(port) < 2**16 for port in ports):
         return "has a port that is not a number (write %2F, %3F and %23 for /, ? and # in a password)"
     return None

@@ -146,7 +146,7 @@ class EmbeddedServer:
             Whether it is gone.
 
         Raises:
-            EmbeddedServerError: The server does not stop, or its files can not be deleted.
+            EmbeddedServerError: The server does not stop, or its files cannot be deleted.
         """
         if not self.root.exists():
             return True

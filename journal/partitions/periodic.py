@@ -33,7 +33,7 @@ _STEP = (
 _NO_TIMEOUT = "SELECT set_config('statement_timeout', '0', TRUE)"
 _MOST_STEPS = 2000
 _MOST_WAITS = 3
-"""In one turn, so many steps, and so many locks that were waited for in vain while others waited: the next goes on."""
+"""In one turn, so many steps, and so many locks that it did not get while others waited: the next goes on."""
 
 
 @asynccontextmanager
@@ -76,7 +76,7 @@ async def take_turn(database: Database, every: timedelta) -> int | None:
         How many steps were done; None when it was not due.
 
     Raises:
-        DatabaseError: The database refused, or can not be reached.
+        DatabaseError: The database refused, or cannot be reached.
     """
     return await _maintain(database) if await turns.take_turn(database, _CHORE, every) else None
 

@@ -76,7 +76,7 @@ def install(dsn: str, *, root: Path | None = None) -> list[str]:
         What the database remarked, such as roles that could not be created.
 
     Raises:
-        SchemaError: Another version is installed, or the database can not hold the schema.
+        SchemaError: Another version is installed, or the database cannot hold the schema.
         DatabaseError: The database refused.
     """
     with connect_sync(dsn) as connection:

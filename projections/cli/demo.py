@@ -66,7 +66,7 @@ def demo(
         Opt("Send delayed departures to receivers that fail at random, and see that every one arrives."),
     ] = False,
     inline: Annotated[bool, Opt("Handle the events in the transactions that append them.")] = False,
-    reset: Annotated[bool, Opt("Begin anew, even where an interrupted run could be continued.")] = False,
+    reset: Annotated[bool, Opt("Begin again, even where an interrupted run could be continued.")] = False,
     dsn: Dsn = None,
 ) -> Answer:
     """
@@ -79,14 +79,14 @@ def demo(
     again from the CSV file in plain Python, and every row is compared.
 
     Kill it at any time, by kill -9 if you like, and run it again: it goes on where it was, and ends the same.
-    After a run that has come to its end, the next one begins anew.
+    After a run that has come to its end, the next one begins again.
 
     With --workers 4, four worker processes share the ranges. While the events are appended, the slices are cut
     into twice as many ranges, and one worker is killed by SIGKILL: the others take over its ranges when its lease
     has ended, which is 2 s here.
 
     With --spark, appending stops half way until Spark has started. While it goes on, and the live projections with
-    it, Spark builds both read models anew from the journal, beside those that serve, and each is swapped in: the
+    it, Spark builds both read models again from the journal, beside those that serve, and each is swapped in: the
     live projections go on from its fence. What Spark built is compared with the CSV file up to the fence, and at
     the end everything as ever. It needs pip install 'slice-projections[demo,spark]'; Java comes with that.
 

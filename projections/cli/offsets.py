@@ -50,7 +50,7 @@ async def set_(database: Database, /, name: str, *, start: _Start, yes: Yes = Fa
     """
     Make a projection start at a time: events from then on are handled (again), older ones never.
 
-    Its read model is left as it is, and what was parked is forgotten. Running workers begin anew.
+    Its read model is left as it is, and what was parked is forgotten. Running workers begin again.
     """
     async with database.session() as session:
         await stored.status(session, name)

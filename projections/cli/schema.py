@@ -35,7 +35,7 @@ def install(*, dsn: Dsn = None) -> Answer:
     """
     Make the schema.
 
-    Where this version exists already, its functions, views and grants are made anew; the data stays.
+    Where this version exists already, its functions, views and grants are made again; the data stays.
     """
     with database_dsn(dsn) as database:
         remarks = journal_schema.install(database)

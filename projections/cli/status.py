@@ -89,7 +89,7 @@ async def status(
 @click.command()
 @derived
 async def pause(session: Session, /, name: str) -> Answer:
-    """Pause a projection after the batches at hand. It stays paused over restarts, until it is resumed."""
+    """Pause a projection after the current batches. It stays paused over restarts, until it is resumed."""
     await offsets.set_paused(session, name, paused=True)
     return done(f"projection {name!r} is paused", name=name, paused=True)
 

@@ -48,7 +48,7 @@ __all__ = ["worker"]
 log = logging.getLogger("projections")
 
 _SIGNAL_BASE = 128
-_ORPHANED = timedelta(seconds=10)  # to finish the batch at hand when the supervisor is gone
+_ORPHANED = timedelta(seconds=10)  # to finish the current batch when the supervisor is gone
 _NOT_HANDED_DOWN = frozenset({"processes", "dsn", "take_over", "http"})
 
 
@@ -57,7 +57,7 @@ _LEASE = (
 )
 _ALIKE = "So many sources may be parked or skipped that fail alike, one after the other; the next one stops its range."
 _GRACE = (
-    "How long the batches at hand may take when the worker is stopped; then it is ended, whatever it is doing. A "
+    "How long the current batches may take when the worker is stopped; then it is ended, whatever it is doing. A "
     "little less than what the service manager allows."
 )
 
@@ -163,7 +163,7 @@ def worker(
     MODULE:OBJECT is a class decorated with @projection; MODULE alone, all of them in it. The current directory
     is searched first. Logs go to stderr.
 
-    SIGINT or SIGTERM stops: the batches at hand are finished and the ranges given back. A second one ends the
+    SIGINT or SIGTERM stops: the current batches are finished and the ranges given back. A second one ends the
     process at once; nothing is lost, and the ranges are free when their lease ends. So it ends, too, when it has not
     --grace after the first, whatever it is waiting for.
 

@@ -63,7 +63,7 @@ class Batch:
 
         Raises:
             TableConflict: Another source touched this key of a ``per_source`` table.
-            ValueError: A value can not be added, compared or used as a key; the batch stays as it was.
+            ValueError: A value cannot be added, compared or used as a key; the batch stays as it was.
         """
         self._replace(source_id, change)
 
@@ -93,7 +93,7 @@ class Batch:
         try:
             before = rows.get(key)
         except TypeError as error:
-            raise ValueError(f"table {table}: {key!r} can not be a key: {error}") from error
+            raise ValueError(f"table {table}: {key!r} cannot be a key: {error}") from error
         rows[key] = _fold_row(before, source_id, change)
         return before
 
@@ -172,7 +172,7 @@ def _sum(old: int | Decimal, value: Any) -> int | Decimal:
         value = index(value)
         return old + value if type(old) is int else _EXACT.add(old, value)
     if not value.is_finite():
-        raise ArithmeticError(f"{value} can not be added, only finite numbers can")
+        raise ArithmeticError(f"{value} cannot be added, only finite numbers can")
     return _EXACT.add(old, value)
 
 

@@ -228,7 +228,7 @@ def projection(
         name: Names its offsets, so it must not change while the read model lives. 1 to 255 characters.
         entity_type: The kind of sources whose events it handles; several, ``("plane", "airport")``, or every one,
             ``ALL_TYPES``, in the order of their times. Each source is of one kind. Raise ``version`` to change it.
-        version: Raise it when changed code is to build the read model anew: workers of the new version wait, those of
+        version: Raise it when changed code is to build the read model again: workers of the new version wait, those of
             the old one go on, until a rebuild by the new one takes over.
         delivery: Exactly once (the default), or :class:`AtLeastOnce` for effects outside the database.
         recovery: What to do when a handler fails; by default three retries, then the source is parked.
@@ -340,7 +340,7 @@ def projection_of(definition: Any) -> Projection:
 
 
 class Discovery(Protocol):
-    """A service that says which projections there are, also those that come to be while a process runs."""
+    """A service that says which projections there are, also those that are added later while a process runs."""
 
     async def tend(self, session: OwnedSession) -> Sequence[Projection]:
         """

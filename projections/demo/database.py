@@ -71,7 +71,7 @@ def demo_database(dsn: str | None) -> Iterator[str]:
     The DSN of the database to use, with the schema installed, for the length of the block.
 
     Raises:
-        ProjectionsError: It can not be had, or holds another version of the schema.
+        ProjectionsError: It cannot be had, or holds another version of the schema.
     """
     own = dsn is None and not os.environ.get(DSN_VARIABLE)
     with database_dsn(dsn) as found:
@@ -120,13 +120,13 @@ async def alone(database: Database) -> AsyncIterator[None]:
 
 async def prepare(session: Session, fingerprint: str, events: int, *, reset: bool) -> Start:
     """
-    Go on from what an interrupted run has left, or begin anew. Call it in a transaction.
+    Go on from what an interrupted run has left, or begin again. Call it in a transaction.
 
     Args:
         session: The transaction.
         fingerprint: Of the data; what other data has left is of no use.
-        events: How many events this run appends; what has more can not be gone on with.
-        reset: Begin anew in any case.
+        events: How many events this run appends; what has more cannot be gone on with.
+        reset: Begin again in any case.
 
     Raises:
         DemoError: The journal holds what is not the demo's.
@@ -185,5 +185,5 @@ async def fence(session: Session, token: str) -> None:
 
 
 async def complete(session: Session) -> None:
-    """Remember that a run has come to its end: the next one begins anew."""
+    """Remember that a run has come to its end: the next one begins again."""
     await session.execute(f"UPDATE {SCHEMA}.run SET complete = true")

@@ -51,7 +51,7 @@ class Options:
     Args:
         events: How many events of the timeline; None for all.
         ranges: Slice ranges of each projection at the beginning; None for as many as workers, or 2.
-        reset: Begin anew, whatever an earlier run has left.
+        reset: Begin again, whatever an earlier run has left.
         workers: Processes that run the projections, of which one is killed; 0 for one that nothing happens to.
         webhooks: Whether delayed departures are sent to receivers.
         inline: Whether the projections are handled in the transactions that append.
@@ -148,7 +148,7 @@ class Demo:
 
         Raises:
             DemoInterrupted: It was asked to stop.
-            ProjectionsError: It can not go on.
+            ProjectionsError: It cannot go on.
         """
         settings = ConnectionSettings(max_connections=_CONNECTIONS)
         async with connect(self._dsn, settings) as database, alone(database):

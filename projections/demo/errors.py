@@ -4,7 +4,7 @@ from journal import ProjectionsError
 
 
 class DemoError(ProjectionsError):
-    """The demo can not run; the message says what to do."""
+    """The demo cannot run; the message says what to do."""
 
 
 class DemoInterrupted(ProjectionsError):

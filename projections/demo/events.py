@@ -1,4 +1,4 @@
-"""The events of the demo: what became of each flight, told by its plane."""
+"""The events of the demo: the course of each flight, told by its plane."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def read_flights(path: Path) -> list[Flight]:
             places = [header.index(column) for column in _COLUMNS]
             return list(_parsed(rows, places))
         except (ValueError, IndexError, zipfile.BadZipFile, EOFError) as error:
-            raise DemoError(f"{path} can not be read: {error}") from error
+            raise DemoError(f"{path} cannot be read: {error}") from error
 
 
 def timeline(flights: Sequence[Flight]) -> list[int]:
@@ -133,7 +133,7 @@ def _archive(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile) as error:
-        raise DemoError(f"{path} can not be read: {error}") from error
+        raise DemoError(f"{path} cannot be read: {error}") from error
 
 
 def _parsed(rows: Iterator[list[str]], places: Sequence[int]) -> Iterator[Flight]:

@@ -1,7 +1,7 @@
 """
 What the read models must hold, computed from the rows of the CSV file in plain Python.
 
-Nothing of the journal, the events or the handlers is used, so that a mistake in them can not hide here.
+Nothing of the journal, the events or the handlers is used, so that a mistake in them cannot hide here.
 """
 
 from __future__ import annotations

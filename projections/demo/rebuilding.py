@@ -1,5 +1,5 @@
 """
-The rebuild in the middle of a run: while events are appended and handled, a batch builds the read models anew.
+The rebuild in the middle of a run: while events are appended and handled, a batch builds the read models again.
 
 What runs the batch is on the other side of :class:`Rebuilder`, for this package knows nothing of Spark.
 """
@@ -49,14 +49,14 @@ class Rebuilder(Protocol):
         Wait until a rebuild would begin at once.
 
         Raises:
-            ProjectionsError: It can not be made ready.
+            ProjectionsError: It cannot be made ready.
         """
 
     async def rebuild(
         self, dsn: str, definition: type, read_model: ReadModel, say: Callable[[str], None]
     ) -> Built:
         """
-        Build a read model anew, swap it in, and let live workers go on from there.
+        Build a read model again, swap it in, and let live workers go on from there.
 
         Args:
             dsn: The database.

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Moves(NamedTuple):
-    """What became of the ranges, as the workers and the database tell."""
+    """What happened to the ranges, as the workers and the database tell."""
 
     takeovers: int = 0
     """Ranges that were taken over from a worker whose lease had ended."""
@@ -64,7 +64,7 @@ class Crew:
 
     @property
     def moves(self) -> Moves:
-        """What became of the ranges until now."""
+        """What has happened to the ranges until now."""
         return Moves(self._takeovers, self._rescales)
 
     async def join(self) -> None:
@@ -101,7 +101,7 @@ class Crew:
         await self._kill_one(watch)
 
     async def _rescale(self) -> None:
-        """Cut the slices of all projections anew, while they run."""
+        """Cut the slices of all projections again, while they run."""
         cut = 2 * self._cut if 2 * self._cut <= NUMBER_OF_SLICES else self._cut // 2
         async with self._database.session() as session:
             for name in PROJECTIONS:
@@ -127,7 +127,7 @@ class Crew:
         )
 
     async def leave(self) -> None:
-        """Let all finish what is at hand, and hear what they have still to say."""
+        """Let all finish their current work, and hear what they have still to say."""
         for member in self._members:
             await member.stop()
         await asyncio.gather(*self._listening)

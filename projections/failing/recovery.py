@@ -31,7 +31,7 @@ class Recovery:
             takes longer.
 
     The methods take retries as a :class:`Retries`, as a list of pauses, or as how many, with pauses that double from
-    0.1 to 5 seconds. They raise ``ValueError`` for what can not be.
+    0.1 to 5 seconds. They raise ``ValueError`` for what cannot be.
     """
 
     give_up: GiveUp

@@ -102,7 +102,7 @@ class Retries:
         Retries as they may be written: themselves, a list of pauses, or how many, with pauses that double.
 
         Raises:
-            ValueError: They can not be as they are.
+            ValueError: They cannot be as they are.
         """
         if isinstance(retries, Retries):
             return retries
@@ -126,7 +126,7 @@ class Retries:
             jitter: The share of a pause that is random.
 
         Raises:
-            ValueError: They can not be as they are.
+            ValueError: They cannot be as they are.
         """
         shortest, last = cls((first, longest), limit, jitter).pauses
         backoff = Backoff(shortest, last)

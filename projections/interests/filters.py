@@ -89,7 +89,7 @@ def parse_filter(definition: Mapping[str, Any]) -> Filter:
 
     Raises:
         InvalidFilter: It is deeper than 10 levels, larger than 16 kB, has more than 100 operators, an unknown
-            operator or field, or a value that its operator can not compare with; the message has the path.
+            operator or field, or a value that its operator cannot compare with; the message has the path.
     """
     compiled = compile_filter(definition)
     # `default` for numbers that were read exactly.
@@ -120,7 +120,7 @@ def _operators(value: object, path: str, depth: int) -> int:
     """Count operators; refuse what is too deep before anything else walks through it, and what is no JSON."""
     if not isinstance(value, Mapping | list | tuple):
         if not storable(value):
-            raise _wrong(path, f"a {type(value).__name__} that can not be stored as JSON")
+            raise _wrong(path, f"a {type(value).__name__} that cannot be stored as JSON")
         return 0
     if depth > DEEPEST:
         raise _wrong(path, f"a filter is up to {DEEPEST} levels deep")
@@ -128,9 +128,9 @@ def _operators(value: object, path: str, depth: int) -> int:
         return sum(_operators(each, f"{path}[{place}]", depth + 1) for place, each in enumerate(value))
     for name in value:
         if not isinstance(name, str) or not storable(name):
-            raise _wrong(path, f"{name!r:.100} can not be the name of a field")
+            raise _wrong(path, f"{name!r:.100} cannot be the name of a field")
     return sum(
-        # It adds nothing to what is looked at, and stands around conditions that an upgrade has written anew.
+        # It adds nothing to what is looked at, and stands around conditions that an upgrade has written again.
         _operators(_once(each, path), f"{path}.{name}", depth)
         if name == _ANY
         else name.startswith("$") + _operators(each, f"{path}.{name}", depth + 1)
@@ -196,9 +196,7 @@ class _Language:
                     f"{path}.{name}", f"unknown operator; known are {', '.join((*_OPERATORS, *_JOINS))}"
                 )
         if names and operators:
-            raise _wrong(
-                path, f"the operator {operators[0]} can not stand beside the field {names[0]!r:.100}"
-            )
+            raise _wrong(path, f"the operator {operators[0]} cannot stand beside the field {names[0]!r:.100}")
         predicates = [_joined(name, value, path, self.condition) for name in value if name in _JOINS]
         predicates += [_OPERATORS[name](self, value[name], f"{path}.{name}") for name in operators]
         if names or not value:

@@ -1,4 +1,4 @@
-"""One look at the database for all who ask within a few seconds: scrapes and probes can not pile up on it."""
+"""One look at the database for all who ask within a few seconds: scrapes and probes cannot pile up on it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-How all endpoints of webhooks fare together, their dead letters, and what an operator may do about them.
+The state of all endpoints of webhooks together, their dead letters, and what an operator may do about them.
 
 Computed by the database from what it has stored. How each of them fares is in :mod:`projections.webhooks.stats`.
 """
@@ -33,7 +33,7 @@ class EndpointChanged(ProjectionsError):
 
 
 class WebhookTotals(NamedTuple):
-    """How all endpoints fare together; times in seconds."""
+    """The state of all endpoints together; times in seconds."""
 
     active: int
     paused: int
@@ -77,7 +77,7 @@ class DeadDelivery(NamedTuple):
 
 
 async def webhook_totals(session: Session) -> WebhookTotals:
-    """How all endpoints fare together. Costs about as much as counting what is not delivered."""
+    """The state of all endpoints together. Costs about as much as counting what is not delivered."""
     (row,) = await session.fetch(_TOTALS)
     return WebhookTotals(*row.values())
 

@@ -84,7 +84,7 @@ class Dispatcher:
         Handle events in their order; exactly once, in the session's transaction.
 
         Raises:
-            HandlerFailed: A handler raised, a payload does not fit, or the rows can not be written.
+            HandlerFailed: A handler raised, a payload does not fit, or the rows cannot be written.
             MemoryError: This process has none left for so many events.
             TransactionEnded: A handler committed or rolled back by itself.
         """

@@ -22,7 +22,7 @@ class Acceptance:
         reader: Loads what a gap leaves out.
         transactions: Those of the range: know its offsets.
         exact: Whether an event is visible only when those before it are (a primary): what a gap then leaves out and
-            can not be loaded was deleted. Otherwise it may still come.
+            cannot be loaded was deleted. Otherwise it may still come.
         inline: Whether others store offsets, too: each page is then judged by what is stored, not by what is
             remembered. What they store meanwhile is of events that no worker sees yet.
     """

@@ -46,7 +46,7 @@ SELECT
 FROM projections.begin_inline_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)
 """
 _SPOIL = (
-    "DO $$ BEGIN RAISE 'a projection could not be handled inline: this transaction can not commit'; END $$"
+    "DO $$ BEGIN RAISE 'a projection could not be handled inline: this transaction cannot commit'; END $$"
 )
 
 
@@ -111,7 +111,7 @@ class Inline:
             expected_seq_nr: As for :func:`projections.append`.
 
         Raises:
-            HandlerFailed: A handler raised, or its rows can not be written; the transaction can only be rolled back.
+            HandlerFailed: A handler raised, or its rows cannot be written; the transaction can only be rolled back.
             DatabaseError: No transaction is open, or the database refused. Of a deadlock or a serialization failure
                 (SQLSTATE 40P01, 40001): roll back, and run the transaction again.
             ProjectionsError: As :func:`projections.append`.

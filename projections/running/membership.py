@@ -54,7 +54,7 @@ class Membership:
 
     async def run(self, until: datetime | None) -> None:
         """
-        Take part until the process stops, or until everything before a time is handled; then finish what is at hand.
+        Take part until the process stops, or until everything before a time is handled; then finish the current work.
 
         Args:
             until: The time.

@@ -29,7 +29,7 @@ class PageLimit:
         return events == 1 or self.smallest
 
     def failed(self, error: Exception) -> None:
-        """Halve it when a range failed for want of memory, or waited for a page in vain: until the process ends."""
+        """Halve it until the process ends: a range lacked memory, or waited for a page without success."""
         if not isinstance(error, MemoryError | OutOfMemory | NoAnswer) or self.smallest:
             return
         self.bytes = max(self.bytes // 2, _SMALLEST)

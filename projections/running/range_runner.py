@@ -96,13 +96,13 @@ class RangeRunner:
         return Progress(self._store, self._backtracking.horizon, self._backtracking.import_id)
 
     def stop(self) -> None:
-        """Stop after the batch at hand."""
+        """Stop after the current batch."""
         self._stopping.set()
         self._running.set()
         self._process.poller.wake()
 
     def pause(self, *, paused: bool) -> None:
-        """Pause after the batch at hand, or go on."""
+        """Pause after the current batch, or go on."""
         if paused:
             self._running.clear()
         else:
@@ -130,7 +130,7 @@ class RangeRunner:
 
         Raises:
             RangeLost: Another worker has claimed the range.
-            ProjectionFailed: An event can not be handled and its recovery says to stop.
+            ProjectionFailed: An event cannot be handled and its recovery says to stop.
             DatabaseUnavailable: The database is gone.
             DatabaseWentBack: What is remembered is worth nothing: a new one is to begin.
         """

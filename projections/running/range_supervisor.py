@@ -68,7 +68,7 @@ class RangeSupervisor:
         return self._claiming or epoch <= self._runner.claim.epoch
 
     def pause(self, *, paused: bool) -> None:
-        """Pause after the batch at hand, or go on."""
+        """Pause after the current batch, or go on."""
         self._paused = paused
         self._runner.pause(paused=paused)
 
@@ -81,12 +81,12 @@ class RangeSupervisor:
         self._runner.start_again(error, store)
 
     def give_up(self) -> None:
-        """Finish the batch at hand, store how far it is, and release the range."""
+        """Finish the current batch, store how far it is, and release the range."""
         self._ending.set()
         self._runner.stop()
 
     def drop(self) -> None:
-        """It is another's: whatever it is doing can not be committed any more."""
+        """It is another's: whatever it is doing cannot be committed any more."""
         self.give_up()  # for a cancellation that gets lost: asyncio.wait_for of Python 3.11 returns what is just there
         self._cancel()
 
@@ -100,7 +100,7 @@ class RangeSupervisor:
         Run until :meth:`give_up` or :meth:`drop`, or until the range is found to be another's.
 
         Raises:
-            TransactionEnded, TableError: What starting again can not heal.
+            TransactionEnded, TableError: What starting again cannot heal.
         """
         self._task = asyncio.create_task(self._run())
         try:
@@ -192,7 +192,7 @@ class RangeSupervisor:
                 await happens(self._ending, self._process.settings.heartbeat.total_seconds())
             else:
                 if again is None:
-                    raise RangeLost(f"slices {claim.slices} were claimed by another, or cut anew")
+                    raise RangeLost(f"slices {claim.slices} were claimed by another, or cut again")
                 self._runner = self._new_runner(again)
                 break
         self._claiming = False

@@ -99,7 +99,7 @@ class Ranges:
             keeper.start_again(error)
 
     def stop(self) -> None:
-        """Finish the batches at hand, and release all."""
+        """Finish the current batches, and release all."""
         for keeper in self._keepers.values():
             keeper.give_up()
 

@@ -1,4 +1,4 @@
-"""The next page, read while the one at hand is handled: the database and Python need not wait for each other."""
+"""The next page, read while the current one is handled: the database and Python need not wait for each other."""
 
 from __future__ import annotations
 

@@ -64,12 +64,12 @@ async def run(
             :func:`offsets.rescale` changes the number.
         settings: Limits and times; None: the defaults.
         observer: Is told what happens; several, in their order, are a list.
-        stop: Stops all when set, after the batches at hand.
+        stop: Stops all when set, after the current batches.
         until_caught_up: Return when every event that was appended before the start has been handled, here or by
             others; an event that fails for ever under ``Recovery.fail`` keeps it from that.
         take_over: Begin with the ranges that other processes hold, without waiting for their leases to end. Those
             that are alive lose what they have in flight, and get their share back.
-        discovery: Finds projections that come to be while this runs, such as
+        discovery: Finds projections that are added while this runs, such as
             :class:`projections.subscriptions.Matching`.
 
     Raises:
@@ -134,7 +134,7 @@ async def _discover(
     begun: Iterable[Projection],
     begin: Callable[[int, Projection], None],
 ) -> None:
-    """Begin what comes to be, until cancelled. What is known is not registered again: each time costs a number."""
+    """Begin what is added, until cancelled. What is known is not registered again: each time costs a number."""
     known = {projection.name for projection in begun}
     kept, generation = KeptSession(process.database.session), process.poller.generation
 

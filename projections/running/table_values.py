@@ -109,7 +109,7 @@ def encode(column: Column, values: list[Any], *, exact: bool) -> list[Any]:
 
     Raises:
         TypeError: A value is of another type than the column.
-        ValueError: A value can not be stored.
+        ValueError: A value cannot be stored.
     """
     convert, plain = _CONVERSIONS.get(column.kind, (None, frozenset()))
     types = set(map(type, values)) - {type(None)}
@@ -126,7 +126,7 @@ def _check_text(values: Iterable[str | None]) -> None:
     """The drivers fail in different ways, one of them as if the connection were lost; one check is fast."""
     joined = "".join(filter(None, values))
     if "\0" in joined:
-        raise ValueError("a text holds NUL, which PostgreSQL can not store")
+        raise ValueError("a text holds NUL, which PostgreSQL cannot store")
     try:
         joined.encode()
     except UnicodeEncodeError as error:

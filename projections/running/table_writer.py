@@ -83,7 +83,7 @@ class TableWriter:
             TableError: A table does not fit its declaration, or a value does not fit its column.
             journal.DatabaseError: The database refused.
 
-        After an error what is known of the table is read anew the next time.
+        After an error what is known of the table is read again the next time.
         """
         plans = [await self._plan(session, table) for table in batch.tables]
         for plan in sorted(plans, key=lambda plan: plan.shape.name):

@@ -229,7 +229,7 @@ def _raise_unless_of_a_condition(error: DatabaseError) -> None:
 
 
 def _is_of_no_condition(error: DatabaseError) -> bool:
-    """What a condition can not bring about: it may use up memory, take long, or be wrong by itself."""
+    """What a condition cannot bring about: it may use up memory, take long, or be wrong by itself."""
     if isinstance(error, MissingPrivilege):
         return _FUNCTION not in error.context  # what a condition lacks is its own
     if isinstance(error, _Interrupted) or is_conflict(error):

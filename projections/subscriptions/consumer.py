@@ -105,7 +105,7 @@ class Consumer:
             batch: At most so many events in a call.
 
         Raises:
-            InvalidHandler: It can not be; the message says why.
+            InvalidHandler: It cannot be; the message says why.
         """
         if handler is None:
             return partial(self._register, name, options)

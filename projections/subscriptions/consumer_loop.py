@@ -190,7 +190,7 @@ class ConsumerLoop:
         for reader in self._ranges:
             one = now.get(reader.held.key)
             if one is None or one.epoch != reader.held.epoch:
-                self._lose(reader, "another has it, or the group was cut anew")
+                self._lose(reader, "another has it, or the group was cut again")
             else:
                 reader.read_for_all_but(one.apart)  # the answer to joining may have been lost
                 if one.cursor != reader.stored or not self._settled.is_current:

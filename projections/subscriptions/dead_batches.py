@@ -256,7 +256,7 @@ async def take_retries(
         session: A session on the database, in a transaction or not.
         group: The group.
         handlers: For these.
-        lease: They are due again after so long, should nobody say what became of them.
+        lease: They are due again after so long, should nobody say their outcome.
         limit: At most so many.
     """
     rows = await session.fetch(_TAKE, group, list(handlers), lease, limit)

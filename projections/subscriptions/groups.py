@@ -76,8 +76,8 @@ async def create_group(session: Session, name: str, *, ranges: int = 1, reliable
         Its number.
 
     Raises:
-        InvalidValue: The name can not be.
-        ValueError: There can not be so many ranges.
+        InvalidValue: The name cannot be.
+        ValueError: There cannot be so many ranges.
     """
     cut = [one.min_slice for one in slice_ranges(ranges)]
     with own_errors():
@@ -100,8 +100,8 @@ async def rewind_group(session: Session, name: str, to: datetime | str) -> int:
     """
     Have a group read again what its subscriptions ask for.
 
-    What it gets again matches anew, behind what has matched: consumers stay, and what they have not read or failed on
-    stays as it is. Until that is done, what comes waits for it.
+    Events it gets again are matches of their own, behind what has matched: consumers stay, and what they have not read
+    or failed on stays as it is. Until that is done, what comes waits for it.
 
     Args:
         session: A session on the database, in a transaction or not.
@@ -127,7 +127,7 @@ async def rescale_group(session: Session, name: str, ranges: int) -> None:
 
     Raises:
         UnknownGroup: There is none of this name.
-        ValueError: There can not be so many ranges.
+        ValueError: There cannot be so many ranges.
     """
     cut = [one.min_slice for one in slice_ranges(ranges)]
     with own_errors():
@@ -214,7 +214,7 @@ async def move_cursor(
         Names of handlers for which something is kept from now on.
 
     Raises:
-        RangeLost: Somebody else holds the range, or it was cut anew; nothing has moved.
+        RangeLost: Somebody else holds the range, or it was cut again; nothing has moved.
         InvalidCursor: It is no match of the group, or lies before the stored cursor.
         DatabaseWentBack: The stored cursor, or the match, is not the one that is known; nothing has moved.
     """

@@ -59,7 +59,7 @@ class Matching:
             on, waits for somebody to decide; a condition that fails on most is stopped, and what comes for it waits.
 
     Raises:
-        ValueError: There can not be so many ranges, or the time is shorter than a millisecond.
+        ValueError: There cannot be so many ranges, or the time is shorter than a millisecond.
     """
 
     def __init__(self, ranges: int = 1, condition_timeout: timedelta = timedelta(seconds=2)) -> None:
@@ -160,7 +160,7 @@ class _Interests:
     """
     Remembers which subscriptions want which topics, until any subscription changes.
 
-    As match_log_v1 takes them, each a row in the text form. It looks after the events at hand were read: what was
+    As match_log_v1 takes them, each a row in the text form. It looks after the current events were read: what was
     committed before them is never missed. Those with a condition that name no topic are remembered as of None.
     """
 

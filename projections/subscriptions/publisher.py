@@ -102,7 +102,7 @@ class Publisher:
             :meth:`close` tells, too.
 
         Raises:
-            InvalidEvent: It can not be stored, and was not accepted.
+            InvalidEvent: It cannot be stored, and was not accepted.
             PublishFailed: The publisher was closed.
         """
         publication = Publication(

@@ -54,7 +54,7 @@ class Publication:
         What is sent of it.
 
         Raises:
-            InvalidEvent: It can not be stored.
+            InvalidEvent: It cannot be stored.
         """
         check_name(self.topic, "topic")
         if not isinstance(self.event_id, UUID | None):
@@ -119,7 +119,7 @@ async def publish(
         traceparent: The span that publishes.
 
     Raises:
-        InvalidEvent: It can not be stored; nothing was sent.
+        InvalidEvent: It cannot be stored; nothing was sent.
         InvalidValue: There is no such subscription.
         EventIdConflict: The ``event_id`` was used for other content.
     """
@@ -209,7 +209,7 @@ def check_publisher(name: object) -> None:
     Check the name of a publisher.
 
     Raises:
-        InvalidValue: It is empty, too long, or can not be stored.
+        InvalidValue: It is empty, too long, or cannot be stored.
     """
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_PUBLISHER_LENGTH:
         raise InvalidSubscription(

@@ -50,7 +50,7 @@ def register(name: str, call: Handler, options: HandlerOptions, timeout: timedel
     Check a handler.
 
     Raises:
-        InvalidHandler: Something can not be; the message says what.
+        InvalidHandler: Something cannot be; the message says what.
     """
     if unknown := sorted(options.keys() - HandlerOptions.__annotations__.keys()):
         raise InvalidHandler(

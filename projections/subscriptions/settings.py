@@ -66,7 +66,7 @@ class PublisherSettings(BaseModel):
     """How many may wait; more have to wait before they are accepted."""
 
     restart: Backoff = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))
-    """Pauses before a database that can not be reached is tried again."""
+    """Pauses before a database that cannot be reached is tried again."""
 
     patience: timedelta = Field(default=timedelta(seconds=30), ge=_NONE)
     """How long a batch is tried again; then it has failed, and whoever waits for it is told."""
@@ -126,7 +126,7 @@ class StreamSettings(BaseModel):
     """Events that may wait until a client takes them; one that has more is too slow, and is ended."""
 
     replay_limit: int = Field(default=10_000, ge=0)
-    """Events that a client may have missed; one that has missed more begins anew, which 204 tells it."""
+    """Events that a client may have missed; one that has missed more begins again, which 204 tells it."""
 
     keep_alive: timedelta = Field(default=KEEP_ALIVE, gt=_NONE)
     """A client that nothing comes for is sent a comment so often, so that proxies leave the connection open."""

@@ -23,7 +23,7 @@ def load_callable(target: str) -> Any:
         target: ``module:callable``. The current directory is searched first.
 
     Raises:
-        click.BadParameter: It is not there, can not be imported, or can not be called.
+        click.BadParameter: It is not there, cannot be imported, or cannot be called.
     """
     here = str(Path.cwd())
     if here not in sys.path:
@@ -37,7 +37,5 @@ def load_callable(target: str) -> Any:
             f"{target!r} cannot be imported: {type(error).__name__}: {error}{clash}"
         ) from error
     if not callable(found):
-        raise click.BadParameter(
-            f"{target!r} can not be called: it is to take a partition, and keep its rows"
-        )
+        raise click.BadParameter(f"{target!r} cannot be called: it is to take a partition, and keep its rows")
     return found

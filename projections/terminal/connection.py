@@ -33,7 +33,7 @@ def visit(dsn: str | None, work: Callable[[Session], Awaitable[T]]) -> T:
         work: What to do there.
 
     Raises:
-        ProjectionsError: The database can not be reached, is of another version, or refuses.
+        ProjectionsError: The database cannot be reached, is of another version, or refuses.
     """
 
     async def in_transaction(database: Database) -> T:
@@ -52,7 +52,7 @@ def visit_session(dsn: str | None, work: Callable[[OwnedSession], Awaitable[T]])
         work: What to do there, outside a transaction.
 
     Raises:
-        ProjectionsError: The database can not be reached, is of another version, or refuses.
+        ProjectionsError: The database cannot be reached, is of another version, or refuses.
     """
 
     async def with_session(database: Database) -> T:

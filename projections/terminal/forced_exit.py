@@ -27,7 +27,7 @@ __all__ = ["GRACE", "ForcedExit"]
 log = logging.getLogger("projections")
 
 GRACE = timedelta(seconds=50)
-"""For commands that have nothing at hand which takes longer."""
+"""For commands whose current work never takes longer."""
 _SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM})
 _MARGIN = 2.0
 """Seconds for the last words; then the kernel ends the process: it needs no memory, and no lock that somebody holds."""

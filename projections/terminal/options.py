@@ -74,7 +74,7 @@ def text_of(value: str) -> str:
     What an argument stands for: ``-`` for what stdin has, ``@file`` for what a file has, else itself.
 
     Raises:
-        click.BadParameter: The file can not be read, or is no UTF-8.
+        click.BadParameter: The file cannot be read, or is no UTF-8.
     """
     try:
         if value == "-":
@@ -84,7 +84,7 @@ def text_of(value: str) -> str:
     except UnicodeDecodeError as error:
         raise click.BadParameter(f"{value!r} is no UTF-8: {error}") from None
     except OSError as error:
-        raise click.BadParameter(f"{value[1:]!r} can not be read: {error.strerror}") from None
+        raise click.BadParameter(f"{value[1:]!r} cannot be read: {error.strerror}") from None
     return value
 
 
@@ -93,7 +93,7 @@ def json_of(_: click.Context, __: click.Parameter, value: str | None) -> str | N
     JSON as it was written, or as stdin or a file has it; a callback of what takes ``JSON|-|@FILE``.
 
     Raises:
-        click.BadParameter: It is no JSON, or the file can not be read.
+        click.BadParameter: It is no JSON, or the file cannot be read.
     """
     if value is None:
         return None

@@ -110,7 +110,7 @@ def print_table(table: Table) -> None:
 
 
 def printable(text: str) -> str:
-    """A text of somebody's data as one line that does nothing to a terminal: what can not be seen is escaped."""
+    """A text of somebody's data as one line that does nothing to a terminal: what cannot be seen is escaped."""
     if text.isprintable():
         return text
     return "".join(

@@ -80,7 +80,7 @@ def served_at(http: str | None, token_file: Path | None) -> tuple[Address | None
     Where a process serves its metrics, and the token that it asks for; None where it does not, or needs none.
 
     Raises:
-        ProjectionsError: The address or the token can not be so, or other machines reach it without a token.
+        ProjectionsError: The address or the token cannot be so, or other machines reach it without a token.
     """
     if http is None:
         return None, None

@@ -51,7 +51,7 @@ def stopped_by_signals(stop: asyncio.Event, grace: timedelta = GRACE) -> Iterato
     def ask() -> None:
         name = received.number.name if received.number else ""
         log.info(
-            "%s: stopping after the batch at hand; once more ends at once", name, extra={"action": "stopping"}
+            "%s: stopping after the current batch; once more ends at once", name, extra={"action": "stopping"}
         )
         stop.set()
 

@@ -165,7 +165,7 @@ class _Waiter:
         self._task = asyncio.create_task(self._run(), name="projections-wait")
 
     async def wait(self, wait: _Wait, limit: timedelta) -> None:
-        """Wait, and say why it was in vain."""
+        """Wait, and say why it did not end."""
         self._waits.add(wait)
         self._service.wake()
         try:

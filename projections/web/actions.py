@@ -99,7 +99,7 @@ _Done: TypeAlias = Callable[[Database, Any], Awaitable[str]]
 async def _pause(database: Database, body: _Body) -> str:
     async with database.transaction() as session:
         await offsets.set_paused(session, body.projection, paused=True)
-    return f"{body.projection} is paused after the batches at hand"
+    return f"{body.projection} is paused after the current batches"
 
 
 async def _resume(database: Database, body: _Body) -> str:

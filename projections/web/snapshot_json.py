@@ -77,7 +77,7 @@ def live(
 
 
 def failure(reason: str) -> bytes:
-    """What is sent when the database can not be asked."""
+    """What is sent when the database cannot be asked."""
     return _encoded(error=reason)
 
 

@@ -88,7 +88,7 @@ class AddressRules:
         _entries(self.deny)
         for port in self.ports or ():
             if not 1 <= port <= _LAST_PORT:
-                raise InvalidEndpoint(f"port {port} can not be allowed: ports are 1 to {_LAST_PORT}")
+                raise InvalidEndpoint(f"port {port} cannot be allowed: ports are 1 to {_LAST_PORT}")
 
     def allows(self, address: str | Address, *, host: str | None = None) -> bool:
         """Whether this address may be connected to; the host is the name that was looked up for it, if any."""

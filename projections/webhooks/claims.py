@@ -1,4 +1,4 @@
-"""Deliveries at hand: taken from the database with a lease, and given back with what became of them."""
+"""Deliveries that this process works on: taken from the database with a lease, and given back with their outcome."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Claimed(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of an attempt."""
+    """The outcome of an attempt."""
 
     delivery_id: int
     lease_token: int
@@ -113,7 +113,7 @@ async def claim(
 
 async def finish(database: Database, outcomes: Sequence[Outcome]) -> set[int]:
     """
-    Store what became of attempts, in one transaction.
+    Store the outcome of attempts, in one transaction.
 
     Returns:
         The deliveries whose lease still held; nothing was stored of the others.

@@ -70,7 +70,7 @@ class CronLine:
         timezone: Name in the IANA database, in which the line is read: `Europe/Paris`.
 
     Raises:
-        InvalidValue: The line or the zone can not be, or the line has no tick, such as 30 February.
+        InvalidValue: The line or the zone cannot be, or the line has no tick, such as 30 February.
         MissingExtra: The package cronsim is not installed.
     """
 
@@ -205,7 +205,7 @@ class CronLine:
             tick = self.next_tick(_ANY_DAY)
         except CronSimError as error:
             raise InvalidSchedule(
-                f"the cron line {self.text!r} can not be: {error}; it has 5 fields, 6 with the seconds first, "
+                f"the cron line {self.text!r} cannot be: {error}; it has 5 fields, 6 with the seconds first, "
                 f"or is one of {', '.join(_ALIASES)}"
             ) from None
         if tick is None:

@@ -1,5 +1,5 @@
 """
-Delivering: takes what is due, sends it, and stores what became of it; any number of processes may.
+Delivering: takes what is due, sends it, and stores its outcome; any number of processes may.
 
 A request is made outside any transaction. Before it, its attempt is used up and its delivery leased; after it, the
 outcome is stored if the lease still holds. So a process that dies loses nothing, and what it had sent may be sent
@@ -212,7 +212,7 @@ class _Deliverer:
             outgoing = outgoing_of(claimed, self._cipher)
         except (InvalidSecret, ValueError) as error:
             log.error(  # noqa: TRY400 - the trace could hold what it was about
-                "event %s can not be sent to endpoint %s: %s", claimed.event_id, claimed.endpoint_id, error,
+                "event %s cannot be sent to endpoint %s: %s", claimed.event_id, claimed.endpoint_id, error,
                 extra={"action": "webhook_unsendable", "endpoint": claimed.endpoint_id},
             )  # fmt: skip
             return _not_sent("unsendable", "")
@@ -234,7 +234,7 @@ class _Deliverer:
             )  # fmt: skip
 
     async def _drain(self, storing: asyncio.Task[None]) -> None:
-        """Wait for requests on their way, give back those that take too long, and store what became of all."""
+        """Wait for requests on their way, give back those that take too long, and store the outcome of all."""
         if self._in_flight:
             await asyncio.wait(self._in_flight, timeout=self._settings.stop_timeout.total_seconds())
         await end(*self._in_flight)

@@ -163,7 +163,7 @@ class Deliveries:
         states: Sequence[DeliveryState] | None = None,
     ) -> None:
         """
-        Try a delivery again, now, whatever became of it, or only if it is in one of these states.
+        Try a delivery again, now, whatever its outcome, or only if it is in one of these states.
 
         An endpoint that is held back is asked at once.
 
@@ -194,7 +194,7 @@ class Deliveries:
         """
         Try many again, in their order: dead ones, or those of the states that are given (dead, done, dropped).
 
-        What can not be, because its endpoint is disabled or its payload gone, is passed over. Each step is a
+        What cannot be, because its endpoint is disabled or its payload gone, is passed over. Each step is a
         transaction of its own; ending early leaves the rest as it is.
 
         Yields:

@@ -50,7 +50,7 @@ class WebhookMetrics(DeliveryObserver):
         """Why the process does not deliver; None when it does."""
         if self._ready is None:
             return "no delivery has been asked for yet"
-        return None if self._ready else "deliveries can not be claimed"
+        return None if self._ready else "deliveries cannot be claimed"
 
     def watching(self, sender: Sender) -> Sender:
         """Count the requests of a sender that are on their way; closing what is returned closes the sender."""

@@ -50,7 +50,7 @@ class AttemptLog(DeliveryObserver):
         self._ready = ready
 
     def attempted(self, claimed: Claimed, reply: Reply, verdict: str) -> None:
-        """Say what became of an attempt."""
+        """Say what the outcome of an attempt is."""
         level = {"done": logging.DEBUG, "retry": logging.INFO}.get(verdict, logging.WARNING)
         log.log(
             level, "attempt %d at event %s to endpoint %s: %s in %d ms, %s", claimed.attempt, claimed.event_id,

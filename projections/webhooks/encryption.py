@@ -102,7 +102,7 @@ class FernetCipher:
             return self._fernet.decrypt(stored.removeprefix(_FERNET).encode()).decode()
         except InvalidToken:
             raise InvalidSecret(
-                f"the stored secret can not be read with the {self._keys} keys at hand; add the one it was stored with"
+                f"the stored secret cannot be read with the {self._keys} keys given; add the one it was stored with"
             ) from None
 
 

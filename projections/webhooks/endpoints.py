@@ -298,7 +298,7 @@ class Endpoints(TenantRows[Endpoint]):
             How many secrets there are.
 
         Raises:
-            InvalidValue: One can not be read with this cipher; none is changed.
+            InvalidValue: One cannot be read with this cipher; none is changed.
         """
         async with self._database.transaction() as session:
             rows = await session.fetch(_STORED)

@@ -13,7 +13,7 @@ from journal.database import raised_as
 
 
 class InvalidEndpoint(InvalidValue):
-    """A URL, header, topic, filter, limit or policy of an endpoint can not be as it is; the message names it."""
+    """A URL, header, topic, filter, limit or policy of an endpoint cannot be as it is; the message names it."""
 
     code = "invalid_endpoint"
 
@@ -25,19 +25,19 @@ class InvalidSecret(InvalidValue):
 
 
 class InvalidMessage(InvalidValue):
-    """A message that was to be sent can not be as it is; the message of the error names the value."""
+    """A message that was to be sent cannot be as it is; the message of the error names the value."""
 
     code = "invalid_message"
 
 
 class InvalidSchedule(InvalidValue):
-    """A cron line, a time zone or a policy of a schedule can not be as it is; the message names the value."""
+    """A cron line, a time zone or a policy of a schedule cannot be as it is; the message names the value."""
 
     code = "invalid_schedule"
 
 
 class InvalidQuery(InvalidValue):
-    """A list or a metric was asked for with values that can not be; the message names them."""
+    """A list or a metric was asked for with values that cannot be; the message names them."""
 
     code = "invalid_query"
 
@@ -63,7 +63,7 @@ class NotFound(ProjectionsError, LookupError):
 
 class NotAllowed(ProjectionsError):
     """
-    What is asked for can not be done with what is there now; the message says why.
+    What is asked for cannot be done with what is there now; the message says why.
 
     Args:
         code: ``delivery_in_flight`` (wait for its outcome), ``not_retriable`` (the endpoint is disabled, or the event
@@ -113,7 +113,7 @@ def fields_of(what: str) -> Iterator[None]:
         what: What the fields are of. Their names are told, never their values, which may be secret.
 
     Raises:
-        InvalidValue: A field is unknown, or can not be as it is; the message names twenty of them.
+        InvalidValue: A field is unknown, or cannot be as it is; the message names twenty of them.
     """
     try:
         yield
@@ -121,4 +121,4 @@ def fields_of(what: str) -> Iterator[None]:
         found = error.errors(include_input=False)
         wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:_MOST_FIELDS]]
         more = f"; and {len(found) - len(wrong):,} more" if len(found) > len(wrong) else ""
-        raise InvalidEndpoint(f"{what} can not be so: {'; '.join(wrong)}{more}") from None
+        raise InvalidEndpoint(f"{what} cannot be so: {'; '.join(wrong)}{more}") from None

@@ -1,4 +1,4 @@
-"""The codes of what became of an attempt: a status, or one of a few words for why there was none."""
+"""The codes of the outcome of an attempt: a status, or one of a few words for why there was none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAILURES = (
     "connection_refused",
     "connection_reset",  # also: closed without an answer
     "dns_error",  # the name has no address, or could not be looked up in time for the connection
-    "invalid_request",  # the URL or a header can not be sent as it is; nothing was sent
+    "invalid_request",  # the URL or a header cannot be sent as it is; nothing was sent
     "network_error",  # anything else on the way
     "network_unreachable",
     "protocol_error",  # the answer is not HTTP, or breaks off before its end

@@ -198,7 +198,7 @@ class _KnownEndpoints:
     Remembers what endpoints want, by their versions and the times of these.
 
     After a fail-over, a number is given out again, for another change.
-    It asks for these after the events at hand were read: an endpoint that was made before them is never missed.
+    It asks for these after the current events were read: an endpoint that was made before them is never missed.
     """
 
     def __init__(self) -> None:

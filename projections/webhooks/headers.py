@@ -33,7 +33,7 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
         The same, without blanks around the values.
 
     Raises:
-        InvalidValue: A name or a value can not be sent, a name is the sender's, or is there twice in other case,
+        InvalidValue: A name or a value cannot be sent, a name is the sender's, or is there twice in other case,
             or they are too many or too long.
     """
     if len(headers) > MOST_HEADERS:
@@ -61,7 +61,7 @@ def _check_name(name: object) -> None:
     if not isinstance(name, str) or not _TOKEN.fullmatch(name) or len(name) > LONGEST_NAME:
         shown = ascii(name if isinstance(name, str) and len(name) <= _SHOWN else str(name)[:_SHOWN] + "...")
         raise InvalidEndpoint(
-            f"{shown} can not be the name of a header: letters, digits and hyphens, at most {LONGEST_NAME}"
+            f"{shown} cannot be the name of a header: letters, digits and hyphens, at most {LONGEST_NAME}"
         )
     if is_reserved(name):
         raise InvalidEndpoint(f"header {name!r} is set by the sender: leave it out")
@@ -70,7 +70,7 @@ def _check_name(name: object) -> None:
 def _checked_value(name: str, value: object) -> str:
     if not isinstance(value, str) or not _VALUE.fullmatch(value):
         raise InvalidEndpoint(
-            f"the value of header {name!r} can not be sent: printable ASCII on one line, without NUL"
+            f"the value of header {name!r} cannot be sent: printable ASCII on one line, without NUL"
         )
     if len(value) > LONGEST_VALUE:
         raise InvalidEndpoint(

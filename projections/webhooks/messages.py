@@ -111,8 +111,8 @@ async def send(
         Where it is in the journal; its ``event_id`` is the ``webhook-id`` that receivers see.
 
     Raises:
-        InvalidValue: The tenant, the topic, the order key or the time can not be so.
-        InvalidEvent: The data can not be stored.
+        InvalidValue: The tenant, the topic, the order key or the time cannot be so.
+        InvalidEvent: The data cannot be stored.
         EventIdConflict: The ``message_id`` was used for other content.
     """
     return (await append(connection, [message_event(tenant, topic, data, of_schedule=False, **options)]))[0]
@@ -154,7 +154,7 @@ def message_event(
     stays open, holds up no ticks.
 
     Raises:
-        InvalidValue: The tenant, the topic, the order key or the time can not be so.
+        InvalidValue: The tenant, the topic, the order key or the time cannot be so.
     """
     _check(tenant, topic, not_before, order_key)
     if traceparent is not None and not is_traceparent(traceparent):

@@ -1,4 +1,4 @@
-"""What became of attempts, on its way to the database."""
+"""Outcomes of attempts, on their way to the database."""
 
 from __future__ import annotations
 
@@ -148,10 +148,10 @@ class Outcomes:
                 await asyncio.sleep(pause)
 
     async def _store_each(self, outcomes: Sequence[Outcome], error: Exception) -> set[int]:
-        """One that can not be stored keeps none of the others from it; its delivery comes back."""
+        """One that cannot be stored keeps none of the others from it; its delivery comes back."""
         if len(outcomes) == 1:
             log.error(
-                "the outcome of delivery %d can not be stored: %s", outcomes[0].delivery_id, error,
+                "the outcome of delivery %d cannot be stored: %s", outcomes[0].delivery_id, error,
                 extra={"action": "outcome_refused"},
             )  # fmt: skip
             return set()
@@ -159,5 +159,5 @@ class Outcomes:
 
 
 def _is_about_values(error: Exception) -> bool:
-    """Whether the database refuses what it was given, or the driver can not encode it."""
+    """Whether the database refuses what it was given, or the driver cannot encode it."""
     return isinstance(error, DatabaseError) and fault_of(error) is Fault.EVENT

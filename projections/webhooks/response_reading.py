@@ -120,10 +120,10 @@ _FIRST_STATUS, _LAST_STATUS = 200, 599
 
 class Reply(NamedTuple):
     """
-    What became of one attempt.
+    The outcome of one attempt.
 
     Args:
-        code: One of :data:`CODES`: the status, or why there is none that counts. A 2xx whose body can not be read in
+        code: One of :data:`CODES`: the status, or why there is none that counts. A 2xx whose body cannot be read in
             time and to its end (or to what is kept of it) has the code of that failure; any other status is its code.
         status: The status, where one came.
         retry_after: The header of that name, as it came.
@@ -178,7 +178,7 @@ class Answer:
             self._truncated = True
 
     def reply(self, failure: str | None, took: timedelta) -> Reply:
-        """Say what became of it."""
+        """Say its outcome."""
         status, code = self.status, failure
         truncated = self._truncated or (failure is not None and status is not None)
         if status is not None and not _FIRST_STATUS <= status <= _LAST_STATUS:

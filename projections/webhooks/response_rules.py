@@ -108,7 +108,7 @@ def parse_policy(written: Mapping[str, Any]) -> RetryPolicy:
     Read a policy from JSON, as somebody has written it.
 
     Raises:
-        InvalidValue: A field is unknown or can not be as it is; the message names every one.
+        InvalidValue: A field is unknown or cannot be as it is; the message names every one.
     """
     with fields_of("a retry policy"):
         return RetryPolicy.model_validate(written)

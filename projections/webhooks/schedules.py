@@ -102,7 +102,7 @@ class Schedules(TenantRows[Schedule]):
 
         Raises:
             NotAllowed: The tenant has as many as it may make.
-            InvalidValue: A value can not be so, or the tenant has a schedule of this name.
+            InvalidValue: A value cannot be so, or the tenant has a schedule of this name.
             NotFound: The tenant has no such endpoint.
         """
         schedule_id = f"sch_{random_source.token_hex(16)}"

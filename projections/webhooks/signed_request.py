@@ -81,7 +81,7 @@ def signed_request(
     It may be sent compressed; what is signed is not.
 
     Raises:
-        InvalidValue: The id can not be in a header, or there is no secret.
+        InvalidValue: The id cannot be in a header, or there is no secret.
     """
     signed_at = int(at.timestamp())
     sent = {

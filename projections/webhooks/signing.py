@@ -218,7 +218,7 @@ def parse_secrets(secrets: Secret | str | Iterable[Secret | str]) -> list[Secret
     Read one secret or several, of which some may be read already.
 
     Raises:
-        InvalidValue: One can not be; see :func:`parse_secret`.
+        InvalidValue: One cannot be; see :func:`parse_secret`.
         ImportError: `whsk_` needs the package cryptography.
     """
     several = [secrets] if isinstance(secrets, Secret | str) else secrets

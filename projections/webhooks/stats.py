@@ -1,4 +1,4 @@
-"""How endpoints fare: what waits for them, what is dead, what their attempts came to; computed by the database."""
+"""The state of endpoints: what waits for them, what is dead, what their attempts came to; computed by the database."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def endpoint_stats(
     limit: int | None = None,
 ) -> list[EndpointStats]:
     """
-    How endpoints fare, by tenant and id.
+    The state of endpoints, by tenant and id.
 
     Of each, the attempts of the ``window`` before now count: the newest ``sample`` of them. There are ``most`` at most,
     those with troubles rather than others; or a page of ``limit``, in the order of ids, of those after one: the first

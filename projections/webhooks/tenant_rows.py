@@ -58,7 +58,7 @@ class TenantRows(ABC, Generic[T]):
         Those of a tenant, or of all, after an id, in the order of their ids: 1 to 1,000 of them.
 
         Raises:
-            InvalidValue: The limit can not be so.
+            InvalidValue: The limit cannot be so.
         """
         check_limit(limit)
         sql = f"""

@@ -27,15 +27,15 @@ def checked_url(text: str, *, allow_http: bool = False, rules: AddressRules) -> 
         Its normal form: lower case and IDNA in the host, no dot after it, percent-encoded, no default port.
 
     Raises:
-        InvalidValue: It can not be the URL of an endpoint; the message says why, without what may be secret in it.
+        InvalidValue: It cannot be the URL of an endpoint; the message says why, without what may be secret in it.
     """
     _check_text(text)
     url = _parsed(text)
     _check_scheme(url, allow_http=allow_http)
     if "@" in url.raw_authority or "@" in _authority(text):
-        raise InvalidEndpoint("a URL with a user or a password can not be registered: use a header")
+        raise InvalidEndpoint("a URL with a user or a password cannot be registered: use a header")
     if "#" in text:
-        raise InvalidEndpoint("a URL with a fragment (#...) can not be registered: it is never sent")
+        raise InvalidEndpoint("a URL with a fragment (#...) cannot be registered: it is never sent")
     url = _with_host(url, _checked_host(url, rules))
     _check_port(url, rules)
     if len(str(url)) > LONGEST_URL:
@@ -57,7 +57,7 @@ def _parsed(text: str) -> URL:
         # What IDNA makes of a host may itself be an address, so it is parsed once more.
         return URL(str(URL(text)))
     except ValueError as error:
-        raise InvalidEndpoint("the URL can not be understood: check its host and its port") from error
+        raise InvalidEndpoint("the URL cannot be understood: check its host and its port") from error
 
 
 def _authority(text: str) -> str:

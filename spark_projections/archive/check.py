@@ -86,8 +86,8 @@ def verify_archive(
         progress: Told how many events are read, of how many.
 
     Raises:
-        ArchiveError: There is no manifest, or it can not be read.
-        DatabaseError: The database refused, or can not be reached.
+        ArchiveError: There is no manifest, or it cannot be read.
+        DatabaseError: The database refused, or cannot be reached.
     """
     manifest = Manifest.load(directory)
     unnamed = _unnamed(directory)
@@ -182,7 +182,7 @@ def check_archived_file(directory: Path, file: ArchivedFile) -> tuple[ArchivedFi
     except ArchiveError as error:
         return file, str(error)
     except (pa.ArrowException, OSError) as error:
-        return file, f"can not be read, {error}: restore it from a backup"
+        return file, f"cannot be read, {error}: restore it from a backup"
 
 
 def _wrong_rows(path: Path, file: ArchivedFile) -> str | None:

@@ -122,8 +122,8 @@ def export_archive(
     Raises:
         ArchiveError: Another export is at work, the manifest is lost or damaged, or files that it does not name cannot
             be taken in.
-        NoHorizon: The database is a standby, and can not tell what is in flight.
-        DatabaseError: The database refused, or can not be reached.
+        NoHorizon: The database is a standby, and cannot tell what is in flight.
+        DatabaseError: The database refused, or cannot be reached.
     """
     with locked(directory):
         shutil.rmtree(directory / ATTEMPTS, ignore_errors=True)
@@ -164,7 +164,7 @@ def _written(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ArchiveError(f"{directory} can not be written: {error}") from error
+        raise ArchiveError(f"{directory} cannot be written: {error}") from error
 
 
 def _closed(
@@ -296,7 +296,7 @@ def archive_partition(dsn: str, directory: Path, partition: Partition) -> None:
 
     Raises:
         ArchiveError: Not every event of the partition is in the archive as it should be.
-        DatabaseError: The database refused, or can not be reached.
+        DatabaseError: The database refused, or cannot be reached.
     """
     if not partition.rows:
         return

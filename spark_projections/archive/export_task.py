@@ -103,8 +103,8 @@ def export_part(dsn: str, directory: Path, part: Part) -> WrittenPart:
     Write one file of an archive, under a name that no other attempt has; the rows in (slice, source, number) order.
 
     Raises:
-        ArchiveError: The file can not be written.
-        DatabaseError: The database refused, or can not be reached.
+        ArchiveError: The file cannot be written.
+        DatabaseError: The database refused, or cannot be reached.
     """
     token = uuid4().hex
     attempt = directory / ATTEMPTS / f"{token}.parquet"
@@ -129,7 +129,7 @@ def export_part(dsn: str, directory: Path, part: Part) -> WrittenPart:
         return WrittenPart(part, attempt, found)
     except OSError as error:
         attempt.unlink(missing_ok=True)
-        raise ArchiveError(f"{attempt} can not be written: {error.strerror or error}") from error
+        raise ArchiveError(f"{attempt} cannot be written: {error.strerror or error}") from error
 
 
 def _sorted_batches(dsn: str, directory: Path, part: Part) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
 """
 Archive and journal read as one: every event once, none missing.
 
-Where both have a time, the archive is read: it can not be detached, or restored, while somebody reads, and spares
+Where both have a time, the archive is read: it cannot be detached, or restored, while somebody reads, and spares
 the database the work. Unless events of that time were imported since it was written: then the journal is read, and
 the archive as well where the partition has left the journal, for what was imported since is not the same events.
 """
@@ -67,8 +67,8 @@ def plan_history(dsn: str, directory: Path, reading: Reading) -> ArchivedHistory
     Decide what is read from where.
 
     Raises:
-        ArchiveError: There is no manifest, or it can not be read.
-        DatabaseError: The database refused, or can not be reached.
+        ArchiveError: There is no manifest, or it cannot be read.
+        DatabaseError: The database refused, or cannot be reached.
     """
     kept = Manifest.load(directory).files
     files: list[ArchivedFile] = []
@@ -138,11 +138,11 @@ def read_with_archive(
 
     Raises:
         ArchiveError: A file is gone, or not what was written.
-        DatabaseError: The database refused, or can not be reached.
+        DatabaseError: The database refused, or cannot be reached.
         ValueError: ``after`` was given.
     """
     if reading.after is not None:
-        raise ValueError("an archive is read slice by slice: it can not begin after a source")
+        raise ValueError("an archive is read slice by slice: it cannot begin after a source")
     history = plan_history(dsn, directory, reading)
     paths = [(each, str(check_file(directory, each))) for each in history.files]
     if reading.order == "none":
@@ -200,7 +200,7 @@ def _archived(paths: Sequence[tuple[ArchivedFile, str]], reading: Reading) -> It
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=schema_of(reading.columns))
     except (pa.ArrowException, OSError) as error:
         raise ArchiveError(
-            f"the archive can not be read, {error}: `projections archive verify` says which file"
+            f"the archive cannot be read, {error}: `projections archive verify` says which file"
         ) from error
 
 
@@ -257,7 +257,7 @@ def read_history(
 
     Raises:
         ArchiveError: There is no archive, or one of its files is gone.
-        DatabaseError: The database refused, or can not be reached.
+        DatabaseError: The database refused, or cannot be reached.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415 - only where Spark is
 

@@ -95,7 +95,7 @@ def plan_export(  # noqa: PLR0917 - all of one export
     Compare closed partitions with an archive; one that is stuck holds up no other.
 
     Raises:
-        DatabaseError: The database refused, or can not be reached.
+        DatabaseError: The database refused, or cannot be reached.
     """
     # Before anything is read: what is imported from here on has a higher number.
     plan = ExportPlan(manifest, int(connection.execute(_IMPORT_ID).fetchall()[0][0]))

@@ -122,7 +122,7 @@ def restore_archive(
     Raises:
         ArchiveError: A file is not what was written, the archive is another journal's, or something else has taken
             the time of a partition.
-        DatabaseError: The database refused, or can not be reached.
+        DatabaseError: The database refused, or cannot be reached.
     """
     wanted = _wanted(Manifest.load(directory), entity_types, since, until)
     total, done = sum(each.rows for files in wanted.values() for each in files), 0
@@ -178,7 +178,7 @@ class _Restoring:
                 self._show(connection)
             elif present:
                 raise ArchiveError(
-                    f"{self.bounds} can not be restored: partition {present[0][0]}, {Bounds(*present[0][1:])}, is of "
+                    f"{self.bounds} cannot be restored: partition {present[0][0]}, {Bounds(*present[0][1:])}, is of "
                     "the same time with other bounds; detach that one first"
                 )
             else:
@@ -279,7 +279,7 @@ def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
             for batch in file.iter_batches(_BATCH, columns=SCHEMA.names):
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
     except (pa.ArrowException, OSError) as error:
-        raise ArchiveError(f"{path} can not be read, {error}: restore it from a backup") from error
+        raise ArchiveError(f"{path} cannot be read, {error}: restore it from a backup") from error
 
 
 def _lasts(path: Path) -> Iterator[list[list[Any]]]:

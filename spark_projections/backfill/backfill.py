@@ -91,7 +91,7 @@ def backfill(
 
     Raises:
         ValueError: ``chunk`` is below 1.
-        BadRow: A file can not be read, or lacks a column.
+        BadRow: A file cannot be read, or lacks a column.
         PartFailed: A row is no event, does not follow the one before it, or differs from what is stored; says
             which, and what to do.
     """
@@ -174,7 +174,7 @@ def _append(path: Path, rows: list[HistoricRow]) -> None:
             pickle.dump(rows, file, pickle.HIGHEST_PROTOCOL)
     except OSError as error:
         raise PartFailed(
-            f"temporary files can not be written to {path.parent}: {error.strerror}. Nothing was imported; let TMPDIR "
+            f"temporary files cannot be written to {path.parent}: {error.strerror}. Nothing was imported; let TMPDIR "
             "name a place that has room for the files' content"
         ) from error
 

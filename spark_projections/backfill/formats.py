@@ -39,7 +39,7 @@ _Raw: TypeAlias = "tuple[int, Mapping[str, Any]]"
 
 
 class BadRow(ProjectionsError):
-    """A row of a file that is no event, or a file that can not be read."""
+    """A row of a file that is no event, or a file that cannot be read."""
 
 
 class HistoricRow(NamedTuple):
@@ -80,7 +80,7 @@ def file_parts(path: Path, mapped: Mapped) -> list[FilePart]:
     Cut a file into what tasks can read side by side; looks at its columns where it tells them.
 
     Raises:
-        BadRow: It can not be read, or lacks a column.
+        BadRow: It cannot be read, or lacks a column.
     """
     with _readable(str(path)):
         if mapped.format != "parquet":
@@ -120,7 +120,7 @@ def read_rows(part: FilePart, mapped: Mapped) -> Iterator[HistoricRow]:
     Read and check the rows of a part.
 
     Raises:
-        BadRow: The file can not be read, or a row is no event.
+        BadRow: The file cannot be read, or a row is no event.
     """
     with _readable(part.path):
         for number, values in _raw_rows(part, mapped):
@@ -134,11 +134,11 @@ def read_rows(part: FilePart, mapped: Mapped) -> Iterator[HistoricRow]:
 
 @contextmanager
 def _readable(path: str) -> Iterator[None]:
-    """Raise what libraries raise for a file that can not be read as BadRow."""
+    """Raise what libraries raise for a file that cannot be read as BadRow."""
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadRow(f"{path} can not be read: {error}") from error
+        raise BadRow(f"{path} cannot be read: {error}") from error
 
 
 def _raw_rows(part: FilePart, mapped: Mapped) -> Iterator[_Raw]:

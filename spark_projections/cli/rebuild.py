@@ -1,4 +1,4 @@
-"""``projections rebuild``: a read model built anew beside the one that serves, and put in its place."""
+"""``projections rebuild``: a read model built again beside the one that serves, and put in its place."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def rebuild(
     engine: Annotated[Literal["auto", "spark", "local"], _ENGINE] = "auto",
     to: Annotated[datetime | None, _TO] = None,
     in_place: Annotated[bool, _IN_PLACE] = False,
-    skip_failed: Annotated[bool, Opt("Go on after events that the handlers can not handle.")] = False,
+    skip_failed: Annotated[bool, Opt("Go on after events that the handlers cannot handle.")] = False,
     from_first_kept: Annotated[bool, _KEPT] = False,
-    restart: Annotated[bool, Opt("Begin anew, whatever an interrupted rebuild has left.")] = False,
+    restart: Annotated[bool, Opt("Begin again, whatever an interrupted rebuild has left.")] = False,
     swap_within: Annotated[timedelta, _WITHIN] = timedelta(minutes=5),
     swap_timeout: Annotated[timedelta, _TIMEOUT] = timedelta(seconds=60),
     dry_run: Annotated[bool, Opt("Say what would be done; change nothing.")] = False,
@@ -106,7 +106,7 @@ def rebuild(
     dsn: Dsn = None,
 ) -> Answer:
     """
-    Build the read model of a projection anew from the journal, and put it in the place of the one that serves.
+    Build the read model of a projection again from the journal, and put it in the place of the one that serves.
 
     NAME is the projection's, with --app telling the module that defines it, or it is MODULE:OBJECT as for
     `projections worker`. The handlers run unchanged, in parallel over ranges of slices, and write to new tables

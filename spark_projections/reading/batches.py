@@ -147,7 +147,7 @@ def literal(value: Value) -> str:
 
 def _quoted(text: str) -> str:
     if "\0" in text or not _is_unicode(text):
-        raise ValueError(f"{text!r} has a character that PostgreSQL can not store")
+        raise ValueError(f"{text!r} has a character that PostgreSQL cannot store")
     doubled = text.replace("'", "''").replace("\\", "\\\\")
     return f"E'{doubled}'" if "\\" in text else f"'{doubled}'"
 
@@ -201,7 +201,7 @@ def read_batches(dsn: str, reading: Reading) -> Iterator[pa.RecordBatch]:
         Batches with the asked columns in the asked order, typed as in :data:`SCHEMA`.
 
     Raises:
-        DatabaseError: The database refused, or can not be reached (DatabaseUnavailable); the password is hidden.
+        DatabaseError: The database refused, or cannot be reached (DatabaseUnavailable); the password is hidden.
     """
     sql = statement(reading)
     schema = schema_of(reading.columns)
@@ -229,7 +229,7 @@ def _connect(dsn: str) -> Any:
         said = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
         # The parser's message may quote the password, so it is not kept as the cause either.
-        raise DatabaseUnavailable("no connection to the database: the DSN can not be read") from None
+        raise DatabaseUnavailable("no connection to the database: the DSN cannot be read") from None
     return adbc.connect(make_conninfo(dsn, **{k: v for k, v in _DEFAULTS.items() if k not in said}))
 
 

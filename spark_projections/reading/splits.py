@@ -24,7 +24,7 @@ def slice_counts(dsn: str, entity_types: EntityTypes) -> dict[int, int]:
         Events by slice; empty slices are left out.
 
     Raises:
-        DatabaseError: The database refused, or can not be reached (DatabaseUnavailable).
+        DatabaseError: The database refused, or cannot be reached (DatabaseUnavailable).
     """
     with connect_sync(dsn) as connection:
         connection.execute("SET LOCAL statement_timeout = 0")

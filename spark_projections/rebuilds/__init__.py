@@ -1,1 +1,1 @@
-"""Read models built anew beside those that serve, verified, and swapped in."""
+"""Read models built again beside those that serve, verified, and swapped in."""

@@ -172,7 +172,7 @@ class FoldedParts(NamedTuple):
     done: int
     parts: int
     error: str | None
-    """Why one of them can not go on."""
+    """Why one of them cannot go on."""
 
 
 class RebuiltTable(NamedTuple):
@@ -291,7 +291,7 @@ def _wide(table: Table, column: Column) -> str:
 
 
 async def unfit_for_rename(session: Session, written: Sequence[WrittenTable]) -> list[str]:
-    """Why new tables can not simply take the place of these."""
+    """Why new tables cannot simply take the place of these."""
     reasons: list[str] = []
     for one in written:
         oid = await _find(session, one)

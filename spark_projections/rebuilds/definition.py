@@ -54,19 +54,19 @@ def rebuildable(definition: Any, slices: SliceRange = ALL_SLICES) -> tuple[Proje
 
     Raises:
         InvalidHandler: It is no projection.
-        NotRebuildable: Its effects are outside the database, its tables are not known, or rows of the range can not
+        NotRebuildable: Its effects are outside the database, its tables are not known, or rows of the range cannot
             be told from others.
     """
     projection = projection_of(definition)
     if isinstance(projection.delivery, AtLeastOnce):
         raise NotRebuildable(
-            f"projection {projection.name!r} can not be rebuilt: its delivery is AtLeastOnce, so its effects are "
-            "outside the database, where a batch can not put something beside them and swap it in"
+            f"projection {projection.name!r} cannot be rebuilt: its delivery is AtLeastOnce, so its effects are "
+            "outside the database, where a batch cannot put something beside them and swap it in"
         )
     written = tables_of(definition)
     if not written:
         raise NotRebuildable(
-            f"projection {projection.name!r} can not be rebuilt: which tables it writes is not known; "
+            f"projection {projection.name!r} cannot be rebuilt: which tables it writes is not known; "
             "declare @projection(..., tables=('my_table',))"
         )
     _check_names(projection, written)
@@ -91,8 +91,8 @@ def _check_sources(projection: Projection, written: list[WrittenTable], slices: 
     for one in written:
         if one.table is None or one.table.source is None:
             raise NotRebuildable(
-                f"slices {slices} of projection {projection.name!r} can not be rebuilt by themselves: the rows of "
-                f"table {one} can not be told apart by slice; rebuild all slices, or declare "
+                f"slices {slices} of projection {projection.name!r} cannot be rebuilt by themselves: the rows of "
+                f"table {one} cannot be told apart by slice; rebuild all slices, or declare "
                 "Table(..., source='column') where a column of the key holds the source_id"
             )
 

@@ -89,7 +89,7 @@ class Job:
         path: Where modules are found besides the usual places.
         rebuild_id: Which rebuild.
         until: The fence.
-        skip: Go on after events that the handlers can not handle.
+        skip: Go on after events that the handlers cannot handle.
         from_first_kept: Sources may begin after 1, because their first events have been deleted.
         handler_timeout: How long a handler may take.
         started_at: When the rebuild began, which tells it from another with its number; None: whichever has it.
@@ -328,7 +328,7 @@ async def _pages(dsn: str, reading: Reading, size: int) -> AsyncGenerator[list[E
             try:
                 yield page
             except GeneratorExit:
-                await asyncio.wait([coming])  # the connection can not be closed while it is read
+                await asyncio.wait([coming])  # the connection cannot be closed while it is read
                 raise
 
 

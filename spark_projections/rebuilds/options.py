@@ -23,9 +23,9 @@ class RebuildOptions:
         until: Build the read model as of this time; live workers handle what is later.
         in_place: Replace rows instead of tables, which keeps what hangs on the tables (views, foreign keys, triggers)
             and takes as long as the rows need. A range of slices is always replaced in place.
-        skip: Go on after events that the handlers can not handle.
+        skip: Go on after events that the handlers cannot handle.
         from_first_kept: Build from the events that are left where the first ones of a source have been deleted.
-        restart: Begin anew, whatever an interrupted rebuild has left.
+        restart: Begin again, whatever an interrupted rebuild has left.
         swap_within: Give up when the tables have been in use for so long; run it again to go on from there.
         swap_timeout: How long the one transaction that swaps may take, for which readers and workers wait. One that
             takes longer is undone; run it again with more to go on from there.
@@ -46,7 +46,7 @@ class RebuildOptions:
     swap_timeout: timedelta = timedelta(minutes=1)
 
     def __post_init__(self) -> None:
-        """Refuse what can not be."""
+        """Refuse what cannot be."""
         SliceRange.of(*self.slices)
         if self.splits is not None and self.splits < 1:
             raise ValueError(f"splits must be 1 or more, not {self.splits}")

@@ -55,7 +55,7 @@ T = TypeVar("T")
 _VERSION = "SELECT version FROM projections.projections WHERE projection_id = $1"
 _SPLITS_PER_CORE = 4
 _ATTEMPTS = 4
-"""How often tasks are begun anew after the database or a process was lost; Spark repeats tasks by itself, too."""
+"""How often tasks are begun again after the database or a process was lost; Spark repeats tasks by itself, too."""
 _LOOK = 0.25  # seconds
 _OFFSETS_GONE = "PJ041"
 _WENT_BACK = "PJ013"
@@ -77,7 +77,7 @@ async def rebuild(
     progress: RebuildProgress | None = None,
 ) -> RebuildResult:
     """
-    Build the read model of a projection anew, and put it in the place of the one that serves.
+    Build the read model of a projection again, and put it in the place of the one that serves.
 
     Args:
         database: The primary. The role must own the tables and may make schemas.
@@ -193,7 +193,7 @@ class _Run:
             reasons := await bookkeeping.unfit_for_rename(session, written)
         ):
             raise NotRebuildable(
-                f"new tables can not take the place of those of projection {projection.name!r}: {'; '.join(reasons)}. "
+                f"new tables cannot take the place of those of projection {projection.name!r}: {'; '.join(reasons)}. "
                 "Replace their rows instead: --in-place"
             )
         await self._check_version(session, projection, number)
@@ -211,7 +211,7 @@ class _Run:
             if error.sqlstate != _OFFSETS_GONE:
                 raise
             raise NotRebuildable(
-                f"projection {projection.name!r} can not be rebuilt as of {fence.time}: {error}; choose a later time"
+                f"projection {projection.name!r} cannot be rebuilt as of {fence.time}: {error}; choose a later time"
             ) from error
 
     async def _check_version(self, session: OwnedSession, projection: Projection, number: int) -> None:
@@ -221,7 +221,7 @@ class _Run:
         if self.options.slices != ALL_SLICES:
             raise NotRebuildable(
                 f"projection {projection.name!r} runs version {running}, and this is version {projection.version}: a "
-                "part of the slices can not run another version than the rest; rebuild all"
+                "part of the slices cannot run another version than the rest; rebuild all"
             )
         self.progress.waiting(
             f"version {running} runs; from the swap on it is version {projection.version}, and workers of others wait"
@@ -256,7 +256,7 @@ class _Run:
                 raise RebuildFailed(
                     f"{state.parts - state.done} of {state.parts} parts are not done: {failure}"
                 )
-            log.warning("begins tasks anew: %s", failure, extra={"action": "fold_again", "attempt": attempt})
+            log.warning("begins tasks again: %s", failure, extra={"action": "fold_again", "attempt": attempt})
 
     async def _watch(
         self, session: OwnedSession, rebuild: Rebuild, job: Job, parts: Sequence[SliceRange], total: int
@@ -293,7 +293,7 @@ class _Run:
                 self.spark.setJobGroup(_group(job.rebuild_id), "fold slices", interruptOnCancel=True)
             for _ in spread(partial(fold_part, job), parts, spark=self.spark):
                 pass
-        except Exception as error:  # noqa: BLE001 - what a task can not go on with, it has noted in the database
+        except Exception as error:  # noqa: BLE001 - what a task cannot go on with, it has noted in the database
             return error
         return None
 

@@ -120,7 +120,7 @@ async def copy_foreign_keys(
         session: Outside a transaction.
         tables: Of the rebuild.
         schema: Where the clones are.
-        waiting: Is told who uses the tables that are referred to, after each attempt in vain.
+        waiting: Is told who uses the tables that are referred to, after each failed attempt.
 
     Raises:
         journal.DatabaseError: A row refers to one that is not there, or the database refused or was lost.
@@ -151,7 +151,7 @@ async def swap(
         session: Outside a transaction.
         rebuild: A rebuild that is verified.
         tables: Of it.
-        waiting: Is told who uses the tables, after each attempt in vain.
+        waiting: Is told who uses the tables, after each failed attempt.
         within: Give up after so long.
         limit: How long the transaction that swaps may take: readers and workers wait for it.
         reacts: Whether the projection has reactions. What the rebuild has handled is not handled again after the swap,
@@ -230,7 +230,7 @@ async def lock_tables(
     Args:
         session: In a transaction.
         names: Quoted for SQL, in the order in which batches write to them.
-        waiting: Is told who uses the tables, after each attempt in vain.
+        waiting: Is told who uses the tables, after each failed attempt.
         within: Give up after so long.
 
     Raises:

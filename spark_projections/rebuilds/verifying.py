@@ -128,7 +128,7 @@ async def compare_sample(session: OwnedSession, rebuild: Rebuild, definition: An
         RebuildFailed: A row differs.
     """
     projection = projection_of(definition)
-    # Anew: a class that is defined in a function is unpickled, with what it refers to, by tasks in this process.
+    # Again: a class that is defined in a function is unpickled, with what it refers to, by tasks in this process.
     tables = [one.table for one in tables_of(definition) if one.table is not None]
     if projection.kind is not Kind.TABLE or not any(table.per_source for table in tables):
         return 0

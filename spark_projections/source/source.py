@@ -118,7 +118,7 @@ class SparkTable:
         Read a partition.
 
         Raises:
-            DatabaseError: The database refused, or can not be reached.
+            DatabaseError: The database refused, or cannot be reached.
             InvalidPayload: A payload does not fit.
         """
         payloads = self._payload_reader()
@@ -177,7 +177,7 @@ def up_to_horizon(dsn: str, reading: Reading, wait: timedelta) -> Reading:
     Raises:
         WritersInFlight: They took longer.
         NoHorizon: The database is a standby.
-        DatabaseError: The database refused, or can not be reached.
+        DatabaseError: The database refused, or cannot be reached.
     """
     settled = settled_now(dsn, wait)
     return replace(reading, until=settled if reading.until is None else min(settled, reading.until))
@@ -240,7 +240,7 @@ def read_journal(
         wait: How long to wait for the horizon.
 
     Raises:
-        InvalidValue: A value can not be used as it is.
+        InvalidValue: A value cannot be used as it is.
     """
     options = options_of(
         entity_type=entity_type,
@@ -280,7 +280,7 @@ def journal_frame(
     The journal as a DataFrame in one exported snapshot, which is held open for the length of the block.
 
     Use it where several sources must be seen as of one moment; it waits for nobody, and works on a standby.
-    While the block runs the database can not remove dead rows. Actions after the block fail.
+    While the block runs the database cannot remove dead rows. Actions after the block fail.
 
     Args:
         spark: The session.
@@ -289,8 +289,8 @@ def journal_frame(
         more: The other arguments of :func:`read_journal`, but ``snapshot``.
 
     Raises:
-        InvalidValue: A value can not be used as it is.
-        DatabaseError: The database refused, or can not be reached.
+        InvalidValue: A value cannot be used as it is.
+        DatabaseError: The database refused, or cannot be reached.
     """
     given = parse_options(options_of(entity_type=entity_type, dsn=dsn))
     held = ExitStack()

@@ -3,12 +3,12 @@
 DO $$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = 'projections_matcher') THEN
-        RAISE NOTICE 'role projections_matcher does not exist: subscriptions can not have conditions';
+        RAISE NOTICE 'role projections_matcher does not exist: subscriptions cannot have conditions';
         RETURN;
     ELSIF to_regnamespace('projections_conditions') IS NULL THEN
         RETURN;
     END IF;
-    -- To give a function to a role one must be able to become it (since PostgreSQL 16 who has created a role can not, until
+    -- To give a function to a role one must be able to become it (since PostgreSQL 16 who has created a role cannot, until
     -- he grants it to himself), and it must be allowed to have one here.
     IF NOT pg_has_role(
         'projections_matcher', CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'MEMBER' ELSE 'SET' END
@@ -31,6 +31,6 @@ BEGIN
     TO projections_matcher;
 EXCEPTION
     WHEN insufficient_privilege THEN
-        RAISE NOTICE 'subscriptions can not have conditions: % may not give functions to projections_matcher', current_user;
+        RAISE NOTICE 'subscriptions cannot have conditions: % may not give functions to projections_matcher', current_user;
 END;
 $$;

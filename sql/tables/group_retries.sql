@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS projections.group_retries (
     failed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     matches json NOT NULL,
     -- A digest of the numbers of its matches and the ids of their events: the same batch is kept once, also when its reader
-    -- was killed before its cursor moved. First and last do not tell it: slices that were cut anew may have other matches
+    -- was killed before its cursor moved. First and last do not tell it: slices that were cut again may have other matches
     -- between the same two. Nor do numbers alone: they are given out again after a fail-over.
     digest bytea NOT NULL,
     UNIQUE (group_id, handler, digest)

@@ -1,4 +1,4 @@
--- Sources that wait because their next event can not be handled. The others flow on.
+-- Sources that wait because their next event cannot be handled. The others flow on.
 CREATE TABLE IF NOT EXISTS projections.parked_sources (
     projection_id integer NOT NULL REFERENCES projections.projections ON DELETE CASCADE,
     source_id text COLLATE "C" NOT NULL,

@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS projections.projections (
     waited_until timestamptz,
     -- Inline: whoever appends handles the events in the same transaction, where it can (begin_inline_v1); workers handle the rest.
     mode text NOT NULL DEFAULT 'live',
-    -- Whose events it reads, each type once and in order; NULL: those of every type, also of those that come to be.
+    -- Whose events it reads, each type once and in order; NULL: those of every type, also of those that are added later.
     entity_types text[] COLLATE "C",
     CONSTRAINT name_has_1_to_255_characters CHECK (char_length(name) BETWEEN 1 AND 255),
     CONSTRAINT known_mode CHECK (mode IN ('live', 'inline')),

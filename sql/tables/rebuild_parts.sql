@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS projections.rebuild_parts (
     events bigint NOT NULL DEFAULT 0,
     skipped bigint NOT NULL DEFAULT 0,
     done boolean NOT NULL DEFAULT FALSE,
-    -- Why it can not go on, whoever tries.
+    -- Why it cannot go on, whoever tries.
     error text,
     PRIMARY KEY (rebuild_id, min_slice)
 ) WITH (fillfactor = 20);

@@ -1,4 +1,4 @@
--- Batch projections: each builds a range of a read model anew, beside the one that serves, and then takes its place.
+-- Batch projections: each builds a range of a read model again, beside the one that serves, and then takes its place.
 CREATE TABLE IF NOT EXISTS projections.rebuilds (
     rebuild_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     projection_id integer NOT NULL REFERENCES projections.projections ON DELETE CASCADE,
@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS projections.rebuilds (
     import_id bigint NOT NULL,
     -- Of the projection when it began: whoever sets the offset meanwhile wants something else.
     evicted_before timestamptz NOT NULL,
-    -- Tells the code that folds: what another code has begun can not be gone on with.
+    -- Tells the code that folds: what another code has begun cannot be gone on with.
     fingerprint text NOT NULL,
     -- rename: the new tables take the place of the old; replace: the rows do.
     method text NOT NULL CHECK (method IN ('rename', 'replace')),

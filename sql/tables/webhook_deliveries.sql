@@ -1,4 +1,4 @@
--- One event for one endpoint, whatever became of it. The payload is in webhook_events; a dead letter has a copy.
+-- One event for one endpoint, whatever its outcome. The payload is in webhook_events; a dead letter has a copy.
 CREATE TABLE IF NOT EXISTS projections.webhook_deliveries (
     delivery_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     endpoint_id text COLLATE "C" NOT NULL REFERENCES projections.webhook_endpoints ON DELETE CASCADE,
@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS projections.webhook_deliveries (
     -- The next attempt, or the one on its way, was asked for by a person.
     manual boolean NOT NULL DEFAULT FALSE,
     next_at timestamptz NOT NULL,
-    -- Of an attempt on its way: after that time it counts as lost, and only who has the token may say what became of it. The
+    -- Of an attempt on its way: after that time it counts as lost, and only who has the token may say its outcome. The
     -- token is random: a number of a sequence is given out again after a fail-over, for another attempt.
     lease_until timestamptz,
     lease_token bigint,

@@ -251,7 +251,7 @@ def test_wrong_option_is_refused_with_exit_code_2(arguments: Sequence[str]) -> N
 
 
 def missing(module: str, directory: Path) -> dict[str, str]:
-    """An environment in which a module can not be imported."""
+    """An environment in which a module cannot be imported."""
     (directory / f"{module}.py").write_text(
         f"raise ModuleNotFoundError(\"No module named '{module}'\", name={module!r})\n"
     )

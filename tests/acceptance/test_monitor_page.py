@@ -282,7 +282,7 @@ async def test_page_says_that_the_database_is_lost_and_keeps_what_it_showed(
             admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
         await page.until(LIVE)
 
-    assert banner.startswith("The database can not be asked: ")
+    assert banner.startswith("The database cannot be asked: ")
     assert shown == 1024
 
 

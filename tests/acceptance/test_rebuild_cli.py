@@ -158,7 +158,7 @@ def test_a_range_of_slices_is_rebuilt(module: Path, filled: str) -> None:
         (["arrivals", "--app", "flights"], 2, "no projection 'arrivals' in flights; there are delays, gated"),
         (["flights:Delays", "--slices", "7-2000"], 2, "'7-2000' is no range of slices"),
         (["flights:Delays", "--to", "yesterday"], 2, "'yesterday' is no time"),
-        (["flights:Gated", "--slices", "0-9"], 1, "the rows of table delays can not be told apart by slice"),
+        (["flights:Gated", "--slices", "0-9"], 1, "the rows of table delays cannot be told apart by slice"),
         (["nobody", "--drop-old"], 1, "no projection 'nobody' has run on this database"),
     ],
 )

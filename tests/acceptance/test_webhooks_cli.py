@@ -170,7 +170,7 @@ async def test_what_headers_hold_is_sent_and_not_shown(
         (["--rate-limit", "-1"], 1, "rate_limit"),
         (["--topic", "a..b"], 1, "'a..b'"),
         (["--allow-address", "10.0.0.0/99"], 1, "10.0.0.0/99"),
-        (["--filter", "@/does/not/exist"], 2, "'/does/not/exist' can not be read"),
+        (["--filter", "@/does/not/exist"], 2, "'/does/not/exist' cannot be read"),
     ],
 )
 def test_what_can_not_be_is_named(dsn: str, options: list[str], code: int, said: str) -> None:
@@ -319,7 +319,7 @@ def test_secrets_are_encrypted_with_the_key_of_the_environment(
 
     assert len(with_key) == 1
     assert values("endpoints", "show", name, "--dsn", dsn)["secrets"] is None
-    assert "can not be read here" in done("endpoints", "show", name, "--dsn", dsn)
+    assert "cannot be read here" in done("endpoints", "show", name, "--dsn", dsn)
 
 
 async def test_testing_an_endpoint_sends_one_signed_request_and_tells_the_answer(

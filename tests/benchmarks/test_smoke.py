@@ -19,7 +19,7 @@ LINE = {"what", "value", "unit", "beside", "beside_value", "ratio", "goal", "met
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    # Not below tmp_path: run by root, the server belongs to another account, which can not enter that.
+    # Not below tmp_path: run by root, the server belongs to another account, which cannot enter that.
     path = Path(tempfile.gettempdir()) / f"slice-projections-benchmark-{uuid.uuid4().hex[:10]}"
     yield path
     shutil.rmtree(path, ignore_errors=True)

@@ -1,5 +1,5 @@
 """
-Workers are killed and stopped, ranges cut anew, connections ended, PostgreSQL crashes, appenders are late or roll back.
+Workers are killed and stopped, ranges cut, connections ended, PostgreSQL crashes, appenders are late or roll back.
 
 Every event has its effect exactly once, in its source's order, and no slice has two owners. A run prints its seed;
 CHAOS_SEED makes the same choices again. CHAOS_SECONDS is how long the long run takes.

@@ -1,5 +1,5 @@
 """
-Processes that match and that consume are killed and stopped, ranges of both cut anew, connections ended, PostgreSQL
+Processes that match and that consume are killed and stopped, ranges of both cut again, connections ended, PostgreSQL
 crashes, writers are late or roll back, others subscribe and go, partitions come and leave.
 
 Every event is matched once with every subscription that was there throughout, every handler sees each of its events,

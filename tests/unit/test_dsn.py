@@ -43,7 +43,7 @@ def test_forms_of_postgresql_are_taken(dsn: str) -> None:
         (f"postgresql://user:{SECRET}@x@localhost/db", "more than one @"),
         (f"postgresql://user:{SECRET} x@localhost/db", "white space"),
         (f"postgresql://user:{SECRET}\0@localhost/db", "NUL"),
-        (f"postgresql://user:{SECRET}@[::1/db", "can not be read as a URL"),
+        (f"postgresql://user:{SECRET}@[::1/db", "cannot be read as a URL"),
         (f"password={SECRET} host", "does not begin with postgresql://"),
     ],
 )

@@ -93,7 +93,7 @@ def test_missing_values_are_none(tmp_path: Path, missing: str) -> None:
 def test_damaged_file_is_named(tmp_path: Path, row: str, header: str) -> None:
     path = write(tmp_path / "f.zip", row, header=header)
 
-    with pytest.raises(DemoError, match=r"f\.zip can not be read"):
+    with pytest.raises(DemoError, match=r"f\.zip cannot be read"):
         read_flights(path)
 
 
@@ -101,7 +101,7 @@ def test_file_that_is_no_archive_is_named(tmp_path: Path) -> None:
     path = tmp_path / "f.zip"
     path.write_text("no")
 
-    with pytest.raises(DemoError, match=r"f\.zip can not be read"):
+    with pytest.raises(DemoError, match=r"f\.zip cannot be read"):
         read_flights(path)
 
 

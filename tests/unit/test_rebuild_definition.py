@@ -118,7 +118,7 @@ def test_what_is_no_projection_is_refused() -> None:
 
 
 def test_at_least_once_is_refused() -> None:
-    with pytest.raises(NotRebuildable, match="'p' can not be rebuilt: its delivery is AtLeastOnce"):
+    with pytest.raises(NotRebuildable, match="'p' cannot be rebuilt: its delivery is AtLeastOnce"):
         rebuildable(event_handler(delivery=AtLeastOnce(), tables=("t",)))
 
 

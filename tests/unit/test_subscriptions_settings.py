@@ -1,4 +1,4 @@
-"""Settings of those who match, listen and stream that can not be."""
+"""Settings of those who match, listen and stream that cannot be."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_what_can_not_be_ordered_is_refused(value: Any) -> None:
 
 
 def test_a_key_that_can_not_be_hashed_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"table plane_status: .* can not be a key"):
+    with pytest.raises(ValueError, match=r"table plane_status: .* cannot be a key"):
         fold([("s", STATUS.upsert(tail=["N1"]))])
 
 

@@ -60,7 +60,7 @@ def test_what_nobody_of_us_stored_is_refused_and_not_shown(cipher: Cipher, store
 
 @pytest.mark.parametrize("token", ["", "x", "é", "A" * 100])
 def test_a_damaged_token_is_an_invalid_secret(token: str) -> None:
-    with pytest.raises(InvalidSecret, match="can not be read"):
+    with pytest.raises(InvalidSecret, match="cannot be read"):
         FernetCipher([NEW]).decrypt(f"fernet:{token}")
 
 

@@ -187,7 +187,7 @@ async def remove(database: Database, /, name: str, *, yes: Yes = False) -> Answe
     Remove a group with its subscriptions, its cursors, and the batches that failed.
 
     For one that nobody is to read any more: until then it keeps what it has not read from being dropped. The journal
-    keeps all events; a group that is made under this name later begins anew.
+    keeps all events; a group that is made under this name later begins again.
     """
     async with database.session() as session:
         (found,) = await group_lag(session, name)

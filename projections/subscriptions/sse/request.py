@@ -55,7 +55,7 @@ class StreamRequest:
                 max_num_fields=_FIELDS,
             )
         except ValueError as error:  # no UTF-8, or too many
-            raise Refused(400, "the query string can not be read") from error
+            raise Refused(400, "the query string cannot be read") from error
 
     @cached_property
     def headers(self) -> Mapping[str, str]:

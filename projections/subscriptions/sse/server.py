@@ -44,8 +44,8 @@ class EventStream:
     Streams events to browsers and others.
 
     A client that comes again with ``Last-Event-ID``, as browsers do, to this process or to another of the same
-    database, goes on after that event: nothing is lost and nothing comes twice. One that can not is answered 204, which
-    ends a browser's attempts: the page begins anew.
+    database, goes on after that event: nothing is lost and nothing comes twice. One that cannot is answered 204, which
+    ends a browser's attempts: the page begins again.
 
     Args:
         listener: Where events come from. It serves all clients with one connection.

@@ -81,7 +81,7 @@ class StreamClient:
         Find out where the client goes on; nothing is sent yet.
 
         Raises:
-            Refused: It can not go on from there.
+            Refused: It cannot go on from there.
             ListenerClosed: The stream ends.
         """
         last = None if last_event_id is None else EventId.parse(last_event_id)

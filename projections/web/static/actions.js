@@ -23,7 +23,7 @@ export async function act(button, action, body) {
   }
 }
 
-/** Ask whether something is to be done that can not be undone; what the dialog was closed with. */
+/** Ask whether something is to be done that cannot be undone; what the dialog was closed with. */
 export function answer({ title, text, keep, go, value }) {
   const dialog = $("confirm");
   say($("confirm-title"), title);

@@ -51,7 +51,7 @@ function disconnected() {
 
 function databaseLost(reason) {
   connection("lost", "Database lost");
-  banner(`The database can not be asked: ${reason}.${asOf()}`);
+  banner(`The database cannot be asked: ${reason}.${asOf()}`);
 }
 
 /** A connection that is cut says nothing, not even that it is lost. */

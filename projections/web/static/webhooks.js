@@ -1,4 +1,4 @@
-/** Endpoints of webhooks: how they fare, and what could not be delivered to them. */
+/** Endpoints of webhooks: their state, and what could not be delivered to them. */
 
 import { $, act, answer } from "./actions.js";
 import { ago, duration, keep, make, mark, number, row, say } from "./page.js";

@@ -145,7 +145,7 @@ async def get_delivery(call: Call[Query, NoBody]) -> DeliveryWithData:
 
 @delivery_operations.add("POST", f"{_PATH}/retry", status=202, problems=(400, 404, 409))
 async def retry_delivery(call: Call[Query, NoBody]) -> Accepted:
-    """Try a delivery again, now, whatever became of it; an endpoint that is held back is asked at once."""
+    """Try a delivery again, now, whatever its outcome; an endpoint that is held back is asked at once."""
     await call.services.deliveries.retry(call.tenant, call.place["endpoint_id"], call.place["event_id"])
     return Accepted(**call.place)
 

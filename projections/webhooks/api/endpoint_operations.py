@@ -94,7 +94,7 @@ class EndpointPage(Page[EndpointView]):
 
 
 class StatsPage(Page[EndpointStats]):
-    """How some endpoints fare."""
+    """The state of some endpoints."""
 
 
 class OneStatsQuery(Query):
@@ -191,7 +191,7 @@ async def list_endpoints(call: Call[PageQuery, NoBody]) -> EndpointPage:
 
 @endpoint_operations.add("GET", "/v1/endpoint-stats")
 async def list_endpoint_stats(call: Call[StatsQuery, NoBody]) -> StatsPage:
-    """Tell how endpoints fare, in the order of their ids."""
+    """Tell the state of endpoints, in the order of their ids."""
     limit = call.query.limit
     data = await _stats(call, call.tenant, after=call.query.next, limit=limit + 1)
     more = len(data) > limit

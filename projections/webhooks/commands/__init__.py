@@ -19,7 +19,9 @@ _COMMANDS = {
     "dead": LazyCommand(f"{_HERE}.deliveries:dead", "List, show, retry and drop dead letters."),
     "events": LazyCommand(f"{_HERE}.log:events", "Page through the log of events that were for endpoints."),
     "attempts": LazyCommand(f"{_HERE}.log:attempts", "Page through the log of attempts to deliver."),
-    "stats": LazyCommand(f"{_HERE}.metrics:stats", "Show how endpoints fare: what waits, fails and is slow."),
+    "stats": LazyCommand(
+        f"{_HERE}.metrics:stats", "Show the state of endpoints: what waits, fails and is slow."
+    ),
     "metrics": LazyCommand(f"{_HERE}.metrics:metrics", "Count attempts or events by endpoint, code, hour."),
     "schedules": LazyCommand(
         f"{_HERE}.schedules:schedules", "List, add and run messages that are sent by a cron line."
@@ -51,7 +53,7 @@ def webhooks() -> None:
     \b
     Then look
       projections webhooks stats                       each endpoint on a line
-      projections webhooks deliveries --tenant acme    what became of each event
+      projections webhooks deliveries --tenant acme    the outcome of each event
       projections webhooks attempts --status failed    what was tried, and what came back
       projections webhooks dead retry --since 2h       try again what was given up
 

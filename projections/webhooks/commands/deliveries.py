@@ -1,4 +1,4 @@
-"""``projections webhooks deliveries`` and ``dead``: what became of each event for each endpoint."""
+"""``projections webhooks deliveries`` and ``dead``: the outcome of each event for each endpoint."""
 
 from __future__ import annotations
 
@@ -97,12 +97,12 @@ def _one_or_a_state(options: Mapping[str, Any]) -> None:
 @click.group(cls=ListGroup)
 def deliveries() -> None:
     """
-    List, show, retry and drop deliveries: what became of each event for each endpoint.
+    List, show, retry and drop deliveries: the outcome of each event for each endpoint.
 
     \b
       projections webhooks deliveries list --tenant acme --state pending
       projections webhooks deliveries show ENDPOINT EVENT        with its attempts and payload
-      projections webhooks deliveries retry ENDPOINT EVENT       now, whatever became of it
+      projections webhooks deliveries retry ENDPOINT EVENT       now, whatever its outcome
       projections webhooks deliveries retry --state done --endpoint ENDPOINT --since 1d
       projections webhooks deliveries drop ENDPOINT EVENT
 
@@ -140,7 +140,7 @@ async def retry(
     yes: Yes = False,
 ) -> Answer:
     """
-    Try a delivery again now, whatever became of it, or all that fit, such as what a receiver has lost since then.
+    Try a delivery again now, whatever its outcome, or all that fit, such as what a receiver has lost since then.
 
     \b
       projections webhooks deliveries retry --endpoint ENDPOINT --state done --since 2026-01-31T12:00:00Z

@@ -136,7 +136,7 @@ class Settings:
         The settings that were given; options of the policy change this one.
 
         Raises:
-            InvalidValue: The policy can not be so.
+            InvalidValue: The policy cannot be so.
         """
         named = {one.name: getattr(self, one.name) for one in fields(self)}
         given = {name: value for name, value in named.items() if value not in (None, ())}

@@ -135,7 +135,7 @@ async def show(database: Database, /, endpoint_id: EndpointId) -> Answer:
     try:
         secrets = await service.secrets(None, whole)
     except InvalidSecret as error:
-        return facts({**_values(one), "secrets": None}, _facts(one, f"can not be read here: {error}"))
+        return facts({**_values(one), "secrets": None}, _facts(one, f"cannot be read here: {error}"))
     values = {**_values(one), "secrets": [each.fingerprint for each in secrets]}
     return facts(values, _facts(one, ", ".join(map(str, secrets))))
 
@@ -170,7 +170,7 @@ async def change(
 @derived
 async def renew_secrets(database: Database, /) -> Answer:
     """
-    Store the secrets of all endpoints anew, with the first key in PROJECTIONS_WEBHOOK_KEYS.
+    Store the secrets of all endpoints again, with the first key in PROJECTIONS_WEBHOOK_KEYS.
 
     \b
     To change the key of the cipher

@@ -1,4 +1,4 @@
-"""``projections webhooks stats`` and ``metrics``: how endpoints fare, and the delivery log, counted."""
+"""``projections webhooks stats`` and ``metrics``: the state of endpoints, and the delivery log, counted."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def stats(
     session: OwnedSession, /, *, tenant: Tenant = None, window: _Window = timedelta(hours=1)
 ) -> Answer:
     """
-    Show how endpoints fare, a line for each.
+    Show the state of endpoints, a line for each.
 
     \b
       to send    now, at their next attempt, or once those before them in an order have arrived

@@ -80,6 +80,6 @@ def secret_of(file: str | None) -> str | None:
     The secret that a file has, or stdin for ``-``; None without one. It is never taken from the command line.
 
     Raises:
-        click.BadParameter: The file can not be read.
+        click.BadParameter: The file cannot be read.
     """
     return None if file is None else text_of(file if file == "-" else f"@{file}")

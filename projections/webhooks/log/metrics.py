@@ -235,7 +235,7 @@ def query_of(request: MetricsRequest, kind: Literal["event", "attempt"]) -> Metr
     Check a request for metrics.
 
     Raises:
-        InvalidValue: It can not be.
+        InvalidValue: It cannot be.
     """
     measures = EVENT_MEASURES if kind == "event" else ATTEMPT_MEASURES
     dimensions = EVENT_DIMENSIONS if kind == "event" else ATTEMPT_DIMENSIONS

@@ -140,7 +140,7 @@ def _time(cursor: str, micros: int) -> datetime:
     try:
         return _EPOCH + micros * _MICRO
     except OverflowError:
-        raise InvalidPageCursor(f"{_shown(cursor)} is at a time that can not be") from None
+        raise InvalidPageCursor(f"{_shown(cursor)} is at a time that cannot be") from None
 
 
 def _base62(data: bytes) -> str:
@@ -237,7 +237,7 @@ def walk_of(request: ListRequest, resource: str) -> Walk:
     How to read what a request asks for of a list.
 
     Raises:
-        InvalidValue: A cursor is malformed or of another list, there are two, or a filter can not be.
+        InvalidValue: A cursor is malformed or of another list, there are two, or a filter cannot be.
     """
     cursors = Cursors(resource, request.ascending, _filters(request))
     if request.next and request.prev:

@@ -77,7 +77,7 @@ class PostgresLog:
 
         Raises:
             InvalidValue: The cursor is malformed, of another version, order, filter or tenant, there are two, or a
-                filter can not be.
+                filter cannot be.
         """
         walk = walk_of(request, EVENTS)  # a request that is wrong needs no connection
         async with self._database.session() as session:
@@ -130,7 +130,7 @@ class PostgresLog:
         How many events there were.
 
         Raises:
-            InvalidValue: The request can not be, would have more than 100,000 rows, or takes too long.
+            InvalidValue: The request cannot be, would have more than 100,000 rows, or takes too long.
         """
         return await self._measure("event", request)
 
@@ -139,7 +139,7 @@ class PostgresLog:
         How many attempts there were, and how they ended.
 
         Raises:
-            InvalidValue: The request can not be, would have more than 100,000 rows, or takes too long.
+            InvalidValue: The request cannot be, would have more than 100,000 rows, or takes too long.
         """
         return await self._measure("attempt", request)
 

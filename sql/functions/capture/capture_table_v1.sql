@@ -71,7 +71,7 @@ BEGIN
         )
     END;
     IF _problem IS NOT NULL THEN
-        RAISE EXCEPTION 'can not capture %: %', p_table, _problem USING ERRCODE = 'PJ060';
+        RAISE EXCEPTION 'cannot capture %: %', p_table, _problem USING ERRCODE = 'PJ060';
     END IF;
 
     SELECT coalesce(json_agg(DISTINCT a.attname), '[]') INTO _moved_by

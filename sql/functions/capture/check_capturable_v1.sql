@@ -33,7 +33,7 @@ BEGIN
         WHEN NOT _index.indimmediate THEN 'its primary key is deferrable, so two rows could have one name for a while'
     END;
     IF _reason IS NOT NULL THEN
-        RAISE EXCEPTION 'can not capture %: %', p_table, _reason USING ERRCODE = 'PJ060';
+        RAISE EXCEPTION 'cannot capture %: %', p_table, _reason USING ERRCODE = 'PJ060';
     END IF;
     RETURN (
         SELECT array_agg(a.attname::text ORDER BY k.place)

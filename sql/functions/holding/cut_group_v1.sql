@@ -1,4 +1,4 @@
--- Cuts the slices of a group anew, keeping its cursors: a range that is made of parts begins at the lowest of theirs, so
+-- Cuts the slices of a group again, keeping its cursors: a range that is made of parts begins at the lowest of theirs, so
 -- that what the others had read beyond it comes again. So do those that a handler has of its own. Every reader loses its
 -- ranges, and takes those that it is assigned with its next poll.
 CREATE OR REPLACE FUNCTION projections.cut_group_v1(p_group text, p_min_slices integer[])

@@ -1,4 +1,4 @@
--- Cuts the slices of a projection anew, keeping its progress: a range made of parts starts at the oldest horizon among
+-- Cuts the slices of a projection again, keeping its progress: a range made of parts starts at the oldest horizon among
 -- them, and the offsets by source drop what the others had done. Every owner loses its claim, and the new ranges are assigned.
 CREATE OR REPLACE FUNCTION projections.set_ranges_v1(p_projection_id integer, p_min_slices integer[])
 RETURNS void

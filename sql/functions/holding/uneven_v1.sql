@@ -1,4 +1,4 @@
--- Of some projections, those that workers run, whether their ranges are to be assigned anew: some to nobody who is alive,
+-- Of some projections, those that workers run, whether their ranges are to be assigned again: some to nobody who is alive,
 -- or not evenly.
 CREATE OR REPLACE FUNCTION projections.uneven_v1(p_projection_ids integer[])
 RETURNS TABLE (projection_id integer, uneven boolean)

@@ -89,7 +89,7 @@ BEGIN
     WHERE i.from_timestamp < p.evicted_before
     LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'events from % can not be imported: projection % no longer knows what it handled before %',
+        RAISE EXCEPTION 'events from % cannot be imported: projection % no longer knows what it handled before %',
             _wrong.from_timestamp, quote_literal(_wrong.name), _wrong.evicted_before
         USING ERRCODE = 'PJ003', HINT = 'Clear its offset and rebuild its read model after the import, or import first.';
     END IF;

@@ -64,7 +64,7 @@ BEGIN
     END IF;
 
     IF _last_match IS NOT NULL THEN
-        -- A group whose cursor lies before can not tell by itself that something is missing.
+        -- A group whose cursor lies before cannot tell by itself that something is missing.
         UPDATE projections.subscription_groups AS g SET dropped_until = _last_match WHERE g.dropped_until < _last_match;
     END IF;
     -- What was to take its place: cluster_partition_v1.

@@ -1,6 +1,6 @@
 -- Does one step of maintenance, if there is one that can be done now: makes a partition, drops one, or with neither, lets
 -- subscriptions expire that nobody uses. Returns the step, with the rows moved or the bytes freed, and each that could not
--- be done with its problem, and whether it waited for a lock in vain; nothing when all is done, or another run is at work.
+-- be done with its problem, and whether it did not get a lock; nothing when all is done, or another run is at work.
 -- Call it again and again, each time in a transaction of its own. It goes by partition_settings alone, so that whoever runs
 -- projections may call it (SECURITY DEFINER): its owner's rights make and drop partitions, and nothing that a caller says
 -- has a part in it.

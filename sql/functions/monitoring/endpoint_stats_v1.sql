@@ -1,4 +1,4 @@
--- How endpoints fare: what waits, what is dead, and what their attempts of the last p_window came to. Times in seconds.
+-- The state of endpoints: what waits, what is dead, and what their attempts of the last p_window came to. Times in seconds.
 -- A tenant of NULL is any. p_attempts: of each endpoint, look at its newest ones alone, at most so many; p_endpoints: of those
 -- that there are, only so many, those with troubles first. A monitor gives both, so that a look costs the same however much
 -- has been delivered.

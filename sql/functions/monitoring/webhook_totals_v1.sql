@@ -1,4 +1,4 @@
--- How all endpoints fare together. Times in seconds, and of endpoints that are active: the age of the oldest delivery that has
+-- The state of all endpoints together. Times in seconds, and of endpoints that are active: the age of the oldest delivery that has
 -- not arrived and is not dead; how long one has been due that nothing holds back; since when the one that has failed for
 -- longest fails, of those that have something to send. Of schedules: how long the tick has been due that has waited longest, and
 -- how many ticks were missed and not sent.

@@ -1,5 +1,5 @@
 -- Makes a projection start at a time: events from then on are handled (again), older ones never. Forgets where
--- sources stood and what was parked, and takes the ranges from their owners, who start anew.
+-- sources stood and what was parked, and takes the ranges from their owners, who start again.
 CREATE OR REPLACE FUNCTION projections.set_offset_v1(p_projection_id integer, p_from timestamptz)
 RETURNS void
 LANGUAGE plpgsql

@@ -1,5 +1,5 @@
 -- Begins a rebuild: remembers its cut, and makes the empty tables that it fills. Raises PJ040 when one is unfinished,
--- PJ041 when offsets newer than the cut were deleted meanwhile: take the cut anew.
+-- PJ041 when offsets newer than the cut were deleted meanwhile: take the cut again.
 CREATE OR REPLACE FUNCTION projections.begin_rebuild_v1(
     p_projection_id integer,
     p_min_slice integer,

@@ -1,6 +1,6 @@
 -- Ends an unfinished rebuild and drops what it has made, or what a cancelled one has left. Where its tasks may still run,
 -- set its state to cancelled in a transaction before this one: they look at it before each batch, and this waits for the
--- batches at hand.
+-- current batches.
 CREATE OR REPLACE FUNCTION projections.cancel_rebuild_v1(p_rebuild_id integer)
 RETURNS void
 LANGUAGE plpgsql

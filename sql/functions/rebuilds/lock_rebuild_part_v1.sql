@@ -1,5 +1,5 @@
 -- Where a part of a rebuild stands, locked: the tasks that fold it take turns. No row when the rebuild has ended, or when
--- one of its parts can not go on: then the others stop, too. Numbers of rebuilds are given out again after a fail-over: with
+-- one of its parts cannot go on: then the others stop, too. Numbers of rebuilds are given out again after a fail-over: with
 -- p_started_at it is the one that was begun then.
 CREATE OR REPLACE FUNCTION projections.lock_rebuild_part_v1(
     p_rebuild_id integer, p_min_slice integer, p_started_at timestamptz DEFAULT NULL

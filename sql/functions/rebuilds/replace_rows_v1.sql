@@ -31,7 +31,7 @@ BEGIN
     IF _key IS NULL AND EXISTS (
         SELECT FROM pg_constraint AS c WHERE c.contype = 'f' AND c.confrelid = p_table AND c.confdeltype IN ('c', 'n', 'd')
     ) THEN
-        RAISE EXCEPTION 'the rows of % can not be replaced: a foreign key with ON DELETE refers to it, and it has not one unique index alone', p_table
+        RAISE EXCEPTION 'the rows of % cannot be replaced: a foreign key with ON DELETE refers to it, and it has not one unique index alone', p_table
         USING ERRCODE = 'PJ042';
     END IF;
     -- What differs is told by the texts: not every type has an equality.

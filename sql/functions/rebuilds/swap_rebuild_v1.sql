@@ -1,5 +1,5 @@
 -- Puts a verified rebuild in the place of what served until now, in one transaction: the tables or their rows, the offsets
--- of the sources, and the ranges, whose owners begin anew at the fence. What served is kept in projections_old_<id>.
+-- of the sources, and the ranges, whose owners begin again at the fence. What served is kept in projections_old_<id>.
 --
 -- Raises PJ042 when a table was changed since the rebuild began, PJ043 when the rebuild is not ready or offsets were set, PJ013
 -- when the database went back in time since it began: with what beat_rebuild_v1 takes, also when it was restored in place.
@@ -38,13 +38,13 @@ BEGIN
         IF to_regclass(format('%I.%I', _table.schema_name, _table.table_name)) IS DISTINCT FROM _table.table_oid::regclass
             OR projections.table_shape_v1(_table.table_oid::regclass) <> _table.shape THEN
             RAISE EXCEPTION 'table %.% was changed since the rebuild began', _table.schema_name, _table.table_name
-            USING ERRCODE = 'PJ042', HINT = 'Rebuild anew: the new table is like the old one was.';
+            USING ERRCODE = 'PJ042', HINT = 'Rebuild again: the new table is like the old one was.';
         END IF;
         _unfit := projections.unfit_for_rename_v1(_table.table_oid::regclass);
         IF _rebuild.method = 'rename' AND _unfit <> '{}' THEN
-            RAISE EXCEPTION 'since the rebuild began table %.% can not be replaced any more: %',
+            RAISE EXCEPTION 'since the rebuild began table %.% cannot be replaced any more: %',
                 _table.schema_name, _table.table_name, array_to_string(_unfit, '; ')
-            USING ERRCODE = 'PJ042', HINT = 'Drop that, or rebuild anew in place.';
+            USING ERRCODE = 'PJ042', HINT = 'Drop that, or rebuild again in place.';
         END IF;
     END LOOP;
     PERFORM FROM projections.projections AS p

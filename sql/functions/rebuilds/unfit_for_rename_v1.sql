@@ -1,4 +1,4 @@
--- Why another table can not simply take the place of this one: what would stay with the old table, or be lost.
+-- Why another table cannot simply take the place of this one: what would stay with the old table, or be lost.
 CREATE OR REPLACE FUNCTION projections.unfit_for_rename_v1(p_table regclass)
 RETURNS text[]
 LANGUAGE sql

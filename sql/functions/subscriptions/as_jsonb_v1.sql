@@ -1,4 +1,4 @@
--- JSON as conditions see it: NULL where jsonb can not hold it, as with \u0000 in a string. One such event must not fail
+-- JSON as conditions see it: NULL where jsonb cannot hold it, as with \u0000 in a string. One such event must not fail
 -- the matching of the others.
 CREATE OR REPLACE FUNCTION projections.as_jsonb_v1(p_json json)
 RETURNS jsonb

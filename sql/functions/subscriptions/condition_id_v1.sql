@@ -25,7 +25,7 @@ BEGIN
         SELECT FROM pg_catalog.pg_proc AS p
         WHERE p.oid = 'projections.compile_condition_v1'::regproc AND p.proowner = to_regrole('projections_matcher')
     ) THEN
-        RAISE EXCEPTION 'subscriptions can not have conditions in this database: the role projections_matcher could not be set up'
+        RAISE EXCEPTION 'subscriptions cannot have conditions in this database: the role projections_matcher could not be set up'
         USING ERRCODE = 'PJ080', HINT = 'Install the schema again as a role that may create roles and schemas.';
     END IF;
     LOOP

@@ -31,7 +31,7 @@ BEGIN
     ) AS e
     ORDER BY k.place;
 EXCEPTION
-    -- One of them is JSON that jsonb can not hold: only now each is converted by itself, which takes five times as long.
+    -- One of them is JSON that jsonb cannot hold: only now each is converted by itself, which takes five times as long.
     WHEN data_exception OR program_limit_exceeded THEN
         RETURN QUERY
         SELECT e.*

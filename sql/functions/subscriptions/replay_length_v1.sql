@@ -1,5 +1,5 @@
 -- How many matches a subscription has between two numbers, counted up to p_limit, for one who has seen all up to the first.
--- NULL where he can not go on from there: there is no such subscription in the group, the number was never given, or what
+-- NULL where he cannot go on from there: there is no such subscription in the group, the number was never given, or what
 -- came after it has been dropped, the matches or the events.
 CREATE OR REPLACE FUNCTION projections.replay_length_v1(
     p_group text, p_subscription_id bigint, p_after bigint, p_until bigint, p_limit integer

@@ -1,5 +1,5 @@
 -- Has a group read again what its subscriptions ask for, from a time on ('-infinity': from the first event on); returns how many
--- subscriptions it has. Each catches up with the past as if it were made now and started then: what it gets again matches anew,
+-- subscriptions it has. Each catches up with the past as if it were made now and started then: what it gets again matches again,
 -- behind what has matched, so that cursors only go forward, and readers stay. What is still to be read, or failed, stays as it is.
 -- One that has not had everything before that time yet goes on from where it is. Raises PJ081 for a time to come, for a group that
 -- only listens, and where older events wait for a condition of the group; PJ082 where there is no such group.

@@ -21,7 +21,7 @@ BEGIN
         'when_disabled', 'gzip'
     ]);
     IF FOUND AND _wrong IS NOT NULL THEN
-        RAISE EXCEPTION 'an endpoint can not be changed in %', _wrong USING ERRCODE = 'PJ090';
+        RAISE EXCEPTION 'an endpoint cannot be changed in %', _wrong USING ERRCODE = 'PJ090';
     END IF;
     _old := projections.lock_endpoint_v1(p_tenant, p_endpoint_id, p_version);
     _new := jsonb_populate_record(_old, p_changes);
@@ -30,7 +30,7 @@ BEGIN
         SELECT FROM unnest(ARRAY['timeout', 'breaker_failures', 'breaker_pause,first', 'breaker_pause,longest', 'breaker_pause,jitter'])
         AS n (path) WHERE jsonb_typeof(_new.policy #> string_to_array(n.path, ',')) IS DISTINCT FROM 'number'
     ) THEN
-        RAISE EXCEPTION 'an endpoint can not have such a policy; take that of another endpoint, and change it: %', _new.policy
+        RAISE EXCEPTION 'an endpoint cannot have such a policy; take that of another endpoint, and change it: %', _new.policy
         USING ERRCODE = 'PJ090';
     END IF;
     UPDATE projections.webhook_endpoints AS e SET
@@ -44,6 +44,6 @@ BEGIN
     RETURN _new;
 EXCEPTION
     WHEN check_violation OR not_null_violation OR data_exception THEN
-        RAISE EXCEPTION 'an endpoint can not be so: %', SQLERRM USING ERRCODE = 'PJ090';
+        RAISE EXCEPTION 'an endpoint cannot be so: %', SQLERRM USING ERRCODE = 'PJ090';
 END;
 $$;

@@ -1,4 +1,4 @@
--- Decides about many deliveries: 'retry' has those in one of p_states that fit tried again, in their order; what can not be,
+-- Decides about many deliveries: 'retry' has those in one of p_states that fit tried again, in their order; what cannot be,
 -- because its endpoint is disabled or its payload gone, is passed over. 'drop' is for dead letters alone: they are not tried
 -- again, and what waits for them in an order goes on. Looks at p_limit deliveries after p_after at most, so that each call is
 -- short: go on with the last one looked at until that is NULL. A tenant, endpoint or time of NULL is any.

@@ -1,4 +1,4 @@
--- Decides about a delivery. 'retry' has it tried again, now, whatever became of it: dead, done, or waiting for a later attempt,
+-- Decides about a delivery. 'retry' has it tried again, now, whatever its outcome: dead, done, or waiting for a later attempt,
 -- which this replaces; an endpoint that is held back is asked at once. 'drop': it is not tried again, and what waits for it in
 -- an order goes on. A tenant of NULL is any, and so are states: others are refused.
 --

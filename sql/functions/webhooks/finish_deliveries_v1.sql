@@ -1,4 +1,4 @@
--- Says what became of attempts: stores them in the log, and what follows for the deliveries and their endpoints, together.
+-- Says the outcome of attempts: stores them in the log, and what follows for the deliveries and their endpoints, together.
 -- Returns the deliveries whose lease still held; of others nothing is stored: somebody else may be at them.
 --
 -- Raises PJ096 for another verdict, or a retry without a delay; lock_not_available where somebody holds one of the endpoints

@@ -1,5 +1,5 @@
 -- Forgets deliveries that are done or dropped, of events older than the log keeps, a few at a time; returns how many. Only
--- what every fan-out has read is forgotten: should they read it again, what is older than this is passed over, not sent anew.
+-- what every fan-out has read is forgotten: should they read it again, what is older than this is passed over, not sent again.
 -- The log keeps events of deliveries that are not finished.
 --
 -- What is forgotten was announced by an earlier call: a fan-out at work meanwhile, which has read the announcement before that,

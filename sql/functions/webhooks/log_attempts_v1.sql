@@ -1,5 +1,5 @@
 -- Writes attempts to the delivery log, in the caller's transaction. Of one that the log has, by its id, the outcome is written
--- anew: status, code, response and the time that it took; an id of another tenant stays as it is. Of an id that is given
+-- again: status, code, response and the time that it took; an id of another tenant stays as it is. Of an id that is given
 -- twice, the last counts. Ids are locked in their order, so that two of these do not wait for each other.
 CREATE OR REPLACE FUNCTION projections.log_attempts_v1(
     p_attempt_ids text[], p_tenants text[], p_event_ids text[], p_event_times timestamptz[], p_topics text[],

@@ -1,4 +1,4 @@
--- Says in the journal what became of an endpoint: an event of the source 'webhook-endpoint/ID'. With the rights of the schema's
+-- Says in the journal the state of an endpoint: an event of the source 'webhook-endpoint/ID'. With the rights of the schema's
 -- owner: who delivers appends nothing else.
 CREATE OR REPLACE FUNCTION projections.tell_of_endpoint_v1(p_endpoint_id text, p_tenant text, p_event_type text, p_facts json)
 RETURNS void

@@ -578,7 +578,7 @@ def test_closed_programs_that_are_no_bundle_are_named(base: Path, root: Path, bi
     for program in ("postgres", "initdb", "pg_ctl"):
         (base / "closed" / program).symlink_to(binaries.directory / program)
 
-    with pytest.raises(EmbeddedServerError, match=r"can not run .*/closed/postgres"):
+    with pytest.raises(EmbeddedServerError, match=r"cannot run .*/closed/postgres"):
         EmbeddedServer(root, binaries=Binaries(base / "closed")).start()
 
 
@@ -588,7 +588,7 @@ def test_closed_directory_above_the_root_is_named(
 ) -> None:
     (base / "closed").mkdir(mode=0o700)
 
-    with pytest.raises(EmbeddedServerError, match=r"can not enter .*/closed: set PROJECTIONS_HOME"):
+    with pytest.raises(EmbeddedServerError, match=r"cannot enter .*/closed: set PROJECTIONS_HOME"):
         start(base / "closed" / "server").start()
 
 

@@ -44,7 +44,7 @@ WAITS = f"SELECT EXISTS ({WAITING})"
 
 
 def raised(code: str) -> str:
-    """For what can not be brought about, or only at great cost."""
+    """For what cannot be brought about, or only at great cost."""
     return f"DO $$ BEGIN RAISE EXCEPTION 'told to' USING ERRCODE = '{code}'; END $$"
 
 

@@ -105,7 +105,7 @@ def test_a_detached_partition_is_no_part_of_the_table_any_more(shop: Connection)
 def test_a_partition_by_itself_is_refused(shop: Connection) -> None:
     with pytest.raises(
         psycopg.Error,
-        match=r"can not capture public.visits_2026_0: it is a partition: capture public.visits\n",
+        match=r"cannot capture public.visits_2026_0: it is a partition: capture public.visits\n",
     ):
         capture(shop, "visits_2026_0")
 
@@ -117,7 +117,7 @@ def test_a_partition_in_another_server_is_refused(shop: Connection) -> None:
     shop.execute("CREATE FOREIGN TABLE far_2020 PARTITION OF far FOR VALUES IN (2020) SERVER s")
 
     with pytest.raises(
-        psycopg.Error, match=r"can not capture public.far: a partition of it is a foreign table"
+        psycopg.Error, match=r"cannot capture public.far: a partition of it is a foreign table"
     ):
         capture(shop, "far")
 
@@ -232,7 +232,7 @@ def test_a_trigger_that_could_move_rows_unseen_is_refused(shop: Connection, tabl
         )
     assert raised.value.sqlstate == "PJ063"
     with pytest.raises(
-        psycopg.Error, match=r"can not capture public\.visits: its trigger zzz of public\.visits"
+        psycopg.Error, match=r"cannot capture public\.visits: its trigger zzz of public\.visits"
     ):
         capture(shop, "visits")
 

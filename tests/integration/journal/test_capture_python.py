@@ -135,7 +135,7 @@ async def test_a_capture_commits_with_its_transaction(dsn: str, driver: Any) -> 
             r"quote_ident\(text\) is not a function\(text, jsonb",
         ),
         ("orders", {"insert": False, "update": False, "delete": False}, "capture at least one of"),
-        ("orders_pkey", {}, "can not capture public.orders_pkey: it is no table, but an index"),
+        ("orders_pkey", {}, "cannot capture public.orders_pkey: it is no table, but an index"),
     ],
 )
 async def test_what_can_not_be_captured_is_named(
@@ -212,7 +212,7 @@ def test_the_command_says_why_a_table_is_refused(dsn: str) -> None:
 
     assert result.exit_code == 1
     assert result.output == (
-        "error: can not capture public.keyless: it has no primary key, so its rows have no names: add one\n"
+        "error: cannot capture public.keyless: it has no primary key, so its rows have no names: add one\n"
     )
 
 

@@ -155,7 +155,7 @@ def test_a_relation_whose_rows_have_no_names_or_no_history_is_refused(
 ) -> None:
     connection.execute(definition)
 
-    with pytest.raises(psycopg.Error, match=rf"can not capture (public\.)?t: .*{reason}") as raised:
+    with pytest.raises(psycopg.Error, match=rf"cannot capture (public\.)?t: .*{reason}") as raised:
         capture(connection, "t")
 
     assert raised.value.sqlstate == "PJ060"
@@ -166,9 +166,7 @@ def test_a_foreign_table_is_refused(connection: Connection) -> None:
     connection.execute("CREATE SERVER s FOREIGN DATA WRAPPER w")
     connection.execute("CREATE FOREIGN TABLE t (id integer) SERVER s")
 
-    with pytest.raises(
-        psycopg.Error, match=r"can not capture public\.t: it is no table, but a foreign table"
-    ):
+    with pytest.raises(psycopg.Error, match=r"cannot capture public\.t: it is no table, but a foreign table"):
         capture(connection, "t")
 
 
@@ -181,7 +179,7 @@ def test_tables_of_the_journal_and_of_the_server_are_refused(connection: Connect
 def test_a_table_that_is_not_there_is_named(connection: Connection) -> None:
     with pytest.raises(psycopg.errors.UndefinedTable, match='"nowhere" does not exist'):
         capture(connection, "nowhere")
-    with pytest.raises(psycopg.Error, match=r"can not capture .*: there is no such table"):
+    with pytest.raises(psycopg.Error, match=r"cannot capture .*: there is no such table"):
         connection.execute("SELECT projections.capture_table_v1(NULL)")
 
 
@@ -203,7 +201,7 @@ def test_a_setting_out_of_bounds_is_refused(
         oid = connection.execute("SELECT %s::regprocedure::oid::text", [settings["serializer"]]).fetchone()
         settings = {"serializer": oid[0] if oid else None}
 
-    with pytest.raises(psycopg.Error, match=rf"can not capture public\.orders: .*{reason}"):
+    with pytest.raises(psycopg.Error, match=rf"cannot capture public\.orders: .*{reason}"):
         capture(connection, **settings)
 
 

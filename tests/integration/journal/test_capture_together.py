@@ -1,4 +1,4 @@
-"""Writers of a captured table at the same time, and what an event can not hold."""
+"""Writers of a captured table at the same time, and what an event cannot hold."""
 
 from __future__ import annotations
 

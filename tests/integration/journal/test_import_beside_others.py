@@ -151,7 +151,7 @@ async def test_import_and_eviction_wait_for_each_other(database: Database) -> No
         await _until_anyone_is_blocked_by(database, await pid(evicting))
         await evicting.commit()
 
-    with pytest.raises(InvalidEvent, match="can not be imported: projection 'delays'"):
+    with pytest.raises(InvalidEvent, match="cannot be imported: projection 'delays'"):
         await importing
 
 

@@ -201,7 +201,7 @@ async def test_pause_and_resume_change_the_projection(known: Database) -> None:
         paused = await act(client, "pause", projection="p"), await is_paused(known)
         resumed = await act(client, "resume", projection="p"), await is_paused(known)
 
-    assert (paused[0].json(), paused[1]) == ({"done": "p is paused after the batches at hand"}, True)
+    assert (paused[0].json(), paused[1]) == ({"done": "p is paused after the current batches"}, True)
     assert (resumed[0].json(), resumed[1]) == ({"done": "p goes on"}, False)
 
 
@@ -456,7 +456,7 @@ WRONG = {
     "no time": (("--every", "fast"), 2, "is not a duration"),
     "too often": (("--every", "1ms"), 2, "100ms"),
     "an origin with a path": (("--origin", "https://example.com/monitor"), 2, "without a path"),
-    "a token that can not be read": (("--token-file", "/nowhere"), 1, "/nowhere"),
+    "a token that cannot be read": (("--token-file", "/nowhere"), 1, "/nowhere"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Moved offsets, ranges cut anew, evictions and imports: everything stays exactly once."""
+"""Moved offsets, ranges cut again, evictions and imports: everything stays exactly once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The slices are cut anew while workers run and events come: each event once, in order, and progress is kept."""
+"""The slices are cut again while workers run and events come: each event once, in order, and progress is kept."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ class TestEveryConnection:
                     HandlerFailed, match=r"inline, projection 'p', event 'Happened' of .* number -1"
                 ):
                     await caller.call(TWINS, [event("a"), event("b", -1)])
-        except Exception:  # noqa: BLE001 - some drivers say that this can not commit, others roll back
+        except Exception:  # noqa: BLE001 - some drivers say that this cannot commit, others roll back
             pass
 
         await run_until_caught_up(journal, DELAYS)

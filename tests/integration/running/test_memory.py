@@ -173,7 +173,7 @@ async def test_an_event_whose_handler_alone_needs_too_much_memory_is_parked_with
         await offsets.retry_parked(session, "p", "bad")
     await happen(database, "a")
 
-    # One that is retried in vain holds nobody up, either.
+    # One whose retries all fail holds nobody up, either.
     await caught_up(database, definition)
 
     found = await effects(database)

@@ -1,4 +1,4 @@
-"""What becomes of an event that can not be handled, and of those around it."""
+"""What becomes of an event that cannot be handled, and of those around it."""
 
 from __future__ import annotations
 
@@ -376,5 +376,5 @@ async def test_a_disk_that_is_full_is_the_fault_of_no_event(journal: Database, d
 
     assert told.all("skipped") == []
     assert [str(error) for _, _, error in told.all("failed")] == [
-        "the database server can not go on: could not extend file"
+        "the database server cannot go on: could not extend file"
     ] * 2

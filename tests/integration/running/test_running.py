@@ -1,4 +1,4 @@
-"""Pausing, moving offsets, cutting ranges anew, evicting and importing: each while keeping everything exactly once."""
+"""Pausing, moving offsets, cutting ranges again, evicting and importing: each while keeping everything exactly once."""
 
 from __future__ import annotations
 

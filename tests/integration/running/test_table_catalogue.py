@@ -53,8 +53,8 @@ async def run(session: OwnedSession, ddl: str) -> None:
             "'o' is NOT NULL without",
         ),
         ("CREATE TABLE t (k integer PRIMARY KEY, n integer DEFAULT 5)", {}, "DEFAULT 5: make it DEFAULT 0"),
-        ("CREATE TABLE t (k integer PRIMARY KEY, n text)", {}, "'n' .text. can not be incremented"),
-        ("CREATE TABLE t (k integer PRIMARY KEY, n real)", {}, "can not be incremented exactly"),
+        ("CREATE TABLE t (k integer PRIMARY KEY, n text)", {}, "'n' .text. cannot be incremented"),
+        ("CREATE TABLE t (k integer PRIMARY KEY, n real)", {}, "cannot be incremented exactly"),
         ("CREATE TABLE t (k integer PRIMARY KEY, n integer[])", {}, "'n' is an array .*use jsonb"),
         (
             "CREATE DOMAIN d AS integer[]; CREATE TABLE t (k integer PRIMARY KEY, n d)",
@@ -79,10 +79,10 @@ async def run(session: OwnedSession, ddl: str) -> None:
         (
             "CREATE TABLE t (k char(2) PRIMARY KEY, n integer)",
             {},
-            r"'k' .character\(2\). can not be in the key",
+            r"'k' .character\(2\). cannot be in the key",
         ),
-        ("CREATE TABLE t (k numeric(5, 2) PRIMARY KEY, n integer)", {}, "'k' .* can not be in the key"),
-        ("CREATE TABLE t (k real PRIMARY KEY, n integer)", {}, "'k' .real. can not be in the key"),
+        ("CREATE TABLE t (k numeric(5, 2) PRIMARY KEY, n integer)", {}, "'k' .* cannot be in the key"),
+        ("CREATE TABLE t (k real PRIMARY KEY, n integer)", {}, "'k' .real. cannot be in the key"),
         (
             "CREATE TABLE t (k integer PRIMARY KEY, n integer DEFAULT 0)",
             {"maximum": "n"},

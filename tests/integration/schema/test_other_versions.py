@@ -1,4 +1,4 @@
-"""A schema of another version: every command refuses it, and a worker notices that it has come to be so."""
+"""A schema of another version: every command refuses it, and a worker notices that it has become so."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ async def test_directory_that_can_not_be_written_is_named(journal: Database, dsn
     archive.mkdir()
     (archive / "entity_type=plane").write_text("in the way")
 
-    with pytest.raises(ArchiveError, match=r"archive can not be written: .*entity_type=plane"):
+    with pytest.raises(ArchiveError, match=r"archive cannot be written: .*entity_type=plane"):
         export(dsn, archive, entity_types=["plane"])
 
 

@@ -213,8 +213,8 @@ async def test_naive_timestamps_of_a_parquet_file_are_refused(dsn: str, tmp_path
             "row 1: it has not as many fields",
         ),
         ("a.csv", "", "no column 'source_id' for source_id: say which it is with --map COLUMN=source_id"),
-        ("a.csv", b"source_id,event_type,payload,db_timestamp\n\xff,,,\n", "can not be read"),
-        ("a.parquet", "no parquet", "can not be read"),
+        ("a.csv", b"source_id,event_type,payload,db_timestamp\n\xff,,,\n", "cannot be read"),
+        ("a.parquet", "no parquet", "cannot be read"),
     ],
 )
 async def test_file_that_is_not_of_its_format_is_named(
@@ -354,7 +354,7 @@ async def test_full_disk_for_temporary_files_is_said(database: Database, dsn: st
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
     try:
-        with pytest.raises(PartFailed, match=r"temporary files can not be written to .*: File too large"):
+        with pytest.raises(PartFailed, match=r"temporary files cannot be written to .*: File too large"):
             load(dsn, path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

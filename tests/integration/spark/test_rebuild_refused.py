@@ -1,4 +1,4 @@
-"""What can not be rebuilt is refused by name and with the reason, and what serves is untouched."""
+"""What cannot be rebuilt is refused by name and with the reason, and what serves is untouched."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ async def test_effects_outside_the_database_are_refused(journal: Database, dsn: 
     definition = recording(name="mails", delivery=AtLeastOnce(), tables=("effects",))
 
     with pytest.raises(
-        NotRebuildable, match=r"'mails' can not be rebuilt: its delivery is AtLeastOnce.*outside"
+        NotRebuildable, match=r"'mails' cannot be rebuilt: its delivery is AtLeastOnce.*outside"
     ):
         await rebuild(journal, dsn, definition, ONE)
 
 
 async def test_handlers_that_do_not_say_what_they_write_are_refused(journal: Database, dsn: str) -> None:
-    with pytest.raises(NotRebuildable, match=r"'p' can not be rebuilt.*declare @projection\(\.\.\., tables="):
+    with pytest.raises(NotRebuildable, match=r"'p' cannot be rebuilt.*declare @projection\(\.\.\., tables="):
         await rebuild(journal, dsn, recording(), ONE)
 
 
@@ -109,7 +109,7 @@ async def test_slices_of_tables_whose_rows_do_not_tell_their_source_are_refused(
     journal: Database, dsn: str, definition: type
 ) -> None:
     with pytest.raises(
-        NotRebuildable, match=r"slices 0-99 .* can not be rebuilt by themselves.*source='column'"
+        NotRebuildable, match=r"slices 0-99 .* cannot be rebuilt by themselves.*source='column'"
     ):
         await rebuild(journal, dsn, definition, RebuildOptions(slices=SliceRange(0, 99), splits=1))
 

@@ -179,7 +179,7 @@ async def test_a_part_of_the_slices_cannot_read_other_types(journal: Database, d
     await happen(journal, ("plane", "a"))
     await caught_up(journal, counts("plane"))
 
-    with pytest.raises(NotRebuildable, match="a part of the slices can not run another version"):
+    with pytest.raises(NotRebuildable, match="a part of the slices cannot run another version"):
         await rebuild(journal, dsn, counts(BOTH, 2), RebuildOptions(slices=SliceRange(0, 511)))
     with pytest.raises(WrongEntityType):
         await rebuild(journal, dsn, counts(BOTH), RebuildOptions(slices=SliceRange(0, 511)))

@@ -1,4 +1,4 @@
-"""The journal as Arrow batches: what is read, in which order, and what is said when it can not be."""
+"""The journal as Arrow batches: what is read, in which order, and what is said when it cannot be."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_the_server_reads_a_literal_as_the_text_it_was_made_of(
 
 @pytest.mark.parametrize("text", ["\0", "a\0", "\ud83d"])
 def test_a_text_that_no_source_can_have_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="can not store"):
+    with pytest.raises(ValueError, match="cannot store"):
         literal(text)
 
 
@@ -338,7 +338,7 @@ def test_an_address_where_nobody_listens_is_named_without_the_password() -> None
     "read", [lambda dsn: rows(dsn, PLANES), lambda dsn: slice_counts(dsn, EntityTypes(("plane",)))]
 )
 def test_a_dsn_that_can_not_be_read_is_not_quoted(dsn: str, read: Callable[[str], object]) -> None:
-    with pytest.raises(DatabaseUnavailable, match="the DSN can not be read") as caught:
+    with pytest.raises(DatabaseUnavailable, match="the DSN cannot be read") as caught:
         read(dsn)
 
     assert "heim" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Coming again to a stream: nothing is lost and nothing comes twice; and when that can not be, 204 says so."""
+"""Coming again to a stream: nothing is lost and nothing comes twice; and when that cannot be, 204 says so."""
 
 from __future__ import annotations
 

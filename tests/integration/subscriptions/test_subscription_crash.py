@@ -102,7 +102,7 @@ async def test_a_crash_between_match_and_read_loses_and_repeats_nothing(crashing
         await match(database)
         assert await crashing.read(database, 4) == [1, 2, 3, 4]
         await execute(database, MOVE, 4)
-        # Numbers that a crash may give out anew, or leave out.
+        # Numbers that a crash may give out again, or leave out.
         await publish(database, "t")
     await crashing.crash()
 

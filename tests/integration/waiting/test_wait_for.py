@@ -53,7 +53,7 @@ async def write(database: Database, *source_ids: str) -> AppendedEvents:
 
 
 async def late(database: Database, names: Any, appended: Any) -> str:
-    """Wait in vain; returns why."""
+    """Wait for what does not come; returns why."""
     with pytest.raises(WaitTimeout) as caught:
         await wait_for(database, names, appended, SOON)
     return str(caught.value)

@@ -479,7 +479,7 @@ async def test_a_fan_out_that_reads_everything_again_delivers_nothing_again(data
             await finished(database, 5)
             async with database.transaction() as session:
                 await offsets.clear_offset(session, "webhooks/webhook-message")
-            (event_id,) = await sent(database)  # reads everything anew
+            (event_id,) = await sent(database)  # reads everything again
             await finished(database, 6)
 
     all_read = "SELECT (SELECT sum(seq_nr) FROM projections.source_offsets) = (SELECT count(*) FROM projections.events)"

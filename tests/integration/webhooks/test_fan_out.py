@@ -1,4 +1,4 @@
-"""Fan-out of events for very many endpoints, and of messages that can not be."""
+"""Fan-out of events for very many endpoints, and of messages that cannot be."""
 
 from __future__ import annotations
 

@@ -94,9 +94,9 @@ class TestSchedules:
     @pytest.mark.parametrize(
         ("values", "said"),
         [
-            ({"cron": "* * * *"}, r"the cron line '\* \* \* \*' can not be"),
+            ({"cron": "* * * *"}, r"the cron line '\* \* \* \*' cannot be"),
             ({"cron": "61 * * * *"}, "'61"),
-            ({"cron": "0 0 30 2 *"}, "no tick|can not be"),
+            ({"cron": "0 0 30 2 *"}, "no tick|cannot be"),
             ({"cron": None}, "cron is text, not None"),
             ({"timezone": "Mars/Olympus"}, "no time zone 'Mars/Olympus'"),
             ({"topic": "not a topic"}, "'not a topic'"),

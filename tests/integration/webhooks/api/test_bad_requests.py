@@ -1,4 +1,4 @@
-"""Requests that can not be followed: each is refused with a code of its own, and none is the server's fault."""
+"""Requests that cannot be followed: each is refused with a code of its own, and none is the server's fault."""
 
 from __future__ import annotations
 

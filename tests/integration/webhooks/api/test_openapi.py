@@ -113,7 +113,7 @@ def _ask(operation: Operation, served: Served, much: settings) -> None:
 
 
 def _make_fit(case: schemathesis.Case, operation: Operation, rows: Rows) -> None:
-    """Give it what has to be there and what documents can not say, such as which URLs an endpoint may have."""
+    """Give it what has to be there and what documents cannot say, such as which URLs an endpoint may have."""
     case.path_parameters = {name: rows.place[name] for name in operation.parameters}
     if isinstance(case.body, dict) and operation.name in BODIES:
         case.body = case.body | BODIES[operation.name]
