@@ -53,6 +53,10 @@ from journal.errors import OutOfMemory as OutOfMemory
 from journal.errors import OutOfResources as OutOfResources
 from journal.errors import ReadOnlyDatabase as ReadOnlyDatabase
 from journal.errors import UnknownEventType as UnknownEventType
+from journal.event_types import decode as decode
+from journal.event_types import decoder as decoder
+from journal.event_types import event_type
+from journal.event_types import event_type_of as event_type_of
 from journal.events import BEGINNING as BEGINNING
 from journal.events import (
     Appended,
@@ -70,11 +74,7 @@ from journal.importing import import_events
 from journal.payload import LONGEST_INTEGER as LONGEST_INTEGER
 from journal.payload import MAX_PAYLOAD_BYTES as MAX_PAYLOAD_BYTES
 from journal.payload import check_text as check_text
-from journal.payload import decode as decode
-from journal.payload import decoder as decoder
 from journal.payload import encode as encode
-from journal.payload import event_type
-from journal.payload import event_type_of as event_type_of
 from journal.polling import Look as Look
 from journal.polling import Notifier as Notifier
 from journal.polling import Polled as Polled

@@ -15,8 +15,9 @@ from pydantic import BaseModel
 
 from journal.database import fetch_on, fetch_on_sync
 from journal.errors import InvalidEvent
+from journal.event_types import event_type_of
 from journal.events import Appended, AppendedEvents, Event
-from journal.payload import check_text, encode, event_type_of
+from journal.payload import check_text, encode
 
 MAX_NAME_LENGTH = 255
 MAX_VERSION = 2**15 - 1

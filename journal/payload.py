@@ -1,5 +1,5 @@
 """
-Payloads: pydantic models to JSON text and back, with older versions lifted to the newest.
+Payloads and metadata as JSON text.
 
 Every check that PostgreSQL would make in the middle of an append is made here before it, naming the value.
 """
@@ -9,70 +9,20 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from journal.errors import InvalidEvent, InvalidPayload
-from journal.events import EventEnvelope, RawJson
+from journal.errors import InvalidEvent
+from journal.events import RawJson
 
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 """A page of events is held in memory: what is larger belongs elsewhere, with a reference in the event."""
 
 LONGEST_INTEGER = 4300
 """Digits of an integer: neither Python nor pydantic reads more, for that takes a time that grows with their square."""
-
-Model = TypeVar("Model", bound=BaseModel)
-Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-class EventType(NamedTuple):
-    """The name and version under which a model's events are stored, and how older versions become it."""
-
-    name: str
-    version: int
-    upcast: Mapping[int, Upcaster]
-
-
-def event_type(
-    name: str | None = None, *, version: int = 1, upcast: Mapping[int, Upcaster] | None = None
-) -> Callable[[type[Model]], type[Model]]:
-    """
-    Say under which name and version events of a model are stored.
-
-    Without this decorator the name is the class's and the version is 1.
-
-    Args:
-        name: The stored name; by default the class's.
-        version: Raise it when the payload's shape changes, and keep ``upcast`` functions for the old ones.
-        upcast: For each older version, a function from its payload to the payload of the next version.
-
-    Raises:
-        ValueError: A version is below 1, or an older version has no function.
-    """
-    steps = dict(upcast or {})
-    if not 1 <= version <= 32767:  # noqa: PLR2004 - a smallint column
-        raise ValueError(f"version must be 1 to 32767, not {version}")
-    if missing := sorted(set(range(1, version)) - set(steps)):
-        raise ValueError(
-            f"version {version} needs an upcast function from version {missing[0]}: upcast={{…}}"
-        )
-
-    def register(model: type[Model]) -> type[Model]:
-        model.__event_type__ = EventType(name or model.__name__, version, steps)  # type: ignore[attr-defined]
-        return model
-
-    return register
-
-
-@lru_cache(maxsize=1024)
-def event_type_of(model: type[BaseModel]) -> EventType:
-    """The name and version of a model's events."""
-    declared = model.__dict__.get("__event_type__")  # not inherited: a subclass is another event
-    return declared if isinstance(declared, EventType) else EventType(model.__name__, 1, {})
 
 
 def encode(value: Any, what: str) -> str:
@@ -193,58 +143,3 @@ def check_text(text: str, what: str) -> None:
         raise InvalidEvent(
             f"{what} holds half of a surrogate pair at {error.start}: {text[:40]!r}"
         ) from error
-
-
-def decoder(model: type[Model]) -> Callable[[EventEnvelope], Model]:
-    """
-    What turns stored events into a model, lifting older versions to the newest.
-
-    The function raises InvalidPayload where a payload does not fit; the error names event type, source, seq_nr
-    and field.
-    """
-    current = event_type_of(model)
-    version, validate = current.version, model.__pydantic_validator__.validate_json
-
-    def decode(envelope: EventEnvelope) -> Model:
-        try:
-            if envelope.version == version:
-                return cast("Model", validate(envelope.payload_json))
-            return _decode_older(model, current, envelope)
-        except ValidationError as error:
-            raise _does_not_fit(model, envelope, error) from None
-
-    return decode
-
-
-def decode(model: type[Model], envelope: EventEnvelope) -> Model:
-    """The payload of one stored event as its model; see :func:`decoder`."""
-    return decoder(model)(envelope)
-
-
-def _does_not_fit(model: type[BaseModel], envelope: EventEnvelope, error: ValidationError) -> InvalidPayload:
-    fields = "; ".join(
-        f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}"
-        for e in error.errors(include_input=False)[:3]
-    )
-    return InvalidPayload(f"{_named(envelope)} does not fit {model.__name__}: {fields}")
-
-
-def _decode_older(model: type[Model], current: EventType, envelope: EventEnvelope) -> Model:
-    if envelope.version > current.version:
-        raise InvalidPayload(
-            f"{_named(envelope)} was written as version {envelope.version}; this program knows "
-            f"{model.__name__} up to version {current.version}: deploy the newer one"
-        )
-    payload = from_json(envelope.payload_json)
-    for version in range(envelope.version, current.version):
-        try:
-            payload = current.upcast[version](payload)
-        except Exception as error:
-            raise InvalidPayload(
-                f"{_named(envelope)}: upcast from version {version} failed: {error!r}"
-            ) from error
-    return model.model_validate_json(to_json(payload))
-
-
-def _named(envelope: EventEnvelope) -> str:
-    return f"event {envelope.event_type!r} of source {envelope.source_id!r}, seq_nr {envelope.seq_nr}"

@@ -252,7 +252,7 @@ class OffsetStore:
         """Held by whoever stores progress until the outcome is known."""
 
     def life(self) -> tuple[int, int | None, datetime | None]:
-        """Of which database what is remembered is: as ``same_life_v1`` takes it."""
+        """Of which database what is remembered is: as ``same_generation_v1`` takes it."""
         if (seen := self.generation) is None:
             return self._beats.answered, None, None
         return self._beats.answered, seen.timeline, seen.started_at

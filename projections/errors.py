@@ -11,16 +11,7 @@ Errors of running projections.
 
 from __future__ import annotations
 
-import asyncio
-import traceback
-from pathlib import Path
-from types import TracebackType
-
-from journal import EventEnvelope, ProjectionsError, hide_password
-from journal.database import chain, sqlstate_of
-
-_CALLS_HANDLERS = {str(Path(__file__).parent / "running" / "dispatch.py"), asyncio.timeouts.__file__}
-"""Files whose lines come before those of a handler in a traceback."""
+from journal import EventEnvelope, ProjectionsError
 
 
 class InvalidHandler(ProjectionsError, TypeError):
@@ -69,41 +60,3 @@ def said(error: BaseException) -> str:
 def storable(text: str, most: int) -> str:
     """What PostgreSQL can store of a text, at most so many characters."""
     return text[:most].replace("\0", "").encode(errors="replace").decode()
-
-
-def trace_of(error: BaseException) -> tuple[type[BaseException], BaseException, TracebackType | None]:
-    """What a handler raised, for a log record (``exc_info``): its traceback begins with the handler."""
-    for cause in chain(error):
-        if isinstance(cause.__context__, HandlerFailed):
-            cause.__context__ = None  # an earlier attempt, which tells of itself
-    return type(error), error, _from_handler(error)
-
-
-def traceback_of(error: BaseException, most: int = 8000) -> str:
-    """The lines of :func:`trace_of`, for storing; of a longer one the end, at most so many characters."""
-    text = hide_password("".join(traceback.format_exception(*trace_of(error))))
-    return storable(text if len(text) <= most else f"...{text[3 - most :]}", most)
-
-
-def kind_of(error: BaseException) -> str:
-    """Type, SQLSTATE and line of the handler: errors of one kind are alike, whatever values they name."""
-    for cause in chain(error):
-        found = _from_handler(cause)
-        if found is not None and found.tb_frame.f_code.co_filename not in _CALLS_HANDLERS:
-            line = f" at {Path(found.tb_frame.f_code.co_filename).name}:{found.tb_lineno}"
-            break
-    else:
-        line = ""
-    state = sqlstate_of(error)
-    return f"{type(error).__name__}{f' {state}' if state else ''}{line}"
-
-
-def _from_handler(error: BaseException) -> TracebackType | None:
-    found = error.__traceback__
-    while (
-        found is not None
-        and found.tb_next is not None
-        and found.tb_frame.f_code.co_filename in _CALLS_HANDLERS
-    ):
-        found = found.tb_next
-    return found

@@ -95,7 +95,7 @@
 \ir functions/holding/assign_ranges_v1.sql
 \ir functions/holding/set_ranges_v1.sql
 \ir functions/holding/uneven_v1.sql
-\ir functions/offsets/same_life_v1.sql
+\ir functions/offsets/same_generation_v1.sql
 \ir functions/holding/heartbeat_v1.sql
 \ir functions/holding/leave_v1.sql
 \ir functions/holding/take_over_v1.sql

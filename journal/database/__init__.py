@@ -3,11 +3,11 @@
 from journal.database.callers_connection import fetch_on, fetch_on_sync
 from journal.database.callers_session import at_once, driver_of, driver_of_sync, session_on
 from journal.database.connecting import connect
+from journal.database.error_translation import raised_as, translate, translated
 from journal.database.faults import Fault, chain, fault_of, is_conflict, sqlstate_of
 from journal.database.identifiers import quote
 from journal.database.session import PLAN_ANEW, Database, KeptSession, OwnedSession, Row, Session
 from journal.database.sync import SyncConnection, connect_sync
-from journal.database.translation import raised_as, translate, translated
 from journal.embedded.dsn import hide_password
 
 __all__ = [

@@ -13,10 +13,10 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from journal.database.base import STARTED_WITH, BaseDatabase, BaseSession
+from journal.database.error_translation import translated
 from journal.database.keepalive import keep_alive
 from journal.database.session import OwnedSession, Row
 from journal.database.settings import ConnectionSettings
-from journal.database.translation import translated
 from journal.errors import DatabaseUnavailable, ReadOnlyDatabase
 
 _ERRORS = (

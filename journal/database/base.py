@@ -11,10 +11,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from datetime import timedelta
 from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
+from journal.database.error_translation import translate
 from journal.database.faults import IN_FAILED_TRANSACTION
 from journal.database.session import OwnedSession, Session
 from journal.database.settings import ConnectionSettings
-from journal.database.translation import translate
 from journal.errors import DatabaseError, NoAnswer, ProjectionsError
 from journal.tasks import running
 

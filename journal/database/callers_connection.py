@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from journal.database.translation import translated
+from journal.database.error_translation import translated
 
 __all__ = ["fetch_on", "fetch_on_sync"]
 

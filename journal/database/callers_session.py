@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 
 from journal.database.callers_connection import CHANGE, CHANGE_BACK, kind_of, suits, unknown
+from journal.database.error_translation import translated
 from journal.database.session import Row, Session
-from journal.database.translation import translated
 from journal.errors import DatabaseError
 
 __all__ = ["at_once", "driver_of", "driver_of_sync", "session_on"]

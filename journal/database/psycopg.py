@@ -15,10 +15,10 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
 from journal.database.base import PINNED, STARTED_WITH, BaseDatabase, BaseSession
+from journal.database.error_translation import translated
 from journal.database.keepalive import LIBPQ
 from journal.database.session import OwnedSession, Row
 from journal.database.settings import ConnectionSettings
-from journal.database.translation import translated
 from journal.errors import DatabaseUnavailable, ReadOnlyDatabase
 
 _ERRORS = (psycopg.Error, OSError, TimeoutError, MemoryError)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import psycopg
 from psycopg.errors import Diagnostic
 
-from journal.database.translation import translated
+from journal.database.error_translation import translated
 from journal.errors import DatabaseUnavailable
 
 __all__ = ["Diagnostic", "SyncConnection", "connect_sync"]

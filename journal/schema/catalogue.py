@@ -1,4 +1,4 @@
-"""What a schema consists of, as PostgreSQL prints it, and how two of them differ."""
+"""What a schema consists of, as PostgreSQL prints it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from journal.database.sync import SyncConnection
-
-_SHORT = 160
-"""Characters up to which a difference shows both definitions."""
 
 Things = dict[str, str]
 """Definitions by name."""
@@ -73,31 +70,3 @@ def _as_any(definition: str, function: str, conditions: Mapping[int, str]) -> st
     ):
         definition = definition.replace(own, anyones)
     return definition
-
-
-def compare(found: Catalogue, expected: Catalogue) -> list[str]:
-    """A line for each thing that is missing, unexpected or different, in the order of their names."""
-    lines = _differences(found.things, expected.things)
-    for (model, member), things in sorted(found.members.items()):
-        against = (_differences(things, one, f" of {member}") for one in expected.models.get(model) or [{}])
-        nearest: list[str] = min(against, key=len)
-        lines += nearest
-    return lines
-
-
-def _differences(found: Mapping[str, str], expected: Mapping[str, str], suffix: str = "") -> list[str]:
-    return [
-        _difference(name + suffix, found.get(name), expected.get(name))
-        for name in sorted({*found, *expected})
-        if found.get(name) != expected.get(name)
-    ]
-
-
-def _difference(name: str, found: str | None, expected: str | None) -> str:
-    if found is None:
-        return f"missing: {name}"
-    if expected is None:
-        return f"unexpected: {name}"
-    if max(len(found), len(expected)) > _SHORT:
-        return f"different: {name}"
-    return f"different: {name} is {found!r}, should be {expected!r}"

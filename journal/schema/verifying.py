@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 
 from journal.database.identifiers import quote
 from journal.database.sync import SyncConnection, connect_sync
 from journal.embedded import EmbeddedServerError, temporary_server
 from journal.errors import MissingPrivilege
-from journal.schema.catalogue import Catalogue, compare, read_catalogue
+from journal.schema.catalogue import Catalogue, read_catalogue
 from journal.schema.installing import included, join, run
 from journal.schema.version import NOT_INSTALLED, migrations, other_version, value, version_of
 from journal.sql_files import sql_root
 
-__all__ = ["verify"]
+__all__ = ["compare", "verify"]
+
+_SHORT = 160
+"""Characters up to which a difference shows both definitions."""
 
 # Where the schema's name is one, and not a word: before a dot, after SCHEMA, or a literal of its own.
 _NAME = re.compile(
@@ -95,3 +99,31 @@ def _build_elsewhere(connection: SyncConnection, root: Path) -> Catalogue:
             "verify builds the schema once more, to compare with: as its owner in this database, which is no standby "
             f"then, or on an embedded server. Neither is possible: {error}"
         ) from error
+
+
+def compare(found: Catalogue, expected: Catalogue) -> list[str]:
+    """A line for each thing that is missing, unexpected or different, in the order of their names."""
+    lines = _differences(found.things, expected.things)
+    for (model, member), things in sorted(found.members.items()):
+        against = (_differences(things, one, f" of {member}") for one in expected.models.get(model) or [{}])
+        nearest: list[str] = min(against, key=len)
+        lines += nearest
+    return lines
+
+
+def _differences(found: Mapping[str, str], expected: Mapping[str, str], suffix: str = "") -> list[str]:
+    return [
+        _difference(name + suffix, found.get(name), expected.get(name))
+        for name in sorted({*found, *expected})
+        if found.get(name) != expected.get(name)
+    ]
+
+
+def _difference(name: str, found: str | None, expected: str | None) -> str:
+    if found is None:
+        return f"missing: {name}"
+    if expected is None:
+        return f"unexpected: {name}"
+    if max(len(found), len(expected)) > _SHORT:
+        return f"different: {name}"
+    return f"different: {name} is {found!r}, should be {expected!r}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import click
 
-from projections.terminal.group import CommandGroup, LazyCommand
+from projections.terminal.command_group import CommandGroup, LazyCommand
 
 __all__ = ["main"]
 

@@ -29,7 +29,7 @@ from projections.running.settings import ABORT_AFTER, OTHER_CONNECTIONS, WORKER_
 from projections.subscriptions import Matching
 from projections.terminal.commands import Arg, Dsn, Opt, derived
 from projections.terminal.logs import LogFormat, configure_logs
-from projections.terminal.running import (
+from projections.terminal.long_running import (
     Driver,
     FirstRanges,
     HttpAddress,

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from journal import EventEnvelope, SliceRange
-from projections.errors import HandlerFailed, describe, said, trace_of
+from projections.errors import HandlerFailed, describe, said
 from projections.running.observer import StatusObserver
+from projections.running.tracebacks import trace_of
 
 log = logging.getLogger("projections")
 

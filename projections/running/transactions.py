@@ -15,7 +15,8 @@ from datetime import datetime, timedelta
 from journal import DatabaseError, EventEnvelope, OwnedSession, ProjectionsError, Session
 from journal.database import Fault, fault_of, is_conflict
 from offsets import OffsetState, OffsetStore, notify_handled
-from projections.errors import HandlerFailed, said, traceback_of
+from projections.errors import HandlerFailed, said
+from projections.running.tracebacks import traceback_of
 
 log = logging.getLogger("projections")
 

@@ -22,7 +22,7 @@ from projections.subscriptions.groups import remove_group as remove_group
 from projections.subscriptions.groups import rescale_group as rescale_group
 from projections.subscriptions.groups import rewind_group as rewind_group
 from projections.subscriptions.listening import Interest, Listener
-from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.matching import Matching
 from projections.subscriptions.publisher import Publisher
 from projections.subscriptions.publishing import (

@@ -17,7 +17,7 @@ from projections.errors import InvalidHandler
 from projections.subscriptions.consumer_loop import ConsumerLoop
 from projections.subscriptions.errors import InvalidSubscription
 from projections.subscriptions.groups import is_reliable
-from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.registration import (
     Handler,
     HandlerOptions,

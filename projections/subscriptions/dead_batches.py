@@ -12,7 +12,7 @@ from journal import EventEnvelope, Session
 from projections.errors import storable
 from projections.subscriptions.errors import NotDead, own_errors
 from projections.subscriptions.groups import GroupRange, cursors
-from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.reading import MatchPlace
 
 _FAIL = "SELECT projections.fail_batch_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"

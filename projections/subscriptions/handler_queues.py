@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from journal.tasks import end
-from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.reading import Match, MatchPlace
 from projections.subscriptions.registration import HandlerSubscription, RegisteredHandler
 

@@ -19,7 +19,7 @@ from journal import Database, DatabaseError, EntityTypes, Session
 from projections.subscriptions.errors import InvalidSubscription, ListenerClosed, ListenerTooSlow
 from projections.subscriptions.groups import is_reliable
 from projections.subscriptions.live_reader import LiveReader
-from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.reading import MatchPlace
 from projections.subscriptions.settings import ListenerSettings
 from projections.subscriptions.subscribing import made_at, subscribe

@@ -31,7 +31,7 @@ from journal.service import AT_ONCE, Pace, Service
 from journal.tasks import end
 from offsets import DatabaseWentBack
 from projections.subscriptions.errors import SubscriptionLost
-from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.reading import Match, MatchPlace, last_place, look, read_on
 from projections.subscriptions.settings import ListenerSettings
 from projections.subscriptions.settled_matches import Settled

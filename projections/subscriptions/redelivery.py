@@ -17,7 +17,7 @@ from projections.subscriptions.dead_batches import (
     take_retries,
 )
 from projections.subscriptions.group_member import Member
-from projections.subscriptions.matched import MatchedEvent, describe
+from projections.subscriptions.matched_event import MatchedEvent, describe
 from projections.subscriptions.registration import RegisteredHandler
 
 log = logging.getLogger("projections")

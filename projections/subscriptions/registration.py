@@ -14,7 +14,7 @@ from journal.database import Fault, fault_of
 from projections.errors import HandlerFailed, InvalidHandler
 from projections.failing.retries import Pause, Retries
 from projections.subscriptions.errors import HandlerTimedOut
-from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.settings import RETRIES_OF_OUTAGES
 
 MAX_NAME_LENGTH = 255

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from spark_projections.archive.checksums import content_of
+from spark_projections.archive.event_checksums import content_of
 from spark_projections.archive.export_task import KEYS, keys_of
 from spark_projections.archive.files import (
     ArchivedFile,

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from journal import EntityTypes, SliceRange
-from spark_projections.archive.checksums import content_of
+from spark_projections.archive.event_checksums import content_of
 from spark_projections.archive.files import (
     ArchivedFile,
     ArchiveError,

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from journal.database import SyncConnection, connect_sync
-from spark_projections.archive.checksums import content_sql
+from spark_projections.archive.event_checksums import content_sql
 from spark_projections.archive.files import NOT_KNOWN, ArchivedFile, Bounds
 
 __all__ = [

@@ -1,6 +1,6 @@
 """The commands of batches."""
 
-from projections.terminal.group import LazyCommand
+from projections.terminal.command_group import LazyCommand
 
 __all__ = ["COMMANDS"]
 

@@ -31,7 +31,7 @@ from spark_projections.engine.jvm import JavaNotFound, UnsupportedJava, find_jav
 from spark_projections.rebuilds import bookkeeping
 from spark_projections.rebuilds.bookkeeping import FoldedParts, Rebuild
 from spark_projections.rebuilds.definition import rebuildable
-from spark_projections.rebuilds.fence import refuse_a_second
+from spark_projections.rebuilds.interrupted import refuse_a_second
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
 from spark_projections.rebuilds.repairing import Comparison, repair, verify
 

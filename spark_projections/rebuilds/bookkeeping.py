@@ -14,10 +14,10 @@ from projections.running.table_catalogue import read_shape
 from projections.running.table_values import Column, ValueKind
 from spark_projections.errors import NotRebuildable, RebuildUnderWay
 from spark_projections.rebuilds.definition import WrittenTable
+from spark_projections.rebuilds.fence import Fence
 from spark_projections.rebuilds.shadow import schema_of, staged_columns
 
 __all__ = [
-    "Fence",
     "FoldedParts",
     "Rebuild",
     "RebuiltTable",
@@ -118,17 +118,6 @@ async def transaction(session: OwnedSession, *, snapshot_after: str | None = Non
         await session.commit()
     finally:
         await session.rollback()
-
-
-class Fence(NamedTuple):
-    """
-    The cut between what a batch reads and what live workers read: events up to a time, and imports up to a number.
-
-    Imports of history come later with older times; their numbers say which are in.
-    """
-
-    time: datetime
-    import_id: int
 
 
 class Wanted(NamedTuple):

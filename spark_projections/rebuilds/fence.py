@@ -1,72 +1,28 @@
-"""What a rebuild begins with: what an interrupted one has left, also asked before Spark starts; else a fence."""
+"""The fence of a rebuild: the time before which no append is in flight any more."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from journal import CLOCK_MARGIN, OwnedSession, Session, generation
+from journal import CLOCK_MARGIN, Session
 from journal.writers import Writer, look_at_writers, wait_for_writers
-from projections.defining.handlers import projection_of
-from spark_projections.errors import RebuildUnderWay
-from spark_projections.rebuilds import bookkeeping
-from spark_projections.rebuilds.bookkeeping import Fence, Rebuild
-from spark_projections.rebuilds.definition import fingerprint
-from spark_projections.rebuilds.options import RebuildOptions
 
-__all__ = ["Left", "left_behind", "refuse_a_second", "take_fence"]
+__all__ = ["Fence", "take_fence"]
 
 _IMPORT = "SELECT coalesce(max(import_id), 0) FROM projections.imports"
-_NUMBER = "SELECT projection_id FROM projections.projections WHERE name = $1"
 
 
-class Left(NamedTuple):
-    """What an interrupted rebuild has left."""
-
-    rebuild: Rebuild | None
-    """To go on with."""
-    outdated: str | None = None
-    """What has changed since, where it is of no use any more."""
-
-
-async def left_behind(session: OwnedSession, number: int, definition: Any, options: RebuildOptions) -> Left:
+class Fence(NamedTuple):
     """
-    What is there of a rebuild that was begun and has not ended.
+    The cut between what a batch reads and what live workers read: events up to a time, and imports up to a number.
 
-    Raises:
-        RebuildUnderWay: It is of other slices, or with other tables.
+    Imports of history come later with older times; their numbers say which are in.
     """
-    found = await bookkeeping.unfinished(session, number)
-    if found is None or options.restart:
-        return Left(None)
-    if found.timeline != (await generation(session)).timeline:
-        return Left(None, "the database was failed over, or restored,")
-    if not await bookkeeping.whole(session, found):
-        return Left(None, "a table that it fills was dropped")
-    if found.fingerprint != fingerprint(definition, options.until, options.from_first_kept):
-        return Left(None, "the code has changed, or the options,")
-    if (found.slices, found.method) != (options.slices, options.method):
-        raise RebuildUnderWay(
-            f"an interrupted rebuild of slices {found.slices} of projection {projection_of(definition).name!r} is "
-            "unfinished: run that one again to go on, or begin again with --restart"
-        )
-    return Left(found)
 
-
-async def refuse_a_second(session: OwnedSession, definition: Any, options: RebuildOptions) -> None:
-    """
-    Refuse what could not begin now, before anything is started for it; outside a transaction.
-
-    Raises:
-        RebuildUnderWay: Another rebuild of the projection runs, or one of other slices is unfinished.
-        NotRebuildable: The connection has no session of its own.
-    """
-    name = projection_of(definition).name
-    number = await session.fetchval(_NUMBER, name)
-    if number is not None:
-        async with bookkeeping.only_one(session, number, name):
-            await left_behind(session, number, definition, options)
+    time: datetime
+    import_id: int
 
 
 async def take_fence(

@@ -40,8 +40,9 @@ from spark_projections.reading.splits import balanced, slice_counts
 from spark_projections.rebuilds import bookkeeping, verifying
 from spark_projections.rebuilds.bookkeeping import Rebuild, Wanted
 from spark_projections.rebuilds.definition import WrittenTable, fingerprint, rebuildable
-from spark_projections.rebuilds.fence import left_behind, take_fence
+from spark_projections.rebuilds.fence import take_fence
 from spark_projections.rebuilds.folding import Job, cloudpickle, fold_part
+from spark_projections.rebuilds.interrupted import left_behind
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress, RebuildResult
 from spark_projections.rebuilds.shadow import combine, schema_of
 from spark_projections.rebuilds.swapping import copy_foreign_keys, swap

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from journal import schema
 from journal.database.sync import connect_sync
 from projections.cli import main
-from projections.terminal.group import CommandGroup, LazyCommand
+from projections.terminal.command_group import CommandGroup, LazyCommand
 from tests.fixtures.commands import COMMAND, called, environment, projections
 
 NOT_INSTALLED = (

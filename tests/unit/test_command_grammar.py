@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from projections.cli import main
-from projections.terminal.group import ListGroup
+from projections.terminal.command_group import ListGroup
 
 
 def walk(command: click.Command, *path: str) -> Iterator[tuple[str, click.Command]]:

@@ -16,9 +16,9 @@ from projections.subscriptions.commands.dead_batches import dead
 from projections.subscriptions.commands.history import history_notes, history_values
 from projections.subscriptions.history import history_progress
 from projections.terminal.ages import age, failing_above
+from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
 from projections.terminal.connection import confirm
-from projections.terminal.group import ListGroup
 from projections.terminal.options import FailAbove, NewRanges, Yes
 from projections.terminal.output import (
     Answer,

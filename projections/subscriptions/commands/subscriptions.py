@@ -15,9 +15,9 @@ from projections.subscriptions.commands.history import history_notes, history_va
 from projections.subscriptions.commands.unanswered import waiting
 from projections.subscriptions.history import history_progress
 from projections.terminal.ages import age
+from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, derived
 from projections.terminal.connection import confirm
-from projections.terminal.group import ListGroup
 from projections.terminal.options import Yes
 from projections.terminal.output import Answer, Columns, done, listing, printable, shortened, values_of
 

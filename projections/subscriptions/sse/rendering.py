@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC
 from typing import NamedTuple, TypeAlias
 
-from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.matched_event import MatchedEvent
 
 __all__ = ["Render", "ServerSentEvent", "as_json", "by_topic"]
 

@@ -22,7 +22,7 @@ from projections.http.asgi import Send
 from projections.http.server_sent_events import EventWriter, frame
 from projections.subscriptions.errors import ListenerClosed
 from projections.subscriptions.listening import Listener, Listening, LiveSubscription
-from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.reading import (
     Match,
     MatchPlace,

@@ -12,9 +12,9 @@ import click
 
 from journal import Database
 from projections.terminal.ages import age
+from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.connection import confirm
-from projections.terminal.group import ListGroup
 from projections.terminal.options import Every, Limit, Since, Tenant, Until, Yes
 from projections.terminal.output import (
     Answer,

@@ -24,7 +24,7 @@ from projections.running.observer import Observers, StatusObserver
 from projections.running.settings import RunSettings
 from projections.terminal.commands import Arg, Dsn, Opt, derived
 from projections.terminal.logs import LogFormat, configure_logs
-from projections.terminal.running import (
+from projections.terminal.long_running import (
     INTERRUPTED,
     Driver,
     FirstRanges,

@@ -12,9 +12,9 @@ import click
 
 from journal import Database
 from projections.durations import duration_text
+from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
 from projections.terminal.connection import confirm
-from projections.terminal.group import ListGroup
 from projections.terminal.options import After, Limit, Tenant, Yes
 from projections.terminal.output import (
     Answer,

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import click
 
 from journal import Database
+from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, Opt, derived
-from projections.terminal.group import ListGroup
 from projections.terminal.options import Limit
 from projections.terminal.output import (
     Answer,

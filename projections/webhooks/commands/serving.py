@@ -16,7 +16,7 @@ from projections.http.addresses import Address, parse_address
 from projections.http.authentication import read_token, require_token
 from projections.terminal.commands import Dsn, Opt, derived
 from projections.terminal.logs import LogFormat, configure_logs
-from projections.terminal.running import Pgbouncer, TokenFile
+from projections.terminal.long_running import Pgbouncer, TokenFile
 from projections.terminal.signals import stopped_by_signals
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.commands.options import Addresses

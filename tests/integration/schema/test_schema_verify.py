@@ -17,7 +17,8 @@ from journal import schema
 from journal.database.sync import connect_sync
 from journal.errors import MissingPrivilege
 from journal.schema import verifying
-from journal.schema.catalogue import Catalogue, compare, read_catalogue
+from journal.schema.catalogue import Catalogue, read_catalogue
+from journal.schema.verifying import compare
 from tests.fixtures.failover import Server, pair
 from tests.fixtures.postgres import Databases, client
 from tests.fixtures.schema import (

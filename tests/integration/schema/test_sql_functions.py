@@ -105,7 +105,7 @@ CALLS = {
     "assign_ranges_v1": "SELECT projections.assign_ranges_v1(1)",
     "cut_v1": "SELECT projections.cut_v1('{0,512}')",
     "uneven_v1": "SELECT projections.uneven_v1('{1}')",
-    "same_life_v1": "SELECT projections.same_life_v1('worker', 0, NULL, NULL)",
+    "same_generation_v1": "SELECT projections.same_generation_v1('worker', 0, NULL, NULL)",
     "heartbeat_v1": "SELECT projections.heartbeat_v1('worker', '', 1, '10 s', '{1}', '{delays}', '{1}', false, 0, 1, "
     "ARRAY['{plane}'])",
     "claim_range_v1": "SELECT projections.claim_range_v1(1, 0, 'worker')",

@@ -14,7 +14,7 @@ from starlette.routing import Mount
 
 from journal import Database, Event, RawJson, append
 from projections.subscriptions.listening import Interest, Listener, Listening
-from projections.subscriptions.matched import MatchedEvent
+from projections.subscriptions.matched_event import MatchedEvent
 from projections.subscriptions.sse import (
     EventStream,
     Refused,

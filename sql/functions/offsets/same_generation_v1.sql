@@ -1,6 +1,6 @@
 -- Whether the database is still the one that a worker has looked at: of the same generation (NULL where it has seen none),
 -- and with its last heartbeat that had an answer.
-CREATE OR REPLACE FUNCTION projections.same_life_v1(
+CREATE OR REPLACE FUNCTION projections.same_generation_v1(
     p_owner text, p_answered bigint, p_timeline integer, p_started_at timestamptz
 )
 RETURNS boolean

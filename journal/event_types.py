@@ -1,0 +1,117 @@
+"""Event types: the name and version under which a pydantic model is stored, and older versions lifted to the newest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json, to_json
+
+from journal.errors import InvalidPayload
+from journal.events import EventEnvelope
+
+Model = TypeVar("Model", bound=BaseModel)
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class EventType(NamedTuple):
+    """The name and version under which a model's events are stored, and how older versions become it."""
+
+    name: str
+    version: int
+    upcast: Mapping[int, Upcaster]
+
+
+def event_type(
+    name: str | None = None, *, version: int = 1, upcast: Mapping[int, Upcaster] | None = None
+) -> Callable[[type[Model]], type[Model]]:
+    """
+    Say under which name and version events of a model are stored.
+
+    Without this decorator the name is the class's and the version is 1.
+
+    Args:
+        name: The stored name; by default the class's.
+        version: Raise it when the payload's shape changes, and keep ``upcast`` functions for the old ones.
+        upcast: For each older version, a function from its payload to the payload of the next version.
+
+    Raises:
+        ValueError: A version is below 1, or an older version has no function.
+    """
+    steps = dict(upcast or {})
+    if not 1 <= version <= 32767:  # noqa: PLR2004 - a smallint column
+        raise ValueError(f"version must be 1 to 32767, not {version}")
+    if missing := sorted(set(range(1, version)) - set(steps)):
+        raise ValueError(
+            f"version {version} needs an upcast function from version {missing[0]}: upcast={{…}}"
+        )
+
+    def register(model: type[Model]) -> type[Model]:
+        model.__event_type__ = EventType(name or model.__name__, version, steps)  # type: ignore[attr-defined]
+        return model
+
+    return register
+
+
+@lru_cache(maxsize=1024)
+def event_type_of(model: type[BaseModel]) -> EventType:
+    """The name and version of a model's events."""
+    declared = model.__dict__.get("__event_type__")  # not inherited: a subclass is another event
+    return declared if isinstance(declared, EventType) else EventType(model.__name__, 1, {})
+
+
+def decoder(model: type[Model]) -> Callable[[EventEnvelope], Model]:
+    """
+    What turns stored events into a model, lifting older versions to the newest.
+
+    The function raises InvalidPayload where a payload does not fit; the error names event type, source, seq_nr
+    and field.
+    """
+    current = event_type_of(model)
+    version, validate = current.version, model.__pydantic_validator__.validate_json
+
+    def decode(envelope: EventEnvelope) -> Model:
+        try:
+            if envelope.version == version:
+                return cast("Model", validate(envelope.payload_json))
+            return _decode_older(model, current, envelope)
+        except ValidationError as error:
+            raise _does_not_fit(model, envelope, error) from None
+
+    return decode
+
+
+def decode(model: type[Model], envelope: EventEnvelope) -> Model:
+    """The payload of one stored event as its model; see :func:`decoder`."""
+    return decoder(model)(envelope)
+
+
+def _does_not_fit(model: type[BaseModel], envelope: EventEnvelope, error: ValidationError) -> InvalidPayload:
+    fields = "; ".join(
+        f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}"
+        for e in error.errors(include_input=False)[:3]
+    )
+    return InvalidPayload(f"{_named(envelope)} does not fit {model.__name__}: {fields}")
+
+
+def _decode_older(model: type[Model], current: EventType, envelope: EventEnvelope) -> Model:
+    if envelope.version > current.version:
+        raise InvalidPayload(
+            f"{_named(envelope)} was written as version {envelope.version}; this program knows "
+            f"{model.__name__} up to version {current.version}: deploy the newer one"
+        )
+    payload = from_json(envelope.payload_json)
+    for version in range(envelope.version, current.version):
+        try:
+            payload = current.upcast[version](payload)
+        except Exception as error:
+            raise InvalidPayload(
+                f"{_named(envelope)}: upcast from version {version} failed: {error!r}"
+            ) from error
+    return model.model_validate_json(to_json(payload))
+
+
+def _named(envelope: EventEnvelope) -> str:
+    return f"event {envelope.event_type!r} of source {envelope.source_id!r}, seq_nr {envelope.seq_nr}"
