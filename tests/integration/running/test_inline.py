@@ -443,12 +443,15 @@ class TestRaces:
         await inline(journal, event("a"))
         await fence_passes(journal)
         gate = Gate(journal, dsn, DELAYS)
+        handled = asyncio.Event()
         async with by_psycopg_sync(dsn) as caller:
 
             async def handle() -> None:
                 await caller.call(TWINS, [event("b")])
+                handled.set()
 
             task = asyncio.create_task(gate.at("swap", handle))
+            await handled.wait()
             await until(
                 journal, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
             )
