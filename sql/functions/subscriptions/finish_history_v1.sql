@@ -52,7 +52,9 @@ BEGIN
     OR EXISTS (
         SELECT FROM projections.unanswered AS u
         WHERE u.condition_id = _of.condition_id AND u.db_timestamp >= _horizon AND u.subscription_id IS NULL
-    ) THEN
+    )
+    -- What is due goes to those who were there by then, and this one is said to be there from here on.
+    OR EXISTS (SELECT FROM projections.directed_events AS d WHERE NOT d.matched AND d.not_before <= _horizon) THEN
         RETURN FALSE;
     END IF;
     FOR _type IN

@@ -12,6 +12,7 @@ DECLARE
     _group projections.subscription_groups;
     _ids bigint[];
     _waiting timestamptz;
+    _due timestamptz;
 BEGIN
     SELECT g.* INTO _group FROM projections.subscription_groups AS g WHERE g.name = p_group;
     IF NOT FOUND THEN
@@ -37,9 +38,12 @@ BEGIN
         USING ERRCODE = 'PJ081', HINT = 'See projections subscriptions waiting list: have them asked again or drop them, or rewind to '
             'that time or an earlier one.';
     END IF;
+    -- What is due and not matched yet is no history: it comes to those who start before it was due.
+    SELECT coalesce(min(greatest(d.not_before, d.db_timestamp)), 'infinity') INTO _due
+    FROM projections.directed_events AS d WHERE NOT d.matched AND d.not_before <= p_to;
     UPDATE projections.subscriptions AS s
     SET since = 'infinity', starts_at = greatest('1970-01-01T00:00:00Z', least(
-        p_to,
+        p_to, greatest(_due, coalesce(s.starts_at, s.since)),
         coalesce((
             SELECT min(h.db_timestamp) FROM projections.subscription_history AS h WHERE h.subscription_id = s.subscription_id
         ), s.starts_at),
