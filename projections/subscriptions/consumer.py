@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -95,6 +95,7 @@ class Consumer:
             condition: A boolean SQL expression over ``e`` and ``s``.
             params: Values for the condition.
             expires_after: Remove the subscription when no consumer has run for so long.
+            start: From which time on the subscription gets events, where it is new; one that is known goes on.
             retries: Pauses, in seconds or as timedeltas, or a :class:`projections.Retries`: a batch that failed is
                 kept, handled again after the first, then after the second, and so on; when they are used up it is a
                 dead letter. Meanwhile everything else goes on. Without them the range starts again where its cursor
@@ -142,7 +143,8 @@ class Consumer:
             stop: Set it to stop.
 
         Raises:
-            InvalidHandler: No handler is registered, or it runs already.
+            InvalidHandler: No handler is registered, it runs already, or two handlers ask for the same events from
+                different times.
             InvalidValue: What a handler asks for, its condition or the name of the group, cannot be.
             journal.DatabaseUnavailable: There was no database when it started.
             journal.OtherSchemaVersion: The schema was upgraded meanwhile, or an older one restored.
@@ -162,9 +164,10 @@ class Consumer:
     async def _subscribe(self) -> dict[str, HandlerSubscription]:
         """All of them or none."""
         async with self._database.transaction() as session:
-            subscribed = {}
+            subscribed: dict[str, HandlerSubscription] = {}
             for name, registered in self._handlers.items():
                 wanted = await subscribe(session, self._group, **registered.filters)
+                _check_start(registered, wanted, subscribed.values())
                 number = await register_handler(session, self._group, name, wanted)
                 subscribed[name] = HandlerSubscription(registered, wanted, number)
             if not await is_reliable(session, self._group):
@@ -172,3 +175,16 @@ class Consumer:
                     f"group {self._group!r} only listens, and nothing is kept for it: consume for another"
                 )
             return subscribed
+
+
+def _check_start(
+    handler: RegisteredHandler, subscription_id: int, others: Iterable[HandlerSubscription]
+) -> None:
+    """Which of them made the subscription would decide from when on both get events."""
+    for other in others:
+        if other.subscription_id == subscription_id and other.handler.start != handler.start:
+            raise InvalidHandler(
+                f"handlers {other.handler.name!r} and {handler.name!r} share a subscription, as they ask for the same "
+                f"events, and start at {other.handler.start} and {handler.start}: give one of them params of its own, "
+                f"such as params={{'for': {handler.name!r}}}"
+            )

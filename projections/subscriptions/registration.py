@@ -115,6 +115,12 @@ class RegisteredHandler:
                 f"handler {self.name!r}: split_by must be a function from a batch to its parts"
             )
 
+    @property
+    def start(self) -> datetime | str:
+        """From which time on it asks for events."""
+        start: datetime | str = self.filters.get("start", "now")
+        return start
+
     async def handle(self, batch: Sequence[MatchedEvent]) -> None:
         """
         Have a batch handled, within its time.
