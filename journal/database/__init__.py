@@ -8,7 +8,7 @@ from journal.database.faults import Fault, chain, fault_of, is_conflict, sqlstat
 from journal.database.identifiers import quote
 from journal.database.session import PLAN_ANEW, Database, KeptSession, OwnedSession, Row, Session
 from journal.database.sync import SyncConnection, connect_sync
-from journal.embedded.dsn import hide_password
+from journal.dsn import hide_password
 
 __all__ = [
     "PLAN_ANEW",

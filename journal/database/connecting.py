@@ -11,7 +11,7 @@ from journal.database.pooler import open_direct
 from journal.database.psycopg import PsycopgDatabase
 from journal.database.session import Database
 from journal.database.settings import ConnectionSettings
-from journal.embedded.dsn import check_dsn
+from journal.dsn import check_dsn
 
 _DRIVERS: dict[str, type[BaseDatabase]] = {"asyncpg": AsyncpgDatabase, "psycopg": PsycopgDatabase}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from journal.database.faults import chain
-from journal.embedded.dsn import hide_password
+from journal.dsn import hide_password
 from journal.errors import (
     AppendConflict,
     DatabaseError,

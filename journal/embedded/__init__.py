@@ -5,9 +5,10 @@ A PostgreSQL for people who have none: started on demand, shared by processes, o
 and only then starts an :class:`EmbeddedServer`.
 """
 
+from journal.dsn import DsnError, check_dsn
 from journal.embedded.binaries import PROVIDERS, Binaries, find_binaries
+from journal.embedded.default_database import DSN_VARIABLE, database_dsn
 from journal.embedded.directories import HOME_VARIABLE, default_root
-from journal.embedded.dsn import DSN_VARIABLE, DsnError, check_dsn, database_dsn
 from journal.embedded.server import EmbeddedServer, binaries_for_user, temporary_server
 from journal.errors import EmbeddedServerError
 

@@ -11,7 +11,7 @@ import offsets as stored
 from journal import BEGINNING, Database, Session
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
-from projections.terminal.connection import confirm
+from projections.terminal.confirmation import confirm
 from projections.terminal.options import Yes
 from projections.terminal.output import Answer, Columns, PartOf, done, table_of, type_keys
 

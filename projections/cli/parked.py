@@ -10,7 +10,7 @@ from journal import Database, Session
 from offsets import ParkedSource, drop_parked, list_parked, retry_parked, show_parked
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
-from projections.terminal.connection import confirm
+from projections.terminal.confirmation import confirm
 from projections.terminal.options import Every, Limit, Yes, one_or_all, tell_more
 from projections.terminal.output import Answer, decided, listing, printable, values_of
 

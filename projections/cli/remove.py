@@ -10,7 +10,7 @@ import offsets
 from journal import Database
 from projections.monitoring import projection_lag
 from projections.terminal.commands import Opt, derived
-from projections.terminal.connection import confirm
+from projections.terminal.confirmation import confirm
 from projections.terminal.options import Yes
 from projections.terminal.output import Answer, counted, done
 

@@ -7,7 +7,7 @@ import click
 from journal import schema as journal_schema
 from journal.embedded import database_dsn
 from projections.terminal.commands import Dsn, derived
-from projections.terminal.connection import confirm
+from projections.terminal.confirmation import confirm
 from projections.terminal.options import Yes
 from projections.terminal.output import Answer
 

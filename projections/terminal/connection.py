@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import click
-
-from journal import ConnectionSettings, Database, OwnedSession, ProjectionsError, Session
+from journal import ConnectionSettings, Database, OwnedSession, Session
 from journal.database import connect
 from journal.embedded import database_dsn
 from journal.schema import check_version
 
-__all__ = ["confirm", "visit", "visit_database", "visit_session"]
+__all__ = ["visit", "visit_database", "visit_session"]
 
 T = TypeVar("T")
-
-
-class NobodyToAsk(ProjectionsError):
-    """A command would ask, and there is no terminal."""
 
 
 def visit(dsn: str | None, work: Callable[[Session], Awaitable[T]]) -> T:
@@ -80,17 +72,3 @@ def visit_database(dsn: str | None, work: Callable[[Database], Awaitable[T]], co
 
     with database_dsn(dsn) as found:
         return asyncio.run(checked(found))
-
-
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask, unless ``yes`` was given; without a terminal there is nobody to ask, and nothing is done."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise NobodyToAsk("nobody is here to ask: pass --yes")
-    # A running loop would end at Ctrl-C once the question is answered.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        click.confirm(question, abort=True)
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -11,7 +11,7 @@ from journal import Database, Session
 from projections.subscriptions import DeadBatches, FailedBatch, MatchedEvent
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, derived
-from projections.terminal.connection import confirm
+from projections.terminal.confirmation import confirm
 from projections.terminal.options import Every, Limit, Yes, one_or_all, tell_more
 from projections.terminal.output import Answer, Columns, decided, listing, printable, table_of, values_of
 

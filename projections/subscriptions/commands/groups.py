@@ -18,7 +18,7 @@ from projections.subscriptions.history import history_progress
 from projections.terminal.ages import age, failing_above
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
-from projections.terminal.connection import confirm
+from projections.terminal.confirmation import confirm
 from projections.terminal.options import FailAbove, NewRanges, Yes
 from projections.terminal.output import (
     Answer,

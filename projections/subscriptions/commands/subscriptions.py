@@ -17,7 +17,7 @@ from projections.subscriptions.history import history_progress
 from projections.terminal.ages import age
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, derived
-from projections.terminal.connection import confirm
+from projections.terminal.confirmation import confirm
 from projections.terminal.options import Yes
 from projections.terminal.output import Answer, Columns, done, listing, printable, shortened, values_of
 

@@ -11,7 +11,7 @@ import click
 from journal import Database, ProjectionsError, Session
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, derived
-from projections.terminal.connection import confirm
+from projections.terminal.confirmation import confirm
 from projections.terminal.options import Limit, Yes, tell_more
 from projections.terminal.output import Answer, Columns, at, decided, listing, printable, shortened, values_of
 

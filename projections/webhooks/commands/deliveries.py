@@ -14,7 +14,7 @@ from journal import Database
 from projections.terminal.ages import age
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, Opt, derived
-from projections.terminal.connection import confirm
+from projections.terminal.confirmation import confirm
 from projections.terminal.options import Every, Limit, Since, Tenant, Until, Yes
 from projections.terminal.output import (
     Answer,

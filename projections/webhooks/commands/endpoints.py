@@ -14,7 +14,7 @@ from journal import Database
 from projections.durations import duration_text
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
-from projections.terminal.connection import confirm
+from projections.terminal.confirmation import confirm
 from projections.terminal.options import After, Limit, Tenant, Yes
 from projections.terminal.output import (
     Answer,

@@ -9,7 +9,7 @@ import click
 from journal import Database, RawJson
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, Opt, derived
-from projections.terminal.connection import confirm
+from projections.terminal.confirmation import confirm
 from projections.terminal.options import After, Json, Limit, Tenant, Yes
 from projections.terminal.output import (
     Answer,

@@ -1,20 +1,13 @@
-"""Which database to use: the one that is named, else one that starts by itself; and hiding the password of a DSN."""
+"""DSNs: checking their form, and hiding their passwords."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from journal.embedded.server import EmbeddedServer
 from journal.errors import ProjectionsError
 
-__all__ = ["DSN_VARIABLE", "DsnError", "check_dsn", "database_dsn", "hide_password"]
-
-DSN_VARIABLE = "PROJECTIONS_DSN"
-"""Environment variable: the database to use when none is named."""
+__all__ = ["DsnError", "check_dsn", "hide_password"]
 
 _FORM = "postgresql://user:password@host:5432/database"
 _KEYWORDS = re.compile(r"\s*(\w+\s*=\s*('(\\.|[^'\\])*'|(\\.|[^\s'\\])*)(\s+|$))+")
@@ -23,26 +16,6 @@ _PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*@|(password\s*=\s*)('[^']*'|\S+)", re
 
 class DsnError(ProjectionsError, ValueError):
     """A DSN that cannot be read; the message never quotes it, for it may hold a password."""
-
-
-@contextmanager
-def database_dsn(explicit: str | None = None) -> Iterator[str]:
-    """
-    The DSN of the database to use, for the length of the block.
-
-    In this order: ``explicit``, the environment variable ``PROJECTIONS_DSN``, and an embedded server, which
-    starts when it is not running yet, and stops when its last user, of all processes, leaves the block.
-
-    Raises:
-        ProjectionsError: The DSN that was named cannot be read, or the embedded server is needed and cannot be had.
-    """
-    if explicit is not None:
-        yield check_dsn(explicit, "the DSN")
-    elif named := os.environ.get(DSN_VARIABLE):
-        yield check_dsn(named, DSN_VARIABLE)
-    else:
-        with EmbeddedServer.for_user() as dsn:
-            yield dsn
 
 
 def hide_password(text: str) -> str:
