@@ -9,19 +9,19 @@ import click
 
 from journal import ProjectionsError
 
-__all__ = ["NobodyToAsk", "confirm"]
+__all__ = ["CannotAsk", "confirm"]
 
 
-class NobodyToAsk(ProjectionsError):
+class CannotAsk(ProjectionsError):
     """A command would ask, and there is no terminal."""
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask, unless ``yes`` was given; without a terminal there is nobody to ask, and nothing is done."""
+    """Ask, unless ``yes`` was given; without a terminal, refuse."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise NobodyToAsk("nobody is here to ask: pass --yes")
+        raise CannotAsk("cannot ask for confirmation without a terminal: pass --yes")
     # A running loop would end at Ctrl-C once the question is answered.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

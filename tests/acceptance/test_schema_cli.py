@@ -97,7 +97,7 @@ def test_uninstall_lists_and_refuses_without_a_terminal(dsn: str) -> None:
 
     assert result.returncode == 1
     assert "  table projections.events: 0 rows\n" in result.stdout
-    assert result.stderr == "error: nobody is here to ask: pass --yes\n"
+    assert result.stderr == "error: cannot ask for confirmation without a terminal: pass --yes\n"
     assert schema.installed_version(dsn) is not None
 
 
