@@ -21,7 +21,7 @@ from projections.failing.recovery import Recovery
 from projections.failing.retries import Backoff, Retries
 from projections.running.inline import Inline
 from projections.running.observer import StatusObserver
-from projections.running.runner import run
+from projections.running.run import run
 from projections.running.settings import RunSettings
 from projections.waiting import ReadYourWrites, WaitTimeout, wait_for
 

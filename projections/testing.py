@@ -20,7 +20,7 @@ from projections.defining.folding import Batch
 from projections.defining.handlers import Kind, projection_of
 from projections.errors import InvalidHandler
 from projections.running.observer import StatusObserver
-from projections.running.runner import run
+from projections.running.run import run
 from projections.running.settings import RunSettings
 
 __all__ = ["changes_of", "run_until_caught_up"]

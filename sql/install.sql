@@ -207,7 +207,7 @@
 \ir functions/maintenance/maintenance_steps_v1.sql
 \ir functions/maintenance/maintain_v1.sql
 \ir functions/maintenance/take_turn_v1.sql
-\ir functions/rebuilds/table_parts_v1.sql
+\ir functions/rebuilds/index_shapes_v1.sql
 \ir functions/rebuilds/table_shape_v1.sql
 \ir functions/rebuilds/only_key_v1.sql
 \ir functions/rebuilds/unfit_for_rename_v1.sql

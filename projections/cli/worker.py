@@ -24,7 +24,7 @@ from projections.durations import Duration, duration_text
 from projections.http.addresses import Address
 from projections.running.event_loop import loop_runner
 from projections.running.observer import Observers, StatusObserver
-from projections.running.runner import run as run_projections
+from projections.running.run import run as run_projections
 from projections.running.settings import ABORT_AFTER, OTHER_CONNECTIONS, WORKER_CONNECTIONS, RunSettings
 from projections.subscriptions import Matching
 from projections.terminal.commands import Arg, Dsn, Opt, derived

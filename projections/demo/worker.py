@@ -19,7 +19,7 @@ from journal import ConnectionSettings, EventEnvelope, SliceRange, connect, hide
 from projections.demo.child import serve, tell
 from projections.demo.read_models import PROJECTIONS
 from projections.running.observer import StatusObserver
-from projections.running.runner import run
+from projections.running.run import run
 from projections.running.settings import RunSettings
 
 LEASE = timedelta(seconds=2)

@@ -21,6 +21,7 @@ DROP TABLE projections.group_readers;
 DROP FUNCTION IF EXISTS projections.leave_group_v1(text, text);
 DROP FUNCTION IF EXISTS projections.check_cut_v1(integer[]);
 DROP FUNCTION IF EXISTS projections.same_life_v1(text, bigint, integer, timestamptz);
+DROP FUNCTION IF EXISTS projections.table_parts_v1(regclass);
 -- What one process at a time does for all is done in turns; nobody has it for longer.
 CREATE TABLE projections.turns (
     chore text PRIMARY KEY,

@@ -292,7 +292,10 @@ def test_what_can_not_be_undone_is_not_done_unasked(handled: str, command: list[
     unasked = called(*command, "--dsn", handled)
     refused = answer([*command, "--dsn", handled], "n\n")
 
-    assert (unasked.returncode, unasked.stderr) == (1, "error: cannot ask for confirmation without a terminal: pass --yes\n")
+    assert (unasked.returncode, unasked.stderr) == (
+        1,
+        "error: cannot ask for confirmation without a terminal: pass --yes\n",
+    )
     assert refused[0] == 1
     assert "[y/N]" in refused[1]
     assert (values("offsets", "list", "--dsn", handled), parked(handled)) == before

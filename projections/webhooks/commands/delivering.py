@@ -43,7 +43,7 @@ from projections.webhooks.commands.options import Addresses
 from projections.webhooks.deliverer import deliver as deliver_webhooks
 from projections.webhooks.delivery_observer import AttemptLog, CombinedDeliveryObserver, DeliveryObserver
 from projections.webhooks.encryption import cipher_from_environment
-from projections.webhooks.running import run_webhooks
+from projections.webhooks.run import run_webhooks
 from projections.webhooks.sender import HOST_LIMIT, HttpSender, Sender
 from projections.webhooks.settings import DeliverySettings
 

@@ -14,8 +14,8 @@ BEGIN
     SELECT array_agg(found.statement ORDER BY found.step) INTO _renames
     FROM (
         SELECT t.kind, t.name AS final, c.name AS given, format('_renamed_%s', row_number() OVER ()) AS temporary
-        FROM projections.table_parts_v1(p_table) AS t
-        INNER JOIN projections.table_parts_v1(p_clone) AS c ON t.kind = c.kind AND t.shape = c.shape AND t.place = c.place
+        FROM projections.index_shapes_v1(p_table) AS t
+        INNER JOIN projections.index_shapes_v1(p_clone) AS c ON t.kind = c.kind AND t.shape = c.shape AND t.place = c.place
         WHERE t.name <> c.name
     ) AS r
     CROSS JOIN LATERAL (

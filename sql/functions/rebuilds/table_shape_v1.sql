@@ -23,7 +23,7 @@ AS $$
         UNION ALL
         SELECT pg_get_indexdef(i.indexrelid) FROM pg_index AS i WHERE i.indrelid = p_table
         UNION ALL
-        SELECT format('%s %s', s.name, s.shape) FROM projections.table_parts_v1(p_table) AS s WHERE s.kind = 'STATISTICS'
+        SELECT format('%s %s', s.name, s.shape) FROM projections.index_shapes_v1(p_table) AS s WHERE s.kind = 'STATISTICS'
         UNION ALL
         SELECT format('%s %s', c.relowner, (SELECT array_agg(o ORDER BY o COLLATE "C") FROM unnest(c.reloptions) AS u (o)))
         FROM pg_class AS c WHERE c.oid = p_table

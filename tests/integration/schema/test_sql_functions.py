@@ -128,7 +128,7 @@ CALLS = {
     "read_offsets_v1": "SELECT projections.read_offsets_v1(1, '{a}')",
     "park_source_v1": "SELECT projections.park_source_v1(1, 'a', 97, 2, 'Landed', 'why', 1)",
     "table_shape_v1": "SELECT projections.table_shape_v1('rebuilt.delays')",
-    "table_parts_v1": "SELECT projections.table_parts_v1('rebuilt.delays')",
+    "index_shapes_v1": "SELECT projections.index_shapes_v1('rebuilt.delays')",
     "only_key_v1": "SELECT projections.only_key_v1('rebuilt.delays')",
     "unfit_for_rename_v1": "SELECT projections.unfit_for_rename_v1('rebuilt.delays')",
     "begin_rebuild_v1": "SELECT projections.begin_rebuild_v1(1, 0, 1023, 1, now(), 0, 'code', 'rename', "

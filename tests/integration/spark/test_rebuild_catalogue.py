@@ -135,7 +135,7 @@ async def test_names_of_indexes_that_the_database_would_give_to_others_are_kept(
     )
     named = """
     SELECT array_agg(x.name || ' ' || x.shape ORDER BY x.name)
-    FROM projections.table_parts_v1($1::text::regclass) AS x
+    FROM projections.index_shapes_v1($1::text::regclass) AS x
     """
 
     await execute(journal, "SELECT projections.clone_table_v1('crossed', 'built')")

@@ -1,5 +1,5 @@
 -- The indexes and extended statistics of a table, each by what it is rather than by its name; place counts those that are alike.
-CREATE OR REPLACE FUNCTION projections.table_parts_v1(p_table regclass)
+CREATE OR REPLACE FUNCTION projections.index_shapes_v1(p_table regclass)
 RETURNS TABLE (kind text, name text, shape text, place bigint)
 LANGUAGE sql
 STABLE

@@ -8,7 +8,7 @@ from typing import Any
 from journal import Database
 from journal.tasks import together
 from projections.running.observer import Observers
-from projections.running.runner import run
+from projections.running.run import run
 from projections.running.settings import RunSettings
 from projections.webhooks.deliverer import deliver
 from projections.webhooks.delivery_observer import DeliveryObserver
