@@ -43,10 +43,11 @@ class PagesInTurn(ABC):
 
     async def go_on(self, session: OwnedSession) -> None:
         """Match as many pages as can be matched in a turn."""
-        until = time.monotonic() + self._timeout.total_seconds()
         waiting = await self._waiting(session)
         self._widths = {each: width for each, width in self._widths.items() if each in waiting}
         behind = sorted(waiting, key=lambda each: (each <= self._last, each))
+        # From here on: in a short turn, too, there is time for a page.
+        until = time.monotonic() + self._timeout.total_seconds()
         while behind and time.monotonic() < until:
             self._last = behind.pop(0)
             page = await self._next(session, self._last, self._widths.get(self._last))
