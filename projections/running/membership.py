@@ -90,6 +90,11 @@ class Membership:
     def _is_running(self) -> bool:
         return not all(ranges.idle for ranges in self._ranges.values())
 
+    @property
+    def _is_caught_up(self) -> bool:
+        until = self._until
+        return until is not None and all(ranges.caught_up(until) for ranges in self._ranges.values())
+
     def _goes_on(self) -> bool:
         return self._is_running or not self._service.stopping.is_set()
 
@@ -100,8 +105,7 @@ class Membership:
         At the end it has the ranges assigned to others while the last batches end: they begin as soon as each is
         released.
         """
-        until = self._until
-        if until is not None and all(ranges.caught_up(until) for ranges in self._ranges.values()):
+        if self._is_caught_up:
             self._service.stop()
         leaving = self._service.stopping.is_set()
         try:
@@ -116,6 +120,8 @@ class Membership:
         finally:
             for ranges in self._ranges.values() if leaving else ():
                 ranges.stop()  # also what an answer from before a release has begun again
+        if self._is_caught_up and not leaving:
+            return 0
         every = self._settings.heartbeat.total_seconds()
         pause, self._soon = (min(self._soon, every), 2 * self._soon) if soon else (every, _SOON)
         return pause

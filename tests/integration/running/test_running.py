@@ -20,6 +20,7 @@ from tests.fixtures.projections import (
     EFFECTS,
     Happened,
     Told,
+    caught_up,
     each_once,
     effects,
     execute,
@@ -84,6 +85,15 @@ async def test_a_paused_projection_does_not_begin_when_it_is_started(journal: Da
     assert {args[0] for args in told.all("handled")} == {"other"}
 
 
+async def test_what_has_caught_up_ends_without_another_heartbeat(journal: Database) -> None:
+    await happen(journal, "a")
+    rare = settings(heartbeat=timedelta(hours=1), lease=timedelta(hours=2))
+
+    await caught_up(journal, recording(), settings=rare)
+
+    assert await effects(journal) == [("a", 1)]
+
+
 async def test_a_new_object_is_made_for_every_start_of_a_range(journal: Database) -> None:
     calls: Counter[str] = Counter()
     objects: set[int] = set()
@@ -116,6 +126,7 @@ async def test_a_new_object_is_made_for_every_start_of_a_range(journal: Database
     assert len(objects) == 4
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_the_smallest_pool_lets_ranges_catch_up_in_turn(
     dsn: str, driver: Literal["asyncpg", "psycopg"]
