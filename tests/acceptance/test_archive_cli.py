@@ -76,6 +76,7 @@ def test_archived_partition_is_verified_detached_and_restored_by_what_the_comman
     assert query(journal, COUNT) == [(10,)]
 
 
+@pytest.mark.slow
 def test_each_command_answers_in_json(journal: str, tmp_path: Path) -> None:
     exported = call("archive", "export", tmp_path, "--dsn", journal, "--json")
     verified = call("archive", "verify", tmp_path, "--json")
@@ -89,6 +90,7 @@ def test_each_command_answers_in_json(journal: str, tmp_path: Path) -> None:
     assert [part["present"] for part in json.loads(restored.stdout)["partitions"]] == [5, 5]
 
 
+@pytest.mark.slow
 def test_difference_is_an_exit_code_of_1(journal: str, tmp_path: Path) -> None:
     call("archive", "export", tmp_path, "--dsn", journal)
     next(tmp_path.glob("entity_type=plane/*/*.parquet")).unlink()
@@ -100,6 +102,7 @@ def test_difference_is_an_exit_code_of_1(journal: str, tmp_path: Path) -> None:
     assert verified.stdout.endswith("2 files, 10 events: 1 difference\n")
 
 
+@pytest.mark.slow
 def test_lost_manifest_is_refused_and_repaired_by_the_command_that_is_named(
     journal: str, tmp_path: Path
 ) -> None:
@@ -144,6 +147,7 @@ def test_file_that_no_manifest_names_is_a_difference_and_taken_in_by_a_repair(
     )
 
 
+@pytest.mark.slow
 def test_file_that_is_gone_is_named_until_it_is_given_up(journal: str, tmp_path: Path) -> None:
     call("archive", "export", tmp_path, "--dsn", journal)
     gone = min(tmp_path.rglob("*.parquet"))

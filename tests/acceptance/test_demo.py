@@ -100,6 +100,7 @@ def test_run_measures_rates_and_latency(finished: tuple[int, dict[str, Any], str
     assert printed["latency_ms"]["p50"] / 2 < printed["wait_ms"]["p50"] <= printed["wait_ms"]["p99"] < 10_000
 
 
+@pytest.mark.slow
 def test_inline_run_ends_with_every_event_counted_once(databases: Databases) -> None:
     with databases.fresh("template0") as fresh:
         code, printed, errors = run(fresh, "--inline")
@@ -258,6 +259,7 @@ def missing(module: str, directory: Path) -> dict[str, str]:
     return {**ENVIRONMENT, "PYTHONPATH": str(directory)}
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("module", ["pyspark", "pyarrow", "adbc_driver_postgresql"])
 def test_missing_spark_is_told_with_the_extra_that_brings_it(module: str, tmp_path: Path) -> None:
     ended = subprocess.run(

@@ -52,6 +52,7 @@ class Deaf:
 '''
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("stuck", ["Swallowing", "Blocking", "Deaf"])
 def test_a_worker_ends_although_its_handler_does_not(tmp_path: Path, filled: str, stuck: str) -> None:
     (tmp_path / "stuck.py").write_text(STUCK)
@@ -80,6 +81,7 @@ def test_a_worker_ends_although_a_statement_does_not(app: Path, filled: str) -> 
         assert worker.end() == ABORTED
 
 
+@pytest.mark.slow
 def test_a_worker_ends_although_a_thread_keeps_its_loop_from_closing(tmp_path: Path, filled: str) -> None:
     thread = "asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)"
     code = STUCK.replace("threading.Event().wait()", thread)

@@ -143,6 +143,7 @@ def test_watching_does_not_fail_above_for_groups() -> None:
     assert "without --fail-above" in refused("groups", "--watch", "--fail-above", "1s", code=2)
 
 
+@pytest.mark.slow
 def test_watching_groups_in_a_pipe_prints_one_look_after_another(group: str) -> None:
     command = [*COMMAND, "groups", "--watch", "--json", "--dsn", group]
     with subprocess.Popen(

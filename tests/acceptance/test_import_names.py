@@ -49,6 +49,7 @@ def test_a_module_of_the_name_is_named_as_well(tmp_path: Path) -> None:
     assert str(tmp_path / "journal.py") in python("import projections", tmp_path).stderr.splitlines()[-1]
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("name", ["sql", "journal"])
 def test_a_directory_without_modules_is_in_nobodys_way(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
@@ -66,6 +67,7 @@ def test_the_command_line_says_it_where_it_is_started_in_such_a_directory(tmp_pa
     assert WAY_OUT in result.stderr
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     "text", ["from journal import Entry", "import journal\njournal.Entry", "import journal.entries"]
 )

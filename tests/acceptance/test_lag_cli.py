@@ -160,6 +160,7 @@ def test_watching_does_not_fail_above() -> None:
     assert "without --fail-above" in result.stderr
 
 
+@pytest.mark.slow
 def test_watching_a_pipe_prints_one_look_after_another(behind: str) -> None:
     command = [*COMMAND, "lag", "--watch", "--json", "--dsn", behind]
     with subprocess.Popen(

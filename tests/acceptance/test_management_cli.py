@@ -285,6 +285,7 @@ DESTRUCTIVE = [
 ]
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("command", DESTRUCTIVE)
 def test_what_can_not_be_undone_is_not_done_unasked(handled: str, command: list[str]) -> None:
     before = values("offsets", "list", "--dsn", handled), parked(handled)

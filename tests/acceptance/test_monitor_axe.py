@@ -34,6 +34,7 @@ def axe() -> str:
     return script.read_text()
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_nothing(chromium: str, axe: str, dsn: str, scheme: str) -> None:
     async with connect(dsn) as database:

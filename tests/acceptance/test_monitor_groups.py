@@ -51,6 +51,7 @@ async def test_groups_are_shown_with_their_readers_and_what_waits(chromium: str,
     assert page.errors == []
 
 
+@pytest.mark.slow
 async def test_ranges_of_groups_are_shown_when_they_are_asked_for(chromium: str, groups: Database) -> None:
     async with opened(chromium, groups, GROUPS) as page:
         summary = await page.text("#group-ranges summary")
@@ -75,6 +76,7 @@ async def test_what_groups_and_errors_say_stays_text(chromium: str, groups: Data
     assert (images, page.errors) == (0, [])
 
 
+@pytest.mark.slow
 async def test_dead_letters_and_conditions_set_apart_are_counted_at_the_top(
     chromium: str, groups: Database
 ) -> None:
@@ -84,6 +86,7 @@ async def test_dead_letters_and_conditions_set_apart_are_counted_at_the_top(
     assert "Dead letters 2 Conditions stopped 1" in totals
 
 
+@pytest.mark.slow
 async def test_events_that_nobody_matches_are_pointed_at(chromium: str, groups: Database) -> None:
     async with groups.transaction() as session:
         await append(session, [Event("b", {}, "boat", "Sailed")])
@@ -96,6 +99,7 @@ async def test_events_that_nobody_matches_are_pointed_at(chromium: str, groups: 
     assert told == "Nobody has matched events of boat yet: start projections worker --subscriptions."
 
 
+@pytest.mark.slow
 async def test_a_dead_letter_is_retried_from_the_keyboard(chromium: str, groups: Database) -> None:
     async with opened(chromium, groups, GROUPS) as page:
         await page.value("document.querySelector(\"[aria-label='Retry batch 1 of g']\").focus()")
@@ -130,6 +134,7 @@ async def test_a_condition_is_released(chromium: str, groups: Database) -> None:
     assert await fetchval(groups, "SELECT quarantined_at IS NULL FROM projections.conditions")
 
 
+@pytest.mark.slow
 async def test_a_group_is_rescaled_by_typing_a_number(chromium: str, groups: Database) -> None:
     async with opened(chromium, groups, GROUPS) as page:
         await page.value("document.querySelector(\"[aria-label='Ranges of g']\").select()")
@@ -140,6 +145,7 @@ async def test_a_group_is_rescaled_by_typing_a_number(chromium: str, groups: Dat
     assert await fetchval(groups, "SELECT count(*) FROM projections.group_ranges WHERE group_id = 1") == 7
 
 
+@pytest.mark.slow
 async def test_without_groups_nothing_is_shown_of_them(chromium: str, database: Database) -> None:
     async with opened(chromium, database) as page:
         hidden = await page.value("document.querySelector('#groups').hidden")
@@ -147,6 +153,7 @@ async def test_without_groups_nothing_is_shown_of_them(chromium: str, database: 
     assert hidden
 
 
+@pytest.mark.slow
 async def test_groups_fit_the_width_of_a_phone(chromium: str, groups: Database) -> None:
     async with opened(chromium, groups, GROUPS) as page:
         await page.view(360, 740, phone=True)
@@ -157,6 +164,7 @@ async def test_groups_fit_the_width_of_a_phone(chromium: str, groups: Database) 
         assert await page.value("document.documentElement.scrollWidth") == 360
 
 
+@pytest.mark.slow
 async def test_every_table_of_groups_has_headers_for_its_cells(chromium: str, groups: Database) -> None:
     async with opened(chromium, groups, GROUPS) as page:
         await page.value("document.querySelector('#group-ranges').open = true")

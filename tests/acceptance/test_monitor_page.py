@@ -77,6 +77,7 @@ def decision(source_id: str) -> str:
     return f"{row}?.cells[4].innerText"
 
 
+@pytest.mark.slow
 async def test_a_parked_source_shows_where_its_handler_failed(chromium: str, journal: Database) -> None:
     trace = "[...document.querySelectorAll('.parked tbody pre')].map(one => one.textContent)"
     async with opened(chromium, journal, SHOWN) as page:
@@ -130,6 +131,7 @@ async def test_page_follows_the_database_without_a_reload(chromium: str, journal
         assert await page.value("window.sameWindow")
 
 
+@pytest.mark.slow
 async def test_arrows_move_over_the_slices_and_say_what_they_are(chromium: str, journal: Database) -> None:
     async with opened(chromium, journal, SHOWN) as page:
         stops = await page.value("document.querySelectorAll('[role=gridcell][tabindex=\"0\"]').length")
@@ -150,6 +152,7 @@ async def test_arrows_move_over_the_slices_and_say_what_they_are(chromium: str, 
     assert left != "gridcell"
 
 
+@pytest.mark.slow
 async def test_pointer_shows_the_slice_under_it(chromium: str, journal: Database) -> None:
     number = slice_of("b")
     async with opened(chromium, journal, SHOWN) as page:
@@ -186,6 +189,7 @@ async def test_an_event_is_retried_from_the_keyboard(chromium: str, journal: Dat
     assert await decisions(journal) == {"a": "waiting", NASTY: "retry"}
 
 
+@pytest.mark.slow
 async def test_a_projection_is_paused_and_resumed(chromium: str, journal: Database) -> None:
     paused = "SELECT paused FROM projections.projections"
     async with opened(chromium, journal, SHOWN) as page:
@@ -198,6 +202,7 @@ async def test_a_projection_is_paused_and_resumed(chromium: str, journal: Databa
     assert (before, await fetchval(journal, paused)) == (True, False)
 
 
+@pytest.mark.slow
 async def test_a_projection_is_rescaled_by_typing_a_number(chromium: str, journal: Database) -> None:
     async with opened(chromium, journal, SHOWN) as page:
         await page.value("document.querySelector('.rescale input').select()")
@@ -208,6 +213,7 @@ async def test_a_projection_is_rescaled_by_typing_a_number(chromium: str, journa
     assert await fetchval(journal, "SELECT count(*) FROM projections.projection_ranges") == 7
 
 
+@pytest.mark.slow
 async def test_a_number_of_ranges_that_can_not_be_is_not_sent(chromium: str, journal: Database) -> None:
     async with opened(chromium, journal, SHOWN) as page:
         await page.value("document.querySelector('.rescale input').select()")
@@ -218,6 +224,7 @@ async def test_a_number_of_ranges_that_can_not_be_is_not_sent(chromium: str, jou
     assert await fetchval(journal, "SELECT count(*) FROM projections.projection_ranges") == 4
 
 
+@pytest.mark.slow
 async def test_what_holds_the_horizon_back_is_named(chromium: str, journal: Database) -> None:
     async with opened(chromium, journal, SHOWN) as page, journal.transaction() as writer:
         await writer.execute("SELECT set_config('application_name', $1, FALSE)", NASTY)
@@ -228,6 +235,7 @@ async def test_what_holds_the_horizon_back_is_named(chromium: str, journal: Data
     assert "open for" in told
 
 
+@pytest.mark.slow
 async def test_a_range_that_fails_is_marked_and_says_why(chromium: str, journal: Database) -> None:
     await execute(
         journal,
@@ -249,6 +257,7 @@ async def test_a_range_that_fails_is_marked_and_says_why(chromium: str, journal:
     assert NASTY in told
 
 
+@pytest.mark.slow
 async def test_page_says_that_the_monitor_is_gone_and_connects_again(
     chromium: str, journal: Database
 ) -> None:
@@ -266,6 +275,7 @@ async def test_page_says_that_the_monitor_is_gone_and_connects_again(
     assert hidden
 
 
+@pytest.mark.slow
 async def test_page_says_that_the_database_is_lost_and_keeps_what_it_showed(
     chromium: str, journal: Database, dsn: str, admin_dsn: str
 ) -> None:
@@ -320,6 +330,7 @@ async def test_all_tabs_live_and_act_over_one_stream(chromium: str, journal: Dat
     assert watching == 1
 
 
+@pytest.mark.slow
 async def test_page_lives_where_tabs_can_share_nothing(chromium: str, journal: Database) -> None:
     async with asyncio.timeout(60), monitored(journal) as address, opened_page(chromium) as page:
         await page.call("Page.addScriptToEvaluateOnNewDocument", source="delete globalThis.SharedWorker")
@@ -342,6 +353,7 @@ async def test_page_lives_and_acts_behind_a_password(chromium: str, journal: Dat
     assert await fetchval(journal, "SELECT paused FROM projections.projections")
 
 
+@pytest.mark.slow
 async def test_everything_fits_the_width_of_a_phone(chromium: str, journal: Database) -> None:
     async with opened(chromium, journal, SHOWN) as page:
         await page.view(360, 740, phone=True)
@@ -356,6 +368,7 @@ async def test_everything_fits_the_width_of_a_phone(chromium: str, journal: Data
     assert grid["right"] <= 360
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("dark", [False, True])
 async def test_text_and_levels_can_be_told_apart_in_light_and_dark(
     chromium: str, journal: Database, dark: bool

@@ -45,6 +45,7 @@ async def test_endpoints_are_shown_with_how_they_fare(chromium: str, hooks: Data
     assert page.errors == []
 
 
+@pytest.mark.slow
 async def test_a_url_that_has_shown_that_it_wants_webhooks_is_marked(chromium: str, hooks: Database) -> None:
     await execute(
         hooks, "UPDATE projections.webhook_endpoints SET verified_url = url WHERE endpoint_id = 'a'"
@@ -70,6 +71,7 @@ async def test_what_tenants_events_and_codes_say_stays_text(chromium: str, hooks
     assert (images, page.errors) == (0, [])
 
 
+@pytest.mark.slow
 async def test_what_can_not_be_seen_in_a_name_is_written_out_and_a_long_one_is_cut(
     chromium: str, database: Database
 ) -> None:
@@ -87,6 +89,7 @@ async def test_what_can_not_be_seen_in_a_name_is_written_out_and_a_long_one_is_c
     assert page.errors == []
 
 
+@pytest.mark.slow
 async def test_dead_letters_are_counted_at_the_top(chromium: str, hooks: Database) -> None:
     async with opened(chromium, hooks) as page:
         totals = " ".join((await page.text("#totals")).split())
@@ -94,6 +97,7 @@ async def test_dead_letters_are_counted_at_the_top(chromium: str, hooks: Databas
     assert "Dead webhooks 3" in totals
 
 
+@pytest.mark.slow
 async def test_a_dead_letter_is_sent_again_by_a_click(chromium: str, hooks: Database) -> None:
     async with opened(chromium, hooks) as page:
         await page.click("[aria-label='Retry event first of a']")
@@ -104,6 +108,7 @@ async def test_a_dead_letter_is_sent_again_by_a_click(chromium: str, hooks: Data
     assert await states(hooks, "a") == ["done", "pending", "dead"]
 
 
+@pytest.mark.slow
 async def test_a_dead_letter_is_dropped_only_after_a_confirmation(chromium: str, hooks: Database) -> None:
     async with opened(chromium, hooks) as page:
         await page.click("[aria-label='Drop event first of a']")
@@ -136,6 +141,7 @@ async def test_all_dead_letters_of_an_endpoint_are_sent_again_only_after_a_confi
     assert await states(hooks, "a") == ["done", "pending", "pending"]
 
 
+@pytest.mark.slow
 async def test_an_endpoint_is_paused_and_resumed_from_the_keyboard(chromium: str, hooks: Database) -> None:
     async with opened(chromium, hooks) as page:
         await page.value("document.querySelector(\"[aria-label='Pause a']\").focus()")
@@ -148,6 +154,7 @@ async def test_an_endpoint_is_paused_and_resumed_from_the_keyboard(chromium: str
     assert (paused, await fetchval(hooks, STATE, "a")) == ("paused", "active")
 
 
+@pytest.mark.slow
 async def test_dead_letters_of_a_disabled_endpoint_can_be_sent_once_it_is_enabled(
     chromium: str, hooks: Database
 ) -> None:
@@ -161,6 +168,7 @@ async def test_dead_letters_of_a_disabled_endpoint_can_be_sent_once_it_is_enable
     assert await fetchval(hooks, STATE, "ep-nasty") == "active"
 
 
+@pytest.mark.slow
 async def test_without_endpoints_nothing_is_shown_of_them(chromium: str, database: Database) -> None:
     async with opened(chromium, database) as page:
         hidden = await page.value("document.querySelector('#endpoints').hidden")
@@ -168,6 +176,7 @@ async def test_without_endpoints_nothing_is_shown_of_them(chromium: str, databas
     assert hidden
 
 
+@pytest.mark.slow
 async def test_endpoints_fit_the_width_of_a_phone(chromium: str, hooks: Database) -> None:
     async with opened(chromium, hooks) as page:
         await page.view(360, 740, phone=True)
@@ -176,6 +185,7 @@ async def test_endpoints_fit_the_width_of_a_phone(chromium: str, hooks: Database
         assert await page.value("document.documentElement.scrollWidth") == 360
 
 
+@pytest.mark.slow
 async def test_every_table_of_endpoints_has_headers_for_its_cells(chromium: str, hooks: Database) -> None:
     async with opened(chromium, hooks) as page:
         found = await page.value(

@@ -63,6 +63,7 @@ def test_processes_share_the_ranges_and_end_together_by_sigterm(app: Path, fille
     assert {line["pid"] for line in run.log} == {run.process.pid, *pids}
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_processes_with_the_exit_code_of_a_single_one(app: Path, filled: str) -> None:
     with two_processes(app, filled) as (run, _):
         run.signal(signal.SIGINT)
@@ -71,6 +72,7 @@ def test_ctrl_c_ends_processes_with_the_exit_code_of_a_single_one(app: Path, fil
     assert owners(filled) == [(None,)]
 
 
+@pytest.mark.slow
 def test_processes_that_get_the_signal_too_finish_their_batches(app: Path, dsn: str) -> None:
     """As a service manager does it: SIGTERM to each process of a service."""
     with connect_sync(dsn) as connection:
@@ -91,6 +93,7 @@ def test_processes_that_get_the_signal_too_finish_their_batches(app: Path, dsn: 
     assert owners(dsn) == [(None,)]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not hasattr(os, "pidfd_open"), reason="waits for a process that is not a child, as Linux can"
 )
@@ -133,6 +136,7 @@ def test_processes_end_when_their_supervisor_is_killed(app: Path, filled: str) -
     assert query(filled, "SELECT owner FROM projections.workers") == []
 
 
+@pytest.mark.slow
 def test_processes_catch_up_and_exit_0(app: Path, filled: str) -> None:
     result = projections(
         "worker", "app", "--dsn", filled, "--processes", "2", "--until-caught-up", "--take-over", cwd=app
@@ -141,6 +145,7 @@ def test_processes_catch_up_and_exit_0(app: Path, filled: str) -> None:
     assert (result.returncode, seen(filled), seen(filled, "gated")) == (0, 100, 100)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("target", "code", "message"),
     [("nowhere", 2, "there is no module 'nowhere'"), ("app", 1, "the schema projections is not installed")],
@@ -153,6 +158,7 @@ def test_what_no_process_could_start_with_is_told_once(
     assert (result.returncode, result.stderr.count(message)) == (code, 1)
 
 
+@pytest.mark.slow
 def test_a_process_that_can_not_start_ends_all_with_its_exit_code(app: Path, filled: str) -> None:
     once = "import sys\nif '--supervised' in sys.argv: raise RuntimeError('not here')\n"
     (app / "app.py").write_text(once + APP)

@@ -114,6 +114,7 @@ def test_it_prints_one_json_object_and_fills_the_table(module: Path, filled: str
     assert set(values["seconds"]) == {"fence", "fold", "combine", "verify", "swap"}
 
 
+@pytest.mark.slow
 def test_progress_is_on_stderr(module: Path, filled: str) -> None:
     done = rebuild(module, filled, "flights:Delays", "--engine", "local", "--splits", "1")
 
@@ -131,6 +132,7 @@ def test_a_dry_run_changes_nothing(module: Path, filled: str) -> None:
     assert query(filled, LEFT) == []
 
 
+@pytest.mark.slow
 def test_old_tables_are_kept_until_they_are_dropped(module: Path, filled: str) -> None:
     values = rebuilt(module, filled)
     assert query(filled, LEFT) == [(values["old_schema"],)]
@@ -141,6 +143,7 @@ def test_old_tables_are_kept_until_they_are_dropped(module: Path, filled: str) -
     assert query(filled, LEFT) == []
 
 
+@pytest.mark.slow
 def test_a_range_of_slices_is_rebuilt(module: Path, filled: str) -> None:
     rebuilt(module, filled)
 
@@ -151,6 +154,7 @@ def test_a_range_of_slices_is_rebuilt(module: Path, filled: str) -> None:
     assert query(filled, ROWS) == [(20, 100)]
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -183,6 +187,7 @@ def test_ctrl_c_removes_what_was_built(module: Path, filled: str) -> None:
     assert "stopped; what was built is removed" in said
 
 
+@pytest.mark.slow
 def test_a_second_rebuild_is_refused_before_spark_starts(module: Path, filled: str) -> None:
     with gate(filled), waiting(module, filled):
         beside = rebuild(module, filled, "flights:Gated", "--master", "spark://127.0.0.1:1")
@@ -204,6 +209,7 @@ def test_a_killed_rebuild_is_gone_on_with(module: Path, filled: str) -> None:
     assert query(filled, ROWS) == [(20, 100)]
 
 
+@pytest.mark.slow
 def test_what_a_killed_rebuild_has_left_is_removed_when_asked(module: Path, filled: str) -> None:
     with gate(filled), waiting(module, filled) as process:
         process.kill()

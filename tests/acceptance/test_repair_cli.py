@@ -55,6 +55,7 @@ def test_damage_is_found_and_mended(handled: Path, filled: str) -> None:
     assert query(filled, "SELECT * FROM delays ORDER BY 1") == right
 
 
+@pytest.mark.slow
 def test_json_has_every_row_that_differs(handled: Path, filled: str) -> None:
     damage(filled)
 
@@ -68,6 +69,7 @@ def test_json_has_every_row_that_differs(handled: Path, filled: str) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_both_work_behind_a_pooler(handled: Path, filled: str) -> None:
     damage(filled)
     with pooler_beside(filled) as address:
@@ -76,6 +78,7 @@ def test_both_work_behind_a_pooler(handled: Path, filled: str) -> None:
         assert run(handled, address, "verify", "--all").returncode == 0
 
 
+@pytest.mark.slow
 def test_neither_needs_an_extra(handled: Path, filled: str) -> None:
     without, where = Without(handled, *SPARK, *ARROW), ("delays", "--app", "flights", "--dsn", filled)
 
@@ -91,6 +94,7 @@ def test_a_source_that_is_not_there_is_named(handled: Path, filled: str) -> None
     assert "the journal has no source 'N999' that this projection reads" in refused.stderr
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -108,6 +108,7 @@ def test_uninstall_drops_when_told_to(dsn: str) -> None:
     assert schema.installed_version(dsn) is None
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(("typed", "code", "left"), [("n\n", 1, True), ("\n", 1, True), ("y\n", 0, False)])
 def test_uninstall_asks_on_a_terminal(dsn: str, typed: str, code: int, left: bool) -> None:
     assert answer(dsn, typed)[0] == code

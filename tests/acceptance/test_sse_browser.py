@@ -150,6 +150,7 @@ async def test_a_browser_gets_each_event_once_over_restarts_of_the_server(
     ]
 
 
+@pytest.mark.slow
 async def test_a_browser_that_was_not_sent_anything_yet_misses_nothing(
     chromium: str, database: Database, server: Served
 ) -> None:
@@ -161,6 +162,7 @@ async def test_a_browser_that_was_not_sent_anything_yet_misses_nothing(
         assert await got(page, 1) == ["a 1 "]
 
 
+@pytest.mark.slow
 async def test_a_browser_that_can_not_go_on_is_told_to_give_up(
     chromium: str, database: Database, server: Served
 ) -> None:

@@ -34,6 +34,7 @@ def token(dsn: str) -> str:
         ).token
 
 
+@pytest.mark.slow
 def test_what_was_handled_is_said(app: Path, handled: str) -> None:
     given = token(handled)
     run(app, handled)

@@ -99,6 +99,7 @@ def test_deliveries_are_listed_the_newest_first(sent: Sent) -> None:
     ]
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     ("options", "count"),
     [

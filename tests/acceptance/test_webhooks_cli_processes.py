@@ -167,6 +167,7 @@ async def test_what_is_sent_arrives_signed_over_failures(
     assert totals["failed"] > 0
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(("number", "code"), SIGNALS.items())
 async def test_a_signal_waits_for_the_requests_on_their_way(
     database: Database, dsn: str, number: signal.Signals, code: int
@@ -192,6 +193,7 @@ async def test_a_signal_waits_for_the_requests_on_their_way(
     assert (one["event_id"], one["state"], one["attempts"]) == (event, "done", 1)
 
 
+@pytest.mark.slow
 async def test_a_second_signal_ends_at_once_and_the_lease_brings_the_delivery_back(
     database: Database, dsn: str
 ) -> None:
@@ -213,6 +215,7 @@ async def test_a_second_signal_ends_at_once_and_the_lease_brings_the_delivery_ba
     assert one["state"] == "leased"
 
 
+@pytest.mark.slow
 async def test_a_process_that_only_sends_maintains_and_tells_its_attempts_in_log_and_metrics(
     database: Database, dsn: str
 ) -> None:
@@ -293,6 +296,7 @@ async def test_the_api_is_served_to_who_has_the_token(database: Database, dsn: s
     assert json.loads(document[1])["openapi"].startswith("3.")
 
 
+@pytest.mark.slow
 async def test_a_request_with_a_key_is_followed_as_a_whole_or_not_at_all(
     database: Database, dsn: str
 ) -> None:
@@ -322,6 +326,7 @@ async def test_a_request_with_a_key_is_followed_as_a_whole_or_not_at_all(
     assert (status, made) == (201, 1)
 
 
+@pytest.mark.slow
 async def test_requests_are_traced_from_who_sends(database: Database, dsn: str, tmp_path: Path) -> None:
     (tmp_path / "traced.py").write_text(TRACED_APP)
     async with RawServer(respond(204)) as server:

@@ -56,6 +56,7 @@ def no_spark(app: Path) -> Without:
     return Without(app, *SPARK)
 
 
+@pytest.mark.slow
 def test_the_help_needs_no_extra(tmp_path: Path) -> None:
     without = Without(tmp_path, *SPARK, *ARROW)
 
@@ -71,6 +72,7 @@ def test_what_needs_an_extra_names_it(tmp_path: Path) -> None:
     assert result.stderr.endswith("it comes with: pip install 'slice-projections[arrow]'\n")
 
 
+@pytest.mark.daily(1)
 @pytest.mark.usefixtures("pickles")
 @pytest.mark.parametrize("engine", [(), ("--engine", "local")], ids=["default", "local"])
 def test_a_rebuild_needs_neither_spark_nor_java(

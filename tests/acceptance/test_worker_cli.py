@@ -14,6 +14,7 @@ from tests.fixtures.commands import APP, SEEN, gate, owners, projections, runnin
 SIGNALS = {signal.SIGTERM: 0, signal.SIGINT: 130}
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 def test_until_caught_up_handles_everything_once_and_exits_0(app: Path, filled: str, driver: str) -> None:
     result = projections(
@@ -24,18 +25,21 @@ def test_until_caught_up_handles_everything_once_and_exits_0(app: Path, filled: 
     assert owners(filled) == [(None,)]
 
 
+@pytest.mark.slow
 def test_a_module_alone_names_all_projections_in_it(app: Path, filled: str) -> None:
     result = projections("worker", "app", "--dsn", filled, "--until-caught-up", cwd=app)
 
     assert (result.returncode, seen(filled, "delays"), seen(filled, "gated")) == (0, 100, 100)
 
 
+@pytest.mark.slow
 def test_naming_a_projection_twice_runs_it_once(app: Path, filled: str) -> None:
     result = projections("worker", "app", "app:Delays", "--dsn", filled, "--until-caught-up", cwd=app)
 
     assert (result.returncode, seen(filled)) == (0, 100)
 
 
+@pytest.mark.slow
 def test_the_pool_suffices_for_all_ranges(app: Path, filled: str) -> None:
     result = projections(
         "worker", "app:Delays", "--dsn", filled, "--ranges", "25", "--until-caught-up", cwd=app
@@ -63,6 +67,7 @@ def test_text_logs_name_time_level_and_action(app: Path, filled: str) -> None:
     assert result.stderr.splitlines()[0].endswith(" INFO    started: delays: slices 0-1023 started")
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(("number", "code"), SIGNALS.items())
 def test_a_signal_finishes_the_batch_and_gives_the_ranges_back(
     app: Path, filled: str, number: signal.Signals, code: int
@@ -78,6 +83,7 @@ def test_a_signal_finishes_the_batch_and_gives_the_ranges_back(
     assert owners(filled) == [(None,)]
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_second_signal_ends_at_once_and_nothing_is_lost_or_done_twice(
     app: Path, filled: str, number: signal.Signals
@@ -94,6 +100,7 @@ def test_a_second_signal_ends_at_once_and_nothing_is_lost_or_done_twice(
     assert (again.returncode, seen(filled, "gated")) == (0, 100)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("events", [1, 11, 35])
 def test_ctrl_c_in_the_middle_loses_nothing(app: Path, filled: str, events: int) -> None:
     with running("app:Gated", "--dsn", filled, cwd=app) as run:
@@ -107,6 +114,7 @@ def test_ctrl_c_in_the_middle_loses_nothing(app: Path, filled: str, events: int)
     assert (again.returncode, seen(filled, "gated")) == (0, 100)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(("number", "code"), SIGNALS.items())
 def test_an_idle_worker_stops_by_a_signal(app: Path, filled: str, number: signal.Signals, code: int) -> None:
     with running("app:Delays", "--dsn", filled, cwd=app) as run:
@@ -117,6 +125,7 @@ def test_an_idle_worker_stops_by_a_signal(app: Path, filled: str, number: signal
     assert owners(filled) == [(None,)]
 
 
+@pytest.mark.slow
 def test_a_worker_without_a_range_stops_by_ctrl_c(app: Path, filled: str) -> None:
     with running("app:Delays", "--ranges", "1", "--dsn", filled, cwd=app) as first:
         first.until("started")
@@ -137,6 +146,7 @@ def test_sigterm_before_caught_up_exits_143(app: Path, filled: str) -> None:
         assert run.end() == 143
 
 
+@pytest.mark.slow
 def test_ranges_are_taken_over_when_asked(app: Path, filled: str) -> None:
     with running("app:Delays", "--dsn", filled, cwd=app) as first:
         first.until("started")
@@ -149,6 +159,7 @@ def test_ranges_are_taken_over_when_asked(app: Path, filled: str) -> None:
     assert seen(filled) == 100
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     ("target", "message"),
     [
@@ -171,6 +182,7 @@ def test_a_wrong_target_is_told(app: Path, target: str, message: str) -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("code", "message"),
     [
@@ -205,6 +217,7 @@ def test_a_wrong_handler_is_told_with_its_fault(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_json_logs_give_the_reason_of_a_failed_start_too(app: Path, empty_dsn: str) -> None:
     result = projections("worker", "app", "--dsn", empty_dsn, "--log-format", "json", cwd=app)
 
@@ -213,6 +226,7 @@ def test_json_logs_give_the_reason_of_a_failed_start_too(app: Path, empty_dsn: s
     assert line.items() >= {"level": "critical", "action": "ended", "error": "SchemaError"}.items()
 
 
+@pytest.mark.slow
 def test_an_entity_type_without_events_is_told_and_allowed(app: Path, dsn: str) -> None:
     with connect_sync(dsn) as connection:
         connection.execute(SEEN)

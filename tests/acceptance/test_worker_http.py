@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.fixtures.commands import environment, projections, running
 
@@ -28,6 +29,7 @@ def test_a_worker_serves_its_metrics_and_that_it_is_ready(app: Path, filled: str
         assert run.end() == 0
 
 
+@pytest.mark.slow
 def test_each_of_several_processes_serves_its_own(app: Path, filled: str) -> None:
     with running("app:Delays", "--dsn", filled, "--processes", "2", "--http", "127.0.0.1:0", cwd=app) as run:
         addresses = [line["address"] for line in run.until_all("serving", 2)]

@@ -31,6 +31,7 @@ class TestCursors:
         with pytest.raises(InvalidPageCursor, match="next or prev, not both"):
             await log.list_events(EventsRequest(limit=3, next=cursor, prev=cursor))
 
+    @pytest.mark.daily(12)
     @pytest.mark.parametrize(
         "other",
         [
@@ -68,6 +69,7 @@ class TestCursors:
         with pytest.raises(InvalidPageCursor, match="version 1, expected version 3"):
             await log.list_events(EventsRequest(next=_base62(b"evtv01:946684800000::e5")))
 
+    @pytest.mark.daily(11)
     @pytest.mark.parametrize(
         "place",
         [
@@ -83,6 +85,7 @@ class TestCursors:
         with pytest.raises(InvalidPageCursor):
             await log.list_events(EventsRequest(next=_base62(f"{begin}{place}".encode())))
 
+    @pytest.mark.daily(12)
     @pytest.mark.parametrize(
         "cursor", ["0", "00000", " ", "a b", "ab\ncd", "é", "-1", "Z" * 512, _base62(b"evtv02"), _base62(b"\xff\xfe"),
                    _base62(b"evtv02:\0"), "'; SELECT 1; --"]

@@ -120,6 +120,7 @@ class TestShape:
         assert seen == {("topic0", "endpoint0"), ("topic1", "endpoint1"), ("topic2", "endpoint0")}
         assert found.row_count == 3 * 24
 
+    @pytest.mark.daily(2)
     @pytest.mark.parametrize(
         "measure", [measured_events, measured_attempts], ids=["17 events", "18 attempts"]
     )

@@ -174,6 +174,7 @@ class TestTimesWithCursors:
         assert names(await log.list_events(EventsRequest(gte=instant, lte=instant))) == ["e07"]
 
 
+@pytest.mark.daily(8)
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("apart", [MICRO, 0 * MICRO], ids=["a microsecond apart", "at one time"])
 async def test_same_millisecond_1000_rows_all_pages(
@@ -193,6 +194,7 @@ async def test_same_millisecond_1000_rows_all_pages(
     assert [page.data for page in back[::-1]] == [page.data for page in pages]
 
 
+@pytest.mark.daily(8)
 @pytest.mark.parametrize("limit", [1, 2])
 async def test_small_pages_within_a_millisecond_lose_nothing(
     log: DeliveryLog, rows: Lister, limit: int
@@ -217,6 +219,7 @@ async def test_identical_timestamps_tie_on_the_id_by_its_bytes(log: DeliveryLog)
     assert [row.attempt.attempt_id for page in pages for row in page.data] == sorted(ids, key=str.encode)
 
 
+@pytest.mark.daily(8)
 @pytest.mark.parametrize("order", ["asc", "desc"])
 async def test_insert_during_paging_no_dup_no_skip_of_old_rows(
     log: DeliveryLog, rows: Lister, order: str

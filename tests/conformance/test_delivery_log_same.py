@@ -23,6 +23,7 @@ from projections.webhooks.log import (
 )
 from projections.webhooks.log.metrics import ATTEMPT_DIMENSIONS, ATTEMPT_MEASURES, EVENT_DIMENSIONS
 from tests.conformance.delivery_log_support import BASE, DAY, MICRO, forward
+from tests.fixtures.examples import examples
 from tests.fixtures.memory_log import DeliveryLog, MemoryLog
 from tests.fixtures.postgres import Databases
 from tests.fixtures.writable_log import WritableLog
@@ -141,7 +142,7 @@ async def _asked(
     return [*shown, found, kept, counts]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 @given(
     written=batches,
     listed=of_events,

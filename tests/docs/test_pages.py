@@ -19,10 +19,13 @@ _LIMIT = 120
 """Seconds for a program, and for each command."""
 
 _SLOW = {
-    "docs/guides/archive.md", "docs/guides/dataframe.md", "docs/guides/lag.md", "docs/guides/spark-setup.md",
+    "docs/guides/archive.md", "docs/guides/dataframe.md", "docs/guides/lag.md", "docs/guides/metrics.md",
+    "docs/guides/reading-your-writes.md", "docs/guides/rebuild.md", "docs/guides/retention.md",
+    "docs/guides/retries.md", "docs/guides/spark-setup.md", "docs/guides/sse.md", "docs/guides/table-events.md",
+    "docs/guides/webhooks.md",
     "docs/operations/production.md", "docs/operations/running.md", "docs/operations/webhooks.md",
 }  # fmt: skip
-"""Pages whose programs start a Spark of their own, or many processes: what they show has tests that share one."""
+"""Pages whose programs take long, as they start a Spark of their own, or many processes: tests show the same."""
 
 _BLOCK = re.compile(r"^```(python|console|sql)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!\w+://|#)([^)#\s]+)")

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from journal import AppendConflict, Event, append_sync, slice_of
+from tests.fixtures.examples import examples
 from tests.fixtures.journal import event, uuid7
 
 SOURCES = ["a", "b", "ä😀", "N14228"]
@@ -74,7 +75,7 @@ def connection(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 @given(calls=st.lists(_appends, min_size=1, max_size=12))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_journal_holds_what_a_dictionary_would(
     connection: psycopg.Connection[Any], calls: list[Append]
 ) -> None:

@@ -20,7 +20,7 @@ members = st.lists(st.sampled_from(NAMES), min_size=1, unique=True)
 holders = st.lists(st.none() | st.sampled_from([*NAMES, "gone"]), max_size=64)
 numbers_of_ranges = st.integers(1, 1024)
 Assigned = Sequence[str | None]
-on_the_database = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+on_the_database = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Assign(Protocol):

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import examples
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 Statement = tuple[str, list[Any]]
 
@@ -99,7 +101,7 @@ def connection(dsn: str) -> Iterator[Connection]:
 
 
 @given(script=st.lists(st.tuples(_statements, _kept), min_size=1, max_size=15))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_events_of_a_captured_table_make_its_rows(
     connection: Connection, script: list[tuple[Statement, bool]]
 ) -> None:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import psycopg
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from projections.interests.containment import CONTAINS
 from projections.interests.errors import InvalidFilter
 from projections.interests.filters import parse_filter
 from projections.interests.json_values import read_json
+from tests.fixtures.examples import examples
 
 ABSENT = object()
 scalars = st.sampled_from([None, True, False, 0, 1, 1.0, 1.5, 2, "", "a", "ab", "1"])
@@ -142,7 +144,7 @@ def _member(operand: Any, value: Any, *, wanted: bool) -> bool:
     return isinstance(value, list) and any(_same(operand, item) for item in value) == wanted
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(condition=conditions, value=documents)
 def test_compiled_filters_do_what_a_naive_interpreter_does(condition: Any, value: Any) -> None:
     compiled = parse_filter({"data": condition})
@@ -213,13 +215,14 @@ plain = st.recursive(
 objects = st.dictionaries(names, plain, max_size=2)
 
 
+@pytest.mark.examples
 def test_contents_mean_for_postgresql_what_they_mean_here(dsn: str) -> None:
     statement = (
         f"SELECT {CONTAINS} FROM (VALUES (%s::jsonb)) AS e (payload), (VALUES (%s::jsonb)) AS s (params)"
     )
     with psycopg.connect(dsn, autocommit=True) as connection:
 
-        @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples(300), suppress_health_check=list(HealthCheck))
         @given(contents=objects, payload=objects | plain)
         def run(contents: dict[str, Any], payload: Any) -> None:
             texts = [json.dumps(payload), json.dumps({"contains": contents})]

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
 from projections.interests.topics import parse_topics
+from tests.fixtures.examples import examples
 
 TOPICS = ["a", "a.b", "a.c", "b", "a_b", "a%", "a\\", "*"]
 KINDS = ["plane", "train"]
@@ -86,10 +88,11 @@ FROM projections.matches AS m INNER JOIN projections.subscription_groups AS g US
 """
 
 
+@pytest.mark.examples
 def test_what_matches_is_what_a_plain_evaluation_says(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
 
-        @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples(50), suppress_health_check=list(HealthCheck))
         @given(st.lists(wishes, max_size=8), st.lists(happenings, max_size=12), st.integers(1, 12))
         def run(subscriptions: list[Wish], events: list[Happening], page: int) -> None:
             connection.execute(RESET)

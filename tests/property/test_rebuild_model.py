@@ -17,6 +17,7 @@ from journal.importing import import_events
 from projections.testing import run_until_caught_up
 from spark_projections.rebuilds.options import RebuildOptions
 from spark_projections.rebuilds.rebuilding import rebuild
+from tests.fixtures.examples import examples
 from tests.fixtures.projections import until
 from tests.fixtures.rebuilds import (
     AllKinds,
@@ -113,7 +114,7 @@ async def live_and_rebuilt(dsn: str, journal: Journal, ranges: int, splits: int)
         return [live, from_nothing]
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
 @given(journal=journals, ranges=st.sampled_from([1, 3, 8]), splits=st.sampled_from([1, 4, 32]))
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("in_this_process")

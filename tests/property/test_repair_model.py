@@ -15,6 +15,7 @@ from projections import handles, projection
 from projections.defining.tables import Change
 from projections.testing import run_until_caught_up
 from spark_projections.rebuilds.repairing import Comparison, repair, verify
+from tests.fixtures.examples import examples
 from tests.fixtures.projections import execute
 from tests.fixtures.rebuilds import (
     OWN,
@@ -88,7 +89,7 @@ async def damaged_and_mended(dsn: str, events: list[tuple[str, Changed]], wanted
         assert (await tables_of_all_kinds(database))["own"] == right
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
 @given(events=st.lists(st.tuples(sources, changes), min_size=1, max_size=30), wanted=damages)
 @pytest.mark.timeout(300)
 def test_what_is_damaged_is_found_and_mended(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from journal.backtracking import CLOCK_MARGIN
 from journal.writers import WritersLook
 from spark_projections.reading.horizon import Settled
+from tests.fixtures.examples import examples
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WRITERS = st.integers(0, 3)
@@ -58,7 +59,7 @@ class Model:
         ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(STEPS, st.booleans())
 def test_nothing_appears_at_or_before_a_settled_time(steps: list[tuple[str, int, int]], hidden: bool) -> None:
     model, settled = Model(), Settled(NOON - timedelta(days=1))

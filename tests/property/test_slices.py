@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from journal import NUMBER_OF_SLICES, SliceRange, slice_of, slice_ranges
+from tests.fixtures.examples import examples
 
 # What Akka and Pekko test their own with.
 VECTORS = {
@@ -75,7 +76,7 @@ def connection(databases: object, template: str) -> object:
 @example([("~}|" * 86)[:length] for length in range(256)])  # ASCII goes several characters at a step
 @example(["\x7f" * length + "é" for length in range(20)])
 @example([chr(code) for code in range(1, 0x11000, 7) if not 0xD800 <= code < 0xE000])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_sql_and_python_agree(connection: psycopg.Connection, source_ids: list[str]) -> None:
     found = connection.execute(
         "SELECT projections.slice_of_v1(s) FROM unnest(%s::text[]) WITH ORDINALITY AS t (s, n) ORDER BY n",

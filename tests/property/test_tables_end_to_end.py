@@ -15,6 +15,7 @@ from journal import Database, connect
 from projections import Event, EventEnvelope, Table, append, handles, projection
 from projections.defining.tables import Change
 from projections.testing import run_until_caught_up
+from tests.fixtures.examples import examples
 
 SHARED = Table("shared", key=("k",), increment=("total",), minimum=("low",), maximum=("high",))
 OWN = Table("own", key=("source_id", "k"), set=("last",), increment=("times",), per_source=True)
@@ -112,7 +113,7 @@ async def run_once(
         return await tables(database)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
 @given(
     events=journals,
     batch_size=st.sampled_from([1, 3, 1000]),

@@ -6,11 +6,13 @@ from functools import cache
 from typing import Any
 
 import psycopg
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from projections.interests.errors import InvalidTopic
 from projections.interests.topics import parse_topics
+from tests.fixtures.examples import examples
 
 segments = st.text(st.sampled_from("aab%_\\|^$(é\n"), max_size=4)
 topics = st.lists(segments, min_size=1, max_size=5).map(".".join).filter(bool)
@@ -48,7 +50,7 @@ def _within(pattern: str, text: str) -> bool:
     return text[:1] == pattern[0] and _within(pattern[1:], text[1:])
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(patterns, min_size=1, max_size=4), topics)
 def test_compiled_patterns_match_what_each_pattern_matches(wanted: list[str], topic: str) -> None:
     assert parse_topics(wanted).matches(topic) == any(matches(pattern, topic) for pattern in wanted)
@@ -65,10 +67,11 @@ def test_no_text_makes_matching_raise(wanted: list[str], topic: str) -> None:
     assert parse_topics(wanted).matches(topic) in {True, False}
 
 
+@pytest.mark.examples
 def test_sql_matches_what_python_matches(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
 
-        @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples(200), suppress_health_check=list(HealthCheck))
         @given(st.lists(patterns, min_size=1, max_size=4), topics)
         def run(wanted: list[str], topic: str) -> None:
             assert _in_sql(connection, wanted, topic) == parse_topics(wanted).matches(topic)
@@ -76,10 +79,11 @@ def test_sql_matches_what_python_matches(dsn: str) -> None:
         run()
 
 
+@pytest.mark.examples
 def test_sql_refuses_what_python_refuses(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
 
-        @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples(200), suppress_health_check=list(HealthCheck))
         @given(anything)
         def run(pattern: str) -> None:
             assert _refusal(connection, pattern) == _refusal_of_python(pattern)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from projections.webhooks.cron import CronLine, Standstill
 from projections.webhooks.errors import InvalidSchedule
+from tests.fixtures.examples import examples
 
 LINES = [
     CronLine(text, zone)
@@ -37,7 +38,7 @@ def test_a_tick_is_the_same_from_wherever_it_is_looked_for(
     assert line.next_tick(start + later) == tick
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.sampled_from(LINES), times, st.timedeltas(timedelta(0), timedelta(days=3)))
 def test_one_sends_for_the_last_of_all_and_both_go_on_alike(
     line: CronLine, start: datetime, away: timedelta
@@ -118,7 +119,7 @@ def _expected(zone: ZoneInfo, minutes: str, hours: str, start: datetime, end: da
     return sorted({at for at in ticks if start < at <= end})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(
     st.sampled_from(CHANGES), st.sampled_from(sorted(MINUTES)), st.sampled_from(sorted(HOURS)),
     st.integers(-8 * 3600, 3 * 3600), st.integers(1, 5),

@@ -239,7 +239,7 @@ def compare(ask: Callable[[], Asked], rows: list[Row], sequence: list[Query]) ->
 _UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
-@settings(max_examples=2, deadline=None, suppress_health_check=_UNCHECKED, derandomize=True)
+@settings(max_examples=2, suppress_health_check=_UNCHECKED, derandomize=True)
 @given(sequence=st.lists(queries, min_size=3, max_size=6))
 def test_any_few_queries_give_what_python_gives(
     ask: Callable[[], Asked], rows: list[Row], sequence: list[Query]
@@ -249,7 +249,7 @@ def test_any_few_queries_give_what_python_gives(
 
 @pytest.mark.slow
 @pytest.mark.timeout(540)
-@settings(max_examples=12, deadline=None, suppress_health_check=_UNCHECKED)
+@settings(max_examples=12, suppress_health_check=_UNCHECKED)
 @given(sequence=st.lists(queries, min_size=4, max_size=10))
 def test_any_queries_give_what_python_gives(
     ask: Callable[[], Asked], rows: list[Row], sequence: list[Query]

@@ -17,6 +17,7 @@ from projections import projection
 from spark_projections.errors import RebuildFailed
 from spark_projections.rebuilds.options import RebuildOptions
 from spark_projections.rebuilds.rebuilding import rebuild
+from tests.fixtures.examples import examples
 from tests.fixtures.projections import Happened
 from tests.fixtures.rebuilds import (
     EXACT,
@@ -71,7 +72,7 @@ async def rebuilt(dsn: str, events: list[tuple[str, Changed]], splits: int, spar
         return await tables_of_all_kinds(database)
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
 @given(
     events=st.lists(st.tuples(sources, changes), min_size=5, max_size=40),
     splits=st.sampled_from([1, 4, 32]),

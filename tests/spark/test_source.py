@@ -185,6 +185,7 @@ def test_a_payload_that_does_not_fit_names_its_event(fresh: SparkSession, filled
     ) in str(caught.value)
 
 
+@pytest.mark.slow
 def test_payloads_that_do_not_fit_are_null_and_counted_where_that_is_asked_for(
     fresh: SparkSession, filled: str
 ) -> None:
@@ -212,6 +213,7 @@ def test_permissive_reading_needs_a_payload_schema(fresh: SparkSession, filled: 
         read_journal(fresh, entity_type="plane", dsn=filled, mode="permissive").collect()
 
 
+@pytest.mark.slow
 def test_a_payload_of_megabytes_arrives_whole(fresh: SparkSession, address: str) -> None:
     text = "é" * 2_600_000
     with psycopg.connect(address) as connection:

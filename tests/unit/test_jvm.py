@@ -80,6 +80,7 @@ def test_wheel_is_taken_when_the_system_has_no_java() -> None:
     assert (java.origin, java.version) == ("wheel", 25)
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("does", ["11.0.2", "24.0.1", "26", "exit 1"])
 def test_java_that_spark_does_not_support_gives_way_to_the_wheel_and_is_named(
     place: Place, caplog: pytest.LogCaptureFixture, does: str

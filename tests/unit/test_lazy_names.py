@@ -44,6 +44,7 @@ def test_type_checkers_see_each_name_where_it_is(package: str) -> None:
         assert getattr(module, name) is getattr(import_module(home), name)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("packed", [False, True], ids=["compiled", "zipped"])
 def test_names_are_found_where_no_source_is_installed(tmp_path: Path, *, packed: bool) -> None:
     package = tmp_path / "lacking"

@@ -95,6 +95,7 @@ async def prepared(dsn: str, driver: Driver) -> AsyncIterator[tuple[Database, Da
             yield worker, ours
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("driver", DRIVERS)
 async def test_killed_connections_lose_and_repeat_nothing(dsn: str, driver: Driver) -> None:
     async with prepared(dsn, driver) as (worker, ours), running(worker, recording(batch_size=2)):
@@ -107,6 +108,7 @@ async def test_killed_connections_lose_and_repeat_nothing(dsn: str, driver: Driv
         each_once(await effects(ours), a=10, b=10, c=10)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("driver", DRIVERS)
 async def test_a_connection_lost_at_commit_loses_and_repeats_nothing(dsn: str, driver: Driver) -> None:
     async with prepared(dsn, driver) as (worker, ours):
@@ -145,6 +147,7 @@ def server(postgres_run: Run) -> Iterator[EmbeddedServer]:
     base.rmdir()
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("driver", DRIVERS)
 async def test_a_server_that_restarts_is_waited_for(server: EmbeddedServer, driver: Driver) -> None:
     dsn = await asyncio.to_thread(server.start)
@@ -207,6 +210,7 @@ def test_no_error_of_the_schema_shows_the_password(dsn: str) -> None:
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize(
     "command", [["worker", "json.decoder"], ["status"], ["doctor"], ["schema", "install"]]
 )

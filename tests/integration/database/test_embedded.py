@@ -185,6 +185,7 @@ def test_new_cluster_is_utf8_in_utc_and_safe_to_crash(root: Path, binaries: Bina
         assert ask(dsn, "SHOW max_connections") == "100"
 
 
+@pytest.mark.slow
 async def test_asyncpg_psycopg_and_psql_take_the_dsn(server: EmbeddedServer) -> None:
     dsn = server.start()
 
@@ -197,6 +198,7 @@ async def test_asyncpg_psycopg_and_psql_take_the_dsn(server: EmbeddedServer) -> 
     assert (by_asyncpg, ask(dsn, "SELECT 7"), by_psql.stdout) == (7, 7, "7\n")
 
 
+@pytest.mark.slow
 def test_users_own_pg_variables_change_nothing(
     root: Path, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +208,7 @@ def test_users_own_pg_variables_change_nothing(
     assert ask(dsn, "SELECT 7") == 7
 
 
+@pytest.mark.slow
 def test_starting_twice_and_stopping_twice_is_allowed(server: EmbeddedServer, root: Path) -> None:
     assert server.start() == server.start()
 
@@ -214,6 +217,7 @@ def test_starting_twice_and_stopping_twice_is_allowed(server: EmbeddedServer, ro
     server.stop()
 
 
+@pytest.mark.slow
 def test_embedded_server_serves_those_who_name_no_database(
     base: Path, binaries: Binaries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +266,7 @@ def test_first_start_by_several_processes_at_once_makes_one_server(root: Path, s
     assert not is_running(root)
 
 
+@pytest.mark.slow
 def test_server_that_is_used_is_not_removed(server: EmbeddedServer, root: Path, spawn: Spawn) -> None:
     dsn = dsn_of(user := spawn(USER, root))
 
@@ -273,6 +278,7 @@ def test_server_that_is_used_is_not_removed(server: EmbeddedServer, root: Path, 
 # --- crashes ---
 
 
+@pytest.mark.slow
 def test_killed_user_leaves_its_data_and_counts_no_more(
     server: EmbeddedServer, root: Path, spawn: Spawn
 ) -> None:
@@ -297,6 +303,7 @@ def test_killed_postmaster_recovers_with_the_same_data(server: EmbeddedServer, r
     assert ask(server.start(), "SELECT n FROM kept") == 42
 
 
+@pytest.mark.slow
 def test_both_killed_recovers_with_the_same_data(server: EmbeddedServer, root: Path, spawn: Spawn) -> None:
     user = spawn(USER, root)
     ask(dsn_of(user), "CREATE TABLE kept AS SELECT 42 AS n")
@@ -308,6 +315,7 @@ def test_both_killed_recovers_with_the_same_data(server: EmbeddedServer, root: P
     assert not is_running(root)
 
 
+@pytest.mark.slow
 def test_pid_of_a_dead_postmaster_that_is_another_process_now_is_no_obstacle(
     server: EmbeddedServer, root: Path
 ) -> None:
@@ -349,6 +357,7 @@ def halting_initdb(base: Path, binaries: Binaries) -> Path:
 # --- places ---
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("name", ["d" * 100, 'it\'s "$HOME", `a`; b\\c é'], ids=["long", "odd"])
 def test_root_that_no_socket_path_can_hold_gets_one_elsewhere(
     base: Path, name: str, start: Callable[[Path], EmbeddedServer]
@@ -398,6 +407,7 @@ def older(base: Path, monkeypatch: pytest.MonkeyPatch) -> Binaries:
 COUNT = "SELECT count(*) FROM projections.events"
 
 
+@pytest.mark.slow
 def test_data_go_on_with_the_version_that_made_them_when_a_newer_one_comes(
     base: Path, older: Binaries
 ) -> None:
@@ -410,6 +420,7 @@ def test_data_go_on_with_the_version_that_made_them_when_a_newer_one_comes(
         assert ask(dsn, COUNT) == 1
 
 
+@pytest.mark.slow
 def test_data_of_a_version_that_is_gone_are_named_and_nothing_is_made_beside_them(
     base: Path, older: Binaries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,6 +440,7 @@ def test_data_of_a_version_that_is_gone_are_named_and_nothing_is_made_beside_the
     assert [place.name for place in base.glob("postgres-*")] == ["postgres-15"]
 
 
+@pytest.mark.slow
 def test_data_are_moved_to_a_newer_version_by_dump_and_restore(
     base: Path, older: Binaries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -477,6 +489,7 @@ def open_descriptors(process: Path) -> list[str]:
     return links
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_postmaster_listens_on_its_unix_socket_alone(
     server: EmbeddedServer, root: Path, binaries: Binaries
@@ -557,6 +570,7 @@ def test_server_of_root_runs_as_an_unprivileged_user(server: EmbeddedServer, roo
     assert Path(f"/proc/{postmaster(root)}").stat().st_uid == owner.st_uid
 
 
+@pytest.mark.slow
 @as_root
 def test_bundle_below_a_closed_directory_is_copied_to_where_the_server_can_run_it(base: Path) -> None:
     wheel, root = from_wheel(), base / "server"

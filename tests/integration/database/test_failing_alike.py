@@ -67,6 +67,7 @@ async def parked(database: Database) -> list[str]:
         return [source.source_id for source in await offsets.list_parked(session, "p")]
 
 
+@pytest.mark.daily(2)
 @DELIVERIES
 @pytest.mark.parametrize("ranges", [1, 8])
 async def test_sources_that_fail_alike_stop_the_range_and_no_more_are_parked(
@@ -93,6 +94,7 @@ async def test_sources_that_fail_alike_stop_the_range_and_no_more_are_parked(
         each_once(await effects(journal), **dict.fromkeys(SOURCES, 1))
 
 
+@pytest.mark.daily(1)
 @DELIVERIES
 async def test_skipped_events_are_counted_too(journal: Database, delivery: Any) -> None:
     service, quick = Service(), settings(alike_failures=2)

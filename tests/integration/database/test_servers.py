@@ -48,6 +48,7 @@ async def test_a_fail_over_loses_what_came_after_the_cut_and_begins_a_timeline(b
     assert not generation_after.follows(generation_before)
 
 
+@pytest.mark.slow
 async def test_a_restore_to_a_point_in_time_takes_the_address_of_the_old_server(base_cluster: Server) -> None:
     async with pair(base_cluster, "one") as servers:
         servers.back_up()
@@ -64,6 +65,7 @@ async def test_a_restore_to_a_point_in_time_takes_the_address_of_the_old_server(
     assert (before, after, timeline) == (3, 1, 2)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("how", ["drop", "data"])
 async def test_a_dump_is_restored_over_what_is_there(
     dsn: str, database: Database, postgres_run: Run, tmp_path: Path, how: str

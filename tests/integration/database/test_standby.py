@@ -139,6 +139,7 @@ class Live:
                 await asyncio.sleep(0)
 
 
+@pytest.mark.slow
 async def test_what_is_replayed_late_is_read(followed: Followed) -> None:
     live = Live(followed.standby)
     async with live.reading():
@@ -176,6 +177,7 @@ async def test_a_reader_by_the_writers_lock_is_refused(followed: Followed) -> No
         await anext(live_events(followed.standby, "plane"))
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_a_poll_notices_that_its_connection_leads_to_a_standby_now_and_to_a_primary_again(
     base_cluster: Server, driver: Any

@@ -100,6 +100,7 @@ async def test_the_largest_event_is_a_page_by_itself(database: Database) -> None
     assert found[1][0].payload_json == largest
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("backwards", [True, False])
 async def test_a_source_is_read_whole_over_pages_that_its_bytes_cut(
     database: Database, *, backwards: bool
@@ -112,6 +113,7 @@ async def test_a_source_is_read_whole_over_pages_that_its_bytes_cut(
     assert found == sorted(range(1, 7), reverse=backwards)
 
 
+@pytest.mark.slow
 async def test_what_is_loaded_by_key_comes_in_pages_until_no_key_is_left(database: Database) -> None:
     await happen(database, "a", *[heavy(3 * MIB, compressible=False)] * 4)
     await happen(database, "b", heavy(3 * MIB, compressible=False))
@@ -129,6 +131,7 @@ async def test_what_is_loaded_by_key_comes_in_pages_until_no_key_is_left(databas
     assert found == [[("a", 1), ("a", 3)], [("a", 4), ("b", 1)]]
 
 
+@pytest.mark.slow
 async def test_a_projection_handles_all_of_a_log_that_pages_cut_by_their_bytes(database: Database) -> None:
     await execute(database, EFFECTS)
     await happen(database, "a", *[heavy(MIB)] * 5, *[heavy(10)] * 5, *[heavy(MIB)] * 5)
@@ -152,6 +155,7 @@ async def test_late_events_are_handled_in_pages_that_their_bytes_cut(database: D
     each_once(await effects(database), a=1, late=5)
 
 
+@pytest.mark.slow
 async def test_who_reads_live_gets_late_events_that_do_not_fit_into_a_page(database: Database) -> None:
     found: list[tuple[str, int]] = []
     async with database.session() as late:

@@ -114,6 +114,7 @@ WRONG = {
 }
 
 
+@pytest.mark.daily(20)
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 async def test_every_verb_raises_the_same_on_every_connection(way: Way, dsn: str, wrong: Wrong) -> None:
     async def write() -> None:

@@ -460,6 +460,7 @@ async def test_the_guide_explains_every_metric(journal: Database) -> None:
     assert explained == own
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("package", ["prometheus_client", "starlette", "uvicorn"])
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(package: str) -> None:
     program = (

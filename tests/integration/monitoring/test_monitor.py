@@ -262,6 +262,7 @@ BAD: dict[str, tuple[str, dict[str, Any], int]] = {
 }
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize(("action", "body", "status"), BAD.values(), ids=BAD)
 async def test_a_wrong_request_is_told_why(
     known: Database, action: str, body: dict[str, Any], status: int
@@ -433,6 +434,7 @@ def monitor(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_command_serves_until_it_is_stopped_even_while_somebody_watches(
     dsn: str, number: signal.Signals
@@ -460,6 +462,7 @@ WRONG = {
 }
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(("arguments", "code", "said"), WRONG.values(), ids=WRONG)
 def test_command_says_what_is_wrong_in_a_line(arguments: tuple[str, ...], code: int, said: str) -> None:
     result = projections("monitor", *arguments)

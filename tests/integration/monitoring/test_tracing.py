@@ -157,6 +157,7 @@ async def test_one_traced_event_among_others_is_linked_and_no_parent(journal: Da
     assert [traceparent(link.context) for link in span.links] == [ORIGIN]
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     "metadata",
     [{"traceparent": "nonsense"}, {"traceparent": 7}, ["traceparent"], {"traceparent": None}, None],

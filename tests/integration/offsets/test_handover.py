@@ -114,6 +114,7 @@ async def test_a_stopped_worker_that_goes_on_commits_nothing_and_gets_its_share_
     assert await fetchval(journal, before, first.pid, held_up_at, went_on_at) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hours", [pytest.param(5, marks=pytest.mark.slow), -5])
 async def test_a_clock_that_is_wrong_by_hours_does_no_harm(
     journal: Database, dsn: str, tmp_path: Path, hours: int
@@ -136,6 +137,7 @@ async def test_a_clock_that_is_wrong_by_hours_does_no_harm(
     assert 1 < max(claimed) < 3
 
 
+@pytest.mark.slow
 async def test_a_process_with_a_wrong_clock_follows_a_killed_one(
     journal: Database, dsn: str, tmp_path: Path
 ) -> None:

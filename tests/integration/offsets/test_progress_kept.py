@@ -113,6 +113,7 @@ async def test_setting_the_offset_forgets_what_was_parked(journal: Database) -> 
     each_once(await effects(journal), a=1)
 
 
+@pytest.mark.slow
 async def test_ranges_are_cut_anew_between_runs_and_keep_everything_exactly_once(journal: Database) -> None:
     """1, 8, 3 ranges; part of the slices is far behind when 8 become 3."""
     await happen(journal, *SOURCES)

@@ -51,6 +51,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_change_between_copy_and_swap_is_noticed(journal: Database, change: str | None) -> None:
     await copy_partition(journal)
@@ -324,6 +325,7 @@ BLOCKS = {
 }
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
 async def test_run_that_is_killed_leaves_the_partition_whole_and_the_next_run_ends_its_work(
     dsn: str, journal: Database, block: str

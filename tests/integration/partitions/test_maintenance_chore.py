@@ -201,6 +201,7 @@ async def test_statement_timeout_of_the_role_does_not_cut_maintenance_short(
     assert await past(database) == []
 
 
+@pytest.mark.slow
 async def test_turn_ends_after_a_few_waits_in_vain_and_the_next_goes_on(database: Database) -> None:
     for day in range(3, 8):
         start = PAST + day * DAY

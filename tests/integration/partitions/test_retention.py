@@ -131,6 +131,7 @@ async def test_import_that_was_not_read_keeps_its_time(journal: Database) -> Non
     assert await kept_by(journal) == dict.fromkeys(NAMES, ())
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     ("state", "keeps"),
     [("folding", True), ("verified", True), ("swapped", False), ("cancelled", False), ("dropped", False)],
@@ -286,6 +287,7 @@ async def test_subscription_keeps_events_that_nobody_has_begun_to_match(journal:
     assert await kept_by(journal) == dict.fromkeys(NAMES, ())
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("force", [False, True])
 async def test_function_refuses_a_partition_whose_retention_is_not_over(
     journal: Database, force: bool
@@ -308,6 +310,7 @@ async def test_function_refuses_a_partition_that_somebody_needs_and_names_them(j
     assert await past(journal) == NAMES
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("name", ["events_default", "sources", "nothing", "", "the one that runs"])
 async def test_function_refuses_what_is_no_closed_partition(journal: Database, name: str) -> None:
     running = await fetchval(

@@ -80,6 +80,7 @@ async def test_partition_that_changes_after_it_was_archived_stays(journal: Datab
     assert await count(journal) == 13
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("force", [False, True])
 async def test_where_archiving_comes_first_a_run_without_it_drops_nothing(
     journal: Database, force: bool

@@ -102,6 +102,7 @@ async def test_no_more_sources_than_said_are_handled_at_the_same_time(database: 
     assert most <= 2
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("at", [1, 2, 3])
 async def test_a_crash_repeats_no_more_than_what_was_not_stored(database: Database, at: int) -> None:
     """The process is cancelled in the middle of the third chunk: the first two are not handled again."""

@@ -37,6 +37,7 @@ async def journal(database: Database) -> Database:
     return database
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("concurrency", [1, 3])
 async def test_a_stop_ends_after_the_events_that_are_being_handled(
     journal: Database, concurrency: int
@@ -63,6 +64,7 @@ async def test_a_stop_ends_after_the_events_that_are_being_handled(
     each_once(await effects(journal), **dict.fromkeys(sources, 1))
 
 
+@pytest.mark.daily(2)
 @DELIVERIES
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_a_task_that_is_cancelled_gives_its_ranges_back_at_once(

@@ -76,6 +76,7 @@ def past(kind: str, source: str, seq_nr: int = 1) -> HistoricEvent:
     return HistoricEvent(source, Happened(), kind, seq_nr=seq_nr, db_timestamp=at)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("types", [BOTH, ALL_TYPES], ids=["two", "all"])
 async def test_events_come_in_the_order_of_time_across_types(database: Database, types: Any) -> None:
     order = []
@@ -96,6 +97,7 @@ async def test_events_of_other_types_are_not_handled(database: Database) -> None
     each_once(await effects(database), a=1, c=1)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("types", [BOTH, ALL_TYPES], ids=["two", "all"])
 async def test_what_is_appended_and_committed_late_while_it_runs_is_handled_once(
     database: Database, types: Any
@@ -132,6 +134,7 @@ async def test_a_type_that_has_no_events_is_named(database: Database, caplog: An
 class TestChanging:
     """What a projection reads belongs to its version: only a rebuild changes it."""
 
+    @pytest.mark.daily(1)
     @pytest.mark.parametrize(
         ("types", "said"),
         [
@@ -228,6 +231,7 @@ class TestImports:
 
         each_once(await effects(database), a=1, b=1, old=1, older=2)
 
+    @pytest.mark.daily(1)
     async def test_what_was_imported_is_kept_from_eviction_and_retention(
         self, database: Database, types: Any
     ) -> None:
@@ -340,6 +344,7 @@ async def test_waiting_for_an_event_of_a_type_that_is_not_read_is_refused(databa
         await wait_for(database, "p", appended, SOON)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("types", [BOTH, ALL_TYPES], ids=["two", "all"])
 async def test_whoever_appends_handles_events_of_all_types_inline_or_leaves_them_where_its_code_reads_others(
     database: Database, types: Any

@@ -97,6 +97,7 @@ async def test_an_eviction_does_not_wait_for_an_import(journal: Database) -> Non
     assert refused.value.sqlstate == "55P03"
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("cut", ["{512}", "{0,512,512}", "{0,1024}", "{}", "{0,600,300}"])
 async def test_a_cut_that_does_not_tile_is_refused(journal: Database, cut: str) -> None:
     await caught_up(journal, recording())

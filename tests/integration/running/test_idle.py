@@ -37,6 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counts
 
 
+@pytest.mark.slow
 async def test_projections_matching_a_group_and_webhooks_of_one_process_ask_20_times_a_second(
     dsn: str, asked: Counter[str]
 ) -> None:

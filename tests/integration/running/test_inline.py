@@ -136,6 +136,7 @@ class TestEveryConnection:
         assert await fetchval(journal, "SELECT n FROM kinds") == 4
         assert await fetchval(journal, "SELECT array_agg(seq_nr ORDER BY seq_nr) FROM effects") == [1, 2]
 
+    @pytest.mark.daily(3)
     async def test_a_handler_that_fails_leaves_nothing_even_where_the_caller_goes_on(
         self, journal: Database, dsn: str, way: Way
     ) -> None:
@@ -152,6 +153,7 @@ class TestEveryConnection:
         assert await counted(journal) == (0, 0)
         assert await fetchval(journal, "SELECT count(*) FROM projections.events") == 0
 
+    @pytest.mark.daily(3)
     async def test_texts_and_nulls_arrive_whatever_the_settings_of_the_connection(
         self, journal: Database, dsn: str, way: Way
     ) -> None:
@@ -239,6 +241,7 @@ class TestWhoHandles:
         assert await counted(journal) == (0, 0)
         assert await fetchval(journal, "SELECT count(*) FROM projections.source_offsets") == 0
 
+    @pytest.mark.daily(1)
     @pytest.mark.parametrize("handled", [True, False])
     async def test_an_event_that_was_stored_before(self, journal: Database, handled: bool) -> None:
         first, second = event("a", event_id=UUID(int=1)), event("a", event_id=UUID(int=2))
@@ -380,6 +383,7 @@ class TestRaces:
         await run_until_caught_up(journal, DELAYS)
         assert await counted(journal) == (2, 2)
 
+    @pytest.mark.daily(1)
     @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
     async def test_an_older_snapshot_cannot_go_on_from_an_offset_that_was_cleared(
         self, journal: Database, dsn: str, level: str
@@ -420,6 +424,7 @@ class TestRaces:
 
         assert await fetchval(journal, "SELECT n FROM kinds") == 400
 
+    @pytest.mark.slow
     async def test_a_rebuild_and_what_is_appended_meanwhile(self, journal: Database, dsn: str) -> None:
         await inline(journal, event("a"), event("b"))
         await fence_passes(journal)
@@ -476,6 +481,7 @@ class TestHandlersByStatements:
         assert await fetchval(journal, "SELECT array_agg(seq_nr ORDER BY n) FROM effects") == [1, 2]
         assert await counted(journal) == (2, 0)
 
+    @pytest.mark.daily(1)
     @pytest.mark.parametrize("catches", [True, False])
     async def test_an_error_of_the_database_does_not_commit(
         self, journal: Database, dsn: str, catches: bool

@@ -153,6 +153,7 @@ async def test_a_range_whose_page_is_never_answered_starts_again_with_smaller_on
     assert "reads pages of at most 4096 KiB" in caplog.text
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("delivery", [None, AtLeastOnce()], ids=["exactly-once", "at-least-once"])
 async def test_an_event_whose_handler_alone_needs_too_much_memory_is_parked_with_a_reason(
     database: Database, delivery: Any

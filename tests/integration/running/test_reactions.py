@@ -101,6 +101,7 @@ async def test_an_event_is_reacted_to_in_the_transaction_that_handles_it(journal
     assert await fetchval(journal, "SELECT sum(n) FROM counts") == 4
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("batch_size", [1, 2, 1000])
 async def test_the_reaction_that_fails_parks_its_source_and_takes_no_other_with_it(
     journal: Database, batch_size: int
@@ -145,6 +146,7 @@ async def test_what_is_handled_again_is_not_reacted_to_again(journal: Database) 
     assert await reactions(journal) == ["a1", "a2", "b1", "b2", "c1"]
 
 
+@pytest.mark.slow
 async def test_handlers_by_statements_and_by_lists_have_reactions_too(journal: Database) -> None:
     class ByStatements:
         @handles(Happened)

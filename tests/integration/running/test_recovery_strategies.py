@@ -104,6 +104,7 @@ async def test_skip_stores_the_offset_and_goes_on_with_the_source(journal: Datab
     assert sorted(handled) == [("a", 1), ("a", 3), ("a", 4), ("b", 1)]
 
 
+@pytest.mark.daily(2)
 @DELIVERIES
 @pytest.mark.parametrize(
     ("recovery", "end"),
@@ -177,6 +178,7 @@ async def test_a_parked_source_waits_while_the_others_flow(journal: Database, de
     assert [e for e in await effects(journal) if e[0] == "a" and e[1] > 1] == []
 
 
+@pytest.mark.daily(2)
 @DELIVERIES
 @pytest.mark.parametrize("decision", ["retry", "drop"])
 async def test_a_decision_lets_the_source_go_on_with_all_that_came_meanwhile(
@@ -315,6 +317,7 @@ async def test_an_event_without_a_handler_fails_where_the_projection_says_so(jou
     assert "Happened" in str(told.all("parked")[0][2])
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("n", [10**6, 10**30])
 async def test_a_value_that_a_table_can_not_hold_parks_its_source_alone(journal: Database, n: int) -> None:
     table = Table("sums", key=("source_id",), increment=("total",))

@@ -57,6 +57,7 @@ async def handled_once(database: Database, **extra: int) -> None:
     each_once(await effects(database), **eval(await fetchval(database, _LAST)))
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("how", ["drop", "data"])
 async def test_a_worker_handles_once_what_is_appended_to_an_older_dump(
     either: Database, dsn: str, client: Path, tmp_path: Path, how: str
@@ -83,6 +84,7 @@ async def test_a_worker_handles_once_what_is_appended_to_an_older_dump(
     assert told.all("parked") == []
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("paused", [False, True])
 async def test_an_idle_or_paused_worker_drops_what_it_remembers_of_it(
     either: Database, dsn: str, client: Path, tmp_path: Path, paused: bool
@@ -105,6 +107,7 @@ async def test_an_idle_or_paused_worker_drops_what_it_remembers_of_it(
         await handled_once(either)
 
 
+@pytest.mark.daily(1)
 async def test_a_live_reader_gives_what_is_appended_to_an_older_dump(
     either: Database, dsn: str, client: Path, tmp_path: Path
 ) -> None:
@@ -131,6 +134,7 @@ async def test_a_live_reader_gives_what_is_appended_to_an_older_dump(
     assert not {e.event_id for e in given} & {e.event_id for e in later}
 
 
+@pytest.mark.slow
 async def test_a_restore_to_a_point_in_time_is_swapped_in_under_a_worker(base_cluster: Server) -> None:
     async with pair(base_cluster, "one") as servers:
         servers.back_up()

@@ -341,7 +341,6 @@ def _combined(column: str, old: Any, new: Any) -> Any:
 
 @settings(
     max_examples=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(parts=st.lists(st.lists(_change, max_size=12), max_size=4))

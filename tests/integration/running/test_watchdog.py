@@ -259,6 +259,7 @@ async def test_a_handler_that_exits_ends_neither_the_process_nor_looks_like_its_
     assert ("b", 1) in await effects(journal)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("hook", ["start", "stop"])
 async def test_a_hook_that_hangs_or_exits_is_told_and_tried_again(journal: Database, hook: str) -> None:
     calls = 0

@@ -47,6 +47,7 @@ SELECT seq_nr FROM projections.append_event_v1(
 """
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     "call",
     [

@@ -113,6 +113,7 @@ async def test_a_new_version_waits_and_says_so_while_the_old_one_runs(
     assert await fetchval(journal, "SELECT count(*) FROM new_counts") == 0
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("table", [NEW_COUNTS, COUNTS], ids=["another table", "the same table"])
 async def test_after_a_rebuild_by_the_new_version_its_worker_goes_on_and_the_old_one_gives_up(
     journal: Database, dsn: str, warnings: Warnings, table: Table

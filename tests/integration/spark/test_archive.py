@@ -72,6 +72,7 @@ async def test_rows_of_a_file_are_in_slice_order_and_slices_share_no_file(
         assert found == sorted({slice_of(f"N{source}é") for source in range(SOURCES)})
 
 
+@pytest.mark.slow
 async def test_slice_with_more_events_than_a_file_takes_is_sorted_by_the_database(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -81,6 +82,7 @@ async def test_slice_with_more_events_than_a_file_takes_is_sorted_by_the_databas
     assert {file.slices.max_slice - file.slices.min_slice for file in Manifest.load(archive).files} == {0}
 
 
+@pytest.mark.slow
 async def test_events_of_the_default_partition_and_of_an_open_one_are_not_exported(
     database: Database, dsn: str, archive: Path
 ) -> None:
@@ -97,6 +99,7 @@ async def test_events_of_the_default_partition_and_of_an_open_one_are_not_export
     assert {row["source_id"] for row in archived(archive)} == {f"N{n}é" for n in range(SOURCES)}
 
 
+@pytest.mark.slow
 async def test_before_leaves_out_partitions_that_end_later(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -148,6 +151,7 @@ async def test_partition_that_an_import_changed_grows_by_a_further_file_and_it_i
     assert verify_archive(archive, journal=dsn, processes=1).differences == ()
 
 
+@pytest.mark.slow
 async def test_import_into_another_partition_leaves_the_others_as_they_are(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -168,6 +172,7 @@ async def test_two_exports_into_one_directory_are_refused(journal: Database, dsn
         export(dsn, archive)
 
 
+@pytest.mark.slow
 async def test_directory_without_locks_is_not_written_and_verified_whole(
     journal: Database, dsn: str, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +190,7 @@ async def test_directory_without_locks_is_not_written_and_verified_whole(
     assert verify_archive(archive, processes=1).unnamed == (str(unnamed.relative_to(archive)),)
 
 
+@pytest.mark.slow
 async def test_export_that_broke_goes_on_with_the_partitions_that_are_missing(
     database: Database, dsn: str, archive: Path
 ) -> None:
@@ -205,6 +211,7 @@ async def test_export_that_broke_goes_on_with_the_partitions_that_are_missing(
     assert verify_archive(archive, journal=dsn, processes=1).differences == ()
 
 
+@pytest.mark.slow
 async def test_attempts_that_a_broken_export_left_behind_go(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -286,6 +293,7 @@ async def test_event_that_is_not_as_in_the_journal_is_found(
     assert found.differences[0].startswith("entity type 'plane', 2020-01-02: the journal has 120 events")
 
 
+@pytest.mark.slow
 async def test_partitions_that_left_the_journal_are_counted(
     journal: Database, dsn: str, archive: Path
 ) -> None:

@@ -55,6 +55,7 @@ def keys(found: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
 
 
 # At the time of an event that has left, too: of the first one of a file, and of the newest.
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     "at", [ONE_DAY / 2, timedelta(0), 9 * timedelta(hours=2.4) + timedelta(microseconds=3)]
 )
@@ -113,6 +114,7 @@ async def test_further_file_has_only_what_the_archive_lacks_whatever_the_cut(
     assert (found.doubled, found.differences) == ((), ())
 
 
+@pytest.mark.slow
 async def test_partition_that_lost_a_part_is_stuck_and_the_others_are_exported(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -146,6 +148,7 @@ async def test_event_that_was_changed_since_makes_a_grown_partition_stuck(
     assert [each.path for each in Manifest.load(archive).files] == [each.path for each in named]
 
 
+@pytest.mark.slow
 async def test_file_that_is_damaged_makes_its_partition_stuck_when_that_has_grown(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -159,6 +162,7 @@ async def test_file_that_is_damaged_makes_its_partition_stuck_when_that_has_grow
     assert file.path in done.stuck[partitions(dsn)[0]]
 
 
+@pytest.mark.slow
 async def test_late_import_into_a_dropped_time_stops_neither_archiving_nor_retention(
     database: Database, dsn: str, tmp_path: Path
 ) -> None:
@@ -184,6 +188,7 @@ async def test_late_import_into_a_dropped_time_stops_neither_archiving_nor_reten
     assert sorted(everything(dsn)) == sorted([*before, *late])
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("interval", [timedelta(hours=6), timedelta(days=7)], ids=["shorter", "longer"])
 async def test_partition_of_another_interval_holds_up_no_other_and_leaves_by_another_directory(
     journal: Database, dsn: str, tmp_path: Path, interval: timedelta

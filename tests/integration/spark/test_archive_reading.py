@@ -32,6 +32,7 @@ async def journal(database: Database) -> Database:
     return await filled(database)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     "types", [("plane",), ("plane", "ship/of=war %"), ALL_TYPES], ids=["one", "two", "all"]
 )
@@ -51,6 +52,7 @@ async def test_history_is_read_once_and_whole_whatever_has_left_the_journal(
     assert by_source(rows(read_with_archive(dsn, archive, reading))) == wanted
 
 
+@pytest.mark.slow
 async def test_small_bands_keep_each_source_together_and_in_order(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -66,6 +68,7 @@ async def test_small_bands_keep_each_source_together_and_in_order(
     assert found == sorted(wanted, key=lambda row: (row["slice"], row["source_id"].encode(), row["seq_nr"]))
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     "seed", [*range(2), *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 12))]
 )
@@ -98,6 +101,7 @@ async def test_any_reading_gives_what_the_journal_alone_gave(
     assert by_source(rows(in_bands)) == wanted
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("gone", [False, True], ids=["attached", "detached"])
 async def test_event_imported_after_the_export_is_read_too(
     journal: Database, dsn: str, archive: Path, gone: bool

@@ -51,6 +51,7 @@ def lose(archive: Path, *, former: bool = True) -> None:
         shutil.rmtree(archive / "_manifests")
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("former", [True, False], ids=["alone", "with former ones"])
 async def test_export_without_its_manifest_deletes_nothing_and_says_what_to_do(
     journal: Database, dsn: str, archive: Path, former: bool
@@ -89,6 +90,7 @@ async def test_older_manifest_that_was_put_back_is_refused_by_who_writes_and_who
     assert len(archived(archive)) == 30 * SOURCES
 
 
+@pytest.mark.slow
 async def test_export_with_an_older_manifest_and_no_former_ones_takes_the_other_files_in(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -108,6 +110,7 @@ async def test_export_with_an_older_manifest_and_no_former_ones_takes_the_other_
     assert verify_archive(archive, processes=1).differences == ()
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("former", [True, False], ids=["from the footers", "from the former one"])
 async def test_repaired_archive_is_what_it_was_and_gives_everything_back(
     journal: Database, dsn: str, archive: Path, former: bool
@@ -205,6 +208,7 @@ def old_format(archive: Path) -> None:
     path.write_text(json.dumps({"format": 1, "exported_at": values["exported_at"], "files": values["files"]}))
 
 
+@pytest.mark.slow
 async def test_former_manifests_are_kept_and_few(journal: Database, dsn: str, archive: Path) -> None:
     export(dsn, archive)
     for _ in range(15):
@@ -236,6 +240,7 @@ _STEPS = {
 }
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(("module", "function", "calls"), _STEPS.values(), ids=_STEPS)
 async def test_export_that_was_killed_at_any_step_loses_and_doubles_nothing(
     journal: Database, dsn: str, archive: Path, *, module: str, function: str, calls: int
@@ -263,6 +268,7 @@ async def test_export_that_was_killed_at_any_step_loses_and_doubles_nothing(
     assert (found.differences, found.rows) == ((), 40 * SOURCES)
 
 
+@pytest.mark.slow
 async def test_file_that_an_export_left_half_written_is_told_and_written_again_once_it_is_out(
     journal: Database, dsn: str, archive: Path, tmp_path: Path
 ) -> None:
@@ -316,6 +322,7 @@ async def test_file_whose_events_are_given_up_is_forgotten_and_the_journal_archi
     assert (found.differences, found.rows) == ((), 39 * SOURCES)
 
 
+@pytest.mark.slow
 async def test_forgotten_file_that_comes_back_is_taken_in(
     journal: Database, dsn: str, archive: Path, tmp_path: Path
 ) -> None:
@@ -355,6 +362,7 @@ async def test_verify_tells_what_is_missing_damaged_doubled_and_unnamed(
     assert len(found.differences) == 4
 
 
+@pytest.mark.slow
 async def test_file_that_repeats_events_of_another_is_not_taken_in(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -377,6 +385,7 @@ async def test_file_that_repeats_events_of_another_is_not_taken_in(
     assert verify_archive(archive, journal=dsn, processes=1).differences == ()
 
 
+@pytest.mark.slow
 async def test_partition_that_was_made_again_after_the_manifest_was_lost_grows(
     journal: Database, dsn: str, archive: Path
 ) -> None:

@@ -111,6 +111,7 @@ async def test_types_and_times_choose_what_is_restored(journal: Database, dsn: s
     assert everything(dsn) == before
 
 
+@pytest.mark.slow
 async def test_restoring_what_is_there_changes_nothing(journal: Database, dsn: str, archive: Path) -> None:
     export(dsn, archive)
     before = everything(dsn)
@@ -121,6 +122,7 @@ async def test_restoring_what_is_there_changes_nothing(journal: Database, dsn: s
     assert everything(dsn) == before
 
 
+@pytest.mark.slow
 async def test_detached_table_that_is_still_there_is_to_be_attached(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -135,6 +137,7 @@ async def test_detached_table_that_is_still_there_is_to_be_attached(
     assert everything(dsn) == before
 
 
+@pytest.mark.slow
 async def test_archive_of_another_journal_is_refused(
     journal: Database, dsn: str, archive: Path, databases: Any, template: str
 ) -> None:
@@ -161,6 +164,7 @@ async def test_changed_file_is_not_restored(journal: Database, dsn: str, archive
     assert everything(dsn) == before
 
 
+@pytest.mark.slow
 async def test_events_imported_since_keep_their_place_beside_the_restored(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -179,6 +183,7 @@ async def test_events_imported_since_keep_their_place_beside_the_restored(
     assert len(everything(dsn)) == len(before) + 1
 
 
+@pytest.mark.slow
 async def test_restore_tries_again_when_an_import_stands_in_the_way(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -254,6 +259,7 @@ async def test_restored_events_are_handled_by_a_projection_from_all_sources_or_f
     assert found == {"before": whole, "between": later, "after": whole, "set back": again}
 
 
+@pytest.mark.slow
 async def test_projections_go_on_and_pass_the_time_while_a_restore_waits(
     database: Database, dsn: str, archive: Path
 ) -> None:
@@ -288,6 +294,7 @@ async def test_projections_go_on_and_pass_the_time_while_a_restore_waits(
     assert await handled(database, list(later)) == {"before": later, "meanwhile": later}
 
 
+@pytest.mark.slow
 async def test_projection_that_an_import_has_set_back_handles_restored_events_from_no_source(
     database: Database, dsn: str, archive: Path
 ) -> None:
@@ -335,6 +342,7 @@ async def handled(database: Database, sources: list[str]) -> dict[str, dict[str,
     return found
 
 
+@pytest.mark.slow
 async def test_projection_that_is_reading_on_while_its_events_come_back_handles_them_all(
     database: Database, dsn: str, archive: Path
 ) -> None:
@@ -358,6 +366,7 @@ async def test_projection_that_is_reading_on_while_its_events_come_back_handles_
     each_once(await effects(database), **{f"N{n}é": 20 for n in range(SOURCES)})
 
 
+@pytest.mark.slow
 async def test_source_that_lost_unread_events_and_one_that_is_parked_are_not_mixed_up(
     database: Database, dsn: str, archive: Path
 ) -> None:
@@ -387,6 +396,7 @@ async def test_source_that_lost_unread_events_and_one_that_is_parked_are_not_mix
     assert [seq_nr for source, seq_nr in found if source == "N1é"] == [5]
 
 
+@pytest.mark.slow
 async def test_restore_that_is_frozen_before_its_commit_keeps_nobody_waiting(
     journal: Database, dsn: str, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -414,6 +424,7 @@ async def test_restore_that_is_frozen_before_its_commit_keeps_nobody_waiting(
     assert everything(dsn) == before
 
 
+@pytest.mark.slow
 async def test_restore_is_not_ended_by_a_limit_of_the_role_while_it_moves_offsets(
     journal: Database, dsn: str, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

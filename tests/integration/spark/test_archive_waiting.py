@@ -48,6 +48,7 @@ async def test_export_waits_for_appends_that_may_still_write_there_and_names_the
     assert "(slow writer, open since" in said[0]
 
 
+@pytest.mark.slow
 async def test_export_does_not_wait_for_appends_that_began_after_its_partitions(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -59,6 +60,7 @@ async def test_export_does_not_wait_for_appends_that_began_after_its_partitions(
     assert done.partitions == tuple(partitions(dsn))
 
 
+@pytest.mark.slow
 async def test_export_waits_for_an_import_which_writes_into_any_time(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -110,6 +112,7 @@ async def test_partition_that_a_projection_has_not_passed_may_not_be_detached(
     assert done.behind == {second: ("slow",), third: ("slow",)}
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("state", ["folding", "verified"])
 @pytest.mark.parametrize("fence", ["2020-01-02T12:00:00Z", "2020-02-01T00:00:00Z"])
 async def test_partition_may_not_be_detached_while_a_rebuild_is_unfinished(
@@ -123,6 +126,7 @@ async def test_partition_may_not_be_detached_while_a_rebuild_is_unfinished(
     assert done.detachable == ()
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("state", ["swapped", "cancelled", "dropped"])
 async def test_finished_rebuild_keeps_no_partition(
     journal: Database, dsn: str, archive: Path, state: str

@@ -43,6 +43,7 @@ async def test_all_columns_are_stored_as_they_are_in_the_file(
     assert (found.db_timestamp, found.entity_type) == (START + timedelta(hours=1), "plane")
 
 
+@pytest.mark.daily(1)
 @ENDINGS
 async def test_events_without_a_number_are_numbered_by_their_times_over_all_files(
     database: Database, dsn: str, tmp_path: Path, ending: str
@@ -73,6 +74,7 @@ async def test_source_goes_on_behind_what_the_journal_has(
     assert [e.seq_nr for e in await stored(database, "N1")] == [1, 2, 3, 4]
 
 
+@pytest.mark.daily(2)
 @ENDINGS
 @pytest.mark.parametrize("numbered", [False, True], ids=["by time", "numbered"])
 async def test_running_again_stores_nothing_twice(
@@ -124,6 +126,7 @@ _OTHER = {
 }
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("values", _OTHER.values(), ids=_OTHER)
 @pytest.mark.parametrize("numbered", [{}, {"seq_nr": 1}], ids=["by time", "numbered"])
 async def test_other_content_at_a_stored_number_is_refused_by_name(

@@ -131,6 +131,7 @@ async def test_a_killed_process_is_followed_by_another_that_goes_on(journal: Dat
     assert await differing(journal) == EXACT
 
 
+@pytest.mark.slow
 async def test_what_a_killed_driver_left_is_gone_on_with(journal: Database, dsn: str) -> None:
     await write(journal, *TWENTY)
     async with held(journal):
@@ -201,6 +202,7 @@ async def test_changed_code_begins_anew(
     assert await schemas(journal) == [result.old_schema]
 
 
+@pytest.mark.slow
 async def test_restart_begins_anew(journal: Database, dsn: str) -> None:
     await write(journal, ("a", 0))
     async with journal.transaction() as session:
@@ -217,6 +219,7 @@ async def test_restart_begins_anew(journal: Database, dsn: str) -> None:
     assert await schemas(journal) == [result.old_schema]
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     "lost", ["SCHEMA projections_rebuild_1 CASCADE", "TABLE projections_rebuild_1.counts"]
 )
@@ -294,6 +297,7 @@ async def test_after_a_cancelled_rebuild_another_succeeds(journal: Database, dsn
     assert await differing(journal) == EXACT
 
 
+@pytest.mark.slow
 async def test_a_rebuild_that_is_cancelled_while_it_waits_for_the_fence_leaves_nothing(
     journal: Database, dsn: str
 ) -> None:
@@ -315,6 +319,7 @@ async def test_a_rebuild_that_is_cancelled_while_it_waits_for_the_fence_leaves_n
     assert await fetchval(journal, "SELECT count(*) FROM projections.rebuilds") == 1
 
 
+@pytest.mark.slow
 async def test_a_rebuild_that_is_cancelled_while_its_table_is_in_use_leaves_nothing(
     journal: Database, dsn: str
 ) -> None:
@@ -337,6 +342,7 @@ async def test_a_rebuild_that_is_cancelled_while_its_table_is_in_use_leaves_noth
 # Handlers that write by themselves
 
 
+@pytest.mark.daily(2)
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("definition", [Effects, Grouped])
 @pytest.mark.parametrize("splits", [1, 4])

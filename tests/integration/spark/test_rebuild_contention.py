@@ -50,6 +50,7 @@ async def sums(database: Database) -> list[int]:
     return list(await fetchval(database, "SELECT array_agg(n::int ORDER BY key) FROM sums"))
 
 
+@pytest.mark.slow
 async def test_parts_that_lock_rows_in_different_orders_are_tried_again(journal: Database, dsn: str) -> None:
     """One waits for a row of the other, which asks for one of the first when it goes on: a deadlock, with a victim."""
     low, high = source_in(0, 300), source_in(700, 1023)

@@ -193,6 +193,7 @@ async def test_a_payload_that_does_not_fit_names_source_number_and_field(journal
     assert await state_of(journal) == "folding"
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("definition", "options"),
     [(Counts, SKIPPING), (Effects, SKIPPING), (counting("skips", recovery=Recovery.skip()), ONE)],
@@ -329,6 +330,7 @@ CREATE TRIGGER full_disk BEFORE INSERT ON projections_rebuild_1.counts FOR EACH 
 """
 
 
+@pytest.mark.slow
 async def test_a_full_disk_fails_no_event_and_the_next_run_goes_on(journal: Database, dsn: str) -> None:
     await write(journal, {}, {})
     with pytest.raises(RebuildFailed, match="No space left on device"):
@@ -340,6 +342,7 @@ async def test_a_full_disk_fails_no_event_and_the_next_run_goes_on(journal: Data
     assert (result.resumed, result.skipped, result.events) == (True, 0, 2)
 
 
+@pytest.mark.slow
 async def test_a_source_whose_events_are_all_gone_goes_on_after_a_rebuild(
     journal: Database, dsn: str
 ) -> None:

@@ -139,6 +139,7 @@ async def test_a_part_of_the_slices_as_of_a_time_of_which_offsets_are_gone_is_re
     assert await counts(journal) == {"a": 2}
 
 
+@pytest.mark.slow
 async def test_all_slices_are_rebuilt_as_of_a_time_of_which_offsets_are_gone(
     journal: Database, dsn: str
 ) -> None:
@@ -155,6 +156,7 @@ async def test_all_slices_are_rebuilt_as_of_a_time_of_which_offsets_are_gone(
 # What a source or an event may look like
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 async def test_one_source_with_half_of_all_events_and_a_payload_of_5_mb(journal: Database, dsn: str) -> None:
     await write(journal, *[("hot", 0)] * 500, *((f"s{n}", 0) for n in range(500)))

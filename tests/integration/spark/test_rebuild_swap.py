@@ -77,6 +77,7 @@ async def test_workers_that_run_meanwhile_go_on_at_the_fence(journal: Database, 
     assert len(started_again) >= 6
 
 
+@pytest.mark.slow
 async def test_a_worker_that_has_written_the_old_table_goes_on_with_the_new(
     journal: Database, dsn: str
 ) -> None:
@@ -142,6 +143,7 @@ async def test_an_append_from_before_the_fence_is_waited_for_and_named(journal: 
     assert await differing(journal) == EXACT
 
 
+@pytest.mark.slow
 async def test_an_append_from_after_the_fence_is_not_named(
     journal: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +167,7 @@ async def test_an_append_from_after_the_fence_is_not_named(
     assert result.events <= 1
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("prepared", ["before", "meanwhile"])
 async def test_a_prepared_append_from_before_the_fence_is_waited_for(
     journal: Database, dsn: str, monkeypatch: pytest.MonkeyPatch, prepared: str
@@ -192,6 +195,7 @@ async def test_a_prepared_append_from_before_the_fence_is_waited_for(
     assert await fetchval(journal, "SELECT count(*) FROM effects WHERE source_id = 'late'") == 1
 
 
+@pytest.mark.slow
 async def test_an_append_that_begins_after_the_fence_is_for_the_workers(journal: Database, dsn: str) -> None:
     await happen(journal, "a")
     await fence_passes(journal)
@@ -210,6 +214,7 @@ async def test_an_append_that_begins_after_the_fence_is_for_the_workers(journal:
     assert await differing(journal) == EXACT
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("stage", ["fold", "combine", "verify", "swap"])
 async def test_history_that_is_imported_meanwhile_is_handled_once(
     journal: Database, dsn: str, stage: str
@@ -269,6 +274,7 @@ async def test_offsets_are_the_last_numbers_up_to_the_fence(journal: Database, d
     assert await differing(journal) == EXACT
 
 
+@pytest.mark.slow
 async def test_offsets_are_not_evicted_while_a_rebuild_is_unfinished(journal: Database, dsn: str) -> None:
     await happen(journal, "a", "b")
     await run_until_caught_up(journal, Effects)

@@ -79,6 +79,7 @@ async def reads(database: Database, name: str) -> EntityTypes:
         return (await offsets.status(session, name)).entity_types
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("types", [BOTH, ALL_TYPES], ids=["two", "all"])
 @pytest.mark.parametrize("define", [counts, writes])
 async def test_the_result_is_that_of_live_workers_which_go_on_from_it(
@@ -101,6 +102,7 @@ async def test_the_result_is_that_of_live_workers_which_go_on_from_it(
         each_once(await effects(journal), **{f"s{n}": 10 + (n < 2) for n in range(10)}, new=1)
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     ("first", "second"),
     [("plane", BOTH), (BOTH, "plane"), ("plane", ALL_TYPES), (ALL_TYPES, BOTH), (("plane", "ship"), BOTH)],
@@ -156,6 +158,7 @@ async def test_workers_of_both_versions_run_beside_the_rebuild_that_adds_a_type(
     assert await counted(journal) == {f"s{n}": 4 + 2 * (n < 2) for n in range(10)}
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("when", ["fence", "verify", "swap"])
 async def test_history_of_the_added_type_that_is_imported_meanwhile_is_handled_once(
     journal: Database, dsn: str, when: str

@@ -71,6 +71,7 @@ async def test_rows_of_a_source_are_made_what_the_journal_says_and_others_stay(j
     assert (result.sources, result.events, result.differing, result.repaired) == (1, 2, 1, True)
 
 
+@pytest.mark.slow
 async def test_a_row_that_is_missing_comes_back(journal: Database) -> None:
     await happen(journal, "a", "a")
     await run_until_caught_up(journal, Counts)
@@ -99,6 +100,7 @@ async def test_rows_are_found_by_the_keys_that_a_source_touched_where_no_column_
     assert rows == [("A", 2, "3", 2), ("B", 1, "deleted", 1), ("B", 2, "3", 7)]
 
 
+@pytest.mark.slow
 async def test_columns_that_are_not_declared_and_rows_that_are_right_stay(journal: Database) -> None:
     await execute(journal, "ALTER TABLE counts ADD COLUMN note text")
     await happen(journal, "a", "b")
@@ -127,6 +129,7 @@ async def test_events_that_no_worker_has_handled_are_left_to_them(journal: Datab
     assert await counts(journal) == {"a": (2, 2), "b": (1, 1), "c": (1, 1)}
 
 
+@pytest.mark.slow
 async def test_a_source_whose_offset_is_evicted_is_repaired_to_where_it_was_handled(
     journal: Database,
 ) -> None:
@@ -173,6 +176,7 @@ async def test_a_parked_source_is_repaired_to_before_the_event_that_it_is_parked
     assert await fetchval(journal, parked) == [2, 1]
 
 
+@pytest.mark.slow
 async def test_events_that_workers_have_skipped_are_left_out(journal: Database) -> None:
     definition = failing(Recovery.skip())
     for n in (0, 13, 0):
@@ -223,6 +227,7 @@ async def test_the_code_of_another_version_is_refused(journal: Database) -> None
         await repair(journal, Counts, ["a"])
 
 
+@pytest.mark.slow
 async def test_events_that_are_gone_are_no_reason_to_lose_rows(journal: Database) -> None:
     await happen(journal, "a", "a", "b")
     await run_until_caught_up(journal, Counts)
@@ -238,6 +243,7 @@ async def test_events_that_are_gone_are_no_reason_to_lose_rows(journal: Database
     assert await counts(journal) == {"a": (1, 2), "b": (1, 1)}
 
 
+@pytest.mark.slow
 async def test_rows_that_a_trigger_changes_are_told(journal: Database) -> None:
     await happen(journal, "a")
     await run_until_caught_up(journal, Counts)
@@ -288,6 +294,7 @@ async def test_a_batch_that_has_written_is_waited_for_and_folded(journal: Databa
     assert (result.differing, result.events) == (0, 2)
 
 
+@pytest.mark.slow
 async def test_tables_that_stay_in_use_are_given_up_and_nothing_is_changed(journal: Database) -> None:
     await happen(journal, "a")
     await run_until_caught_up(journal, Counts)
@@ -351,6 +358,7 @@ async def test_a_source_is_repaired_again_and_again_under_load(journal: Database
     assert await fetchval(journal, "SELECT bool_and(n = last) FROM counts")
 
 
+@pytest.mark.slow
 async def test_an_append_that_handles_inline_is_waited_for(journal: Database) -> None:
     inline = Inline(Counts)
     await happen(journal, "a")

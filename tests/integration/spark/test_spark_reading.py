@@ -33,6 +33,7 @@ from journal import (
 )
 from spark_projections.reading.batches import COLUMNS, SCHEMA, Reading, literal, read_batches, statement
 from spark_projections.reading.splits import slice_counts
+from tests.fixtures.examples import examples
 from tests.fixtures.journal import PAST, event, historic
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import until
@@ -130,6 +131,7 @@ def test_several_types_are_read_and_every_one(dsn: str) -> None:
     ]
 
 
+@pytest.mark.daily(8)
 @pytest.mark.parametrize("text", ODD_TEXTS)
 @pytest.mark.parametrize("conforming", ["on", "off"])
 def test_any_text_is_found_by_its_own_value_alone(dsn: str, text: str, conforming: str) -> None:
@@ -152,7 +154,7 @@ def server(admin_dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20))
 def test_the_server_reads_a_literal_as_the_text_it_was_made_of(
     server: psycopg.Connection[Any], text: str
@@ -234,6 +236,7 @@ def test_a_snapshot_that_is_gone_is_an_error(dsn: str) -> None:
         rows(dsn, replace(PLANES, snapshot="00000003-0000001B-1"))
 
 
+@pytest.mark.slow
 def test_limits_of_the_role_do_not_end_a_long_reading(dsn: str) -> None:
     append(dsn, [event("a", {"text": "x" * 200_000}) for _ in range(50)])
     limited = make_conninfo(
@@ -268,6 +271,7 @@ def test_a_role_that_reads_is_enough(dsn: str, login: Callable[[str | None], str
     assert slice_counts(reader, EntityTypes(("plane",))) == {slice_of("a"): 1}
 
 
+@pytest.mark.slow
 def test_a_payload_of_megabytes_is_read(dsn: str) -> None:
     text = "é" * 2_600_000
     append(dsn, [event("a", {"text": text}), event("b")])

@@ -97,6 +97,7 @@ def test_a_batch_has_what_was_committed_before_it(dsn: str) -> None:
     assert sorted(read_all()) == sorted((f"N{number}", 1) for number in range(50))
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("types", [("plane", "ship"), ALL_TYPES], ids=["two", "all"])
 @pytest.mark.parametrize("limit", [EVERYTHING, ReadMaxRows(3)], ids=["unlimited", "limited"])
 def test_a_stream_of_several_types_has_each_event_once(dsn: str, types: Any, limit: ReadLimit) -> None:
@@ -119,6 +120,7 @@ def test_a_batch_of_an_empty_journal_is_empty() -> None:
     assert read_all() == []
 
 
+@pytest.mark.slow
 def test_all_partitions_of_a_batch_end_at_one_time(dsn: str) -> None:
     append(dsn, *[event(f"N{number}") for number in range(50)])
     reader = JournalReader(parse_options({"entitytype": "plane", "splits": "4"}), SparkTable(KEYS))

@@ -81,6 +81,7 @@ async def test_a_sample_has_as_many_sources_as_are_asked_for(journal: Database) 
     assert (found.sources, found.of_sources, found.differing) == (7, 30, 7)
 
 
+@pytest.mark.slow
 async def test_few_rows_are_listed_and_all_are_counted(journal: Database) -> None:
     await happen(journal, *(f"s{n}" for n in range(150)))
     await run_until_caught_up(journal, Counts)
@@ -110,6 +111,7 @@ async def test_nothing_differs_while_events_are_appended_and_handled(journal: Da
         await task
 
 
+@pytest.mark.slow
 async def test_a_sample_is_refused_where_sources_share_rows(journal: Database) -> None:
     await changed(journal, ("a", 1))
     await run_until_caught_up(journal, AllKinds, Effects)
@@ -120,6 +122,7 @@ async def test_a_sample_is_refused_where_sources_share_rows(journal: Database) -
         await verify(journal, Effects, sources=None)
 
 
+@pytest.mark.slow
 async def test_events_that_are_gone_are_said_and_no_difference(journal: Database) -> None:
     await happen(journal, "a", "a")
     await run_until_caught_up(journal, Counts)
@@ -145,6 +148,7 @@ async def reading(journal: Database, dsn: str) -> AsyncIterator[Database]:
         await execute(journal, f"DROP ROLE {role}")
 
 
+@pytest.mark.slow
 async def test_a_role_that_may_only_read_verifies(journal: Database, dsn: str) -> None:
     await happen(journal, "a")
     await run_until_caught_up(journal, Counts)
@@ -153,6 +157,7 @@ async def test_a_role_that_may_only_read_verifies(journal: Database, dsn: str) -
             assert (await verify(reader, Counts, sources=sources)).differing == 0
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("types", [("plane", "airport"), ALL_TYPES])
 async def test_sources_of_several_types_are_compared(journal: Database, types: Any) -> None:
     @projection("counts", entity_type=types)

@@ -54,6 +54,7 @@ async def unanswered(database: Database) -> list[tuple[int, str | None]]:
         return [(row["seq_nr"], row["error"]) for row in await session.fetch(UNANSWERED)]
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(("condition", "payload", "error"), ERRORS)
 async def test_an_event_that_a_condition_fails_on_waits_and_all_others_are_matched(
     database: Database,
@@ -119,6 +120,7 @@ async def test_one_that_takes_too_long_for_an_event_is_asked_about_the_others(da
     assert await fetchval(database, QUARANTINED) == 0
 
 
+@pytest.mark.slow
 async def test_one_that_takes_too_long_for_event_after_event_is_stopped(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -163,6 +165,7 @@ async def test_one_that_holds_up_all_others_is_stopped_though_it_answers_in_time
     assert sorted(asked + [n for n, _ in await unanswered(database)]) == list(range(1, 31))
 
 
+@pytest.mark.slow
 async def test_a_condition_that_many_share_is_not_to_blame_for_a_full_batch(database: Database) -> None:
     """What all its subscriptions ask of all events takes many times the limit: each event takes a part of it."""
     async with database.session() as session:
@@ -182,6 +185,7 @@ async def test_a_condition_that_many_share_is_not_to_blame_for_a_full_batch(data
     assert [ids for *_, ids in await matches(database)] == [[ids[n % 300]] for n in range(3000)]
 
 
+@pytest.mark.slow
 async def test_conditions_that_take_long_together_are_not_to_blame(database: Database) -> None:
     for number in range(14):
         await subscribe(database, f"{number} = {number} AND factorial(8000) > 0 AND e.seq_nr > 0")
@@ -210,6 +214,7 @@ async def test_one_of_types_fails_on_the_events_of_a_type(database: Database) ->
     assert await fetchval(database, QUARANTINED) == 0
 
 
+@pytest.mark.slow
 async def test_one_of_types_that_takes_too_long_is_stopped_at_once(database: Database) -> None:
     await subscribe(database, "e.topic = 't' AND factorial(30000) > 0", group="bad")
     await subscribe(database, "e.topic = 't'", group="good")
@@ -223,6 +228,7 @@ async def test_one_of_types_that_takes_too_long_is_stopped_at_once(database: Dat
     assert await fetchval(database, QUARANTINED) == 1
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     ("narrow", "condition"),
     [
@@ -322,6 +328,7 @@ async def test_an_event_that_one_failed_on_is_matched_when_it_is_tried_again(dat
     assert await unanswered(database) == []
 
 
+@pytest.mark.slow
 async def test_what_waits_is_worked_off_in_parts_where_that_takes_long(database: Database) -> None:
     await subscribe(database, SLOW_WHERE)
     await execute(database, "SELECT projections.quarantine_condition_v1(1, 'why')")
@@ -343,6 +350,7 @@ async def test_what_waits_is_worked_off_in_parts_where_that_takes_long(database:
     assert [n for n, _ in await unanswered(database)] == [20]
 
 
+@pytest.mark.slow
 async def test_what_one_event_was_found_to_bring_about_is_not_said_of_the_next(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,6 +418,7 @@ async def test_payloads_that_jsonb_can_not_hold_are_null_and_the_others_are_seen
     assert await fetchval(database, QUARANTINED) == 0
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     "condition", ["1 / (e.seq_nr - 2) < 0", "factorial(CASE e.seq_nr WHEN 1 THEN 1 ELSE 30000 END) > 0"]
 )

@@ -52,6 +52,7 @@ async def of_group(database: Database, name: str) -> list[tuple[str, int]]:
     return [(source, n) for group, source, n, _ in await matches(database) if group == name]
 
 
+@pytest.mark.slow
 async def test_many_stopped_conditions_leave_one_row_for_each_batch(database: Database) -> None:
     """And all of them catch up, each once."""
     await stopped(database, 6)
@@ -280,6 +281,7 @@ async def test_one_that_looks_at_types_alone_catches_up_too(database: Database) 
     assert [n for _, n in await matched(database)] == [1, 3, 4, 5]
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("ranges", [1, 4])
 async def test_events_of_a_source_keep_their_order_while_a_condition_catches_up(
     database: Database, ranges: int

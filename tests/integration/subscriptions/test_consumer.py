@@ -53,6 +53,7 @@ def consumer(database: Database, **settings: object) -> Consumer:
     return Consumer(database, "g", settings=quick(**settings))
 
 
+@pytest.mark.daily(1)
 async def test_a_handler_gets_every_event_of_its_subscription_once_and_in_order(
     with_each_driver: Database,
 ) -> None:
@@ -489,6 +490,7 @@ async def test_a_range_that_failed_starts_again_from_its_stored_cursor_with_all_
     assert "handler 'failing' failed, starting again after match 2" in caplog.text
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("error", [Failure("no"), TimeoutError("own"), asyncio.CancelledError(), KeyError(1)])
 async def test_a_consumer_goes_on_whatever_a_handler_raises(database: Database, error: BaseException) -> None:
     async def fail_once(batch: Sequence[MatchedEvent]) -> None:

@@ -99,6 +99,7 @@ async def test_consumers_that_come_and_go_share_the_ranges_and_repeat_nothing(da
     each_once(*seen)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("ranges", [1, 7])
 async def test_cutting_a_group_anew_while_it_is_read_loses_nothing(database: Database, ranges: int) -> None:
     await group(database, 3)
@@ -185,6 +186,7 @@ async def test_a_failure_that_comes_after_the_range_was_lost_is_not_kept(databas
         assert await DeadBatches(session).list("g", waiting=True) == []
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_a_connection_that_is_lost_while_reading_loses_nothing(
     dsn: str, database: Database, driver: str

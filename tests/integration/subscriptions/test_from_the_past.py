@@ -204,6 +204,7 @@ async def test_a_batch_that_is_being_matched_is_waited_for(database: Database) -
     assert await matched_by(database, "g") == [("a", 1), ("a", 2)]
 
 
+@pytest.mark.slow
 async def test_two_workers_and_many_events(database: Database) -> None:
     await append_many(database, 6000)
     async with matching(database, 4), matching(database, 4):
@@ -294,6 +295,7 @@ async def test_partitions_that_a_subscription_still_looks_at_are_kept(database: 
     assert await fetchval(database, kept) == 0
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("seed", range(4))
 async def test_whatever_happens_each_event_comes_once_in_the_order_of_its_source(
     database: Database, seed: int

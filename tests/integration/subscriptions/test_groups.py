@@ -65,6 +65,7 @@ def grouped(seen: list[list[tuple[str, int]]], *poison: tuple[str, int], **optio
     return Grouped
 
 
+@pytest.mark.daily(1)
 @DELIVERIES
 async def test_a_group_that_fails_is_halved_until_the_event_at_fault_stands_alone(
     journal: Database, delivery: Any
@@ -79,6 +80,7 @@ async def test_a_group_that_fails_is_halved_until_the_event_at_fault_stands_alon
     assert [(source.source_id, source.seq_nr) for source in await parked(journal)] == [("b", 2)]
 
 
+@pytest.mark.daily(1)
 @DELIVERIES
 async def test_a_group_has_no_more_events_than_its_size(journal: Database, delivery: Any) -> None:
     seen: list[list[tuple[str, int]]] = []

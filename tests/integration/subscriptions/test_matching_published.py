@@ -146,6 +146,7 @@ class TestPublished:
         assert await matched(database) == []
         assert await fetchval(database, GONE) == 0
 
+    @pytest.mark.daily(1)
     @pytest.mark.parametrize("directed", [True, False])
     async def test_one_for_later_waits_though_the_log_is_read(
         self, database: Database, directed: bool
@@ -163,6 +164,7 @@ class TestPublished:
         assert await matched(database) == [("publisher/p", 2), ("publisher/p", 1)]
         assert await fetchval(database, GONE) == 0
 
+    @pytest.mark.daily(1)
     @pytest.mark.parametrize("directed", [True, False])
     async def test_one_that_was_due_before_the_log_is_read_is_matched_once(
         self, database: Database, directed: bool

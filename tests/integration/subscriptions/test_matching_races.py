@@ -241,6 +241,7 @@ class TestSubscribingWhileEventsFlow:
 
         assert ("b", 1) in await matched(database)
 
+    @pytest.mark.slow
     async def test_each_of_many_gets_all_that_is_appended_after_it(self, database: Database) -> None:
         await happened(database, source="first")
         written: list[tuple[str, int]] = []

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import examples
+
 SETTLED = "SELECT projections.settled_matches_v1()"
 LOCK = "SELECT projections.lock_matching_v1()"
 INSERT = """
@@ -144,13 +146,14 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("start", [1, 2**31 - 5])
 def test_a_reader_never_passes_a_row_whatever_the_order_of_commits(
     reader: Connection, writers: list[Connection], start: int
 ) -> None:
     """Asking for the bound and reading are two steps, between which writers go on."""
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
     @given(STEPS)
     def run(steps: list[tuple[str, int]]) -> None:
         reader.execute("TRUNCATE projections.matches")

@@ -185,6 +185,7 @@ async def test_a_hook_can_refuse_in_its_own_words(database: Database) -> None:
         )
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("method", ["HEAD", "POST", "PUT", "DELETE", "OPTIONS"])
 async def test_other_methods_are_not_allowed(database: Database, method: str) -> None:
     async with streaming(database) as (_, port), asked(port, method=method) as client:
@@ -258,6 +259,7 @@ async def test_a_client_that_does_not_read_is_ended_and_holds_up_nobody(database
         assert len(await slow.events_until_broken()) < 120
 
 
+@pytest.mark.slow
 async def test_a_client_that_takes_nothing_though_little_comes_is_ended(database: Database) -> None:
     settings = quick(keep_alive=timedelta(milliseconds=1), patience=timedelta(milliseconds=300))
     async with streaming(database, settings=settings) as (stream, port), asked(port) as slow:

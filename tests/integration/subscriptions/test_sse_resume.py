@@ -128,6 +128,7 @@ def interleave(
     monkeypatch.setattr(kind, name, instead)
 
 
+@pytest.mark.daily(5)
 @pytest.mark.parametrize(
     "at",
     [
@@ -240,6 +241,7 @@ async def refused(port: int, last_id: str, path: str = "/") -> None:
         assert "content-type" not in client.headers
 
 
+@pytest.mark.daily(6)
 @pytest.mark.parametrize(
     "text",
     [

@@ -59,6 +59,7 @@ async def crashing() -> AsyncIterator[Crashing]:
         yield Crashing(server, dsn)
 
 
+@pytest.mark.slow
 async def test_a_crash_between_publish_and_match_loses_nothing(crashing: Crashing) -> None:
     due = datetime.now(UTC) - timedelta(days=1)
     async with connect(crashing.dsn) as database:
@@ -74,6 +75,7 @@ async def test_a_crash_between_publish_and_match_loses_nothing(crashing: Crashin
         assert sorted(n for _, n in await matched(database)) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 async def test_a_crash_while_matching_matches_each_once(crashing: Crashing) -> None:
     async with connect(crashing.dsn) as database:
         await execute(database, HELD)

@@ -95,6 +95,7 @@ async def test_or_goes_on_and_says_that_it_is_stale(database: Database) -> None:
     assert answer.json() == {"effects": [], "stale": True}
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("token", ["nothing", "", "x" * 9000, "MS4x.MS4x"])
 async def test_what_is_no_token_is_answered_with_400(database: Database, token: str) -> None:
     async with browser(application(database)) as client:

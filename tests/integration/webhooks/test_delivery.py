@@ -189,6 +189,7 @@ async def test_failures_of_the_wire_have_their_code_and_come_again(database: Dat
     assert codes == ["204", *["blocked_address"] * 2, *["connection_refused"] * 2, "connection_reset"]
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("step", [hang(), drip(), never_closing_body()], ids=["silent", "drip", "endless"])
 async def test_an_answer_that_does_not_end_is_a_failure_at_the_deadline(
     database: Database, step: Any

@@ -15,6 +15,7 @@ from tests.fixtures.webhooks import endpoint
 COUNT = "SELECT count(*) FROM projections.webhook_deliveries"
 
 
+@pytest.mark.slow
 async def test_many_endpoints_get_each_event_in_portions(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ async def said(started: Process, line: str) -> None:
 
 
 class TestProcesses:
+    @pytest.mark.daily(1)
     @pytest.mark.parametrize(("step", "times"), [("before", 1), ("after", 2)])
     async def test_a_process_that_is_killed_around_its_request_loses_nothing(
         self, dsn: str, database: Database, step: str, times: int
@@ -199,6 +200,7 @@ class TestDatabase:
         assert arrivals(server) == {event_id: 1}
         assert await attempts(database) == [(1, "success", "204")]
 
+    @pytest.mark.slow
     async def test_an_outcome_that_is_never_stored_comes_back_by_its_lease(self, database: Database) -> None:
         async with RawServer(respond(204)) as server:
             await hook(database, server.url)
@@ -229,6 +231,7 @@ class TestDatabase:
 
         assert time.monotonic() - began < 30  # without waiting for what nobody stores
 
+    @pytest.mark.slow
     async def test_connections_that_are_ended_are_made_anew(self, dsn: str, database: Database) -> None:
         async with (
             RawServer(respond(204)) as server, HttpSender(LOCAL) as sender,

@@ -120,6 +120,7 @@ async def test_it_can_be_told_to_fail_while_it_runs(post: Posting) -> None:
     assert (before.code, after.code) == ("204", "410")
 
 
+@pytest.mark.slow
 async def test_chance_fails_the_same_requests_with_the_same_seed(post: Posting) -> None:
     async def codes(seed: int) -> list[str]:
         async with Receiver(fail_rate=0.5, status=500, seed=seed) as receiver:

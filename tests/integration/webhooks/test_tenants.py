@@ -30,6 +30,7 @@ from tests.fixtures.webhook_delivery import (
 AT_ONCE = timedelta(milliseconds=50)
 
 
+@pytest.mark.slow
 async def test_endpoints_that_hang_hold_no_more_than_their_tenants_share(database: Database) -> None:
     async with RawServer(hang()) as hangs, RawServer(respond(204)) as server:
         for _ in range(3):

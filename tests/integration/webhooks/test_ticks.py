@@ -178,6 +178,7 @@ class TestMany:
         errors = "SELECT array_agg(schedule_id) FROM projections.webhook_schedules WHERE error IS NOT NULL"
         assert await fetchval(database, errors) == ["sch_77"]
 
+    @pytest.mark.slow
     async def test_what_is_claimed_together_has_a_bound(self, database: Database) -> None:
         await many(database, 12)
         await execute(
@@ -191,6 +192,7 @@ class TestMany:
 
 
 class TestOtherTenants:
+    @pytest.mark.slow
     async def test_a_tenant_with_more_that_is_due_than_can_be_sent_does_not_keep_another_waiting(
         self, database: Database
     ) -> None:
@@ -211,6 +213,7 @@ class TestOtherTenants:
             database, "SELECT last_at FROM projections.webhook_schedules WHERE tenant = 'small'"
         )
 
+    @pytest.mark.daily(1)
     @pytest.mark.parametrize("limit", [1, 3])
     async def test_of_few_that_are_taken_each_tenant_has_its_turn(
         self, database: Database, limit: int

@@ -191,6 +191,7 @@ async def test_a_parameter_that_is_not_known_is_refused(operation: Operation) ->
     assert "no_such" in {each["field"] for each in response.json()["errors"]}
 
 
+@pytest.mark.daily(6)
 @pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.parameters], ids=named)
 async def test_an_id_that_can_not_be_is_not_found(operation: Operation, admin: Api) -> None:
     for value in ("a%00b", "x" * 256, "%F0%9F%92%A9", "..%2F..", "%27%20OR%201=1--"):
@@ -291,6 +292,7 @@ INJECTIONS = [
 ]
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("text", INJECTIONS)
 async def test_what_looks_like_sql_is_a_value_like_any_other(text: str, admin: Api, acmes: Rows) -> None:
     for name in ("topics", "endpoint_id", "event_id", "endpoint_type", "tenant"):

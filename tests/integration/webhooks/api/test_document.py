@@ -103,6 +103,7 @@ def test_every_header_that_is_read_is_a_parameter() -> None:
     }
 
 
+@pytest.mark.slow
 async def test_a_generated_client_works(
     app: Any, acmes: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

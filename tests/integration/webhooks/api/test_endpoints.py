@@ -216,6 +216,7 @@ async def test_dead_letters_are_listed_with_what_they_carry(acme: Api, acmes: Ro
     assert '"data":{"b":1.0,"a":1e2}' in response.text
 
 
+@pytest.mark.daily(5)
 @pytest.mark.parametrize(
     ("which", "count"),
     [

@@ -34,6 +34,7 @@ async def add_topic(api: Api, path: str, field: str, topic: str) -> Any:
         assert done.json()["code"] == "outdated_version"
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(("kind", "field"), [("endpoint", "topics"), ("schedule", "data")])
 async def test_of_twenty_who_add_a_topic_at_a_time_all_are_kept(
     acme: Api, acmes: Rows, kind: str, field: str
