@@ -1,7 +1,7 @@
 """Access to PostgreSQL: the only package that imports a driver."""
 
 from journal.database.callers_connection import fetch_on, fetch_on_sync
-from journal.database.callers_session import at_once, driver_of, driver_of_sync, session_on
+from journal.database.callers_session import at_once, driver_of, driver_of_sync, session_on, spoil
 from journal.database.connecting import connect
 from journal.database.error_translation import raised_as, translate, translated
 from journal.database.faults import Fault, chain, fault_of, is_conflict, sqlstate_of
@@ -33,6 +33,7 @@ __all__ = [
     "quote",
     "raised_as",
     "session_on",
+    "spoil",
     "sqlstate_of",
     "translate",
     "translated",

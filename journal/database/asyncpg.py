@@ -53,7 +53,7 @@ class AsyncpgSession(BaseSession):
         # While it is awaited: on a lost connection the look-up fails already.
         return await getattr(self.connection, method)(*args, **options)
 
-    async def _drop(self) -> None:
+    async def drop(self) -> None:
         with suppress(asyncpg.InterfaceError):  # the pool has taken a lost connection back
             self.connection.terminate()
 
@@ -177,11 +177,11 @@ class AsyncpgDatabase(BaseDatabase):
             yield session
         except (asyncio.CancelledError, TimeoutError, ReadOnlyDatabase):
             # In the middle of a statement, which may never be answered; or a standby, and the next one may not be.
-            await session._drop()  # noqa: SLF001 - of its own making
+            await session.drop()
             raise
         finally:
             if session.in_transaction:
-                await session._drop()  # noqa: SLF001 - likewise
+                await session.drop()
             with suppress(
                 *_ERRORS
             ):  # lost when it was given back: the pool ends it, and what was done on it stands

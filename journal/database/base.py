@@ -102,7 +102,7 @@ class BaseSession(ABC):
                 return await call
         except self.errors as error:
             if watchdog.expired() or isinstance(error, MemoryError):
-                await self._drop()  # in the middle of an answer that nobody will read to its end
+                await self.drop()  # in the middle of an answer that nobody will read to its end
             if watchdog.expired():
                 self.failure = NoAnswer(
                     f"no answer from the database for {limit:g} s: its connection is dropped"
@@ -119,7 +119,7 @@ class BaseSession(ABC):
         raise failure from error
 
     @abstractmethod
-    async def _drop(self) -> None:
+    async def drop(self) -> None:
         """End the connection at once, without a word to the server."""
 
     async def begin(self, mark: str | None = None, idle: timedelta | None = None) -> None:
@@ -154,7 +154,7 @@ class BaseSession(ABC):
                 async with asyncio.timeout(_ROLLBACK):
                     await self._run(self._control("ROLLBACK"))
             except (ProjectionsError, TimeoutError):
-                await self._drop()
+                await self.drop()
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:

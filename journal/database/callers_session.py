@@ -11,13 +11,16 @@ from journal.database.error_translation import translated
 from journal.database.session import Row, Session
 from journal.errors import DatabaseError
 
-__all__ = ["at_once", "driver_of", "driver_of_sync", "session_on"]
+__all__ = ["at_once", "driver_of", "driver_of_sync", "session_on", "spoil"]
 
 T = TypeVar("T")
 
 _ASYNC = "a Session, or asyncpg's, psycopg's or SQLAlchemy's asynchronous connection over one of them"
 _SYNC = "psycopg's connection, or SQLAlchemy's over it"
 _NOT_OPEN = "begin a transaction on the connection first: what is appended is handled in it"
+_SPOIL = (
+    "DO $$ BEGIN RAISE 'a projection could not be handled inline: this transaction cannot commit'; END $$"
+)
 
 
 async def driver_of(connection: Any) -> Any:
@@ -102,11 +105,30 @@ async def _suited(driver: Any, session: Session) -> AsyncIterator[Session]:
     await session.fetch(CHANGE_BACK, *before, True)
 
 
+async def spoil(session: Any) -> None:
+    """
+    Let the transaction of a session not commit, also where the caller catches the error and goes on.
+
+    Where the database does not answer that it is so, as while another statement runs on the connection, that is ended.
+    """
+    spoilt = False
+    try:
+        await session.execute(_SPOIL)
+    except DatabaseError as error:
+        spoilt = error.sqlstate is not None
+    finally:
+        if not spoilt:
+            await session.drop()
+
+
 class _SyncSession:
     """What writing tables asks of a session, on psycopg's synchronous connection: nothing here ever waits."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
+
+    async def drop(self) -> None:
+        self.connection.close()
 
     async def execute(self, sql: str, *args: Any) -> int:
         return max(int(self._cursor(sql, args).rowcount), 0)

@@ -36,7 +36,7 @@ class PsycopgSession(BaseSession):
             not self.connection.closed and self.connection.info.transaction_status != TransactionStatus.IDLE
         )
 
-    async def _drop(self) -> None:
+    async def drop(self) -> None:
         await self.connection.close()
 
     async def _control(self, sql: str) -> str | None:

@@ -9,7 +9,6 @@ it is left to a worker. So whoever appends without handling inline loses nothing
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -29,7 +28,7 @@ from journal import (
     event_row,
     slice_of,
 )
-from journal.database import at_once, driver_of, driver_of_sync, is_conflict, session_on
+from journal.database import at_once, driver_of, driver_of_sync, is_conflict, session_on, spoil
 from projections.defining.batching import ExactlyOnce
 from projections.defining.folding import Batch
 from projections.defining.handlers import Kind, Projection, projection_of
@@ -38,16 +37,15 @@ from projections.running.table_writer import TableWriter
 
 __all__ = ["Inline"]
 
-# A table's name may mean another one where the caller has another search_path.
+# A table's name may mean another one where the caller has other schemas: by its search_path, or as another role.
 _BEGIN = """
 SELECT
     projection, source_id,
-    pg_catalog.concat_ws(' ', pg_catalog.current_database(), pg_catalog.current_setting('search_path')) AS place
+    pg_catalog.concat_ws(' ', pg_catalog.current_database(), pg_catalog.current_schemas(false)::text) AS place
 FROM projections.begin_inline_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)
 """
-_SPOIL = (
-    "DO $$ BEGIN RAISE 'a projection could not be handled inline: this transaction cannot commit'; END $$"
-)
+_PLACES = 1_000
+"""Of so many it is kept what is known of their tables, such as schemas of tenants."""
 
 
 class Inline:
@@ -155,8 +153,8 @@ class Inline:
                 for projection in self._projections:
                     if taken := [e for e in envelopes if (projection.name, e.source_id) in ready]:
                         await self._handle_with(session, tables, projection, taken)
-            except BaseException:
-                await _spoil(session)
+            except BaseException:  # the offsets are stored already
+                await spoil(session)
                 raise
 
     async def _begin(
@@ -170,6 +168,8 @@ class Inline:
         projections = [(p.name, p.version, p.entity_types.literal) for p in self._projections]
         rows = await session.fetch(_BEGIN, *map(list, zip(*projections, strict=True)), *map(list, columns))
         place = rows[0]["place"] if rows else ""
+        if len(self._tables) >= _PLACES:
+            self._tables.clear()
         tables = self._tables.setdefault(place, TableWriter())
         return {(row["projection"], row["source_id"]) for row in rows}, tables
 
@@ -247,9 +247,3 @@ def _begun(of_source: Sequence[EventEnvelope]) -> tuple[Any, ...]:
         first.db_timestamp,
         last.db_timestamp,
     )
-
-
-async def _spoil(session: Session) -> None:
-    """Let the transaction not commit, also where the caller catches the error: the offsets are stored already."""
-    with suppress(Exception):
-        await session.execute(_SPOIL)

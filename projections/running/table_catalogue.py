@@ -18,7 +18,8 @@ from projections.running.table_values import Column, ValueKind, kind_of
 __all__ = ["Shape", "read_shape"]
 
 _RELATION = """
-SELECT c.oid, n.nspname::text AS schema, c.relname::text AS name, c.relkind::text AS kind
+SELECT c.oid, n.nspname::text AS schema, c.relname::text AS name, c.relkind::text AS kind,
+    c.relpersistence = 't' AS is_temporary
 FROM pg_catalog.pg_class AS c
 JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 WHERE c.oid = pg_catalog.to_regclass($1::text)
@@ -108,6 +109,10 @@ async def read_shape(session: Session, table: Table) -> Shape:
         )
     if relation["kind"] not in {"r", "p"}:
         raise TableError(f"{table} is not a table (relkind {relation['kind']!r}): name the table behind it")
+    if relation["is_temporary"] and table.qualified_name[0] != "pg_temp":
+        raise TableError(
+            f"{table} is a temporary table here, which others do not see: name its schema, or drop it"
+        )
     found = {row["name"]: row for row in await session.fetch(_COLUMNS, relation["oid"])}
     _check_columns(table, found)
     unique = await session.fetch(_UNIQUE_KEYS, relation["oid"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
@@ -12,17 +13,15 @@ import psycopg
 import pytest
 
 import offsets
-from journal import ConnectionSettings, Database, DatabaseError, append, append_sync, connect
+from journal import Database, DatabaseError, append, append_sync
 from projections import (
     AtLeastOnce,
-    Changes,
     Event,
     EventEnvelope,
     HandlerFailed,
     Inline,
     InvalidHandler,
     Session,
-    Table,
     handles,
     handles_group,
     projection,
@@ -32,10 +31,20 @@ from projections.monitoring import projection_lags
 from projections.testing import run_until_caught_up
 from spark_projections.rebuilds.rebuilding import rebuild
 from tests.fixtures.connections import WAYS, Way, by_asyncpg, by_psycopg_sync
+from tests.fixtures.inline import (
+    COUNTED,
+    DELAYS,
+    TWINS,
+    Recording,
+    counted,
+    counting,
+    event,
+    inline,
+    inline_journal,
+    mode,
+)
 from tests.fixtures.locks import WAITING
 from tests.fixtures.projections import (
-    NO_RETRY,
-    Failure,
     Happened,
     caught_up,
     execute,
@@ -44,78 +53,15 @@ from tests.fixtures.projections import (
     running,
     until,
 )
-from tests.fixtures.rebuilds import COUNTS, ONE, Gate, fence_passes, make_read_models
+from tests.fixtures.rebuilds import ONE, Gate, fence_passes
 
-KINDS = Table("kinds", key="kind", increment="n")
 GATE = f"SELECT EXISTS (SELECT FROM {WAITING} WHERE locktype = 'advisory')"
-COUNTED = "SELECT coalesce(sum(n), 0)::int FROM counts"
-HANDLED = "SELECT coalesce(sum(handled), 0)::int FROM projections.projection_ranges"
-
-
-class Counting:
-    """A row for each source, and one that all of them share."""
-
-    @handles(Happened)
-    def happened(self, event: Happened, envelope: EventEnvelope) -> Changes:
-        if event.n < 0:
-            raise Failure(f"number {event.n}")
-        return [
-            COUNTS.upsert(source_id=envelope.source_id, n=1, last=envelope.seq_nr),
-            KINDS.upsert(kind="all", n=1),
-        ]
-
-
-def counting(name: str = "p", **options: Any) -> type[Any]:
-    return projection(name, entity_type="plane", **options)(type("Count", (Counting,), {}))
-
-
-DELAYS = counting(recovery=NO_RETRY)
-
-
-@projection("q", entity_type="plane")
-class Recording:
-    @handles(Happened)
-    async def happened(self, session: Session, event: Happened, envelope: EventEnvelope) -> None:
-        await session.execute(
-            "INSERT INTO effects (source_id, seq_nr) VALUES ($1, $2)", envelope.source_id, envelope.seq_nr
-        )
-        if event.n < 0:
-            await session.execute("SELECT 1 / 0")
-
-
-TWINS = Inline(DELAYS).append, Inline(DELAYS).append_sync
-
-
-def event(source_id: str = "a", n: int = 0, **options: Any) -> Event:
-    return Event(source_id, Happened(n=n), "plane", **options)
 
 
 @pytest.fixture
 async def journal(dsn: str) -> AsyncIterator[Database]:
-    async with connect(dsn, ConnectionSettings(max_connections=15)) as pool:
-        await make_read_models(pool)
-        await execute(pool, "CREATE TABLE kinds (kind text PRIMARY KEY, n bigint NOT NULL DEFAULT 0)")
-        await run_until_caught_up(pool, DELAYS, Recording)
-        await mode(pool, "inline")
+    async with inline_journal(dsn) as pool:
         yield pool
-
-
-async def mode(database: Database, to: offsets.Mode, name: str = "p") -> None:
-    async with database.session() as session:
-        await offsets.set_mode(session, name, to)
-
-
-async def counted(database: Database) -> tuple[int, int]:
-    """Events that have been counted, by whomever, and those that workers have handled."""
-    return await fetchval(database, COUNTED), await fetchval(
-        database,
-        f"{HANDLED} WHERE projection_id = (SELECT projection_id FROM projections.projections WHERE name = 'p')",
-    )
-
-
-async def inline(database: Database, *events: Event) -> None:
-    async with database.transaction() as session:
-        await TWINS[0](session, events)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -574,6 +520,37 @@ async def test_a_name_of_a_table_means_what_it_means_to_the_caller(journal: Data
 
     assert await fetchval(journal, "SELECT array_agg(source_id || n) FROM counts") == ["a2"]
     assert await fetchval(journal, "SELECT array_agg(source_id || n) FROM other.counts") == ["b2"]
+
+
+async def test_a_name_of_a_table_means_what_it_means_to_the_role(journal: Database, dsn: str) -> None:
+    roles = [f"{name}_{secrets.token_hex(4)}" for name in ("some", "other")]  # of the whole server
+    for role in roles:
+        await execute(journal, f"CREATE ROLE {role} IN ROLE projections_writer")
+        await execute(journal, f"CREATE SCHEMA {role} CREATE TABLE counts (source_id text PRIMARY KEY, n int, last int)"
+                      " CREATE TABLE kinds (kind text PRIMARY KEY, n int)")  # fmt: skip
+        await execute(journal, f"GRANT ALL ON SCHEMA {role} TO public")
+        await execute(journal, f"GRANT ALL ON {role}.counts, {role}.kinds TO public")
+    with psycopg.connect(dsn) as connection:
+        for role in roles:
+            connection.execute(f"SET LOCAL ROLE {role}")  # type: ignore[call-overload]  # no literal
+            TWINS[1](connection, [event(role)])
+            connection.execute("RESET ROLE")
+
+    found = [await fetchval(journal, f"SELECT array_agg(source_id) FROM {role}.counts") for role in roles]
+    for role in roles:
+        await execute(journal, f"DROP SCHEMA {role} CASCADE")
+        await execute(journal, f"DROP ROLE {role}")
+    assert found == [[role] for role in roles]
+
+
+async def test_a_temporary_table_in_the_place_of_one_is_refused(journal: Database, dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("CREATE TEMPORARY TABLE counts (source_id text PRIMARY KEY, n int, last int)")
+        with pytest.raises(HandlerFailed, match="counts is a temporary table here"):
+            TWINS[1](connection, [event()])
+    await inline(journal, event())
+
+    assert await counted(journal) == (1, 0)
 
 
 async def test_what_others_put_into_the_schemas_of_the_caller_is_not_called(
