@@ -2,13 +2,15 @@
 Tokens: a short text for what was appended, for a header or a form, from which another process can wait for it.
 
 A token names the last event of each source, with its time, which no event that takes its number later has, and the
-timeline of the database that it was appended on. It holds no secret, and is no proof of anything.
+timeline of the database that it was appended on. Its last part is a checksum of the others, which finds what was cut
+off or misspelt. It holds no secret, and is no proof of anything: anybody can make one.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -16,8 +18,8 @@ from typing import NamedTuple
 
 from journal.errors import InvalidToken
 
-MAX_TOKEN_SOURCES = 100
-"""Sources that a token may name."""
+MAX_TOKEN_LENGTH = 6000
+"""Characters of a token: with the others, servers take headers of 8 kB together."""
 
 _PART = re.compile(r"([0-9a-f]{1,8})\.([0-9a-f]{1,16})\.([0-9a-f]{1,14})\.(.{1,255})", re.DOTALL)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,21 +50,30 @@ def write_token(events: Iterable[AwaitedEvent]) -> str:
     A token for events: about 30 characters for each source, and 4 for each 3 bytes of its id, URL-safe.
 
     Raises:
-        ValueError: They are of more than 100 sources.
+        ValueError: They are of so many sources that it would have more than 6,000 characters.
     """
     last = last_of_each(events)
-    if len(last) > MAX_TOKEN_SOURCES:
+    text = ".".join(map(_written, last))
+    token = f"{text}.{_checksum(text)}"
+    if len(token) > MAX_TOKEN_LENGTH:
         raise ValueError(
-            f"a token is for {MAX_TOKEN_SOURCES} sources at most, and these events are of {len(last)}: pass what "
-            "append() returned to wait_for(), or append fewer sources at once"
+            f"a token has {MAX_TOKEN_LENGTH:,} characters at most, and that of these {len(last)} sources has "
+            f"{len(token):,}: pass what append() returned to wait_for(), or append to fewer sources at once"
         )
-    return ".".join(map(_written, last))
+    return token
 
 
 def _written(event: AwaitedEvent) -> str:
     at = (event.db_timestamp - _EPOCH) // _MICROSECOND
-    text = f"{event.timeline:x}.{event.seq_nr:x}.{at:x}.{event.source_id}"
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    return _encoded(f"{event.timeline:x}.{event.seq_nr:x}.{at:x}.{event.source_id}".encode())
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _checksum(text: str) -> str:
+    return _encoded(hashlib.blake2b(text.encode(), digest_size=6).digest())
 
 
 def read_token(token: str) -> list[AwaitedEvent]:
@@ -72,10 +83,10 @@ def read_token(token: str) -> list[AwaitedEvent]:
     Raises:
         InvalidValue: It is no token of :attr:`journal.Appended.token`, or was changed.
     """
-    parts = token.split(".", MAX_TOKEN_SOURCES)
-    if not token or len(parts) > MAX_TOKEN_SOURCES:
+    text, _, checksum = token.rpartition(".")
+    if len(token) > MAX_TOKEN_LENGTH or not token.isascii() or checksum != _checksum(text):
         raise _invalid(token)
-    return [_read(part, token) for part in parts]
+    return [_read(part, token) for part in text.split(".")]
 
 
 def _read(part: str, token: str) -> AwaitedEvent:

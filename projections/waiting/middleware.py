@@ -8,7 +8,9 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from journal import Database, InvalidToken, LostGeneration
-from projections.waiting.waiter import WaitTimeout, wait_for
+from journal.tokens import read_token
+from offsets import UnknownProjection
+from projections.waiting.waiter import WaitTimeout, wait_for_events
 
 __all__ = ["ReadYourWrites"]
 
@@ -16,18 +18,19 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-_MAX_HEADER = 8192
-"""Bytes of a token; servers refuse a longer header anyway."""
-
 
 class ReadYourWrites:
     """
     ASGI middleware: before a GET or HEAD that carries a token in a header, wait for projections.
 
     A page that has sent a command gets ``appended.token`` with the answer, and sends it with what it reads next; every
-    other request passes at once. Where projections are late, the answer is 503 with ``Retry-After``; with
-    ``stale=True``, the request goes on and finds ``scope["state"]["stale"]`` true. A text that is not a token is
-    answered with 400, one whose events are lost with 409.
+    other request passes at once. Where projections are late, or have never run, the answer is 503 with
+    ``Retry-After``; with ``stale=True``, the request goes on and finds ``scope["state"]["stale"]`` true. A text that is
+    not a token is answered with 400, one whose events are lost with 409. A projection that does not read the type of
+    what was written is not waited for.
+
+    A token proves nothing, and one that was made up is waited for as any other: put the middleware behind your
+    authentication where strangers can reach it.
 
     Args:
         app: The application.
@@ -79,18 +82,20 @@ class ReadYourWrites:
 
     async def _wait(self, scope: Scope, token: str) -> tuple[int, str] | None:
         """Wait; returns a status and what to say, or None when the request is to go on."""
-        if len(token) > _MAX_HEADER:
-            return 400, "the token is longer than any that is given out"
+        try:
+            events = read_token(token)
+        except InvalidToken as error:
+            return 400, str(error)
         if self._places == 0:
             return self._late(scope, "too many requests wait already")
         database = self._database() if callable(self._database) else self._database
         self._places -= 1
         try:
-            await wait_for(database, self._projections, token, self._timeout)
+            await wait_for_events(database, self._projections, events, self._timeout, those_that_read=True)
         except WaitTimeout:
             return self._late(scope, "what was written cannot be read yet: ask again")
-        except InvalidToken as error:
-            return 400, str(error)
+        except UnknownProjection:
+            return self._late(scope, "what was written cannot be read yet: a projection has never run")
         except LostGeneration:
             return 409, "what was written before is gone: it was lost when the database went back in time"
         finally:

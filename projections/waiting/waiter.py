@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from journal import (
     Appended,
@@ -19,6 +20,7 @@ from journal import (
     Database,
     DatabaseUnavailable,
     EntityTypes,
+    InvalidValue,
     LostGeneration,
     ProjectionsError,
     Session,
@@ -29,7 +31,7 @@ from journal.tokens import AwaitedEvent, last_of_each, read_token
 from offsets import HANDLED, UnknownProjection, entity_types_of
 from projections.waiting.reasons import not_in_journal, reason
 
-__all__ = ["WaitTimeout", "wait_for"]
+__all__ = ["WaitTimeout", "wait_for", "wait_for_events"]
 
 log = logging.getLogger("projections")
 
@@ -40,8 +42,8 @@ _SHORTEST, _LONGEST = timedelta(milliseconds=5), timedelta(milliseconds=100)
 """Between two polls without a notification: the first ones, and all after a while."""
 _LINGER = 5.0
 """Seconds for which notifications are still listened to when nobody waits: most requests do not come alone."""
-_PATIENCE = 2.0
-"""Seconds that the answer to why something was not handled may take."""
+_PATIENCE = 1.0
+"""Seconds that the last look may take, which tells why something was not handled."""
 _AGAIN = timedelta(milliseconds=500)
 """After this time a database that is gone is asked again."""
 
@@ -72,30 +74,47 @@ async def wait_for(
     Wait until projections have handled what was appended; returns at once where they have.
 
     Call it after the commit of the append. A projection has handled an event when the transaction with its effects is
-    committed, or when it has decided to skip it.
+    committed, or when it has decided to skip it. An event that retention has deleted counts as handled: retention
+    waits for projections, and what is deleted is handled by none any more.
 
     Args:
         database: Where the events and the projections are; waiting takes one of its sessions for all who wait.
         projections: The name of one, or of several: all of them are waited for.
         appended: What :func:`append` has returned, or the ``token`` of that.
-        timeout: How long to wait at most.
+        timeout: How long to wait at most; the last look, which tells why, may take a second more.
 
     Raises:
         WaitTimeout: They have not, within the time-out; it says why: paused, parked, failing, no worker, behind, or
             not committed.
+        TypeError: ``appended`` is nothing that :func:`append` returns, or ``timeout`` is not a timedelta.
         UnknownProjection: No projection of such a name has run on this database.
         ValueError: A projection reads other entity types than the events are of.
-        InvalidValue: The text is not a token.
+        InvalidValue: The text is not a token, or the time-out is negative.
         LostGeneration: The events are gone: after a fail-over or a restore, the database does not have them.
     """
+    if not isinstance(timeout, timedelta):
+        raise TypeError(f"timeout must be a timedelta, such as timedelta(seconds=5), not {timeout!r:.80}")
+    if timeout < timedelta(0):
+        raise InvalidValue(f"timeout must not be negative, but is {timeout.total_seconds():g} s")
     names = [projections] if isinstance(projections, str) else list(dict.fromkeys(projections))
-    events = _events(appended)
-    if not names or not events:
+    await wait_for_events(database, names, _events(appended), timeout)
+
+
+async def wait_for_events(
+    database: Database,
+    projections: Sequence[str],
+    events: Sequence[AwaitedEvent],
+    timeout: timedelta,  # noqa: ASYNC109 - as wait_for
+    *,
+    those_that_read: bool = False,
+) -> None:
+    """As :func:`wait_for`; with ``those_that_read`` only for projections that read the type of an event."""
+    if not projections or not events:
         return
     waiter = _waiters.get(database)
     if waiter is None:
         waiter = _waiters[database] = _Waiter(database)
-    await waiter.wait(_Wait(names, events), timeout)
+    await waiter.wait(_Wait(projections, events, those_that_read=those_that_read), timeout)
 
 
 def _events(appended: Appended | AppendedEvents | Sequence[Appended] | str) -> list[AwaitedEvent]:
@@ -103,27 +122,38 @@ def _events(appended: Appended | AppendedEvents | Sequence[Appended] | str) -> l
         return read_token(appended)
     if isinstance(appended, Appended | AppendedEvents):
         return appended.awaited
+    given: Any = appended
+    if not isinstance(given, Iterable) or not all(isinstance(one, Appended) for one in given):
+        raise TypeError(f"wait_for() takes what append() returned, or the token of it, not {given!r:.80}")
     return last_of_each(event for each in appended for event in each.awaited)
 
 
 class _Wait:
     """One who waits: for each projection, the events that it has not handled yet."""
 
-    def __init__(self, projections: Sequence[str], events: Sequence[AwaitedEvent]) -> None:
+    def __init__(
+        self, projections: Sequence[str], events: Sequence[AwaitedEvent], *, those_that_read: bool
+    ) -> None:
         self.projections = tuple(projections)
         self.events = events
+        self._those_that_read = those_that_read
         self.left = {(name, event) for name in projections for event in events}
         self.named: Mapping[str, EntityTypes] = {}
         """The entity types of each projection, once they have been looked up."""
         self.types: dict[AwaitedEvent, str] = {}
-        """Those of the events that were found in the journal."""
+        """Those of the events that are in the journal."""
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def found(self, event: AwaitedEvent, entity_type: str) -> None:
-        """An event is in the journal."""
+    def found(self, event: AwaitedEvent, entity_type: str | None) -> None:
+        """An event is in the journal, or, with no type, was deleted with the partition of its time."""
+        if entity_type is None:
+            self.left -= {(name, event) for name in self.projections}
+            return
         self.types[event] = entity_type
         for name, wanted in self.named.items():
-            if entity_type not in wanted:
+            if entity_type not in wanted and self._those_that_read:
+                self.left.discard((name, event))
+            elif entity_type not in wanted:
                 self.fail(
                     ValueError(
                         f"projection {name!r} reads events of {wanted.said}, and source {event.source_id!r} is of "
@@ -169,12 +199,14 @@ class _Waiter:
         self._waits.add(wait)
         self._service.wake()
         try:
-            async with asyncio.timeout(limit.total_seconds()):
-                await wait.over
-        except TimeoutError:
-            raise WaitTimeout(limit, await self._reasons(wait)) from None
+            await asyncio.wait({wait.over}, timeout=limit.total_seconds())
+            reasons = {} if wait.over.done() else await self._reasons(wait)
+            if not wait.over.done():
+                raise WaitTimeout(limit, reasons)
+            wait.over.result()
         finally:
             self._waits.discard(wait)
+            wait.over.cancel()
 
     async def _run(self) -> None:
         try:
@@ -264,16 +296,19 @@ class _Waiter:
                     wait.not_found(event, timeline)
 
     async def _reasons(self, wait: _Wait) -> dict[str, str]:
-        """What holds back each projection that has not handled all."""
+        """Look for the last time; where that does not end it, what holds back each projection."""
+        found = {name: "no connection was free to ask the database" for name, _ in wait.left}
         try:
             async with asyncio.timeout(_PATIENCE), self._database.session() as session:
-                return {
-                    name: await self._reason(session, wait, name, event)
-                    for name, event in sorted(wait.left, key=lambda left: left[1].seq_nr, reverse=True)
-                }
-        except (TimeoutError, ProjectionsError) as error:
-            why = f"the database does not answer ({str(error) or f'for {_PATIENCE:g} s'})"
-            return {name: why for name, _ in sorted(wait.left)}
+                found = dict.fromkeys(found, f"the database does not answer (for {_PATIENCE:g} s)")
+                await self._look(session, [wait])
+                for name, event in sorted(wait.left, key=lambda left: left[1].seq_nr, reverse=True):
+                    found[name] = await self._reason(session, wait, name, event)
+        except TimeoutError:
+            pass
+        except ProjectionsError as error:
+            found = dict.fromkeys(found, f"the database does not answer ({error})")
+        return {name: found[name] for name, _ in wait.left}
 
     @staticmethod
     async def _reason(session: Session, wait: _Wait, name: str, event: AwaitedEvent) -> str:

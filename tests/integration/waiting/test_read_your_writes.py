@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from journal import Appended
-from projections import Database, Event, ReadYourWrites, append
+from projections import Database, Event, EventEnvelope, ReadYourWrites, Session, append, handles, projection
 from projections.waiting import middleware
 from tests.fixtures.projections import EFFECTS, Happened, caught_up, effects, execute, recording, running
 
@@ -93,6 +93,39 @@ async def test_or_goes_on_and_says_that_it_is_stale(database: Database) -> None:
         answer = await client.get("/", headers={HEADER: token})
 
     assert answer.json() == {"effects": [], "stale": True}
+
+
+async def test_a_projection_that_does_not_read_the_type_is_not_waited_for(database: Database) -> None:
+    @projection("other", entity_type="airport")
+    class Other:
+        @handles(Happened)
+        async def happened(self, session: Session, event: Happened, envelope: EventEnvelope) -> None:
+            pass
+
+    await caught_up(database, Other)
+    async with database.transaction() as session:
+        appended = await append(session, [Event("a", Happened(), "plane")])
+
+    async with browser(application(database, projections="other")) as client:
+        answer = await client.get("/", headers={HEADER: appended.token})
+    async with browser(application(database, projections=["other", "p"])) as client:
+        late = await client.get("/", headers={HEADER: appended.token})
+
+    assert (answer.status_code, late.status_code) == (200, 503)
+
+
+async def test_a_projection_that_has_never_run_is_late(database: Database) -> None:
+    async with browser(application(database, projections="new")) as client:
+        token = (await client.post("/")).headers[HEADER]
+        late = await client.get("/", headers={HEADER: token})
+    async with browser(application(database, projections="new", stale=True)) as client:
+        stale = await client.get("/", headers={HEADER: token})
+
+    assert (late.status_code, late.json()["detail"]) == (
+        503,
+        "what was written cannot be read yet: a projection has never run",
+    )
+    assert stale.json()["stale"]
 
 
 @pytest.mark.daily(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -10,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from journal import AppendedEvents, DatabaseUnavailable, InvalidToken, LostGeneration, connect
+from journal import (
+    Appended,
+    AppendedEvents,
+    ConnectionSettings,
+    DatabaseUnavailable,
+    InvalidToken,
+    InvalidValue,
+    LostGeneration,
+    connect,
+)
 from offsets import HANDLED, set_paused
 from projections import (
     Database,
@@ -38,6 +48,7 @@ from tests.fixtures.projections import (
     running,
     settings,
 )
+from tests.fixtures.retention import filled, retained
 
 SOON = timedelta(milliseconds=100)
 
@@ -87,6 +98,61 @@ async def test_what_is_handled_already_is_not_waited_for(database: Database) -> 
     await wait_for(database, ["p"], appended.token)
     await wait_for(database, "p", appended[0])
     await wait_for(database, "p", list(appended))
+
+
+async def test_what_is_handled_is_found_however_short_the_time(database: Database) -> None:
+    appended = await write(database, "a")
+    await caught_up(database, recording())
+
+    await wait_for(database, "p", appended, timedelta(0))
+    await wait_for(database, "p", appended, timedelta(milliseconds=1))
+
+
+async def test_without_a_free_connection_it_says_so(dsn: str, database: Database) -> None:
+    appended = await write(database, "a")
+    await caught_up(database, recording())
+    async with connect(dsn, ConnectionSettings(max_connections=1)) as small, small.session():
+        assert "projection 'p': no connection was free to ask the database" in await late(
+            small, "p", appended
+        )
+
+
+async def test_what_has_left_the_journal_with_its_partition_is_not_waited_for(database: Database) -> None:
+    await filled(database)
+    async with database.session() as session:
+        row = await session.fetchrow(
+            "SELECT source_id, seq_nr, db_timestamp, event_id FROM projections.events WHERE seq_nr = 2 LIMIT 1"
+        )
+        assert row is not None
+        timeline = await session.fetchval("SELECT projections.timeline_v1()")
+    appended = Appended(*row.values(), timeline=timeline)
+    await caught_up(database, recording())
+    await execute(database, "SELECT projections.register_projection_v1('q', ARRAY['plane'])")
+    await wait_for(database, "p", appended, timedelta(0))
+    assert "no worker" in await late(database, "q", appended.token)
+    await execute(database, "DELETE FROM projections.projections WHERE name = 'q'")
+    assert (await retained(database)).dropped
+
+    await caught_up(database, recording(name="q"))
+
+    await wait_for(database, ["p", "q"], appended.token, timedelta(0))
+
+
+@pytest.mark.parametrize(
+    ("appended", "timeout", "error", "says"),
+    [
+        (None, SOON, TypeError, "takes what append() returned, or the token of it, not None"),
+        (b"token", SOON, TypeError, "not b'token'"),
+        ([1], SOON, TypeError, "not [1]"),
+        ("a", 5, TypeError, "timeout must be a timedelta, such as timedelta(seconds=5), not 5"),
+        ("a", timedelta(seconds=-1), InvalidValue, "timeout must not be negative, but is -1 s"),
+    ],
+)
+async def test_wrong_arguments_are_named(
+    database: Database, appended: Any, timeout: Any, error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=re.escape(says)):
+        await wait_for(database, "p", appended, timeout)
 
 
 async def test_nothing_is_over_before_the_handler_has_committed(database: Database) -> None:
@@ -355,7 +421,7 @@ async def test_a_database_that_is_gone_is_said(
     async with connect(dsn) as other:
         monkeypatch.setattr(waiter._Waiter, "_look", gone)
         monkeypatch.setattr(waiter, "reason", gone)
-        with pytest.raises(WaitTimeout, match="is not in the journal"):  # nothing is known of it
+        with pytest.raises(WaitTimeout, match=r"the database does not answer \(the server is gone\)"):
             await wait_for(other, "p", appended, SOON)
 
 
