@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from importlib import import_module
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
@@ -42,7 +42,6 @@ _WORKERS = Opt(
     "0: in one, to which nothing happens.",
     type=click.IntRange(0, _MOST_WORKERS), show_default=True,
 )  # fmt: skip
-_SPARK = "spark_projections.demo"  # imported when it is asked for: nothing here may need Spark
 
 
 @click.command()
@@ -178,12 +177,12 @@ def _run(dsn: str | None, options: Options, *, spark: bool) -> Result | int:
 def _batching() -> AbstractContextManager[Rebuilder]:
     """What rebuilds on Spark, for the length of a block."""
     try:
-        module = import_module(_SPARK)
+        spark_batch = entry_points(group="projections.demos")["spark"].load()
     except ImportError as error:
         raise DemoError(
             f"--spark needs packages that are not installed ({error}): pip install 'slice-projections[demo,spark]'"
         ) from error
-    batching: AbstractContextManager[Rebuilder] = module.spark_batch()
+    batching: AbstractContextManager[Rebuilder] = spark_batch()
     return batching
 
 

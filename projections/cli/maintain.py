@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -136,8 +136,8 @@ def _archive(dsn: str, target: str) -> Archive:
     if ":" in target and not Path(target).exists():
         hook: Archive = load_callable(target)
         return hook
-    with from_extra("arrow"):  # by its name: this package does not import that one
-        keeper = import_module("spark_projections.archive.export").archive_partition
+    with from_extra("arrow"):
+        keeper = entry_points(group="projections.archives")["parquet"].load()
     return partial(keeper, dsn, Path(target).absolute())
 
 

@@ -1,0 +1,30 @@
+"""What the import contracts cannot see: names of packages in strings."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+IMPORT_NAMES = "projections/import_names.py"
+"""Compares names with those of an application: imports none of them."""
+
+
+def test_no_package_below_names_spark_projections_in_a_string() -> None:
+    found = {
+        f"{module}: {text}"
+        for module, tree in modules("journal", "offsets", "projections")
+        if module != IMPORT_NAMES
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and "spark_projections" in str(text := node.value)
+    }
+
+    assert found == set()
+
+
+def modules(*packages: str) -> Iterator[tuple[str, ast.Module]]:
+    """The modules of packages, by their paths."""
+    for package in packages:
+        for file in (ROOT / package).rglob("*.py"):
+            yield file.relative_to(ROOT).as_posix(), ast.parse(file.read_text())
