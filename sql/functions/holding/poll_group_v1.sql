@@ -3,7 +3,7 @@
 -- not kept is assigned to another, and to be released. Call it a few times in each lease; a session needs no state for it.
 -- p_handlers are the handlers that it has. A range of a handler's own is assigned to whoever is to read its slices, if that one has
 -- the handler, and can join both; else to one that has it. Such a range names its handler; others name those that have one of their
--- own, and that are not to be called for them. A row that a transaction holds locked is left for the next time.
+-- own, and that are not to be called for them. What a transaction holds locked is left for the next time.
 -- Raises PJ081 for a reader without a name or a lease, PJ082 when there is no such group; and, for one that says that it has
 -- joined, PJ013 when the database does not know it: its lease is over, or the database went back to before it had joined, and
 -- before it had subscribed.
@@ -28,38 +28,45 @@ BEGIN
     ELSIF coalesce(p_lease, interval '0') <= interval '0' THEN
         RAISE EXCEPTION 'a lease is longer than 0, not %', coalesce(p_lease::text, 'NULL') USING ERRCODE = 'PJ081';
     END IF;
-    -- One poll of a group at a time: it assigns.
-    SELECT g.group_id INTO _group FROM projections.subscription_groups AS g WHERE g.name = p_group FOR NO KEY UPDATE;
+    SELECT g.group_id INTO _group FROM projections.subscription_groups AS g WHERE g.name = p_group;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no group %', quote_literal(p_group) USING ERRCODE = 'PJ082', HINT = 'Subscribe first.';
     END IF;
-    IF p_joined AND NOT EXISTS (
-        SELECT FROM projections.workers AS r WHERE r.group_id = _group AND r.owner = p_owner
-    ) THEN
-        RAISE EXCEPTION 'reader % of group % is not known: its lease is over, or the database went back in time',
-            quote_literal(p_owner), quote_literal(p_group)
-        USING ERRCODE = 'PJ013', HINT = 'Subscribe, and join the group again, by another name.';
+    IF p_joined THEN
+        UPDATE projections.workers AS r SET lease_until = _now + p_lease, handlers = coalesce(p_handlers, '{}')
+        WHERE r.group_id = _group AND r.owner = p_owner;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'reader % of group % is not known: its lease is over, or the database went back in time',
+                quote_literal(p_owner), quote_literal(p_group)
+            USING ERRCODE = 'PJ013', HINT = 'Subscribe, and join the group again, by another name.';
+        END IF;
+    ELSE
+        INSERT INTO projections.workers AS r (owner, host, pid, projection_ids, lease_until, group_id, handlers)
+        VALUES (p_owner, '', 0, '{}', _now + p_lease, _group, coalesce(p_handlers, '{}'))
+        ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until, handlers = excluded.handlers
+        WHERE r.group_id = excluded.group_id;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'reader % of group % has the name of a worker, or of a reader of another group',
+                quote_literal(p_owner), quote_literal(p_group)
+            USING ERRCODE = 'PJ081', HINT = 'Join by a name that nobody else has.';
+        END IF;
     END IF;
-    INSERT INTO projections.workers AS r (owner, host, pid, projection_ids, lease_until, group_id, handlers)
-    VALUES (p_owner, '', 0, '{}', _now + p_lease, _group, coalesce(p_handlers, '{}'))
-    ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until, handlers = excluded.handlers
-    WHERE r.group_id = excluded.group_id;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'reader % of group % has the name of a worker, or of a reader of another group',
-            quote_literal(p_owner), quote_literal(p_group)
-        USING ERRCODE = 'PJ081', HINT = 'Join by a name that nobody else has.';
+    -- One poll of a group at a time assigns; the others say that they are alive.
+    PERFORM FROM projections.subscription_groups AS g WHERE g.group_id = _group FOR NO KEY UPDATE SKIP LOCKED;
+    IF FOUND THEN
+        DELETE FROM projections.workers AS r WHERE r.ctid = ANY (ARRAY(
+            SELECT d.ctid FROM projections.workers AS d WHERE d.group_id = _group AND d.lease_until <= _now FOR UPDATE SKIP LOCKED
+        ));
+        PERFORM projections.assign_group_v1(_group);
+        UPDATE projections.group_ranges AS r SET owner = p_owner, epoch = r.epoch + 1
+        WHERE r.ctid = ANY (ARRAY(
+            SELECT f.ctid FROM projections.group_ranges AS f
+            WHERE f.group_id = _group AND f.assigned_to = p_owner AND f.owner IS DISTINCT FROM p_owner AND NOT EXISTS (
+                SELECT FROM projections.workers AS o WHERE o.group_id = _group AND o.owner = f.owner
+            )
+            FOR UPDATE SKIP LOCKED
+        ));
     END IF;
-    DELETE FROM projections.workers AS r WHERE r.group_id = _group AND r.lease_until <= _now;
-
-    PERFORM projections.assign_group_v1(_group);
-    UPDATE projections.group_ranges AS r SET owner = p_owner, epoch = r.epoch + 1
-    WHERE r.ctid = ANY (ARRAY(
-        SELECT f.ctid FROM projections.group_ranges AS f
-        WHERE f.group_id = _group AND f.assigned_to = p_owner AND f.owner IS DISTINCT FROM p_owner AND NOT EXISTS (
-            SELECT FROM projections.workers AS o WHERE o.group_id = _group AND o.owner = f.owner
-        )
-        FOR UPDATE SKIP LOCKED
-    ));
 
     RETURN QUERY
     SELECT
