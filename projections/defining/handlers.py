@@ -205,6 +205,12 @@ class Projection:
         """Whether an event without a handler is no error."""
         return self.unhandled == "ignore" or event_type in self.reactions
 
+    def reads_others(self, stored: EntityTypes) -> str:
+        """What to say where its version runs with other entity types than this code reads."""
+        return (
+            f"version {self.version} reads events of {stored.said}, and this code of {self.entity_types.said}"
+        )
+
 
 def projection(
     name: str,

@@ -122,9 +122,8 @@ class Ranges:
             )  # fmt: skip
         elif told.entity_types != own.entity_types:
             log.error(
-                "%s: version %d reads events of %s, and this code of %s: it waits; raise its version and rebuild it, "
-                "or run the code that was rebuilt",
-                own.name, told.version, told.entity_types.said, own.entity_types.said,
+                "%s: %s: it waits; raise its version and rebuild it, or run the code that was rebuilt",
+                own.name, own.reads_others(told.entity_types),
                 extra={"action": "other_entity_types", "projection": own.name},
             )  # fmt: skip
 

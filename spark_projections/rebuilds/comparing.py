@@ -21,6 +21,24 @@ from projections.running.table_writer import TableWriter
 
 __all__ = ["Difference", "Differences", "Rows"]
 
+# Columns that the database fills with something else each time: from a sequence, or by any volatile function.
+_FILLED = """
+SELECT a.attname::text AS name, coalesce(a.attnum = ANY (i.indkey::int2[]), FALSE) AS is_primary
+FROM pg_catalog.pg_attribute AS a
+JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
+LEFT JOIN pg_catalog.pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+LEFT JOIN pg_catalog.pg_index AS i ON i.indrelid = a.attrelid AND i.indisprimary
+WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' AND (
+    a.attidentity <> '' OR EXISTS (
+        SELECT FROM pg_catalog.regexp_matches(
+            coalesce(d.adbin, t.typdefaultbin)::text, ':(?:funcid|opfuncid) ([0-9]+)', 'g'
+        ) AS f (found)
+        JOIN pg_catalog.pg_proc AS p ON p.oid = f.found[1]::oid
+        WHERE p.provolatile = 'v'
+    )
+)
+"""
+
 
 class Difference(NamedTuple):
     """A row that is not what the journal says."""
@@ -85,8 +103,12 @@ class Rows:
         for table, shape in self._shapes.items():
             name = quote(table.qualified_name[-1])
             await session.execute(
-                f"CREATE TEMPORARY TABLE {name} (LIKE {shape.name} INCLUDING ALL) ON COMMIT DROP"
+                f"CREATE TEMPORARY TABLE {name} (LIKE {shape.name} INCLUDING ALL EXCLUDING IDENTITY) ON COMMIT DROP"
             )
+            for column in await session.fetch(_FILLED, shape.oid):
+                await session.execute(
+                    f"ALTER TABLE pg_temp.{name} {_unfilled(table, column['name'], is_primary=column['is_primary'])}"
+                )
         for table, touched in self._touched.items():
             name, key = quote(touched.qualified_name[-1]), _listed(table.key)
             await session.execute(
@@ -193,6 +215,20 @@ class Rows:
                 f"INSERT INTO {name} ({names}) SELECT {names} FROM {expected} AS x "
                 f"WHERE NOT EXISTS (SELECT FROM {name} AS t WHERE {same})"
             )
+
+
+def _unfilled(table: Table, name: str, *, is_primary: bool) -> str:
+    """
+    What keeps a row that should be from drawing on a sequence, or on whatever a default calls.
+
+    A column that the table does not declare is not compared, and goes, with what checks or generates by it.
+    """
+    column = quote(name)
+    if name in table.key:
+        return f"ALTER {column} SET DEFAULT NULL"
+    if name not in table.operations:
+        return f"DROP {column} CASCADE"
+    return f"ALTER {column} SET DEFAULT NULL" + ("" if is_primary else f", ALTER {column} DROP NOT NULL")
 
 
 def _listed(columns: Sequence[str]) -> str:

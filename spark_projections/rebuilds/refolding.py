@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import offsets
-from journal import EventEnvelope, OwnedSession, Session, read_source
+from journal import EntityTypes, EventEnvelope, OwnedSession, Session, read_source
 from journal.database import Fault, fault_of
 from projections.defining.handlers import Kind, Projection
 from projections.defining.tables import Table
@@ -33,7 +33,7 @@ INNER JOIN projections.projections AS p ON p.projection_id = $1
 LEFT JOIN projections.sources AS j
     ON j.source_id = s.source_id AND coalesce(j.entity_type = ANY (p.entity_types), TRUE)
 """
-_VERSION = "SELECT version FROM projections.projections WHERE projection_id = $1"
+_CODE = "SELECT version, entity_types FROM projections.projections WHERE projection_id = $1"
 _BATCH = 5_000
 _TIMEOUT = timedelta(minutes=10)  # of a handler
 
@@ -61,7 +61,8 @@ async def comparable(
         shared: Whether rows that several sources share can be compared, too.
 
     Raises:
-        NotRebuildable: Its rows cannot be made again here, or another version of its code runs.
+        NotRebuildable: Its rows cannot be made again here, or another version of its code runs, or one that reads
+            other entity types.
         UnknownProjection: No worker has run it on this database yet.
     """
     projection, written = rebuildable(definition)
@@ -78,13 +79,23 @@ async def comparable(
             f"model again, run `projections rebuild {name}`"
         )
     found = await offsets.status(session, name)
-    version = await session.fetchval(_VERSION, found.projection_id)
-    if version != projection.version:
-        raise NotRebuildable(
-            f"projection {name!r} runs version {version}, and this is the code of version {projection.version}: use "
-            "the code that the workers run, or rebuild the whole read model to change the version"
-        )
+    await _check_code(session, projection, found.projection_id)
     return projection, tables, found.projection_id
+
+
+async def _check_code(session: Session, projection: Projection, number: int) -> None:
+    name = projection.name
+    (row,) = await session.fetch(_CODE, number)
+    if row["version"] != projection.version:
+        raise NotRebuildable(
+            f"projection {name!r} runs version {row['version']}, and this is the code of version {projection.version}: "
+            "use the code that the workers run, or rebuild the whole read model to change the version"
+        )
+    if (stored := EntityTypes.stored(row["entity_types"])) != projection.entity_types:
+        raise NotRebuildable(
+            f"{name}: {projection.reads_others(stored)}: use the code that the workers run, or raise its version and "
+            "rebuild the whole read model"
+        )
 
 
 async def handled_until(session: Session, number: int, source_ids: Sequence[str]) -> list[Handled]:
