@@ -46,29 +46,29 @@ def test_archived_partition_is_verified_detached_and_restored_by_what_the_comman
     archive = tmp_path / "an archive"
     exported = projections("archive", "export", str(archive), "--dsn", journal)
     lines = exported.stdout.splitlines()
-    verified = projections("archive", "verify", str(archive), "--against-journal", "--dsn", journal)
+    verified = call("archive", "verify", archive, "--against-journal", "--dsn", journal)
     with connect_sync(journal) as connection:
         for line in lines[2:]:
             connection.execute(line)
     left = query(journal, COUNT)
-    refused = projections("archive", "restore", str(archive), "--dsn", journal)
+    refused = call("archive", "restore", archive, "--dsn", journal)
     with connect_sync(journal) as connection:
         for line in lines[3:]:
             connection.execute(f"DROP TABLE {line.split()[-1]}")
-    restored = projections("archive", "restore", str(archive), "--dsn", journal)
+    restored = call("archive", "restore", archive, "--dsn", journal)
 
     assert lines[:3] == [
         "exported 10 events of 2 partitions into 2 files",
         f"when `projections archive verify '{archive}' --against-journal` finds no difference:",
         "SET lock_timeout = '500ms';",
     ]
-    assert verified.returncode == 0
+    assert verified.exit_code == 0
     assert verified.stdout == (
         "2 files, 10 events: no differences; compared with the journal by partition and entity type: 2\n"
     )
     assert left == [(0,)]
-    assert (refused.returncode, "is there, detached" in refused.stderr) == (1, True)
-    assert restored.returncode == 0
+    assert (refused.exit_code, "is there, detached" in refused.stderr) == (1, True)
+    assert restored.exit_code == 0
     assert restored.stdout.splitlines() == [
         "2020-01-01 00:00 to 2020-01-02 00:00 UTC: 5 events restored",
         "2020-01-02 00:00 to 2020-01-03 00:00 UTC: 5 events restored",

@@ -69,6 +69,7 @@ def test_a_worker_ends_although_its_handler_does_not(tmp_path: Path, filled: str
         assert "not ended 0.5 s after it was asked to" in told["message"]
 
 
+@pytest.mark.slow
 def test_a_worker_ends_although_a_statement_does_not(app: Path, filled: str) -> None:
     with (
         gate(filled),

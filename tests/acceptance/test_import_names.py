@@ -89,6 +89,7 @@ def test_an_application_that_gets_ours_instead_of_its_own_is_told_so(tmp_path: P
     assert WAY_OUT in result.stderr
 
 
+@pytest.mark.slow
 def test_what_the_application_lacks_for_other_reasons_is_told_as_before(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("from journal import nothing_of_that_name")
 

@@ -96,6 +96,7 @@ def test_lag_by_slice_tells_all_slices_as_json(behind: str) -> None:
     assert one["handled_at"] is not None
 
 
+@pytest.mark.slow
 def test_lag_by_worker_names_what_nobody_runs(behind: str) -> None:
     found = values("lag", "--workers", "--dsn", behind)["workers"]
     table = rows(called("lag", "--workers", "--dsn", behind).stdout)
@@ -133,6 +134,7 @@ def test_fail_above_prints_json_as_usual(behind: str) -> None:
     assert json.loads(result.stdout)["projections"][0]["backlog"] == 3
 
 
+@pytest.mark.slow
 def test_nothing_behind_is_not_above(app: Path, behind: str) -> None:
     projections("worker", "app:Delays", "--dsn", behind, "--until-caught-up", cwd=app)
 

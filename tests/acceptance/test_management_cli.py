@@ -115,6 +115,7 @@ def test_status_tells_what_a_projection_does(handled: str) -> None:
     assert part["horizon"] > BEGINNING
 
 
+@pytest.mark.slow
 def test_status_names_the_owner_of_a_range_that_runs(app: Path, handled: str) -> None:
     with running("app:Delays", "--dsn", handled, cwd=app) as worker:
         worker.until("started")
@@ -129,6 +130,7 @@ def test_status_names_the_owner_of_a_range_that_runs(app: Path, handled: str) ->
     assert found["ranges"][0]["owner"] in table
 
 
+@pytest.mark.slow
 def test_status_counts_parked_sources_in_the_range_they_belong_to(handled: str) -> None:
     called("rescale", "delays", "--ranges", "4", "--dsn", handled)
 
@@ -173,6 +175,7 @@ def test_status_tells_which_open_transaction_holds_the_horizon_back(handled: str
     assert f"by an open transaction that has appended: pid {pid} (slow-writer)" in text
 
 
+@pytest.mark.slow
 def test_a_range_that_stopped_before_it_handled_anything_is_at_the_beginning(app: Path, handled: str) -> None:
     called("offsets", "clear", "delays", "--yes", "--dsn", handled)
     called("pause", "delays", "--dsn", handled)
@@ -188,6 +191,7 @@ def test_a_range_that_stopped_before_it_handled_anything_is_at_the_beginning(app
     assert (found["backlog"], found["ranges"][0]["horizon"]) == (4, BEGINNING)
 
 
+@pytest.mark.slow
 def test_status_of_an_unknown_projection_names_the_known_ones(handled: str) -> None:
     result = called("status", "delay", "--dsn", handled)
 
@@ -196,6 +200,7 @@ def test_status_of_an_unknown_projection_names_the_known_ones(handled: str) -> N
     assert result.stderr == f"error: {said}\n"
 
 
+@pytest.mark.slow
 def test_status_says_that_a_projection_has_nothing_to_read(app: Path, dsn: str) -> None:
     run(app, dsn)
 
@@ -302,6 +307,7 @@ def test_what_can_not_be_undone_is_not_done_unasked(handled: str, command: list[
     assert (values("offsets", "list", "--dsn", handled), parked(handled)) == before
 
 
+@pytest.mark.slow
 def test_an_answer_on_the_terminal_is_followed(handled: str) -> None:
     code, output = answer(["parked", "drop", "delays", "--all", "--dsn", handled], "y\n")
 

@@ -180,6 +180,7 @@ async def test_an_event_is_dropped_only_after_a_confirmation(chromium: str, jour
     assert await decisions(journal) == {"a": "drop", NASTY: "waiting"}
 
 
+@pytest.mark.slow
 async def test_an_event_is_retried_from_the_keyboard(chromium: str, journal: Database) -> None:
     async with opened(chromium, journal, SHOWN) as page:
         await page.value(f"document.querySelector(\"button[aria-label='Retry event 1 of {NASTY}']\").focus()")
@@ -296,6 +297,7 @@ async def test_page_says_that_the_database_is_lost_and_keeps_what_it_showed(
     assert shown == 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [2, pytest.param(12, marks=pytest.mark.slow)])
 async def test_all_tabs_live_and_act_over_one_stream(chromium: str, journal: Database, many: int) -> None:
     """A browser has six connections to a host for all of its tabs."""
@@ -368,7 +370,7 @@ async def test_everything_fits_the_width_of_a_phone(chromium: str, journal: Data
     assert grid["right"] <= 360
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 async def test_text_and_levels_can_be_told_apart_in_light_and_dark(
     chromium: str, journal: Database, dark: bool

@@ -246,6 +246,7 @@ def test_a_command_that_runs_on_starts_and_ends(dsn: str, command: str) -> None:
             process.kill()
 
 
+@pytest.mark.slow
 def test_the_flag_works_as_before(app: Path, filled: str) -> None:
     with pooler_beside(filled) as address:
         result = projections(

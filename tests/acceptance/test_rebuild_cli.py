@@ -154,7 +154,7 @@ def test_a_range_of_slices_is_rebuilt(module: Path, filled: str) -> None:
     assert query(filled, ROWS) == [(20, 100)]
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -87,6 +87,7 @@ def test_neither_needs_an_extra(handled: Path, filled: str) -> None:
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_source_that_is_not_there_is_named(handled: Path, filled: str) -> None:
     refused = run(handled, filled, "rebuild", "--source", "N999")
 

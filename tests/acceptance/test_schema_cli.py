@@ -55,6 +55,7 @@ def test_install_then_verify(empty_dsn: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_database_is_taken_from_the_environment(empty_dsn: str) -> None:
     result = projections("schema", "install", "--json", env=environment(PROJECTIONS_DSN=empty_dsn))
 

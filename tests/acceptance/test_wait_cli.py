@@ -55,6 +55,7 @@ def test_it_waits_for_a_worker(app: Path, handled: str) -> None:
     assert (result.returncode, result.stdout) == (0, "handled by 'delays'\n")
 
 
+@pytest.mark.slow
 def test_when_the_time_is_over_it_says_why(handled: str) -> None:
     result = called("wait", "delays", "--token", token(handled), "--timeout", "50ms", "--dsn", handled)
 

@@ -59,6 +59,7 @@ def test_json_logs_are_one_object_a_line_with_an_action(app: Path, filled: str) 
     assert {"time", "message"} <= set(lines[0])
 
 
+@pytest.mark.slow
 def test_text_logs_name_time_level_and_action(app: Path, filled: str) -> None:
     result = projections(
         "worker", "app:Delays", "--dsn", filled, "--ranges", "1", "--until-caught-up", cwd=app
@@ -159,7 +160,7 @@ def test_ranges_are_taken_over_when_asked(app: Path, filled: str) -> None:
     assert seen(filled) == 100
 
 
-@pytest.mark.daily(3)
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     ("target", "message"),
     [

@@ -47,6 +47,7 @@ def test_what_other_machines_reach_needs_a_token(app: Path, filled: str) -> None
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_an_address_that_is_none_is_refused(app: Path, filled: str) -> None:
     result = projections("worker", "app:Delays", "--dsn", filled, "--http", ":9187", cwd=app)
 
@@ -54,6 +55,7 @@ def test_an_address_that_is_none_is_refused(app: Path, filled: str) -> None:
     assert "127.0.0.1:9187" in result.stderr
 
 
+@pytest.mark.slow
 def test_an_address_in_use_is_named(app: Path, filled: str) -> None:
     with running("app:Delays", "--dsn", filled, "--http", "127.0.0.1:0", cwd=app) as run:
         address = run.until("serving")["address"]

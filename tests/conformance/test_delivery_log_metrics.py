@@ -144,6 +144,7 @@ class TestAttempts:
 
         assert all(p.measures["rate"] == pytest.approx(p.measures["count"] / 3600) for p in found.data)
 
+    @pytest.mark.daily(8)
     @pytest.mark.parametrize(
         ("dimension", "expected"),
         [
@@ -162,6 +163,7 @@ class TestAttempts:
 
         assert by(await measured_attempts(log, dimensions=[dimension], tenants=tenants)) == expected
 
+    @pytest.mark.daily(7)
     @pytest.mark.parametrize(
         ("filters", "count"),
         [

@@ -126,6 +126,7 @@ def test_live_and_rebuilt_tables_are_what_a_plain_loop_makes(
     assert found == [plain_fold(journal.events)] * 2
 
 
+@pytest.mark.slow
 async def test_parts_that_processes_fold_at_once_make_the_same(database: Database, dsn: str) -> None:
     await make_read_models(database)
     events = [

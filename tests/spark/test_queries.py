@@ -203,6 +203,7 @@ def frames(session: SparkSession, dsn: str) -> Asked:
     return Asked(session, made)
 
 
+@pytest.mark.slow
 def test_a_frame_counts_all_before_and_after_a_filter(ask: Callable[[], Asked]) -> None:
     frame = ask().frames["all"]
 

@@ -71,6 +71,7 @@ def test_the_whole_journal_is_read_in_ranges_that_are_balanced(fresh: SparkSessi
     )
 
 
+@pytest.mark.slow
 def test_several_types_are_read_and_every_one(fresh: SparkSession, address: str) -> None:
     kinds = ("plane", "ship", "a,b")
     with psycopg.connect(address) as connection:
@@ -117,6 +118,7 @@ def test_arguments_leave_out_what_the_same_filters_do(fresh: SparkSession, fille
     )
 
 
+@pytest.mark.slow
 def test_a_frame_is_one_state_of_the_journal_and_a_new_one_a_newer(fresh: SparkSession, filled: str) -> None:
     frame = read_journal(fresh, entity_type="plane", dsn=filled)
     counts = [frame.count()]

@@ -126,6 +126,7 @@ def test_value_that_can_not_be_stored_is_refused(value: Any, message: str) -> No
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.slow
 def test_largest_payload_is_taken() -> None:
     assert len(encode("x" * (MAX_PAYLOAD_BYTES - 2), "payload")) == MAX_PAYLOAD_BYTES
 

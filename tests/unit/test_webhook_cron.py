@@ -249,6 +249,7 @@ def test_a_year_of_missed_seconds_is_not_walked_through() -> None:
     assert due == DueTicks((_utc("2026-12-31T00:00"),), _utc("2026-12-31T00:00:01"), 100)
 
 
+@pytest.mark.slow
 def test_without_the_extra_the_error_names_it() -> None:
     program = """
 import sys

@@ -355,6 +355,7 @@ def test_a_body_need_not_be_text() -> None:
     assert verify(secret, headers, body, now=SENT)
 
 
+@pytest.mark.slow
 def test_shared_secrets_need_no_extra_and_ed25519_names_it() -> None:
     program = f"""
 import sys

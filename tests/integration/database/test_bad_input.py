@@ -210,7 +210,7 @@ def test_no_error_of_the_schema_shows_the_password(dsn: str) -> None:
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.daily(4)
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     "command", [["worker", "json.decoder"], ["status"], ["doctor"], ["schema", "install"]]
 )

@@ -461,6 +461,7 @@ def test_data_are_moved_to_a_newer_version_by_dump_and_restore(
         assert int(ask(dsn, "SHOW server_version_num")) >= 160000
 
 
+@pytest.mark.slow
 def test_server_that_does_not_start_shows_its_log(root: Path, binaries: Binaries) -> None:
     broken = EmbeddedServer(root, {"shared_buffers": "nonsense", "fsync": "off"}, binaries=binaries)
 

@@ -172,6 +172,7 @@ async def test_a_late_commit_is_read_when_the_primary_commits_nothing_more(follo
     assert live.seen == [("early", 1), ("late", 1)]
 
 
+@pytest.mark.slow
 async def test_a_reader_by_the_writers_lock_is_refused(followed: Followed) -> None:
     with pytest.raises(NeedsPrimary, match=r"standby.*target_session_attrs.*IntervalBacktracking"):
         await anext(live_events(followed.standby, "plane"))

@@ -118,6 +118,7 @@ async def answered(stream: Stream) -> int:
     return int(line.split()[1]) if line else 0
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize(
     ("sent", "trickle"),
     [

@@ -48,6 +48,7 @@ async def test_event_and_the_callers_row_commit_together(way: Way, dsn: str, dat
     assert await count(database, "landings") == 1
 
 
+@pytest.mark.daily(4)
 async def test_event_and_the_callers_row_roll_back_together(way: Way, dsn: str, database: Database) -> None:
     await _table(database)
 

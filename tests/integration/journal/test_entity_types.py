@@ -79,9 +79,10 @@ async def write(connection: asyncpg.Connection, *events: tuple[str, str]) -> Non
         await append(connection, [Event(source, None, kind, "happened") for kind, source in events])
 
 
+@pytest.mark.parametrize("tries", [12, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("partitions", [PARTITIONS, "SELECT"], ids=["partitions", "none"])
 async def test_pages_of_any_types_are_what_the_whole_log_has_of_them(
-    database: Database, partitions: str
+    database: Database, partitions: str, tries: int
 ) -> None:
     await execute(database, partitions)
     for statement in LOG.split(";\n"):
@@ -92,7 +93,7 @@ async def test_pages_of_any_types_are_what_the_whole_log_has_of_them(
             "SELECT db_timestamp, slice, source_id, seq_nr, entity_type FROM projections.events"
         )
         log = sorted(tuple(row.values()) for row in rows)
-        for _ in range(40):
+        for _ in range(tries):
             names: Collection[str] = chance.sample([f"type{n}" for n in range(7)], chance.randint(1, 7))
             types = EntityTypes.of(names) if chance.random() < 0.8 else ALL_TYPES
             low, high = sorted(chance.choices(range(1024), k=2))

@@ -145,6 +145,7 @@ _REFUSED: dict[str, tuple[HistoricEvent, str]] = {
 }
 
 
+@pytest.mark.daily(13)
 @pytest.mark.parametrize(("wrong", "message"), _REFUSED.values(), ids=_REFUSED)
 async def test_bad_event_is_refused_with_its_whole_chunk(
     database: Database, wrong: HistoricEvent, message: str

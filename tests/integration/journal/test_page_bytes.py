@@ -73,6 +73,7 @@ async def test_a_page_ends_with_the_event_that_makes_it_large_enough_and_says_so
     assert [[one.seq_nr for one in page] for page in found] == [[1, 2], [3, 4], [5]]
 
 
+@pytest.mark.slow
 async def test_a_page_of_what_is_compressed_is_bounded_however_well_that_went(database: Database) -> None:
     await happen(database, "a", *[heavy(3 * MIB)] * 10)  # a single character: no JSON compresses better
 
@@ -173,6 +174,7 @@ async def test_who_reads_live_gets_late_events_that_do_not_fit_into_a_page(datab
     assert sorted(found) == [("a", 1), ("a", 2), *(("late", n) for n in range(1, 6))]
 
 
+@pytest.mark.slow
 async def test_matches_of_a_group_come_in_pages_that_their_bytes_cut(database: Database) -> None:
     async with database.session() as session:
         await subscribe(session, "g")

@@ -155,6 +155,7 @@ async def test_a_range_that_was_lost_while_it_waited_for_a_restart_vanishes(jour
     assert ranges_of(samples, counter) == set()
 
 
+@pytest.mark.slow
 async def test_a_worker_tells_the_lag_of_its_own_ranges_only(journal: Database) -> None:
     await run_until_caught_up(journal, recording(), ranges=2)
     await happen(journal, IN_LOW, IN_HIGH, IN_HIGH)

@@ -111,6 +111,7 @@ async def test_other_sites_can_not_frame_the_page_or_guess_types(database: Datab
     assert headers["cache-control"] == "no-store"
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("path", ["/metrics", "/livez", "/readyz", "/lagz"])
 async def test_machines_are_answered_beside_the_page(known: Database, path: str) -> None:
     async with monitoring(known) as client:
@@ -213,6 +214,7 @@ async def test_rescale_cuts_the_slices_anew(known: Database) -> None:
     assert await fetchval(known, "SELECT count(*) FROM projections.projection_ranges") == 7
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("action", ["retry", "drop"])
 async def test_a_decision_is_about_one_source(parked: Database, action: str) -> None:
     async with monitoring(parked) as client:

@@ -154,6 +154,7 @@ async def test_a_process_with_a_wrong_clock_follows_a_killed_one(
     assert 1 < max(claimed) < 3
 
 
+@pytest.mark.slow
 async def test_a_clean_stop_leaves_neither_an_owner_nor_a_worker(
     journal: Database, dsn: str, tmp_path: Path
 ) -> None:

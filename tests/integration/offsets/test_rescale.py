@@ -132,6 +132,7 @@ async def test_progress_is_kept_when_ranges_split_and_merge(journal: Database) -
     assert len(await effects(journal)) == 40
 
 
+@pytest.mark.slow
 async def test_the_workers_share_what_was_cut_evenly(journal: Database, dsn: str) -> None:
     async with workers(dsn, 3):
         for ranges in [3, 64, 10, 1]:
@@ -143,6 +144,7 @@ async def test_the_workers_share_what_was_cut_evenly(journal: Database, dsn: str
             assert max(shares) - min(shares) <= 1
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("ranges", [0, -1, 1025])
 async def test_an_impossible_number_is_refused(journal: Database, ranges: int) -> None:
     await caught_up(journal, recording(), ranges=3)

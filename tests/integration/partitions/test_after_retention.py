@@ -53,6 +53,7 @@ async def test_projection_that_was_robbed_by_force_goes_on_with_what_is_left(jou
     assert sorted(await effects(journal)) == [("a", 13), ("b", 13), ("new", 1)]
 
 
+@pytest.mark.slow
 async def test_projection_that_is_made_after_the_drop_begins_with_what_is_left(journal: Database) -> None:
     await execute(journal, EFFECTS)
     await keep(journal, "events", retention=datetime.now(UTC) - (PAST + 2 * DAY) - HOUR)

@@ -108,6 +108,7 @@ async def test_one_call_does_one_step(database: Database) -> None:
     assert await fetchval(database, "SELECT count(*) FROM projections.partitions WHERE NOT is_default") == 1
 
 
+@pytest.mark.slow
 async def test_calls_one_after_the_other_come_to_an_end_with_everything_done(database: Database) -> None:
     await import_events(database, [historic("a", n, db_timestamp=PAST + n * DAY) for n in range(1, 6)])
 
@@ -119,6 +120,7 @@ async def test_calls_one_after_the_other_come_to_an_end_with_everything_done(dat
     assert await count(database, "projections.events_default") == 0
 
 
+@pytest.mark.slow
 async def test_what_somebody_needs_is_no_step(database: Database) -> None:
     await filled(database)
     await reader(database, PAST + DAY)
@@ -146,6 +148,7 @@ async def test_unused_subscriptions_expire_when_nothing_else_is_to_be_done(datab
     assert await count(database, "projections.subscriptions") == 0
 
 
+@pytest.mark.slow
 async def test_chore_of_a_worker_maintains_until_it_ends(database: Database, worker: Database) -> None:
     await filled(database)
 
@@ -184,6 +187,7 @@ async def test_roles_that_read_see_partitions_and_what_keeps_them(
         )
 
 
+@pytest.mark.slow
 async def test_statement_timeout_of_the_role_does_not_cut_maintenance_short(
     dsn: str, database: Database
 ) -> None:

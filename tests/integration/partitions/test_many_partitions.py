@@ -170,6 +170,7 @@ def test_a_source_is_read_backwards_to_its_first_event(journal: Journal) -> None
     assert len(rows) >= 399
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_pages_over_all_partitions_have_each_event_once_in_order(journal: Journal, size: int) -> None:
     page = (

@@ -288,6 +288,7 @@ class TestRaces:
                 await offsets.set_mode(other, "p", "live")
             await other.rollback()
 
+    @pytest.mark.slow
     async def test_a_change_that_its_own_transaction_keeps_waiting_is_a_deadlock(
         self, journal: Database, dsn: str
     ) -> None:
@@ -302,6 +303,7 @@ class TestRaces:
 
         assert [getattr(result, "sqlstate", None) for result in results].count("40P01") == 1
 
+    @pytest.mark.slow
     async def test_an_append_that_came_after_a_change_goes_by_it(self, journal: Database) -> None:
         async with journal.session() as other:
             await other.begin()

@@ -275,6 +275,7 @@ class TestRebuild:
         assert await reactions(journal) == ["a1", "a2", "b1", "c1"]
         assert await fetchval(journal, "SELECT sum(n) FROM counts") == 4
 
+    @pytest.mark.slow
     async def test_does_not_skip_the_reactions_of_a_source_that_is_parked(
         self, journal: Database, dsn: str
     ) -> None:

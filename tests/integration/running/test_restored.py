@@ -57,7 +57,7 @@ async def handled_once(database: Database, **extra: int) -> None:
     each_once(await effects(database), **eval(await fetchval(database, _LAST)))
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("how", ["drop", "data"])
 async def test_a_worker_handles_once_what_is_appended_to_an_older_dump(
     either: Database, dsn: str, client: Path, tmp_path: Path, how: str
@@ -84,7 +84,7 @@ async def test_a_worker_handles_once_what_is_appended_to_an_older_dump(
     assert told.all("parked") == []
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("paused", [False, True])
 async def test_an_idle_or_paused_worker_drops_what_it_remembers_of_it(
     either: Database, dsn: str, client: Path, tmp_path: Path, paused: bool

@@ -172,6 +172,7 @@ async def test_a_handler_that_comes_to_itself_is_tried_again(journal: Database) 
     assert await effects(journal) == [("a", 1)]
 
 
+@pytest.mark.slow
 async def test_a_group_that_hangs_is_halved_until_the_event_stands_alone(journal: Database) -> None:
     @projection("p", entity_type="plane", recovery=NO_RETRY)
     class Grouped:

@@ -55,6 +55,7 @@ async def test_every_event_of_closed_partitions_is_written_as_it_is(
     assert done.detachable == done.partitions
 
 
+@pytest.mark.slow
 async def test_rows_of_a_file_are_in_slice_order_and_slices_share_no_file(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -108,6 +109,7 @@ async def test_before_leaves_out_partitions_that_end_later(
     assert done.partitions == tuple(partitions(dsn)[:2])
 
 
+@pytest.mark.slow
 async def test_partition_with_a_type_that_is_not_archived_may_not_be_detached(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -317,6 +319,7 @@ def test_manifest_of_a_later_format_is_refused(tmp_path: Path) -> None:
         Manifest.load(tmp_path)
 
 
+@pytest.mark.slow
 async def test_manifest_is_read_as_it_was_written(journal: Database, dsn: str, archive: Path) -> None:
     export(dsn, archive)
     manifest = Manifest.load(archive)

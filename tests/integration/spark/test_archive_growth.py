@@ -219,6 +219,7 @@ async def test_partition_of_another_interval_holds_up_no_other_and_leaves_by_ano
     assert (elsewhere.detachable, elsewhere.stuck) == ((name,), {})
 
 
+@pytest.mark.slow
 async def test_partition_that_is_stuck_is_kept_and_those_after_it_are_archived_and_dropped(
     database: Database, dsn: str, tmp_path: Path
 ) -> None:

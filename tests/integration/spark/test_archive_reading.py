@@ -32,7 +32,7 @@ async def journal(database: Database) -> Database:
     return await filled(database)
 
 
-@pytest.mark.daily(3)
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     "types", [("plane",), ("plane", "ship/of=war %"), ALL_TYPES], ids=["one", "two", "all"]
 )
@@ -118,6 +118,7 @@ async def test_event_imported_after_the_export_is_read_too(
     assert len(found) == len(wanted) + 1
 
 
+@pytest.mark.slow
 async def test_what_is_in_the_archive_is_not_asked_of_the_journal(
     journal: Database, dsn: str, archive: Path
 ) -> None:

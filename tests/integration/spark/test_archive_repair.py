@@ -69,6 +69,7 @@ async def test_export_without_its_manifest_deletes_nothing_and_says_what_to_do(
     assert f"Run `projections archive repair {archive}`" in str(refused.value)
 
 
+@pytest.mark.slow
 async def test_older_manifest_that_was_put_back_is_refused_by_who_writes_and_who_reads(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -220,6 +221,7 @@ async def test_former_manifests_are_kept_and_few(journal: Database, dsn: str, ar
     assert kept[-1] == f"{Manifest.load(archive).version:08}.json"
 
 
+@pytest.mark.slow
 async def test_export_that_another_one_overtook_writes_no_manifest(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -240,7 +242,7 @@ _STEPS = {
 }
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(("module", "function", "calls"), _STEPS.values(), ids=_STEPS)
 async def test_export_that_was_killed_at_any_step_loses_and_doubles_nothing(
     journal: Database, dsn: str, archive: Path, *, module: str, function: str, calls: int

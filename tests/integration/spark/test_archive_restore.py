@@ -75,6 +75,7 @@ async def test_restored_events_are_what_they_were(journal: Database, dsn: str, a
     ]
 
 
+@pytest.mark.slow
 async def test_restored_partition_has_the_indexes_of_the_others(
     journal: Database, dsn: str, archive: Path
 ) -> None:
@@ -90,6 +91,7 @@ async def test_restored_partition_has_the_indexes_of_the_others(
     assert query(dsn, "SELECT count(*) FROM pg_constraint WHERE conname = 'within_bounds'") == [(0,)]
 
 
+@pytest.mark.slow
 async def test_types_and_times_choose_what_is_restored(journal: Database, dsn: str, archive: Path) -> None:
     export(dsn, archive)
     before = everything(dsn)
@@ -439,6 +441,7 @@ async def test_restore_is_not_ended_by_a_limit_of_the_role_while_it_moves_offset
     assert everything(dsn) == before
 
 
+@pytest.mark.slow
 async def test_restore_is_refused_while_a_projection_of_its_type_is_rebuilt(
     journal: Database, dsn: str, archive: Path
 ) -> None:

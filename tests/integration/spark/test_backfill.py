@@ -266,6 +266,7 @@ _ORDER = {
 }
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(("rows", "message"), _ORDER.values(), ids=_ORDER)
 async def test_rows_of_a_source_that_do_not_follow_one_another_are_named(
     database: Database, dsn: str, tmp_path: Path, rows: list[dict[str, Any]], message: str

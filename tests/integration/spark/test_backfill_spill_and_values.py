@@ -28,6 +28,7 @@ _VALUES = [
 ]
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("text", _VALUES)
 async def test_value_in_a_json_file_is_stored_as_it_is_written(
     database: Database, dsn: str, tmp_path: Path, text: str

@@ -100,6 +100,7 @@ TWENTY = [("a", 0)] * 12 + [("a", 1)] + [("a", 0)] * 7
 # Interrupted, and doubled
 
 
+@pytest.mark.slow
 async def test_two_tasks_that_fold_one_part_at_once_take_turns(journal: Database, dsn: str) -> None:
     await write(journal, *TWENTY)
     async with held(journal) as let_go:
@@ -342,7 +343,7 @@ async def test_a_rebuild_that_is_cancelled_while_its_table_is_in_use_leaves_noth
 # Handlers that write by themselves
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("definition", [Effects, Grouped])
 @pytest.mark.parametrize("splits", [1, 4])
@@ -365,6 +366,7 @@ class Interrupted(Exception):
     """Ends a rebuild as a crash would: nothing is cleaned up."""
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("stage", ["fold", "combine", "verify", "swap"])
 async def test_wherever_it_was_interrupted_the_next_run_goes_on(
     journal: Database, dsn: str, stage: str

@@ -104,7 +104,7 @@ async def adorned(journal: Database, request: pytest.FixtureRequest) -> Database
     return journal
 
 
-@pytest.mark.daily(6)
+@pytest.mark.daily(4)
 @pytest.mark.parametrize(("adorned", "named"), [(name, name) for name in HANGS], indirect=["adorned"])
 async def test_what_would_stay_with_the_old_table_is_named(adorned: Database, dsn: str, named: str) -> None:
     with pytest.raises(NotRebuildable, match=f"{re.escape(named)}.*--in-place"):
@@ -113,7 +113,7 @@ async def test_what_would_stay_with_the_old_table_is_named(adorned: Database, ds
     assert await schemas(adorned) == []
 
 
-@pytest.mark.daily(4)
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("adorned", HANGS, indirect=True)
 async def test_replacing_rows_keeps_what_hangs_on_the_table(adorned: Database, dsn: str) -> None:
     oid = await fetchval(adorned, "SELECT 'counts'::regclass::oid")

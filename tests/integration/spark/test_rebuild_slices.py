@@ -126,6 +126,7 @@ async def before_the_offsets(journal: Database) -> Any:
     return then
 
 
+@pytest.mark.slow
 async def test_a_part_of_the_slices_as_of_a_time_of_which_offsets_are_gone_is_refused(
     journal: Database, dsn: str
 ) -> None:

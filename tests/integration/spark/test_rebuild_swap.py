@@ -59,6 +59,7 @@ async def number_of(database: Database, name: str) -> int:
         return (await offsets.status(session, name)).projection_id
 
 
+@pytest.mark.slow
 async def test_workers_that_run_meanwhile_go_on_at_the_fence(journal: Database, dsn: str) -> None:
     await happen(journal, *(f"s{n % 9}" for n in range(60)))
     async with running(journal, Effects, ranges=3) as told:

@@ -102,7 +102,7 @@ async def test_the_result_is_that_of_live_workers_which_go_on_from_it(
         each_once(await effects(journal), **{f"s{n}": 10 + (n < 2) for n in range(10)}, new=1)
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("first", "second"),
     [("plane", BOTH), (BOTH, "plane"), ("plane", ALL_TYPES), (ALL_TYPES, BOTH), (("plane", "ship"), BOTH)],

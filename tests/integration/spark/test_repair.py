@@ -83,6 +83,7 @@ async def test_a_row_that_is_missing_comes_back(journal: Database) -> None:
     assert [row.kind for row in result.differences] == ["missing"]
 
 
+@pytest.mark.slow
 async def test_rows_are_found_by_the_keys_that_a_source_touched_where_no_column_tells_it(
     journal: Database,
 ) -> None:
@@ -159,6 +160,7 @@ def failing(recovery: Recovery) -> Any:
     return Fails
 
 
+@pytest.mark.slow
 async def test_a_parked_source_is_repaired_to_before_the_event_that_it_is_parked_at(
     journal: Database,
 ) -> None:
@@ -310,6 +312,7 @@ async def test_tables_that_stay_in_use_are_given_up_and_nothing_is_changed(journ
     assert await counts(journal) == {"a": (99, 1)}
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("moment", ["lock_tables", "handled_until", "_check_repaired"])
 async def test_workers_go_on_at_each_moment_of_a_repair(
     journal: Database, monkeypatch: pytest.MonkeyPatch, moment: str

@@ -131,7 +131,7 @@ def test_several_types_are_read_and_every_one(dsn: str) -> None:
     ]
 
 
-@pytest.mark.daily(8)
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("text", ODD_TEXTS)
 @pytest.mark.parametrize("conforming", ["on", "off"])
 def test_any_text_is_found_by_its_own_value_alone(dsn: str, text: str, conforming: str) -> None:
@@ -186,6 +186,7 @@ def test_the_order_of_sources_is_that_of_their_bytes_and_numbers(dsn: str) -> No
     ]
 
 
+@pytest.mark.slow
 def test_reading_goes_on_behind_any_place(dsn: str) -> None:
     append(dsn, [event(name) for name in ["b", "a", "ä"] * 3])
     ordered = replace(PLANES, order="source")

@@ -228,6 +228,7 @@ def test_without_news_the_offset_stays_the_same(dsn: str) -> None:
     assert stream.offset == before
 
 
+@pytest.mark.slow
 def test_a_micro_batch_has_no_more_events_than_asked_for(dsn: str) -> None:
     load(dsn, *[historic(f"N{number}", 1, seconds=number) for number in range(100)])
     stream = Stream()

@@ -71,6 +71,7 @@ async def test_the_rows_that_differ_are_listed_by_table_key_and_column(journal: 
     assert found.differing == 3
 
 
+@pytest.mark.slow
 async def test_a_sample_has_as_many_sources_as_are_asked_for(journal: Database) -> None:
     await happen(journal, *(f"s{n}" for n in range(30)))
     await run_until_caught_up(journal, Counts)

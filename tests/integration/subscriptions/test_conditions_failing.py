@@ -54,7 +54,7 @@ async def unanswered(database: Database) -> list[tuple[int, str | None]]:
         return [(row["seq_nr"], row["error"]) for row in await session.fetch(UNANSWERED)]
 
 
-@pytest.mark.daily(3)
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(("condition", "payload", "error"), ERRORS)
 async def test_an_event_that_a_condition_fails_on_waits_and_all_others_are_matched(
     database: Database,
@@ -98,6 +98,7 @@ async def test_one_bad_event_of_many_costs_that_one_alone(database: Database) ->
     assert [n for n, _ in await unanswered(database)] == [7, 900]
 
 
+@pytest.mark.slow
 async def test_one_that_takes_too_long_for_an_event_is_asked_about_the_others(database: Database) -> None:
     """And whoever is asked with it gets its answers in the order of the events."""
     bad = await subscribe(database, SLOW_WHERE)
@@ -299,6 +300,7 @@ async def test_one_that_fails_on_most_is_stopped_and_catches_up_when_it_is_relea
     assert not await fetchval(database, RELEASE)
 
 
+@pytest.mark.slow
 async def test_an_event_that_one_failed_on_is_matched_when_it_is_tried_again(database: Database) -> None:
     """For the subscriptions that were there when it was committed."""
     await execute(

@@ -196,6 +196,7 @@ async def test_one_that_is_stopped_again_while_it_catches_up_goes_on_from_there(
     assert await fetchval(database, FAILED) == 0
 
 
+@pytest.mark.slow
 async def test_it_is_asked_about_what_it_wants_alone_for_the_subscriptions_of_that_time(
     database: Database,
 ) -> None:
@@ -264,6 +265,7 @@ async def test_events_that_were_dropped_with_their_partition_are_passed_over(dat
     assert await fetchval(database, APART) == 0
 
 
+@pytest.mark.slow
 async def test_one_that_looks_at_types_alone_catches_up_too(database: Database) -> None:
     await subscribe(database, "e.topic = 'wanted'")
     await execute(database, STOP, 1)

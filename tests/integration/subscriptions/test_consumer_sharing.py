@@ -65,6 +65,7 @@ def each_once(*seen: Seen) -> None:
     assert [event for event, count in Counter(events).items() if count > 1] == []
 
 
+@pytest.mark.slow
 async def test_of_several_consumers_of_a_group_with_one_range_only_one_reads(database: Database) -> None:
     seen = [Seen(), Seen(), Seen()]
 

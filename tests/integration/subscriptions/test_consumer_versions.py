@@ -168,6 +168,7 @@ async def test_a_process_that_is_killed_in_what_was_kept_loses_nothing(database:
     assert in_order(new, 2)
 
 
+@pytest.mark.slow
 async def test_a_handler_of_its_own_range_that_fails_is_tried_again_there_and_its_retries_are_kept(
     database: Database,
 ) -> None:
@@ -189,6 +190,7 @@ async def test_a_handler_of_its_own_range_that_fails_is_tried_again_there_and_it
     assert (in_order(only, 1), strict.events[: len(SOURCES)]) == (True, strict.events[len(SOURCES) :])
 
 
+@pytest.mark.slow
 async def test_a_rescale_keeps_what_is_for_a_handler_that_nobody_has(database: Database) -> None:
     both, only, new = Seen(), Seen(), Seen()
     async with consuming(database, version(database, h=both, new=new)):

@@ -124,6 +124,7 @@ async def test_conditions_see_the_past(database: Database) -> None:
     assert await matched_by(database, "g") == [("a", 2), ("a", 3)]
 
 
+@pytest.mark.slow
 async def test_an_event_that_a_condition_fails_on_waits_for_that_subscription(database: Database) -> None:
     for number in (1, "x", 3):
         await happened(database, payload={"n": number})
@@ -221,6 +222,7 @@ async def test_two_workers_and_many_events(database: Database) -> None:
         in_order(found)
 
 
+@pytest.mark.slow
 async def test_a_page_is_matched_once_and_nothing_after_the_subscription_is_gone(database: Database) -> None:
     await append_many(database, 3000)
     await match(database)
@@ -295,7 +297,7 @@ async def test_partitions_that_a_subscription_still_looks_at_are_kept(database: 
     assert await fetchval(database, kept) == 0
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("seed", range(4))
 async def test_whatever_happens_each_event_comes_once_in_the_order_of_its_source(
     database: Database, seed: int

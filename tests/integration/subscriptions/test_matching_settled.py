@@ -146,6 +146,7 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.daily(1)
 @pytest.mark.examples
 @pytest.mark.parametrize("start", [1, 2**31 - 5])
 def test_a_reader_never_passes_a_row_whatever_the_order_of_commits(

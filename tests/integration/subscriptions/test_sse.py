@@ -71,6 +71,7 @@ async def test_a_payload_of_several_lines_arrives_as_the_same_json(database: Dat
     assert json.loads(event.data or "")["payload"] == json.loads(written)
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize(
     ("rendered", "raw"),
     [
@@ -268,6 +269,7 @@ async def test_a_client_that_takes_nothing_though_little_comes_is_ended(database
         await becomes(lambda: stream.clients == 0)
 
 
+@pytest.mark.slow
 async def test_a_client_that_was_ended_goes_on_where_it_was(database: Database) -> None:
     settings = quick(buffer=10, grace=timedelta(milliseconds=50))
     async with streaming(database, settings=settings) as (stream, port):

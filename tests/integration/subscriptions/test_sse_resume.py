@@ -128,7 +128,7 @@ def interleave(
     monkeypatch.setattr(kind, name, instead)
 
 
-@pytest.mark.daily(5)
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     "at",
     [

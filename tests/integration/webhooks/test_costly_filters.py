@@ -116,6 +116,7 @@ async def test_one_message_sets_its_pairs_apart_and_everything_else_goes_on(
     assert caplog.text.count("is set apart for endpoint") == 12
 
 
+@pytest.mark.slow
 async def test_data_beyond_what_filters_read_are_not_read(database: Database) -> None:
     await endpoint(database, "ep_0", filter={"data": {"n": 1}})
     async with database.transaction() as session:
@@ -129,6 +130,7 @@ async def test_data_beyond_what_filters_read_are_not_read(database: Database) ->
     )
 
 
+@pytest.mark.slow
 async def test_others_have_their_turn_between_two_filters(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -472,6 +472,7 @@ async def test_a_message_that_is_sent_twice_arrives_once(database: Database) -> 
     assert len(server.requests) == 2
 
 
+@pytest.mark.slow
 async def test_a_fan_out_that_reads_everything_again_delivers_nothing_again(database: Database) -> None:
     async with RawServer(respond(204)) as server:
         await hook(database, server.url)

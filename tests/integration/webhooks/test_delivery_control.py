@@ -219,6 +219,7 @@ class TestByHand:
         assert every == [0]
         assert len(await deliveries.list(DeliveryFilter(tenant=TENANT))) == 1
 
+    @pytest.mark.slow
     async def test_many_are_tried_again_in_their_order(self, database: Database) -> None:
         async with RawServer(*[respond(500)] * 5, respond(204)) as server:
             await hook(database, server.url, policy=DEAD_AT_ONCE, ordering="endpoint")
@@ -338,6 +339,7 @@ async def test_a_policy_that_claims_can_not_reckon_with_is_refused(database: Dat
         await fetchval(database, "SELECT projections.create_endpoint_v1('ep', 'acme', $1, 's')", asked)
 
 
+@pytest.mark.slow
 async def test_a_failing_observer_changes_nothing(database: Database) -> None:
     class Fails(Watch):
         def attempted(self, *_: object) -> None:

@@ -33,6 +33,7 @@ async def test_many_endpoints_get_each_event_in_portions(
     assert await fetchval(database, logged) == 5
 
 
+@pytest.mark.slow
 async def test_a_time_without_a_zone_parks_its_source_alone(database: Database) -> None:
     await endpoint(database, "ep_0")
     async with database.transaction() as session:

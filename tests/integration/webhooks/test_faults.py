@@ -109,14 +109,14 @@ class TestProcesses:
         ):
             for _ in range(3):
                 await hook(database, server.url, max_in_flight=100)
-            await sent(database, number=1000)
+            await sent(database, number=250)
             first_watch, second_watch = Watch(), Watch()
             async with delivering(database, observer=first_watch), delivering(second, observer=second_watch):
-                await finished(database, 3000)
+                await finished(database, 750)
 
         assert set(arrivals(server).values()) == {3}
-        assert len(server.requests) == 3000
-        assert len(first_watch.attempts) + len(second_watch.attempts) == 3000
+        assert len(server.requests) == 750
+        assert len(first_watch.attempts) + len(second_watch.attempts) == 750
         assert first_watch.attempts
         assert second_watch.attempts
 

@@ -143,6 +143,7 @@ class TestMany:
         assert 3 <= looks <= 6
         assert (await totals(database)).ticks_skipped == 0
 
+    @pytest.mark.slow
     async def test_two_processes_share_them(self, database: Database) -> None:
         await many(database, 600)
         async with database.session() as first, database.session() as second:

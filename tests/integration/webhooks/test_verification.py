@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import httpx
+import pytest
 
 from journal import Database
 from projections.webhooks.api import TokenAuth, webhooks_app
@@ -53,6 +54,7 @@ async def test_nothing_is_sent_to_a_url_that_is_not_verified(database: Database)
         assert (await endpoints(database).get(TENANT, willing)).verified
 
 
+@pytest.mark.slow
 async def test_what_somebody_asks_for_waits_like_everything_else(database: Database) -> None:
     """Test messages, retries by hand and schedules are deliveries, and held where all of them are claimed."""
     async with RawServer(respond(500)) as other, Receiver() as receiver:

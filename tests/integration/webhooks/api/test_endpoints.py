@@ -117,6 +117,7 @@ async def test_pages_of_endpoints_join_without_gap(acme: Api) -> None:
         assert seen == sorted(made)
 
 
+@pytest.mark.daily(6)
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -243,6 +244,7 @@ async def test_what_had_arrived_is_sent_anew_when_that_is_asked_for(acme: Api, a
     assert answer["retried"] == 2
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -288,6 +290,7 @@ async def test_a_schedule_is_made_changed_paused_resumed_sent_and_removed(acme: 
     await acme.get(path, 404)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -69,6 +69,7 @@ async def test_what_is_another_tenants_looks_like_what_is_not_there_and_stays_as
     assert await state_of(database, "acme") == before
 
 
+@pytest.mark.daily(8)
 @pytest.mark.parametrize("operation", OF_ONE, ids=named)
 async def test_what_is_its_own_is_found(operation: Operation, acme: Api, acmes: Rows) -> None:
     response = await acme(operation.method, filled(operation, acmes), **asked(operation))

@@ -54,6 +54,7 @@ async def test_an_endpoint_is_made_once_and_shown_with_its_secret_again(
     assert await fetchval(database, ENDPOINTS) == 1
 
 
+@pytest.mark.daily(8)
 @pytest.mark.parametrize("operation", POSTS, ids=lambda each: each.name)
 async def test_every_post_is_followed_once(
     operation: Operation, acme: Api, acmes: Rows, database: Database

@@ -66,6 +66,7 @@ async def test_next_and_prev_together_are_refused(path: str, key: str, acme: Api
     await acme.get(path, 422, limit=3, next=cursor, prev=cursor)
 
 
+@pytest.mark.daily(3)
 @LISTS
 @pytest.mark.parametrize(
     "other", [{"dir": "asc"}, {"topics": "acme.happened"}, {"since": "2000-01-01T00:00:00Z"}], ids=str
@@ -95,6 +96,7 @@ async def test_a_page_has_a_hundred_rows_unless_it_says_and_a_thousand_at_most(
 LISTED = [each for each in OPERATIONS if "limit" in each.query.model_fields]
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("operation", LISTED, ids=lambda each: each.name)
 async def test_a_page_of_more_than_there_can_be_is_refused(
     operation: Operation, acme: Api, acmes: Rows
@@ -114,6 +116,7 @@ async def test_what_comes_meanwhile_neither_repeats_nor_hides_old_rows(acme: Api
     assert seen == [f"att-{n:04}" for n in reversed(range(6))]
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize(
     ("query", "found"),
     [

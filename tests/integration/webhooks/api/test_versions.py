@@ -36,18 +36,18 @@ async def add_topic(api: Api, path: str, field: str, topic: str) -> Any:
 
 @pytest.mark.daily(1)
 @pytest.mark.parametrize(("kind", "field"), [("endpoint", "topics"), ("schedule", "data")])
-async def test_of_twenty_who_add_a_topic_at_a_time_all_are_kept(
+async def test_of_many_who_add_a_topic_at_a_time_all_are_kept(
     acme: Api, acmes: Rows, kind: str, field: str
 ) -> None:
     path = path_of(acmes, kind)
-    topics = [f"t{number}.*" for number in range(20)]
+    topics = [f"t{number}.*" for number in range(8)]
     await acme("PATCH", path, {field: ["first"]}, status=200)
 
     answers = await asyncio.gather(*(add_topic(acme, path, field, topic) for topic in topics))
 
     assert set((await acme.get(path))[field]) == {"first", *topics}
     assert all(topic in answer.json()[field] for answer, topic in zip(answers, topics, strict=True))
-    assert len({answer.headers["etag"] for answer in answers}) == 20
+    assert len({answer.headers["etag"] for answer in answers}) == len(topics)
 
 
 @pytest.mark.parametrize(("kind", "field"), [("endpoint", "description"), ("schedule", "name")])
@@ -71,6 +71,7 @@ async def test_a_change_says_which_version_it_was_made_from(
     assert not (await acme.get(path))[field]
 
 
+@pytest.mark.daily(5)
 @pytest.mark.parametrize("tag", ['"1000"', '"x"', "7", '"1", "2"', 'W/"99999999999"'])
 @pytest.mark.parametrize(("kind", "field"), [("endpoint", "gzip"), ("schedule", "paused")])
 async def test_another_version_is_not_changed(
