@@ -308,6 +308,7 @@ def test_password_of_a_wrong_dsn_is_not_shown() -> None:
 class TestWebhooks:
     EVENTS = 4000  # of which a few dozen are delayed departures
 
+    @pytest.mark.slow
     def test_every_delayed_departure_arrives_although_receivers_fail(self, databases: Databases) -> None:
         with databases.fresh("template0") as fresh:
             code, printed, errors = run(fresh, "--webhooks", events=self.EVENTS)

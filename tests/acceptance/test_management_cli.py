@@ -208,6 +208,7 @@ def test_status_says_that_a_projection_has_nothing_to_read(app: Path, dsn: str) 
     assert not values("status", "--dsn", dsn)["projections"][0]["has_events"]
 
 
+@pytest.mark.slow
 def test_a_paused_projection_handles_nothing_until_it_is_resumed(app: Path, handled: str) -> None:
     called("pause", "delays", "--dsn", handled)
     append(handled, event("N9", {"delay": 1}))

@@ -126,6 +126,7 @@ async def test_a_dead_letter_is_dropped_only_after_a_confirmation(chromium: str,
     assert await fetchval(groups, DEAD) == [1]
 
 
+@pytest.mark.slow
 async def test_a_condition_is_released(chromium: str, groups: Database) -> None:
     async with opened(chromium, groups, GROUPS) as page:
         await page.click("[aria-label='Release condition 1']")

@@ -163,6 +163,7 @@ async def test_pointer_shows_the_slice_under_it(chromium: str, journal: Database
     assert "2 events" in detail
 
 
+@pytest.mark.slow
 async def test_an_event_is_dropped_only_after_a_confirmation(chromium: str, journal: Database) -> None:
     async with opened(chromium, journal, SHOWN) as page:
         await page.click("button.drop[aria-label='Drop event 1 of a']")

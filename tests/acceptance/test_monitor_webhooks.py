@@ -122,6 +122,7 @@ async def test_a_dead_letter_is_dropped_only_after_a_confirmation(chromium: str,
     assert await states(hooks, "a") == ["done", "dropped", "dead"]
 
 
+@pytest.mark.slow
 async def test_all_dead_letters_of_an_endpoint_are_sent_again_only_after_a_confirmation(
     chromium: str, hooks: Database
 ) -> None:

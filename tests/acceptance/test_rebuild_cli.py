@@ -175,6 +175,7 @@ def test_what_can_not_be_done_is_said(
     assert said in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_ctrl_c_removes_what_was_built(module: Path, filled: str) -> None:
     with gate(filled), waiting(module, filled) as process:
         process.send_signal(signal.SIGINT)
@@ -197,6 +198,7 @@ def test_a_second_rebuild_is_refused_before_spark_starts(module: Path, filled: s
     assert "projection 'gated' is being rebuilt already, by process" in beside.stderr
 
 
+@pytest.mark.slow
 def test_a_killed_rebuild_is_gone_on_with(module: Path, filled: str) -> None:
     with gate(filled), waiting(module, filled) as process:
         process.kill()

@@ -63,6 +63,7 @@ def test_when_the_time_is_over_it_says_why(handled: str) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (1, "", f"error: {said}\n")
 
 
+@pytest.mark.slow
 def test_an_unknown_projection_and_a_wrong_token_are_refused(handled: str) -> None:
     unknown = called("wait", "delay", "--token", token(handled), "--dsn", handled)
     wrong = called("wait", "delays", "--token", "N9", "--dsn", handled)

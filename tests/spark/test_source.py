@@ -175,6 +175,7 @@ def test_a_payload_becomes_columns(fresh: SparkSession, filled: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_payload_that_does_not_fit_names_its_event(fresh: SparkSession, filled: str) -> None:
     frame = read_journal(fresh, entity_type="plane", dsn=filled, splits=1, payload_schema="t INT")
 

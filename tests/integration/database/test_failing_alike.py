@@ -67,7 +67,7 @@ async def parked(database: Database) -> list[str]:
         return [source.source_id for source in await offsets.list_parked(session, "p")]
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @DELIVERIES
 @pytest.mark.parametrize("ranges", [1, 8])
 async def test_sources_that_fail_alike_stop_the_range_and_no_more_are_parked(

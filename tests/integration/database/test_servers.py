@@ -18,6 +18,7 @@ async def _counts(*databases: Database) -> list[int]:
     return [await fetchval(database, _COUNT) for database in databases]
 
 
+@pytest.mark.slow
 async def test_a_fail_over_loses_what_came_after_the_cut_and_begins_a_timeline(base_cluster: Server) -> None:
     async with pair(base_cluster, "one", pooler=True) as servers:
         servers.follow()

@@ -178,7 +178,7 @@ async def test_a_reader_by_the_writers_lock_is_refused(followed: Followed) -> No
         await anext(live_events(followed.standby, "plane"))
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_a_poll_notices_that_its_connection_leads_to_a_standby_now_and_to_a_primary_again(
     base_cluster: Server, driver: Any

@@ -101,7 +101,7 @@ async def test_the_largest_event_is_a_page_by_itself(database: Database) -> None
     assert found[1][0].payload_json == largest
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("backwards", [True, False])
 async def test_a_source_is_read_whole_over_pages_that_its_bytes_cut(
     database: Database, *, backwards: bool

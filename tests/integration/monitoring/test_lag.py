@@ -274,6 +274,7 @@ def model(dsn: str, seed: int) -> Iterator[Model]:
         yield made
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_backlog_is_what_a_count_of_unhandled_events_says(dsn: str, seed: int) -> None:
     with model(dsn, seed) as steps:

@@ -117,6 +117,7 @@ async def test_a_condition_is_released_once(group: Database) -> None:
     assert (second.status_code, second.json()["error"]) == (409, "condition 1 is not stopped any more")
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     ("action", "body", "status"),
     [

@@ -247,6 +247,7 @@ async def test_dead_letters_of_a_disabled_endpoint_stay(hooks: Database) -> None
     assert (await states(hooks, "a"))[2:4] == ["dead", "dead"]
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     ("action", "body", "status"),
     [

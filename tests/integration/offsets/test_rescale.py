@@ -64,6 +64,7 @@ async def counted(database: Database) -> dict[str, int]:
     return {row["source_id"]: row["seq_nr"] for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("processes", "connections"), [(2, 10), pytest.param(3, 5, marks=pytest.mark.slow)])
 async def test_cutting_anew_again_and_again_while_events_come_keeps_each_once_and_in_order(
     journal: Database, dsn: str, processes: int, connections: int

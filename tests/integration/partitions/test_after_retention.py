@@ -35,6 +35,7 @@ async def test_projection_that_has_passed_goes_on_after_the_drop(journal: Databa
     each_once(await effects(journal), a=14, b=13, c=12, new=1)
 
 
+@pytest.mark.slow
 async def test_projection_that_was_robbed_by_force_goes_on_with_what_is_left(journal: Database) -> None:
     await execute(journal, EFFECTS)
     await reader(journal, PAST + DAY, "p")

@@ -138,6 +138,7 @@ async def test_function_knows_tables_with_partitions_alone(database: Database) -
     assert refused.value.sqlstate == "PJ070"
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize(("before", "after"), [(DAY, 7 * HOUR), (HOUR, DAY)], ids=["shorter", "longer"])
 async def test_interval_is_changed_while_running_and_no_time_is_left_out_or_taken_twice(
@@ -208,6 +209,7 @@ async def test_matches_are_drained_likewise(database: Database) -> None:
     assert await count(database, "projections.matches") == 72
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     "day",
     [

@@ -52,6 +52,7 @@ def with_llvm() -> Iterator[psycopg.Connection[tuple[object, ...]]]:
         yield connection
 
 
+@pytest.mark.slow
 def test_the_server_compiles_what_is_not_ours(with_llvm: psycopg.Connection[tuple[object, ...]]) -> None:
     with explained(with_llvm) as heard:
         with_llvm.execute("SELECT count(*) FROM projections.events AS e WHERE e.seq_nr > 1")

@@ -387,6 +387,7 @@ FILTERED: list[tuple[dict[str, Any], Any, bool]] = [
 ]
 
 
+@pytest.mark.daily(5)
 @pytest.mark.parametrize(("definition", "data", "wanted"), FILTERED)
 def test_filters_of_endpoints_match_what_they_matched(
     earlier: str, definition: dict[str, Any], data: Any, wanted: bool

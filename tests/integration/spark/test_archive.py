@@ -341,6 +341,7 @@ async def test_reader_may_export_verify_and_read(
     assert len(rows(read_with_archive(reader, archive, Reading(EntityTypes(("plane",)))))) == 30 * SOURCES
 
 
+@pytest.mark.slow
 async def test_export_that_was_killed_goes_on(database: Database, dsn: str, archive: Path) -> None:
     await import_events(database, history(last=120))
     await make_partitions(database, ahead=1)

@@ -80,6 +80,7 @@ async def test_partition_that_left_and_was_made_again_grows_by_a_further_file(
     assert sorted(everything(dsn)) == sorted([*before, *late])
 
 
+@pytest.mark.slow
 async def test_archive_that_has_grown_is_read_with_the_journal_once_and_whole(
     journal: Database, dsn: str, archive: Path
 ) -> None:

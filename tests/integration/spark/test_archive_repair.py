@@ -134,6 +134,7 @@ async def test_repaired_archive_is_what_it_was_and_gives_everything_back(
     assert everything(dsn) == before
 
 
+@pytest.mark.slow
 async def test_export_after_a_repair_writes_what_the_journal_has_beyond_the_files(
     journal: Database, dsn: str, archive: Path
 ) -> None:

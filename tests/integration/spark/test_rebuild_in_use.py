@@ -80,6 +80,7 @@ async def test_a_swap_that_waits_for_too_long_gives_up_and_the_next_run_only_swa
     assert await differing(journal) == EXACT
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize(
     "change",
     [

@@ -293,6 +293,7 @@ async def test_rows_that_are_not_what_the_source_makes_are_noticed(journal: Data
 # By where it runs
 
 
+@pytest.mark.slow
 async def test_a_handler_that_tasks_can_not_import_is_said(
     journal: Database, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

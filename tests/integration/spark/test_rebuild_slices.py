@@ -87,6 +87,7 @@ async def counts(database: Database) -> dict[str, int]:
     return {row["source_id"]: row["n"] for row in rows}
 
 
+@pytest.mark.slow
 async def test_a_range_of_slices_is_rebuilt_under_load_with_nothing_lost_or_twice(
     journal: Database, dsn: str
 ) -> None:

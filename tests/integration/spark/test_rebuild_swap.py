@@ -253,6 +253,7 @@ async def test_sources_that_were_parked_flow_again(journal: Database, dsn: str) 
     assert await differing(journal) == EXACT
 
 
+@pytest.mark.slow
 async def test_offsets_are_the_last_numbers_up_to_the_fence(journal: Database, dsn: str) -> None:
     await happen(journal, "a", "a", "b")
     await run_until_caught_up(journal, Effects)

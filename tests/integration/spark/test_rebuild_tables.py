@@ -149,6 +149,7 @@ async def test_columns_of_every_type_are_what_workers_make(journal: Database, ds
     assert result.rows == {"plain": 9, "typed": len(live[0])}
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("in_place", [False, True])
 async def test_names_that_need_quotes(journal: Database, dsn: str, in_place: bool) -> None:
     await execute(

@@ -314,6 +314,7 @@ async def test_a_function_that_was_granted_is_asked_and_one_that_writes_is_not(d
     assert error.sqlstate == "PJ080"
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     "body",
     [

@@ -286,6 +286,7 @@ async def test_a_consumer_that_was_stopped_and_goes_on_moves_no_cursor_of_the_ne
     assert seen.events == [("a", 1)]
 
 
+@pytest.mark.slow
 async def test_consumers_work_through_a_pooler_in_transaction_mode(dsn: str, database: Database) -> None:
     await group(database, 2)
     seen = [Seen(), Seen()]

@@ -270,6 +270,7 @@ async def test_a_worker_that_is_killed_in_a_page_matches_once(
     in_order(found)
 
 
+@pytest.mark.slow
 async def test_a_page_of_history_reads_no_more_than_a_page(database: Database) -> None:
     await append_many(database, 5000)
     await match(database)

@@ -28,6 +28,7 @@ async def pooled(dsn: str, way: str, driver: Any) -> AsyncIterator[Database]:
         yield database
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 @pytest.mark.parametrize("way", ["direct", "pgbouncer"])
 async def test_events_are_heard_and_streams_resumed(

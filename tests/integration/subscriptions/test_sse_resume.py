@@ -403,6 +403,7 @@ async def test_a_lost_connection_during_the_replay_ends_the_stream_and_nothing_i
     assert sorted(set(places)) == sorted(places)
 
 
+@pytest.mark.slow
 async def test_clients_come_and_go_while_events_come_and_each_gets_all(dsn: str, database: Database) -> None:
     """Connections that are given up after every few events, for as long as events come."""
     async with (

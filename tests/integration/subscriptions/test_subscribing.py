@@ -29,6 +29,7 @@ async def matched(database: Database) -> list[str]:
         return [match.envelope.source_id for match in await peek(session, "g", limit=99) if match.envelope]
 
 
+@pytest.mark.daily(5)
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [

@@ -226,6 +226,7 @@ class TestHeldEndpoint:
         assert await states(database, here) == ["leased"]
         assert await states(database, other) == ["pending"]
 
+    @pytest.mark.slow
     async def test_it_keeps_outcomes_of_others_from_being_stored_for_a_moment_alone(
         self, database: Database
     ) -> None:

@@ -80,6 +80,7 @@ class _Skewed(datetime):
         return datetime.now(tz) + cls.off
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("off", [timedelta(minutes=10), timedelta(minutes=-10)], ids=["ahead", "behind"])
 async def test_clock_skew_of_a_worker_changes_nothing(
     database: Database, monkeypatch: pytest.MonkeyPatch, off: timedelta
@@ -108,6 +109,7 @@ async def test_clock_skew_of_a_worker_changes_nothing(
     assert await fetchval(database, IN_TIME)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 async def test_pgbouncer_transaction_mode(dsn: str, database: Database, driver: Any) -> None:
     async def now_and_then(exchange: Exchange) -> None:

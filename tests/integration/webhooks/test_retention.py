@@ -94,6 +94,7 @@ async def replay(database: Database) -> None:
 
 
 class TestHolders:
+    @pytest.mark.daily(1)
     @pytest.mark.parametrize("state", ["pending", "leased", "waiting"])
     async def test_what_is_not_delivered_keeps_its_events(self, database: Database, state: str) -> None:
         await old_endpoint(database)
@@ -107,6 +108,7 @@ class TestHolders:
         assert await kept_by(database) == {NAME: ("1 deliveries are not finished",)}
         assert await past(database, "webhook_events") == [NAME]
 
+    @pytest.mark.daily(1)
     @pytest.mark.parametrize("verdict", ["done", "dead"])
     async def test_what_is_finished_keeps_nothing(self, database: Database, verdict: str) -> None:
         await old_endpoint(database)

@@ -312,6 +312,7 @@ class TestTicks:
 
         assert await ticks(database, schedule) == [tick]
 
+    @pytest.mark.daily(2)
     @pytest.mark.parametrize(("missed", "number"), [("skip", 0), ("one", 1), ("all", 3)])
     async def test_missed_ticks_are_sent_as_the_schedule_says(
         self, database: Database, missed: Any, number: int
@@ -342,6 +343,7 @@ class TestTicks:
         assert (await ticks(database, schedule))[:150] == [first + n * MINUTE for n in range(150)]
         assert sum(looks) in {150, 151}
 
+    @pytest.mark.daily(1)
     @pytest.mark.parametrize(
         ("wrong", "said"),
         [("data = '{'", "not JSON"), ("topic = 'no topic'", "topic"), ("""data = '"\\u0000"'""", "not JSON")],

@@ -45,6 +45,7 @@ async def test_endpoints_that_hang_hold_no_more_than_their_tenants_share(databas
             assert len(hangs.requests) == 4
 
 
+@pytest.mark.slow
 async def test_a_tenant_may_have_all_of_them_while_no_other_has_an_active_endpoint(
     database: Database,
 ) -> None:
