@@ -59,8 +59,9 @@ BEGIN
     END IF;
     FOR _type IN
         SELECT
-            sum(count(*)) OVER () AS read, n.entity_type, array_agg(DISTINCT n.topic) AS topics, array_agg(
+            sum(count(*)) OVER () AS read, n.entity_type, array_agg(
                 (n.source_id, n.seq_nr, n.db_timestamp, n.slice, n.topic, n.db_timestamp, p_subscription_id)::projections.events_to_match
+                ORDER BY n.db_timestamp, n.slice, n.source_id COLLATE "C", n.seq_nr
             ) FILTER (WHERE n.topic IS NOT NULL AND n.passed) AS events
         FROM projections.next_history_v1(p_subscription_id, p_limit + 1, TRUE) AS n GROUP BY n.entity_type ORDER BY n.entity_type
     LOOP
@@ -69,7 +70,11 @@ BEGIN
         ELSIF _type.events IS NOT NULL THEN
             PERFORM projections.match_events_v1(
                 _type.entity_type, _type.events,
-                ARRAY(SELECT i FROM projections.history_interests_v1(p_subscription_id, _type.topics) AS i),
+                ARRAY(
+                    SELECT i FROM projections.history_interests_v1(
+                        p_subscription_id, ARRAY(SELECT DISTINCT e.topic FROM unnest(_type.events) AS e)
+                    ) AS i
+                ),
                 jsonb_build_object(coalesce(_of.condition_id, 0), p_error), _of.condition_id
             );
         END IF;

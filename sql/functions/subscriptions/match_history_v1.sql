@@ -23,7 +23,7 @@ BEGIN
     END IF;
     SELECT
         array_agg(n.source_id) AS source_ids, array_agg(n.seq_nr) AS seq_nrs, array_agg(n.db_timestamp) AS db_timestamps,
-        array_agg(n.slice) AS slices, min(n.entity_type) AS entity_type, array_agg(DISTINCT n.topic) AS topics,
+        array_agg(n.slice) AS slices, min(n.entity_type) AS entity_type,
         array_agg(
             (n.source_id, n.seq_nr, n.db_timestamp, n.slice, n.topic, n.db_timestamp, p_subscription_id)::projections.events_to_match
         ) FILTER (WHERE n.topic IS NOT NULL) AS events
@@ -41,7 +41,12 @@ BEGIN
     END IF;
     IF _page.events IS NOT NULL THEN
         PERFORM projections.match_events_v1(
-            _page.entity_type, _page.events, ARRAY(SELECT i FROM projections.history_interests_v1(p_subscription_id, _page.topics) AS i),
+            _page.entity_type, _page.events, ARRAY(
+                -- Apart from the page: a DISTINCT among its aggregates may sort all that they are given.
+                SELECT i FROM projections.history_interests_v1(
+                    p_subscription_id, ARRAY(SELECT DISTINCT e.topic FROM unnest(_page.events) AS e)
+                ) AS i
+            ),
             jsonb_build_object(coalesce(_condition, 0), p_error), _condition
         );
     END IF;

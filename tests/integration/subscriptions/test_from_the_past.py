@@ -112,6 +112,24 @@ async def test_only_what_is_asked_for_from_the_time_on(database: Database) -> No
     assert await matched_by(database, "h") == [("other", 1)]
 
 
+async def test_a_page_has_many_topics_and_keeps_its_order(database: Database) -> None:
+    async with database.transaction() as session:
+        events = [Event(f"s{n % 7}", {}, "plane", event_type=f"t{n % 10}") for n in range(5000)]
+        await append(session, events)
+    await match(database)
+    await asyncio.sleep(1.2)  # until then the second of the events is not settled
+    await from_the_past(database)
+    await from_the_past(database, group="h", topics=["t3"])
+    await catch_up(database)
+
+    found = await matched_by(database, "g")
+    assert len(found) == 5000
+    in_order(found)
+    assert sorted(await matched_by(database, "h")) == sorted(
+        (event.source_id, n // 7 + 1) for n, event in enumerate(events) if event.event_type == "t3"
+    )
+
+
 async def test_conditions_see_the_past(database: Database) -> None:
     for number in range(3):
         await happened(database, payload={"n": number})
