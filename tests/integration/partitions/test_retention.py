@@ -9,7 +9,9 @@ import pytest
 
 from journal import Database, DatabaseError
 from journal.partitions.dropping import UnreadRows
+from projections.subscriptions import rewind_group, subscribe
 from tests.fixtures.journal import count
+from tests.fixtures.matching import match as match_all
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.retention import (
     DAY,
@@ -408,3 +410,29 @@ async def test_subscriptions_that_nobody_uses_expire(database: Database) -> None
 
     assert done.expired == 1
     assert await count(database, "projections.subscriptions") == 1
+
+
+async def test_group_that_catches_up_keeps_what_it_has_still_to_look_at(journal: Database) -> None:
+    await match_all(journal)
+    async with journal.transaction() as session:
+        await subscribe(session, "late", start=PAST + DAY + HOUR)
+
+    done = await retained(journal)
+
+    assert [each.partition.name for each in done.dropped] == NAMES[:1]
+    assert [each.name for each in done.kept] == NAMES[1:]
+    (reason,) = (await kept_by(journal))[NAMES[1]]
+    assert "late" in reason
+    assert reason.endswith("has 1 subscriptions that catch up with the past")
+
+    while await fetchval(
+        journal, "SELECT count(*) FROM projections.subscriptions WHERE starts_at IS NOT NULL"
+    ):
+        await match_all(journal)
+    assert [reason for (reason,) in (await kept_by(journal)).values()] == [
+        "group late has 21 matches to read"
+    ] * 2
+    async with journal.transaction() as session:
+        assert await rewind_group(session, "late", "beginning") == 1
+    reasons = await kept_by(journal)
+    assert all(any("catch up with the past" in reason for reason in reasons[name]) for name in NAMES[1:])
