@@ -23,8 +23,6 @@ from projections.monitoring.lag import projection_lags as projection_lags
 from projections.monitoring.snapshot import OpenWriter as OpenWriter
 from projections.monitoring.snapshot import Snapshot as Snapshot
 from projections.monitoring.snapshot import snapshot
-from projections.monitoring.webhooks import DeadDelivery as DeadDelivery
-from projections.monitoring.webhooks import dead_deliveries as dead_deliveries
 
 if TYPE_CHECKING:  # those need an extra
     from projections.monitoring.probes import serve_metrics as serve_metrics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
@@ -18,15 +18,9 @@ from journal import (
     ProjectionsError,
     hide_password,
 )
-from projections.monitoring.webhooks import EndpointChanged, State, change_endpoint_state
 from projections.subscriptions import DeadBatches, NotDead, UnknownGroup, rescale_group
 from projections.web.csrf import CrossSite
-from projections.webhooks.deliveries import Deliveries, DeliveryFilter
-from projections.webhooks.errors import (
-    NotAllowed,
-    NotFound,
-    own_errors,
-)
+from projections.webhooks import Deliveries, DeliveryFilter, Endpoints, NotAllowed, NotFound
 
 __all__ = ["Actions"]
 
@@ -37,8 +31,7 @@ _STATUSES: Mapping[type[ProjectionsError], int] = {
     UnknownGroup: 404,
     offsets.NotParked: 409,
     NotDead: 409,
-    EndpointChanged: 409,
-    NotFound: 404,
+    NotFound: 409,  # it is removed, or somebody has decided about it meanwhile
     NotAllowed: 409,
     MissingPrivilege: 403,
 }
@@ -48,6 +41,9 @@ _MOST = 2**63 - 1
 
 _Text: TypeAlias = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 """Whatever PostgreSQL can hold."""
+
+
+_State: TypeAlias = Literal["active", "paused", "disabled"]
 
 
 _Ranges: TypeAlias = Annotated[int, Field(ge=1, le=NUMBER_OF_SLICES)]
@@ -152,13 +148,11 @@ async def _release(database: Database, body: _Condition) -> str:
     return f"condition {body.condition_id} is asked again"
 
 
-def _from(before: State, after: State, reason: str | None, said: str) -> _Done:
+def _from(before: _State, after: _State, reason: str | None, said: str) -> _Done:
     """A change of an endpoint's state, from that which was shown."""
 
     async def change(database: Database, body: _Endpoint) -> str:
-        async with database.transaction() as session:
-            with own_errors():
-                await change_endpoint_state(session, body.endpoint, before, after, reason)
+        await Endpoints(database).set_state(None, body.endpoint, after, reason, expected=[before])
         return f"{body.endpoint} {said}"
 
     return change
@@ -253,8 +247,6 @@ async def _body(request: Request) -> bytes:
 
 
 def _status(error: ProjectionsError) -> int:
-    if getattr(error, "code", None) == "unknown_delivery":
-        return 409  # somebody has decided about it meanwhile
     return next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 503)
 
 

@@ -10,19 +10,14 @@ from datetime import timedelta
 from typing import NamedTuple
 
 import offsets
-from journal import Database, Session
+from journal import Database
 from journal.tasks import happens, running
-from projections.monitoring import (
-    DeadDelivery,
-    Snapshot,
-    dead_deliveries,
-    snapshot,
-)
+from projections.monitoring import Snapshot, snapshot
 from projections.monitoring.cache import PATIENCE, Cache, LookFailed, closing
 from projections.subscriptions import DeadBatches, FailedBatch
 from projections.web import snapshot_json
 from projections.web.history import LagHistory
-from projections.webhooks.stats import EndpointStats, endpoint_stats
+from projections.webhooks import Deliveries, Delivery, EndpointStats, endpoint_stats
 
 __all__ = ["Feed"]
 
@@ -35,7 +30,7 @@ _SAMPLE = 200
 
 class _Endpoints(NamedTuple):
     stats: Sequence[EndpointStats] = ()
-    dead: Sequence[DeadDelivery] = ()
+    dead: Sequence[Delivery] = ()
 
 
 class _Seen(NamedTuple):
@@ -139,18 +134,24 @@ class Feed:
             seen = await snapshot(session, by_slice=True, groups=True, webhooks=True)
             waiting = [found.name for found in seen.projections if found.parked]
             given_up = [found.name for found in seen.groups if found.dead]
-            return _Seen(
-                seen,
-                {
-                    name: await offsets.list_parked(session, name, limit=snapshot_json.LISTED)
-                    for name in waiting
-                },
-                {
-                    name: await DeadBatches(session).list(name, limit=snapshot_json.DEAD_LISTED)
-                    for name in given_up
-                },
-                await _endpoints(session) if seen.webhooks and seen.webhooks.endpoints else _Endpoints(),
-            )
+            parked = {
+                name: await offsets.list_parked(session, name, limit=snapshot_json.LISTED) for name in waiting
+            }
+            dead = {
+                name: await DeadBatches(session).list(name, limit=snapshot_json.DEAD_LISTED)
+                for name in given_up
+            }
+            hooked = bool(seen.webhooks and seen.webhooks.endpoints)
+            stats = await endpoint_stats(session, sample=_SAMPLE, most=snapshot_json.LISTED) if hooked else ()
+        return _Seen(seen, parked, dead, _Endpoints(stats, await self._dead_deliveries(stats)))
+
+    async def _dead_deliveries(self, stats: Sequence[EndpointStats]) -> Sequence[Delivery]:
+        given_up = [one.endpoint_id for one in stats if one.dead]
+        if not given_up:
+            return ()
+        return await Deliveries(self._database).newest_dead(
+            given_up, each=snapshot_json.DEAD_LISTED, limit=snapshot_json.LISTED
+        )
 
     def _publish(self, data: bytes) -> None:
         self.number += 1
@@ -168,11 +169,3 @@ class Feed:
             return
         self._wanted.clear()
         await happens(self._wanted, self._idle - self._every)
-
-
-async def _endpoints(session: Session) -> _Endpoints:
-    stats = await endpoint_stats(session, sample=_SAMPLE, most=snapshot_json.LISTED)
-    given_up = [one.endpoint_id for one in stats if one.dead]
-    return _Endpoints(
-        stats, await dead_deliveries(session, given_up, snapshot_json.DEAD_LISTED, snapshot_json.LISTED)
-    )

@@ -10,7 +10,6 @@ from typing import Any
 
 import offsets
 from projections.monitoring import (
-    DeadDelivery,
     GroupLag,
     GroupRangeLag,
     ProjectionLag,
@@ -20,7 +19,7 @@ from projections.monitoring import (
 )
 from projections.subscriptions import FailedBatch
 from projections.web.history import LagHistory, Point
-from projections.webhooks.stats import EndpointStats
+from projections.webhooks import Delivery, EndpointStats
 
 __all__ = ["DEAD_LISTED", "LISTED", "failure", "history", "live"]
 
@@ -43,7 +42,7 @@ def live(
     every: float,
     *,
     endpoints: Sequence[EndpointStats] = (),
-    dead_deliveries: Sequence[DeadDelivery] = (),
+    dead_deliveries: Sequence[Delivery] = (),
 ) -> bytes:
     """
     What is sent each time.
@@ -157,9 +156,14 @@ def _endpoint(one: EndpointStats) -> dict[str, Any]:
     return {"id": one.endpoint_id, **_shown(one, names)}
 
 
-def _dead_delivery(one: DeadDelivery) -> dict[str, Any]:
+def _dead_delivery(one: Delivery) -> dict[str, Any]:
     ids = {"id": one.delivery_id, "endpoint": one.endpoint_id, "event": one.event_id}
-    return {**ids, **_shown(one, "topic attempts code died_at")}
+    return {
+        **ids,
+        **_shown(one, "topic attempts"),
+        "code": one.last_code,
+        "died_at": _seconds(one.finished_at),
+    }
 
 
 def _shown(found: object, names: str) -> dict[str, Any]:

@@ -7,6 +7,9 @@ Receivers of webhooks need :func:`verify` alone, and no extra. The HTTP API is i
 from typing import TYPE_CHECKING
 
 from projections.lazy import lazy_names
+from projections.webhooks.deliveries import Delivery as Delivery
+from projections.webhooks.stats import EndpointStats as EndpointStats
+from projections.webhooks.stats import endpoint_stats as endpoint_stats
 
 if TYPE_CHECKING:
     from journal import EventIdConflict as EventIdConflict

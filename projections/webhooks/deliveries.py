@@ -30,6 +30,14 @@ _LIST = f"""
 SELECT {_COLUMNS} FROM projections.webhook_deliveries AS d
 WHERE {_WHERE} AND d.delivery_id < $7 ORDER BY d.delivery_id DESC LIMIT $8
 """
+_NEWEST_DEAD = f"""
+SELECT {_COLUMNS} FROM unnest($1::text[]) AS e (endpoint_id)
+CROSS JOIN LATERAL (
+    SELECT * FROM projections.webhook_deliveries AS own
+    WHERE own.endpoint_id = e.endpoint_id AND own.state = 'dead' ORDER BY own.delivery_id DESC LIMIT $2
+) AS d
+ORDER BY d.delivery_id DESC LIMIT $3
+"""
 _PLACE = """
 SELECT delivery_id FROM projections.webhook_deliveries
 WHERE endpoint_id = $1 AND event_id = $2 AND ($3::text IS NULL OR tenant = $3)
@@ -123,6 +131,20 @@ class Deliveries:
         last = 2**63 - 1 if before is None else before
         async with self._database.session() as session:
             rows = await session.fetch(_LIST, *_arguments(which), last, limit)
+        return [Delivery(*row.values()) for row in rows]
+
+    async def newest_dead(
+        self, endpoint_ids: Sequence[str], *, each: int, limit: int = 100
+    ) -> Sequence[Delivery]:
+        """
+        Dead letters of endpoints, the newest first: ``each`` of one of them at most, and ``limit`` in all.
+
+        Raises:
+            InvalidValue: The limit is out of range.
+        """
+        check_limit(limit)
+        async with self._database.session() as session:
+            rows = await session.fetch(_NEWEST_DEAD, list(endpoint_ids), each, limit)
         return [Delivery(*row.values()) for row in rows]
 
     async def place(self, tenant: str | None, endpoint_id: str, event_id: str) -> int:

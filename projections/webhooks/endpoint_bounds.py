@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, Protocol, get_args
 
 from journal import Session
 from projections.webhooks.errors import InvalidEndpoint
-
-if TYPE_CHECKING:
-    from projections.webhooks.endpoints import EndpointSettings
+from projections.webhooks.response_rules import RetryPolicy
 
 __all__ = ["Bound", "BoundName", "bounds", "change_bound", "check_bounds"]
 
@@ -63,6 +61,15 @@ class Bound(NamedTuple):
         return f"at least {least}" if least else f"at most {most}"
 
 
+class _Bounded(Protocol):
+    """What an endpoint asks for."""
+
+    @property
+    def max_in_flight(self) -> int: ...
+    @property
+    def policy(self) -> RetryPolicy: ...
+
+
 async def bounds(session: Session) -> list[Bound]:
     """Read what endpoints may ask for; the role needs projections_reader or projections_worker."""
     return [Bound(*row.values()) for row in await session.fetch(_READ)]
@@ -96,7 +103,7 @@ async def change_bound(
     return Bound(*row.values())
 
 
-def check_bounds(wanted: EndpointSettings, before: EndpointSettings, allowed: Sequence[Bound]) -> None:
+def check_bounds(wanted: _Bounded, before: _Bounded, allowed: Sequence[Bound]) -> None:
     """
     Check that an endpoint asks for no more, and no less, than it may.
 
@@ -113,7 +120,7 @@ def check_bounds(wanted: EndpointSettings, before: EndpointSettings, allowed: Se
             raise InvalidEndpoint(f"{what} can be {bound} here, not {value:g}")
 
 
-def _asked(settings: EndpointSettings) -> Iterator[tuple[str, BoundName, float]]:
+def _asked(settings: _Bounded) -> Iterator[tuple[str, BoundName, float]]:
     policy = settings.policy
     yield "max_in_flight", "max_in_flight", settings.max_in_flight
     yield "policy.timeout (s)", "timeout", policy.timeout.total_seconds()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from projections.extras import from_extra
 from projections.webhooks.addresses import AddressRules
 from projections.webhooks.errors import InvalidEndpoint
 
-with from_extra("webhooks"):
+if TYPE_CHECKING:  # of an extra that only URLs need
     from yarl import URL
 
 LONGEST_URL = 2048
@@ -53,6 +54,8 @@ def _check_text(text: object) -> None:
 
 
 def _parsed(text: str) -> URL:
+    with from_extra("webhooks"):
+        from yarl import URL  # noqa: PLC0415
     try:
         # What IDNA makes of a host may itself be an address, so it is parsed once more.
         return URL(str(URL(text)))

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from journal import Database
-from projections.monitoring import dead_deliveries
 from projections.monitoring.webhooks import webhook_totals
 from projections.web.snapshot_json import DEAD_LISTED, LISTED
-from projections.webhooks.stats import endpoint_stats
+from projections.webhooks import Deliveries, endpoint_stats
 from tests.fixtures.monitor import act_alone, first, monitoring
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
@@ -165,9 +164,8 @@ async def test_what_is_in_flight_or_waits_counts_for_the_lag_and_what_is_dead_do
 
 
 async def test_dead_letters_are_listed_within_both_limits(hooks: Database) -> None:
-    async with hooks.session() as session:
-        one = await dead_deliveries(session, ["a", "b"], each=1, limit=10)
-        none = await dead_deliveries(session, ["b"], each=10, limit=10)
+    one = await Deliveries(hooks).newest_dead(["a", "b"], each=1, limit=10)
+    none = await Deliveries(hooks).newest_dead(["b"], each=10, limit=10)
 
     assert ([found.event_id for found in one], none) == (["ev-4"], [])
 
@@ -232,7 +230,10 @@ async def test_resume_does_not_enable_what_has_been_disabled_meanwhile(hooks: Da
 
     answered = await act_alone(hooks, "resume-endpoint", endpoint="a")
 
-    assert (answered.status_code, answered.json()["error"]) == (409, "endpoint 'a' is not paused any more")
+    assert (answered.status_code, answered.json()["error"]) == (
+        409,
+        "endpoint 'a' is disabled, not paused: enable it first",
+    )
     assert await fetchval(hooks, STATE, "a") == "disabled"
 
 
