@@ -39,8 +39,13 @@ class EntityTypes:
             check_entity_type(given, what)
             if "," in given:
                 raise InvalidEvent(
-                    f"{what} is {given[:40]!r}: write several as {tuple(map(str.strip, given.split(',')))!r}, and one "
-                    f"whose name has a comma as {(given,)!r}"
+                    f"{what} is {given[:40]!r}: write several as {_parts(given)!r}, and one whose name has a comma as "
+                    f"{(given,)!r}"
+                )
+            if _is_every(given):
+                raise InvalidEvent(
+                    f"{what} is {given!r}: for every type write ALL_TYPES, which is no text, and one of this name as "
+                    f"{(given,)!r}"
                 )
             return cls((given,))
         if not isinstance(given, tuple | list | set | frozenset) or not given:
@@ -55,6 +60,23 @@ class EntityTypes:
             if one == other:
                 raise InvalidEvent(f"{what} names {one!r} twice: write each type once")
         return cls(tuple(names))
+
+    @classmethod
+    def each(cls, names: Collection[str], what: str = "entity_types") -> EntityTypes:
+        """
+        What somebody asks for where a list is the usual way to write it, or an option that is repeated.
+
+        Raises:
+            InvalidEvent: As for :meth:`of`; or one of the names looks like several types, or like every one.
+        """
+        for name in names:
+            check_entity_type(name, what)
+            if "," in name or _is_every(name):
+                parts = ", ".join(map(repr, _parts(name)))
+                right = "leave it out for every type" if _is_every(name) else f"write {parts}, each by itself"
+                one = f"EntityTypes.of({(name[:40],)!r})"
+                raise InvalidEvent(f"{what} has {name[:40]!r}: {right}; in Python, one of this name is {one}")
+        return cls.of(tuple(names), what)
 
     @classmethod
     def stored(cls, names: Sequence[str] | None) -> EntityTypes:
@@ -85,6 +107,15 @@ class EntityTypes:
         if self.names is None:
             return "every type"
         return f"type{'s' * (len(self.names) > 1)} {', '.join(map(repr, self.names))}"
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in name.split(","))
+
+
+def _is_every(name: str) -> bool:
+    """Whether it is what somebody writes who wants every type."""
+    return name.lower() in {"all", "all_types"}
 
 
 ALL_TYPES = EntityTypes(None)

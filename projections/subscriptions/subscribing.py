@@ -115,8 +115,6 @@ def _arguments(  # noqa: PLR0917 - as the function in the database has them
     reliable: bool,  # noqa: FBT001 - likewise
     start: datetime | str,
 ) -> tuple[Any, ...]:
-    if isinstance(entity_types, EntityTypes):
-        entity_types = entity_types.sql
     for names, what in ((topics, "topics"), (entity_types, "entity_types")):
         _check_names(names, what)
     if not isinstance(expires_after, timedelta | None):
@@ -129,31 +127,30 @@ def _arguments(  # noqa: PLR0917 - as the function in the database has them
         condition,
         _json(given, contains),
         expires_after,
-        _list(topics),
-        _list(entity_types),
+        None if topics is None else list(topics),
+        _types(entity_types),
         reliable,
-        None if start == "now" else past_time(start, "start"),
+        None if start == "now" else past_time(start, "start", "'now', 'beginning',"),
     )
 
 
-def past_time(given: datetime | str, what: str) -> datetime:
+def past_time(given: datetime | str, what: str, words: str = "'beginning',") -> datetime:
     """
     A time in the past as the database takes it.
 
     Raises:
-        InvalidSubscription: It is neither a time with its zone nor "beginning"; "what" names it.
+        InvalidSubscription: It is neither a time with its zone nor "beginning"; the message names it as "what" does,
+            and beside times the words.
     """
     if given == "beginning":
         return _BEGINNING
     if not isinstance(given, datetime) or given.tzinfo is None:
-        raise InvalidSubscription(
-            f"{what} must be 'beginning', or a datetime with its zone, not {given!r:.80}"
-        )
+        raise InvalidSubscription(f"{what} must be {words} or a datetime with its zone, not {given!r:.80}")
     return given
 
 
-def _check_names(names: Sequence[Any] | None, what: str) -> None:
-    if names is None:
+def _check_names(names: Sequence[Any] | EntityTypes | None, what: str) -> None:
+    if names is None or isinstance(names, EntityTypes):
         return
     if isinstance(names, str):
         raise InvalidSubscription(f"{what} must be a list of strings, not one string: [{names[:80]!r}]")
@@ -195,8 +192,13 @@ def _json(params: Mapping[str, Any], contains: Mapping[str, Any] | None) -> str:
     return text
 
 
-def _list(names: Sequence[str] | None) -> list[str] | None:
-    return None if names is None else list(names)
+def _types(given: Sequence[str] | EntityTypes | None) -> list[str] | None:
+    if given is None or isinstance(given, EntityTypes):
+        return None if given is None else given.sql
+    try:
+        return EntityTypes.each(given).sql
+    except InvalidEvent as error:
+        raise InvalidSubscription(str(error)) from error
 
 
 async def made_at(session: Session, subscription_id: int) -> datetime:

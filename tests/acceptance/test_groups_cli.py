@@ -324,6 +324,13 @@ def test_a_group_that_only_listens_is_made(dsn: str) -> None:
         (["--params", "{"], 2, "is no JSON"),
         (["--contains", "[1]"], 2, "is no JSON object"),
         (["--topic", ""], 1, "must be a string that is not empty"),
+        (["--entity-type", "k,r"], 1, "entity_types has 'k,r': write 'k', 'r', each by itself"),
+        (["--entity-type", "k", "--entity-type", "k"], 1, "entity_types names 'k' twice"),
+        (
+            ["--listen-only", "--from", "beginning"],
+            1,
+            "group 'g' only listens: it gets what comes, and nothing",
+        ),
         (["--expires-after", "soon"], 2, "'soon' is not a duration"),
         (["--expires-after", "0s"], 1, "expires_after must be longer than 0"),
     ],

@@ -26,6 +26,7 @@ from tests.fixtures.rebuilds import Counts
         ({"b", "a", "B"}, ("B", "a", "b")),
         (frozenset({"a"}), ("a",)),
         (("a,b",), ("a,b",)),
+        (("all",), ("all",)),
         (ALL_TYPES, None),
         (EntityTypes.of(("b", "a")), ("a", "b")),
     ],
@@ -42,6 +43,8 @@ REFUSED: Mapping[str, tuple[Any, str]] = {
     ),
     "commas": ("plane, airport", "write several as ('plane', 'airport')"),
     "comma": ("a,", "and one whose name has a comma as ('a,',)"),
+    "text for all": ("ALL_TYPES", "for every type write ALL_TYPES, which is no text"),
+    "all": ("all", "and one of this name as ('all',)"),
     "empty text": ("", "must have 1 to 255 characters"),
     "nothing": ((), "write the name of a type, several as ('plane', 'airport'), or ALL_TYPES for every one"),
     "None": (None, "or ALL_TYPES for every one"),
@@ -63,6 +66,24 @@ def test_anything_else_is_refused_when_it_is_defined_and_told_what_to_write(name
 
     with pytest.raises(InvalidEvent, match=re.escape(said).replace("entity_type", "entity_type.*")):
         projection("p", entity_type=given)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (
+            ["k,r"],
+            "entity_types has 'k,r': write 'k', 'r', each by itself; in Python, one of this name is Enti",
+        ),
+        (["k", "all"], "entity_types has 'all': leave it out for every type"),
+        (["ALL_TYPES"], "in Python, one of this name is EntityTypes.of(('ALL_TYPES',))"),
+        (["k", "k"], "entity_types names 'k' twice"),
+        (["*"], "* stands for nothing in it"),
+    ],
+)
+def test_a_name_of_a_list_is_one_type(names: list[str], said: str) -> None:
+    with pytest.raises(InvalidEvent, match=re.escape(said)):
+        EntityTypes.each(names)
 
 
 def test_the_error_names_the_projection() -> None:

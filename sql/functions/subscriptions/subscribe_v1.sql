@@ -7,7 +7,7 @@
 --
 -- It gets every event that is committed after it; of those that are in flight just now some may be committed before. With p_start
 -- it gets all from that time on ('-infinity': from the first on), each once and in the order of its source: it catches up first,
--- beside what matches the log. One that is there already starts where it did.
+-- beside what matches the log. One that is there already starts where it did; a group that only listens has no past.
 -- Raises PJ080 for a condition, PJ081 for anything else that is refused.
 CREATE OR REPLACE FUNCTION projections.subscribe_v1(
     p_group text,
@@ -52,6 +52,10 @@ BEGIN
         RAISE EXCEPTION 'start lies in the future: %', p_start USING ERRCODE = 'PJ081', HINT = 'Leave it out for what comes from now on.';
     END IF;
     _group := projections.create_group_v1(p_group, p_reliable);
+    IF p_start IS NOT NULL AND NOT (SELECT g.reliable FROM projections.subscription_groups AS g WHERE g.group_id = _group) THEN
+        RAISE EXCEPTION 'group % only listens: it gets what comes, and nothing of the past', quote_literal(p_group)
+        USING ERRCODE = 'PJ081', HINT = 'Leave start out.';
+    END IF;
     IF p_condition IS NOT NULL THEN
         _condition := projections.condition_id_v1(p_condition);
     END IF;

@@ -48,6 +48,12 @@ async def from_the_past(database: Database, start: datetime | str = "beginning",
         return await make_subscription(session, asked.pop("group", "g"), start=start, **asked)
 
 
+async def until_settled(database: Database) -> None:
+    """Until nothing can be committed any more that is as old as what is there."""
+    now = await fetchval(database, "SELECT clock_timestamp()")
+    await until(database, "SELECT projections.in_flight_since_v1() > $1", now)
+
+
 async def append_many(database: Database, number: int) -> None:
     async with database.transaction() as session:
         await append(session, [Event(f"s{n % 7}", {}, "plane", event_type="t") for n in range(number)])
@@ -245,7 +251,7 @@ async def test_a_page_is_matched_once_and_nothing_after_the_subscription_is_gone
     await append_many(database, 3000)
     await match(database)
     number = await from_the_past(database)
-    await asyncio.sleep(1.2)  # until then the second of the events is not settled
+    await until_settled(database)
     async with database.session() as session:
         await session.fetch("SELECT * FROM projections.begin_history_v1()")
         first = (await session.fetch("SELECT * FROM projections.next_history_v1($1, 10)", number))[0]
@@ -293,7 +299,7 @@ async def test_a_page_of_history_reads_no_more_than_a_page(database: Database) -
     await append_many(database, 5000)
     await match(database)
     number = await from_the_past(database)
-    await asyncio.sleep(1.2)  # until then the second of the events is not settled
+    await until_settled(database)
     async with database.session() as session:
         await session.fetch("SELECT * FROM projections.begin_history_v1()")
         await session.execute("SELECT pg_stat_reset()")

@@ -25,6 +25,7 @@ from tests.integration.subscriptions.test_from_the_past import (
     in_order,
     matched_by,
     turn,
+    until_settled,
 )
 
 
@@ -165,7 +166,7 @@ class TestConsumersThatRun:
         await match(database)
         await from_the_past(database, topics=["t"])
         await catch_up(database)
-        await asyncio.sleep(1.2)  # until then the second of the events is not settled
+        await until_settled(database)
         await rewind(database)
         before = called("groups", "show", "g", "--dsn", dsn).stdout
         async with database.session() as session:
@@ -248,7 +249,9 @@ class TestWhatIsDue:
         await match(database)
         async with database.transaction() as other:
             await other.execute("SELECT FROM projections.directed_events FOR UPDATE")
-            await asyncio.sleep(1)
+            await until(
+                database, "SELECT max(not_before) < clock_timestamp() FROM projections.directed_events"
+            )
             await happened(database)
             await match(database)
             yield

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journal import ALL_TYPES, Database
+from journal import ALL_TYPES, Database, EntityTypes
 from projections.subscriptions import (
     InvalidSubscription,
     create_group,
@@ -40,6 +40,7 @@ async def matched(database: Database) -> list[str]:
         ({"entity_types": ["train"]}, []),
         ({"entity_types": ["train", "plane"]}, ["a", "b", "c"]),
         ({"entity_types": ALL_TYPES}, ["a", "b", "c"]),
+        ({"entity_types": EntityTypes.of(("train,plane",))}, []),
         ({"contains": {"where": {"to": "LAX"}}}, ["a", "c"]),
         ({"condition": "e.source_id = s.params ->> 'me'", "params": {"me": "b"}}, ["b"]),
         (
@@ -120,6 +121,12 @@ async def test_a_known_group_stays_as_it_is(database: Database) -> None:
         ({"topics": ["a", None]}, InvalidSubscription, "topics has None"),
         ({"entity_types": []}, InvalidSubscription, "entity_types names nothing"),
         ({"entity_types": [7]}, InvalidSubscription, "entity_types has 7"),
+        ({"entity_types": ["k,r"]}, InvalidSubscription, "write 'k', 'r', each by itself"),
+        ({"entity_types": ["k", "k"]}, InvalidSubscription, "entity_types names 'k' twice"),
+        ({"entity_types": ["ALL_TYPES"]}, InvalidSubscription, "leave it out for every type"),
+        ({"entity_types": ["x" * 256]}, InvalidSubscription, "1 to 255 characters"),
+        ({"start": "Beginning"}, InvalidSubscription, "start must be 'now', 'beginning', or a datetime with"),
+        ({"start": "beginning", "reliable": False}, InvalidSubscription, "only listens"),
         ({"params": ["x"]}, InvalidSubscription, "params must be a mapping, not list"),
         ({"params": {"x": float("nan")}}, InvalidSubscription, "params"),
         ({"params": {"x": "y" * 1_000_000}}, InvalidSubscription, "at most 64 KiB"),
