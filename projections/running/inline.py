@@ -28,7 +28,7 @@ from journal import (
     event_row,
     slice_of,
 )
-from journal.database import at_once, driver_of, driver_of_sync, is_conflict, session_on, spoil
+from journal.database import Fault, at_once, driver_of, driver_of_sync, fault_of, session_on, spoil
 from projections.defining.batching import ExactlyOnce
 from projections.defining.folding import Batch
 from projections.defining.handlers import Kind, Projection, projection_of
@@ -44,6 +44,7 @@ SELECT
     pg_catalog.concat_ws(' ', pg_catalog.current_database(), pg_catalog.current_schemas(false)::text) AS place
 FROM projections.begin_inline_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)
 """
+_NOT_OF_THE_HANDLER = {Fault.BATCH, Fault.DATABASE}
 _PLACES = 1_000
 """Of so many it is kept what is known of their tables, such as schemas of tenants."""
 
@@ -110,8 +111,9 @@ class Inline:
 
         Raises:
             HandlerFailed: A handler raised, or its rows cannot be written; the transaction can only be rolled back.
-            DatabaseError: No transaction is open, or the database refused. Of a deadlock or a serialization failure
-                (SQLSTATE 40P01, 40001): roll back, and run the transaction again.
+            DatabaseError: No transaction is open, or the database refused. Of a deadlock, a serialization failure or a
+                time limit (SQLSTATE 40P01, 40001, 55P03, 57014): roll back, and run the transaction again.
+            DatabaseUnavailable: The connection was lost; nothing is committed.
             ProjectionsError: As :func:`projections.append`.
         """
         driver = await driver_of(connection)
@@ -190,7 +192,7 @@ class Inline:
                 _check_unspoiled(session)
             await tables.write(session, batch)
         except Exception as error:
-            if is_conflict(error):
+            if fault_of(error) in _NOT_OF_THE_HANDLER:
                 raise
             raise HandlerFailed(f"inline, projection {projection.name!r}, {describe(at)}: {error}") from error
 
