@@ -17,7 +17,7 @@ from projections.demo.demo import DEFAULT_EVENTS, Demo, Latency, Options, Result
 from projections.demo.errors import DemoError, DemoInterrupted
 from projections.demo.flights import data_file
 from projections.demo.progress import Reporter, reporting
-from projections.demo.rebuilding import Rebuilder, RebuildResult
+from projections.demo.rebuilding import RebuildComparison, Rebuilder
 from projections.running.event_loop import loop_runner
 from projections.terminal.commands import Dsn, Opt, derived
 from projections.terminal.logs import configure_logs
@@ -227,7 +227,7 @@ def _milliseconds(latency: Latency | None) -> dict[str, float | None]:
     return {"p50": round(latency.p50, 2), "p99": round(latency.p99, 2)}
 
 
-def _rebuilt(rebuild: RebuildResult | None) -> dict[str, Any]:
+def _rebuilt(rebuild: RebuildComparison | None) -> dict[str, Any]:
     if rebuild is None:
         return {}
     return {

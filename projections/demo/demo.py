@@ -21,7 +21,7 @@ from projections.demo.database import Start, alone, complete, prepare
 from projections.demo.flights import data_file, fingerprint, read_flights, timeline
 from projections.demo.progress import Reporter
 from projections.demo.read_models import CLASSES, PROJECTIONS
-from projections.demo.rebuilding import Rebuilder, Rebuilding, RebuildResult
+from projections.demo.rebuilding import RebuildComparison, Rebuilder, Rebuilding
 from projections.demo.stopping import StopRequest, together
 from projections.demo.watch import Watch
 from projections.demo.workers import Crew, Moves, crew, settle
@@ -88,7 +88,7 @@ class Result:
     wanted: int
     workers: int = 0
     moves: Moves = field(default_factory=Moves)
-    rebuild: RebuildResult | None = None
+    rebuild: RebuildComparison | None = None
     """None when nothing was rebuilt."""
     arrivals: Arrivals | None = None
     """None without webhooks."""

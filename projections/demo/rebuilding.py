@@ -20,7 +20,7 @@ from projections.demo.flights import Flight, moment
 from projections.demo.progress import Reporter
 from projections.demo.read_models import PROJECTIONS
 
-__all__ = ["Built", "RebuildResult", "Rebuilder", "Rebuilding"]
+__all__ = ["Built", "RebuildComparison", "Rebuilder", "Rebuilding"]
 
 _UP_TO = """
 SELECT e.source_id, count(*) AS events FROM projections.events AS e
@@ -69,7 +69,7 @@ class Rebuilder(Protocol):
         """
 
 
-class RebuildResult(NamedTuple):
+class RebuildComparison(NamedTuple):
     """What came of it."""
 
     differences: Sequence[str]
@@ -125,7 +125,7 @@ class Rebuilding:
 
     async def compare(
         self, session: Session, flights: Sequence[Flight], entries: Sequence[int]
-    ) -> RebuildResult:
+    ) -> RebuildComparison:
         """
         Compare what was built with what plain Python makes of the same rows of the CSV file.
 
@@ -144,7 +144,7 @@ class Rebuilding:
             differences += differing(f"{READ_MODELS[name].table} as rebuilt", set(built.rows), expected)
         seconds = sum(built.seconds for built in self._built.values())
         events = sum(built.events for built in self._built.values())
-        return RebuildResult(differences, seconds, events / seconds)
+        return RebuildComparison(differences, seconds, events / seconds)
 
 
 def first_of_each(flights: Sequence[Flight], entries: Sequence[int], counts: Mapping[str, int]) -> list[int]:

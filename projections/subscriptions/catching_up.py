@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from journal import OwnedSession
-from projections.subscriptions.pages_in_turn import Page, PagesInTurn
+from projections.subscriptions.pages_in_turn import PagesInTurn, PageToMatch
 
 __all__ = ["CatchingUp"]
 
@@ -48,13 +48,13 @@ class CatchingUp(PagesInTurn):
     async def _waiting(self, session: OwnedSession) -> Sequence[int]:
         return [row["condition_id"] for row in await session.fetch(_BEHIND)]
 
-    async def _next(self, session: OwnedSession, number: int, width: int | None) -> Page | None:
+    async def _next(self, session: OwnedSession, number: int, width: int | None) -> PageToMatch | None:
         rows = await session.fetch(_NEXT_FAILED, number, width or _MOST)
         if rows:
             failed = [row["unanswered_id"] for row in rows]
-            return Page(rows, partial(session.fetchval, _MATCH_FAILED, number, failed), number)
+            return PageToMatch(rows, partial(session.fetchval, _MATCH_FAILED, number, failed), number)
         rows = await session.fetch(_NEXT_UNASKED, number, width or _MOST)
         if not rows:
             return None
         first = rows[0]["page_id"], rows[0]["place"]
-        return Page(rows, partial(session.fetchval, _MATCH_UNASKED, number, *first, len(rows)), number)
+        return PageToMatch(rows, partial(session.fetchval, _MATCH_UNASKED, number, *first, len(rows)), number)

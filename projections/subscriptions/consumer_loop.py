@@ -23,7 +23,7 @@ from projections.running.page_limit import PageLimit
 from projections.subscriptions import groups, reading
 from projections.subscriptions.dead_batches import encode_batch, fail_batch
 from projections.subscriptions.errors import InvalidCursor
-from projections.subscriptions.group_member import Member
+from projections.subscriptions.group_member import GroupMember
 from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.range_reader import HeldRanges, RangeReader
 from projections.subscriptions.reading import MatchPlace
@@ -59,7 +59,7 @@ class ConsumerLoop:
         self._group = group
         self._subscribe = subscribe
         self._settings = settings
-        self._ask = Member(database, group, owner, settings.lease)
+        self._ask = GroupMember(database, group, owner, settings.lease)
         self._handlers: Mapping[str, HandlerSubscription] = {}
         self._subscribed = False
         self._service = Service(

@@ -22,7 +22,7 @@ _GOODBYE = 2
 """Seconds for the last words to a database that may be gone."""
 
 
-class Member:
+class GroupMember:
     """
     A member of a group. Calling it calls a function with its session, which is borrowed when it is first needed.
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from journal import OwnedSession, Session
-from projections.subscriptions.pages_in_turn import Page, PagesInTurn
+from projections.subscriptions.pages_in_turn import PagesInTurn, PageToMatch
 
 __all__ = ["History", "HistoryProgress", "history_progress"]
 
@@ -74,16 +74,18 @@ class History(PagesInTurn):
         self._conditions = {row["subscription_id"]: row["condition_id"] for row in rows}
         return list(self._conditions)
 
-    async def _next(self, session: OwnedSession, number: int, width: int | None) -> Page | None:
+    async def _next(self, session: OwnedSession, number: int, width: int | None) -> PageToMatch | None:
         condition_id = self._conditions[number]
         rows = await session.fetch(_NEXT, number, width or _MOST, False)
         if rows:
             first = rows[0]["source_id"], rows[0]["seq_nr"]
-            return Page(rows, partial(session.fetchval, _MATCH, number, *first, len(rows)), condition_id)
+            return PageToMatch(
+                rows, partial(session.fetchval, _MATCH, number, *first, len(rows)), condition_id
+            )
         rows = await session.fetch(_NEXT, number, width or _LAST, True)
 
         async def finish(error: str | None) -> bool:
             await session.fetchval(_FINISH, number, width or _LAST, error)
             return False
 
-        return Page(rows, finish, condition_id)
+        return PageToMatch(rows, finish, condition_id)

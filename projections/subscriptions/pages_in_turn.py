@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from journal import OwnedSession
 from projections.subscriptions.conditions import NARROWER, Asked, AskedOf, Failed, TooMuch
 
-__all__ = ["Page", "PagesInTurn"]
+__all__ = ["PageToMatch", "PagesInTurn"]
 
 _KEY = ("source_id", "seq_nr", "db_timestamp", "slice", "topic")
 
 
-class Page(NamedTuple):
+class PageToMatch(NamedTuple):
     """Events that are matched in one transaction."""
 
     rows: Sequence[Mapping[str, Any]]
@@ -59,10 +59,10 @@ class PagesInTurn(ABC):
         """The numbers of those for which events wait."""
 
     @abstractmethod
-    async def _next(self, session: OwnedSession, number: int, width: int | None) -> Page | None:
+    async def _next(self, session: OwnedSession, number: int, width: int | None) -> PageToMatch | None:
         """The next page of one of them, of at most ``width`` events if that is given."""
 
-    async def _match(self, session: OwnedSession, page: Page) -> bool:
+    async def _match(self, session: OwnedSession, page: PageToMatch) -> bool:
         """Match a page in a transaction; returns whether more may wait."""
         asked = [tuple(row[name] for name in _KEY) for row in page.rows if row["topic"] is not None]
 

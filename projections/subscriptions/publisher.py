@@ -37,7 +37,7 @@ class _Waiting(NamedTuple):
     stored: asyncio.Future[Appended]
 
 
-class Accepted:
+class AcceptedPayload:
     """A payload that was accepted: await it until it is stored. Whoever stops to wait does not take it back."""
 
     __slots__ = ("_stored",)
@@ -91,7 +91,7 @@ class Publisher:
         subscription_id: int | None = None,
         not_before: datetime | None = None,
         traceparent: str | None = None,
-    ) -> Accepted:
+    ) -> AcceptedPayload:
         """
         Accept a payload; waits while too many are waiting to be stored.
 
@@ -119,14 +119,14 @@ class Publisher:
                 raise PublishFailed(f"publisher {self._name!r} is closed: nothing was accepted")
             return self._accept(row)
 
-    def _accept(self, row: tuple[Any, ...]) -> Accepted:
+    def _accept(self, row: tuple[Any, ...]) -> AcceptedPayload:
         stored: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(row, stored))
         if self._task is None:
             self._task = asyncio.create_task(self._store_all())
         if len(self._waiting) == 1 or len(self._waiting) >= self._settings.batch:
             self._changed.set()
-        return Accepted(stored)
+        return AcceptedPayload(stored)
 
     async def flush(self) -> None:
         """

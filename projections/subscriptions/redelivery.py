@@ -16,7 +16,7 @@ from projections.subscriptions.dead_batches import (
     finish_retry,
     take_retries,
 )
-from projections.subscriptions.group_member import Member
+from projections.subscriptions.group_member import GroupMember
 from projections.subscriptions.matched_event import MatchedEvent, describe
 from projections.subscriptions.registration import RegisteredHandler
 
@@ -35,7 +35,7 @@ class _Outcome(NamedTuple):
 class Redelivery:
     """Has batches that are due handled again, one at a time for each handler, beside what is read."""
 
-    def __init__(self, ask: Member, group: str, every: timedelta, changed: Callable[[], None]) -> None:
+    def __init__(self, ask: GroupMember, group: str, every: timedelta, changed: Callable[[], None]) -> None:
         self.handlers: Mapping[str, RegisteredHandler] = {}
         self.running: dict[str, asyncio.Task[None]] = {}
         self._ask = ask

@@ -142,7 +142,7 @@ class Reply(NamedTuple):
     took: timedelta
 
 
-class Answer:
+class IncomingResponse:
     """
     An answer as it comes in: it is usable at any moment, so also where it breaks off.
 

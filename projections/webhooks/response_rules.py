@@ -114,7 +114,7 @@ def parse_policy(written: Mapping[str, Any]) -> RetryPolicy:
         return RetryPolicy.model_validate(written)
 
 
-class Verdict(NamedTuple):
+class AttemptVerdict(NamedTuple):
     """What follows an attempt."""
 
     state: Literal["done", "retry", "dead"]
@@ -135,7 +135,7 @@ def judge(
     eligible_for_retry: bool = True,
     random: Callable[[], float],
     now: datetime,
-) -> Verdict:
+) -> AttemptVerdict:
     """
     Decide what follows an attempt, made by the clock or by hand.
 
@@ -145,14 +145,14 @@ def judge(
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")
     if is_success(code):
-        return Verdict("done")
+        return AttemptVerdict("done")
     if code == GONE:
-        return Verdict("dead", disable=True)
+        return AttemptVerdict("dead", disable=True)
     pause = _endpoint_pause(code, retry_after, policy, now)
     delay = policy.retries.delay(attempt, random()) if eligible_for_retry else None
     if delay is None:
-        return Verdict("dead", pause=pause)
-    return Verdict("retry", max(delay, pause or timedelta(0)), pause)
+        return AttemptVerdict("dead", pause=pause)
+    return AttemptVerdict("retry", max(delay, pause or timedelta(0)), pause)
 
 
 def is_success(code: int | str) -> bool:

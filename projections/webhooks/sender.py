@@ -30,7 +30,7 @@ from projections.webhooks.connector import (
 from projections.webhooks.dns_lookups import LookUp, Lookups, Resolve, SystemLookup
 from projections.webhooks.failure_codes import CODES, FAILURES, code_of, lack_of, lacks_port
 from projections.webhooks.fair_shares import Hosts
-from projections.webhooks.response_reading import FRAMING, Answer, Reply
+from projections.webhooks.response_reading import FRAMING, IncomingResponse, Reply
 
 with from_extra("webhooks"):
     import aiohttp
@@ -177,7 +177,7 @@ class HttpSender:
             raise NotSentError(f"others are before it at {host}", _LATER) from None
 
     async def _send(self, outgoing: Outgoing, dial: Dial, look_up: LookUp | None) -> Reply:
-        began, answer, failure = time.monotonic(), Answer(self._keep_body), None
+        began, answer, failure = time.monotonic(), IncomingResponse(self._keep_body), None
         with dialling(dial):
             try:
                 async with asyncio.timeout(outgoing.timeout.total_seconds()):
@@ -199,7 +199,7 @@ class HttpSender:
         if self._system:
             self._system.close()
 
-    async def _exchange(self, outgoing: Outgoing, answer: Answer) -> None:
+    async def _exchange(self, outgoing: Outgoing, answer: IncomingResponse) -> None:
         url = URL(outgoing.url)
         if url.scheme not in {"http", "https"} or not url.host:
             raise ValueError("not a URL to send to")

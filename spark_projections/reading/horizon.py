@@ -116,7 +116,7 @@ def wait_for_appends(
 
 
 @dataclass(slots=True)
-class Settled:
+class SettledTime:
     """
     The settled time of one who looks again and again: an open transaction holds it, and nothing waits.
 

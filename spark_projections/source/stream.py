@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 from journal import InvalidValue, ProjectionsError, SliceRange
 from journal.database import SyncConnection, connect_sync
 from journal.writers import Pause, WritersLook, writers_in_flight_sync
-from spark_projections.reading.horizon import Settled, look, settled_now
+from spark_projections.reading.horizon import SettledTime, look, settled_now
 from spark_projections.reading.splits import balanced, slice_counts
 from spark_projections.source.options import JournalOptions
 from spark_projections.source.source import JournalPartition, SparkTable
@@ -111,7 +111,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._table = table
         self._pause = pause
-        self._settled: Settled | None = None
+        self._settled: SettledTime | None = None
         self._target: datetime | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
@@ -177,7 +177,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # All of it is settled already; a later look would only hold this back.
             return self._target
         if self._settled is None:
-            self._settled = Settled(min(place.times.values()))
+            self._settled = SettledTime(min(place.times.values()))
             return self._settled.after(
                 seen, [writer.started_at for writer in writers_in_flight_sync(connection)]
             )

@@ -19,7 +19,7 @@ from projections.demo.events import event_of
 from projections.demo.flights import Flight, data_file, moment, read_flights, timeline
 from projections.demo.oracle import airport_departures
 from projections.demo.progress import Reporter
-from projections.demo.rebuilding import Built, Rebuilding, RebuildResult
+from projections.demo.rebuilding import Built, RebuildComparison, Rebuilding
 
 
 def test_own_database_of_another_schema_is_made_anew(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ async def test_missing_row_of_a_read_model_is_a_difference(database: Database, y
 FENCE = datetime(2100, 1, 1, tzinfo=UTC)  # after everything that a test appends
 
 
-async def compared(database: Database, year: Year, built: Built) -> RebuildResult:
+async def compared(database: Database, year: Year, built: Built) -> RebuildComparison:
     """What comes of a batch that built the departures of the first three events, or something else."""
 
     class Fixed:
@@ -198,7 +198,7 @@ def departures(year: Year, count: int) -> list[tuple[Any, ...]]:
 async def test_rebuild_is_compared_with_the_events_up_to_its_fence(database: Database, year: Year) -> None:
     rebuild = await compared(database, year, Built(FENCE, 3, 2.0, departures(year, 3)))
 
-    assert rebuild == RebuildResult([], 4.0, 1.5)
+    assert rebuild == RebuildComparison([], 4.0, 1.5)
 
 
 async def test_row_that_a_rebuild_lacks_is_a_difference(database: Database, year: Year) -> None:
@@ -218,7 +218,7 @@ async def test_number_of_events_that_a_rebuild_read_is_compared(database: Databa
     ]
 
 
-def result(counts: EventCounts, *differences: str, rebuild: RebuildResult | None = None) -> Result:
+def result(counts: EventCounts, *differences: str, rebuild: RebuildComparison | None = None) -> Result:
     return Result(counts, differences, None, None, None, None, 4, rebuild=rebuild)
 
 
@@ -229,8 +229,8 @@ def result(counts: EventCounts, *differences: str, rebuild: RebuildResult | None
         (result(EventCounts(4, 4, 1, 1)), False),
         (result(EventCounts(3, 3, 0, 0)), False),
         (result(EventCounts(4, 4, 0, 0), "a row"), False),
-        (result(EventCounts(4, 4, 0, 0), rebuild=RebuildResult([], 1, 4)), True),
-        (result(EventCounts(4, 4, 0, 0), rebuild=RebuildResult(["a row"], 1, 4)), False),
+        (result(EventCounts(4, 4, 0, 0), rebuild=RebuildComparison([], 1, 4)), True),
+        (result(EventCounts(4, 4, 0, 0), rebuild=RebuildComparison(["a row"], 1, 4)), False),
     ],
 )
 def test_result_is_good_only_if_nothing_differs(outcome: Result, expected: bool) -> None:

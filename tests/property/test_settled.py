@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from journal.backtracking import CLOCK_MARGIN
 from journal.writers import WritersLook
-from spark_projections.reading.horizon import Settled
+from spark_projections.reading.horizon import SettledTime
 from tests.fixtures.examples import examples
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -62,7 +62,7 @@ class Model:
 @settings(max_examples=examples(300))
 @given(STEPS, st.booleans())
 def test_nothing_appears_at_or_before_a_settled_time(steps: list[tuple[str, int, int]], hidden: bool) -> None:
-    model, settled = Model(), Settled(NOON - timedelta(days=1))
+    model, settled = Model(), SettledTime(NOON - timedelta(days=1))
     passed = settled.start
 
     for step, writer, milliseconds in [*steps, *(("end", writer, 0) for writer in range(4))]:
@@ -78,7 +78,7 @@ def test_nothing_appears_at_or_before_a_settled_time(steps: list[tuple[str, int,
 
 @given(st.integers(0, 19))
 def test_a_small_step_back_of_the_clock_does_no_harm(milliseconds: int) -> None:
-    model, settled = Model(), Settled(NOON - timedelta(days=1))
+    model, settled = Model(), SettledTime(NOON - timedelta(days=1))
 
     passed = settled.after(model.look())
     model.now -= timedelta(milliseconds=milliseconds)
@@ -88,7 +88,7 @@ def test_a_small_step_back_of_the_clock_does_no_harm(milliseconds: int) -> None:
 
 
 def test_an_open_writer_holds_the_time_where_it_began_and_others_do_not() -> None:
-    model, settled = Model(), Settled(NOON - timedelta(days=1))
+    model, settled = Model(), SettledTime(NOON - timedelta(days=1))
     settled.after(model.look())
     model.append(0)
     times: list[Any] = []

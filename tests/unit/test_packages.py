@@ -1,8 +1,9 @@
-"""What the import contracts cannot see: names of packages in strings."""
+"""What the import contracts cannot see: names of packages in strings, and names of classes that stand twice."""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,17 @@ def test_no_package_below_names_spark_projections_in_a_string() -> None:
     }
 
     assert found == set()
+
+
+def test_no_two_classes_have_the_same_name() -> None:
+    names = Counter(
+        node.name
+        for _, tree in modules("journal", "offsets", "projections", "spark_projections")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+
+    assert [name for name, number in names.items() if number > 1] == []
 
 
 def modules(*packages: str) -> Iterator[tuple[str, ast.Module]]:

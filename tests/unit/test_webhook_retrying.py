@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from projections.failing.retries import Backoff
 from projections.webhooks.errors import InvalidEndpoint
 from projections.webhooks.response_rules import (
+    AttemptVerdict,
     RetryPolicy,
-    Verdict,
     answered_at,
     judge,
     parse_policy,
@@ -24,14 +24,14 @@ DAY = timedelta(days=1)
 MINUTE = timedelta(minutes=1)
 
 
-def _judge(code: str, retry_after: str | None = None, attempt: int = 1, **changes: Any) -> Verdict:
+def _judge(code: str, retry_after: str | None = None, attempt: int = 1, **changes: Any) -> AttemptVerdict:
     policy = changes.pop("policy", RetryPolicy())
     return judge(code, retry_after, attempt, policy, **{"random": lambda: 0.5, "now": NOW} | changes)
 
 
 @pytest.mark.parametrize("code", ["200", "201", "202", "204", "299"])
 def test_2xx_is_done(code: str) -> None:
-    assert _judge(code, attempt=10, eligible_for_retry=False) == Verdict("done")
+    assert _judge(code, attempt=10, eligible_for_retry=False) == AttemptVerdict("done")
 
 
 @pytest.mark.parametrize(
@@ -62,27 +62,29 @@ def test_2xx_is_done(code: str) -> None:
     ],
 )
 def test_all_else_is_tried_again_by_the_schedule(code: str) -> None:
-    assert _judge(code) == Verdict("retry", timedelta(seconds=5))
-    assert _judge(code, attempt=2) == Verdict("retry", timedelta(minutes=5))
+    assert _judge(code) == AttemptVerdict("retry", timedelta(seconds=5))
+    assert _judge(code, attempt=2) == AttemptVerdict("retry", timedelta(minutes=5))
 
 
 def test_410_is_a_dead_letter_and_disables_the_endpoint() -> None:
-    assert _judge("410", "60") == Verdict("dead", disable=True)
+    assert _judge("410", "60") == AttemptVerdict("dead", disable=True)
 
 
 @pytest.mark.parametrize("code", ["429", "502", "503", "504"])
 def test_too_much_to_do_pauses_the_endpoint_for_a_minute_at_least(code: str) -> None:
-    assert _judge(code) == Verdict("retry", MINUTE, MINUTE)
-    assert _judge(code, attempt=3) == Verdict("retry", timedelta(minutes=30), MINUTE)
+    assert _judge(code) == AttemptVerdict("retry", MINUTE, MINUTE)
+    assert _judge(code, attempt=3) == AttemptVerdict("retry", timedelta(minutes=30), MINUTE)
 
 
 def test_retry_after_seconds() -> None:
-    assert _judge("429", "120") == Verdict("retry", timedelta(seconds=120), timedelta(seconds=120))
+    assert _judge("429", "120") == AttemptVerdict("retry", timedelta(seconds=120), timedelta(seconds=120))
     assert _judge("500", " 120 ").pause == timedelta(seconds=120)
 
 
 def test_retry_after_does_not_use_up_the_schedule_sooner() -> None:
-    assert _judge("503", "1", attempt=2) == Verdict("retry", timedelta(minutes=5), timedelta(seconds=1))
+    assert _judge("503", "1", attempt=2) == AttemptVerdict(
+        "retry", timedelta(minutes=5), timedelta(seconds=1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_retry_after_http_date(text: str) -> None:
     ],
 )
 def test_retry_after_garbage_is_ignored(text: str) -> None:
-    assert _judge("500", text) == Verdict("retry", timedelta(seconds=5))
+    assert _judge("500", text) == AttemptVerdict("retry", timedelta(seconds=5))
     assert _judge("503", text).pause == MINUTE
 
 
@@ -119,14 +121,14 @@ def test_retry_after_garbage_is_ignored(text: str) -> None:
     "text", ["0", "000", "Sat, 21 Nov 2026 11:59:59 GMT", "Thu, 01 Jan 1970 00:00:00 GMT"]
 )
 def test_retry_after_of_zero_or_in_the_past_is_now(text: str) -> None:
-    assert _judge("500", text) == Verdict("retry", timedelta(seconds=5))
-    assert _judge("429", text) == Verdict("retry", timedelta(seconds=5))
+    assert _judge("500", text) == AttemptVerdict("retry", timedelta(seconds=5))
+    assert _judge("429", text) == AttemptVerdict("retry", timedelta(seconds=5))
     assert wait_asked_for(text, NOW, DAY) == timedelta(0)
 
 
 @pytest.mark.parametrize("text", ["Tue, 01 Jan 2999 00:00:00 GMT", "99999999999999", "9" * 5000, "86401"])
 def test_retry_after_year_2999_is_capped(text: str) -> None:
-    assert _judge("503", text) == Verdict("retry", DAY, DAY)
+    assert _judge("503", text) == AttemptVerdict("retry", DAY, DAY)
 
 
 def test_leading_zeros_of_retry_after_are_no_long_number() -> None:
@@ -149,20 +151,20 @@ def test_a_date_counts_from_the_receivers_clock() -> None:
 def test_the_last_attempt_leaves_a_dead_letter() -> None:
     assert RetryPolicy().retries.attempts == 10
     assert _judge("500", attempt=9).state == "retry"
-    assert _judge("500", attempt=10) == Verdict("dead")
-    assert _judge("500", attempt=11) == Verdict("dead")
+    assert _judge("500", attempt=10) == AttemptVerdict("dead")
+    assert _judge("500", attempt=11) == AttemptVerdict("dead")
 
 
 def test_an_endpoint_waits_even_if_the_delivery_is_dead() -> None:
-    assert _judge("503", "300", attempt=10) == Verdict("dead", pause=timedelta(minutes=5))
+    assert _judge("503", "300", attempt=10) == AttemptVerdict("dead", pause=timedelta(minutes=5))
 
 
 def test_what_is_not_eligible_is_tried_once() -> None:
-    assert _judge("500", eligible_for_retry=False) == Verdict("dead")
+    assert _judge("500", eligible_for_retry=False) == AttemptVerdict("dead")
 
 
 def test_an_empty_schedule_means_no_retries() -> None:
-    assert _judge("500", policy=RetryPolicy(schedule=())) == Verdict("dead")
+    assert _judge("500", policy=RetryPolicy(schedule=())) == AttemptVerdict("dead")
 
 
 def test_attempts_count_from_one() -> None:

@@ -14,9 +14,9 @@ from projections.webhooks.api.operations import (
     LONGEST_WORD,
     Body,
     Call,
+    ListPage,
     NoBody,
     Operations,
-    Page,
     Query,
     Time,
     View,
@@ -42,11 +42,11 @@ class DeliveryWithData(Delivery):
     """Byte by byte as it was sent; null once it is no longer kept."""
 
 
-class DeliveryPage(Page[Delivery]):
+class DeliveryPage(ListPage[Delivery]):
     """Some deliveries, the newest first."""
 
 
-class DeadLetterPage(Page[DeliveryWithData]):
+class DeadLetterPage(ListPage[DeliveryWithData]):
     """Some dead letters, the newest first."""
 
 

@@ -17,9 +17,9 @@ from projections.webhooks import endpoint_verification
 from projections.webhooks.api.operations import (
     Body,
     Call,
+    ListPage,
     NoBody,
     Operations,
-    Page,
     PageQuery,
     Query,
     Tenant,
@@ -89,11 +89,11 @@ class CreatedEndpoint(EndpointView):
     secret: str
 
 
-class EndpointPage(Page[EndpointView]):
+class EndpointPage(ListPage[EndpointView]):
     """Some endpoints, in the order of their ids."""
 
 
-class StatsPage(Page[EndpointStats]):
+class StatsPage(ListPage[EndpointStats]):
     """The state of some endpoints."""
 
 

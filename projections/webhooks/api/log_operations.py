@@ -13,7 +13,7 @@ from pydantic import Field, PlainSerializer
 from journal import find_event
 from projections.webhooks.api.endpoint_operations import EndpointView
 from projections.webhooks.api.json_text import kept
-from projections.webhooks.api.operations import Call, NoBody, Operations, Page, Query, Time, View, Words
+from projections.webhooks.api.operations import Call, ListPage, NoBody, Operations, Query, Time, View, Words
 from projections.webhooks.api.problems import Problem
 from projections.webhooks.errors import NotFound
 from projections.webhooks.log import (
@@ -81,13 +81,13 @@ class AttemptView(View):
     """Where it was asked for, and the endpoint still exists."""
 
 
-class EventPage(Page[EventView]):
+class EventPage(ListPage[EventView]):
     """A page of events."""
 
     prev: str | None
 
 
-class AttemptPage(Page[AttemptView]):
+class AttemptPage(ListPage[AttemptView]):
     """A page of attempts."""
 
     prev: str | None

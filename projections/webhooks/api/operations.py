@@ -28,10 +28,10 @@ from projections.webhooks.schedules import Schedules
 __all__ = [
     "Body",
     "Call",
+    "ListPage",
     "NoBody",
     "Operation",
     "Operations",
-    "Page",
     "PageQuery",
     "Query",
     "Services",
@@ -111,7 +111,7 @@ class View(BaseModel):
 T = TypeVar("T")
 
 
-class Page(View, Generic[T]):
+class ListPage(View, Generic[T]):
     """A page of a list."""
 
     data: tuple[T, ...]

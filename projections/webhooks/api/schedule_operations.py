@@ -9,9 +9,9 @@ from pydantic import ConfigDict, Field
 from projections.webhooks.api.operations import (
     Body,
     Call,
+    ListPage,
     NoBody,
     Operations,
-    Page,
     PageQuery,
     Query,
     Tenant,
@@ -33,7 +33,7 @@ Cron = Annotated[str, Field(min_length=1, max_length=200)]
 Zone = Annotated[str, Field(min_length=1, max_length=100)]
 
 
-class SchedulePage(Page[Schedule]):
+class SchedulePage(ListPage[Schedule]):
     """Some schedules, in the order of their ids."""
 
 

@@ -36,7 +36,7 @@ from projections.subscriptions import (
     publish_all,
     subscribe,
 )
-from projections.subscriptions.publisher import Accepted, new_event_id
+from projections.subscriptions.publisher import AcceptedPayload, new_event_id
 from tests.fixtures.journal import stored
 from tests.fixtures.projections import execute, fetchval, until
 from tests.fixtures.proxy import proxy_to
@@ -369,7 +369,7 @@ async def test_a_database_that_comes_back_in_time_gets_what_waited(dsn: str, dat
     assert await fetchval(database, COUNT) == 2
 
 
-async def waiting(accepted: Accepted) -> None:
+async def waiting(accepted: AcceptedPayload) -> None:
     await accepted
 
 
