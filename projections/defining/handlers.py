@@ -231,7 +231,8 @@ def projection(
     ``async def stop(self)`` are called around its work when they are there.
 
     Args:
-        name: Names its offsets, so it must not change while the read model lives. 1 to 255 characters.
+        name: Names its offsets, so it must not change while the read model lives. 1 to 255 characters; ``matching`` is
+            taken by what matches subscriptions.
         entity_type: The kind of sources whose events it handles; several, ``("plane", "airport")``, or every one,
             ``ALL_TYPES``, in the order of their times. Each source is of one kind. Raise ``version`` to change it.
         version: Raise it when changed code is to build the read model again: workers of the new version wait, those of
@@ -250,7 +251,7 @@ def projection(
         InvalidEvent: ``entity_type`` names none, one twice, or one that cannot be.
         InvalidHandler: No handler, two for one event, handlers of different kinds, or a wrong signature.
     """
-    check_name(name, "the projection's name")
+    _check_name(name)
     entity_types = EntityTypes.of(entity_type, f"entity_type of projection {name!r}")
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
@@ -324,6 +325,14 @@ def _collect(cls: type[Any]) -> tuple[Kind, dict[str, tuple[type[BaseModel], str
             "async with a session, all for groups, or all returning changes of tables"
         )
     return next(iter(kinds)), handlers
+
+
+def _check_name(name: str) -> None:
+    check_name(name, "the projection's name")
+    if name == "matching":
+        raise ValueError(
+            "the projection's name must not be 'matching', which is that of what matches subscriptions"
+        )
 
 
 def projection_of(definition: Any) -> Projection:

@@ -2,7 +2,7 @@
 How far groups of consumers are behind, and which conditions of subscriptions were stopped.
 
 Computed by the database from what it has stored: exact also when nobody reads. Lag counts from the log: also by what is
-still to be matched, which projections called ``matching/ENTITY_TYPE`` do.
+still to be matched, which the projection ``matching`` does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SELECT count(*) FROM (SELECT FROM projections.unanswered WHERE NOT due LIMIT 100
 _UNMATCHED = """
 SELECT t.name FROM projections.entity_types_v1() AS t (name)
 WHERE EXISTS (SELECT FROM projections.subscriptions)
-AND NOT EXISTS (SELECT FROM projections.projections AS p WHERE p.name = 'matching/' || t.name)
+AND NOT EXISTS (SELECT FROM projections.projections AS p WHERE p.name = 'matching')
 """
 
 

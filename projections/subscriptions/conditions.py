@@ -44,7 +44,14 @@ _OVER = """
 SELECT current_setting('projections.set_apart', TRUE), set_config('statement_timeout', '0', TRUE),
     set_config('projections.set_apart', '', TRUE)
 """
-_WANTED = "SELECT condition_id, of_types FROM projections.wanted_conditions_v1($1, $2)"
+_WANTED = """
+SELECT DISTINCT w.condition_id, w.of_types
+FROM (
+    SELECT e.entity_type, array_agg(DISTINCT e.topic) AS topics
+    FROM unnest($1::text[], $2::text[]) AS e (entity_type, topic) GROUP BY e.entity_type
+) AS e
+CROSS JOIN LATERAL projections.wanted_conditions_v1(e.entity_type, e.topics) AS w ORDER BY w.condition_id
+"""
 _READ = "SELECT count(e) FROM projections.matchable_events_v1($1, $2, $3) AS e"
 _ASK = "SELECT projections.ask_alone_v1($1, $2, $3, $4, $5, $6)"
 _JUDGE = "SELECT projections.judge_condition_v1($1, $2, 0, $3)"
@@ -65,26 +72,23 @@ class AskedOf:
     Events that conditions are asked about.
 
     Args:
-        entity_type: Of all of them.
-        rows: Source, number, time, slice and topic of each, in their order.
+        rows: Entity type, source, number, time, slice and topic of each, in their order.
         condition_id: The only condition that is asked; None: all.
     """
 
-    def __init__(
-        self, entity_type: str, rows: Sequence[tuple[Any, ...]], condition_id: int | None = None
-    ) -> None:
-        self.entity_type = entity_type
-        self.source_ids: list[str] = [row[0] for row in rows]
-        self.seq_nrs: list[int] = [row[1] for row in rows]
-        self.timestamps: list[datetime] = [row[2] for row in rows]
-        self.slices: list[int] = [row[3] for row in rows]
-        self.topics: list[str] = [row[4] for row in rows]
+    def __init__(self, rows: Sequence[tuple[Any, ...]], condition_id: int | None = None) -> None:
+        self.entity_types: list[str] = [row[0] for row in rows]
+        self.source_ids: list[str] = [row[1] for row in rows]
+        self.seq_nrs: list[int] = [row[2] for row in rows]
+        self.timestamps: list[datetime] = [row[3] for row in rows]
+        self.slices: list[int] = [row[4] for row in rows]
+        self.topics: list[str] = [row[5] for row in rows]
         self.condition_id = condition_id
 
     @property
     def columns(self) -> tuple[Any, ...]:
         """The first arguments of ``match_log_v1``."""
-        return self.entity_type, self.source_ids, self.seq_nrs, self.timestamps, self.slices, self.topics
+        return self.entity_types, self.source_ids, self.seq_nrs, self.timestamps, self.slices, self.topics
 
 
 class _Suspect(NamedTuple):
@@ -161,7 +165,7 @@ class Asked:
         e = self._events
         if e.condition_id is not None:
             return [_Suspect(e.condition_id, of_types=False)]
-        rows = await self._session.fetch(_WANTED, e.entity_type, sorted(set(e.topics)))
+        rows = await self._session.fetch(_WANTED, e.entity_types, e.topics)
         return [_Suspect(row["condition_id"], row["of_types"]) for row in rows]
 
     async def _ask_each(self, suspects: Sequence[_Suspect]) -> tuple[Failed, timedelta]:
@@ -196,7 +200,7 @@ class Asked:
     async def _ask(self, condition_id: int) -> None:
         e = self._events
         await self._session.fetchval(
-            _ASK, condition_id, e.entity_type, e.source_ids, e.seq_nrs, e.timestamps, e.topics
+            _ASK, condition_id, e.entity_types, e.source_ids, e.seq_nrs, e.timestamps, e.topics
         )
 
     async def _stop(self, condition_id: int, error: str) -> None:

@@ -26,17 +26,14 @@ _NEXT = "SELECT * FROM projections.next_history_v1($1, $2, $3)"
 _MATCH = "SELECT projections.match_history_v1($1, $2, $3, $4, $5)"
 _FINISH = "SELECT projections.finish_history_v1($1, $2, $3)"
 _PROGRESS = """
-SELECT s.subscription_id, g.name AS group, s.starts_at, coalesce(h.events, 0) AS events, h.reached, h.remaining
+SELECT s.subscription_id, g.name AS group, s.starts_at, coalesce(h.events, 0) AS events, h.db_timestamp AS reached, (
+    (clock_timestamp() - h.began_at)
+    * extract(epoch FROM greatest(clock_timestamp() - h.db_timestamp, '0'))::float8
+    / nullif(extract(epoch FROM h.db_timestamp - h.first_event), 0)::float8
+) AS remaining
 FROM projections.subscriptions AS s
 INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id
-CROSS JOIN LATERAL (
-    SELECT sum(h.events)::bigint AS events, min(h.db_timestamp) AS reached, (
-        (clock_timestamp() - min(h.began_at))
-        * extract(epoch FROM greatest(clock_timestamp() - min(h.db_timestamp), '0'))::float8
-        / nullif(extract(epoch FROM min(h.db_timestamp) - min(h.first_event)), 0)::float8
-    ) AS remaining
-    FROM projections.subscription_history AS h WHERE h.subscription_id = s.subscription_id
-) AS h
+LEFT JOIN projections.subscription_history AS h ON s.subscription_id = h.subscription_id
 WHERE s.starts_at IS NOT NULL AND ($1::text IS NULL OR g.name = $1) ORDER BY g.name, s.subscription_id
 """
 

@@ -1,5 +1,5 @@
 """
-Matching: a projection for each entity type, which finds for every event the subscriptions that it is for.
+Matching: a projection over all entity types, which finds for every event the subscriptions that it is for.
 
 It runs on slice ranges as any projection does, so it scales and survives as they do; what it writes commits with its
 offsets, so each event is matched once. The work itself is done by the database, a batch of events at a time.
@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 
-from journal import EntityTypes, EventEnvelope, OwnedSession, slice_ranges
+from journal import ALL_TYPES, EventEnvelope, OwnedSession, slice_ranges
 from projections.defining.batching import ExactlyOnce, Group
 from projections.defining.handlers import Kind, Projection
 from projections.failing.recovery import Recovery
@@ -26,13 +26,13 @@ _BATCH = 5000
 _QUICK = 0.25
 """Of its time: a batch that takes less is followed by one of twice the size."""
 _REMEMBERED = 10_000
-"""Topics of an entity type whose subscriptions a range remembers."""
+"""Topics whose subscriptions a range remembers."""
 _ASKED = 500
 """Topics that are asked about in one statement, for which there is a limit of time."""
 _DUE = 1000
 
 _LOOK = "SELECT * FROM projections.look_at_matching_v1()"
-_BEGIN = "SELECT projections.begin_matching_v1($1, $2)"
+_BEGIN = "SELECT projections.begin_matching_v1($1)"
 _STATE = "SELECT projections.subscriptions_state_v1()"
 _INTERESTS = "SELECT i.topic, i::text AS interest FROM projections.interests_v1($1, $2) AS i"
 _MATCH = """
@@ -42,19 +42,19 @@ SELECT projections.match_log_v1(
 """
 _MATCH_DUE = "SELECT projections.match_due_v1($1, $2::text::jsonb)"
 _DUE_EVENTS = """
-SELECT source_id, seq_nr, db_timestamp, slice, topic FROM projections.directed_events
+SELECT 'published' AS entity_type, source_id, seq_nr, db_timestamp, slice, topic FROM projections.directed_events
 WHERE NOT matched AND not_before <= clock_timestamp() ORDER BY not_before LIMIT $1 FOR UPDATE SKIP LOCKED
 """
 
 
 class Matching:
     """
-    Matches the events of all entity types with all subscriptions, also of types that come later.
+    Matches the events of all entity types with all subscriptions, in the order of their times.
 
     Give it to :func:`projections.run` as its discovery. Any number of processes may: they share the ranges.
 
     Args:
-        ranges: Cut the slices of a type that has never been matched into so many ranges.
+        ranges: Cut the slices into so many ranges, where nobody has matched before.
         condition_timeout: How long one condition may take for one event. An event that it takes longer for, or fails
             on, waits for somebody to decide; a condition that fails on most is stopped, and what comes for it waits.
 
@@ -67,19 +67,19 @@ class Matching:
             raise ValueError(f"condition_timeout must be 1 ms or longer, not {condition_timeout}")
         self._min_slices = [one.min_slice for one in slice_ranges(ranges)]
         self._timeout = condition_timeout
-        self._projections: dict[str, Projection] = {}
+        self._projection = Projection(
+            "matching", ALL_TYPES, 1, Kind.HEADS, {}, lambda: _Matcher(condition_timeout), ExactlyOnce(),
+            Recovery.fail(), Group(), "ignore", _BATCH, (),
+        )  # fmt: skip
         self._catching_up = CatchingUp(condition_timeout)
         self._history = History(condition_timeout)
 
     async def tend(self, session: OwnedSession) -> Sequence[Projection]:
-        """Match events that are due, or wait for a condition; returns the projections of all entity types."""
+        """Match events that are due, or wait for a condition; returns the projection that matches."""
         look = await session.fetchrow(_LOOK)
         assert look is not None  # noqa: S101 - the function returns one row
-        for entity_type in look["new_types"]:  # or begun no more, where the database went back in time
-            await session.fetchval(_BEGIN, entity_type, self._min_slices)
-        for entity_type in look["entity_types"]:
-            if entity_type not in self._projections:
-                self._projections[entity_type] = _projection(entity_type, self._timeout)
+        if not look["begun"]:  # or begun no more, where the database went back in time
+            await session.fetchval(_BEGIN, self._min_slices)
         if look["unchecked"]:
             await check_again(session)
         while look["due"] and await self._match_due(session, _DUE):
@@ -88,7 +88,7 @@ class Matching:
             await self._catching_up.go_on(session)
         if look["history"]:
             await self._history.go_on(session)
-        return list(self._projections.values())
+        return [self._projection]
 
     async def _match_due(self, session: OwnedSession, limit: int) -> int:
         """Match what is due, up to a number, in a transaction; returns how many events that were."""
@@ -97,7 +97,7 @@ class Matching:
         try:
             rows = await session.fetch(_DUE_EVENTS, limit)
             if rows:
-                asked = AskedOf("published", [tuple(row.values()) for row in rows])
+                asked = AskedOf([tuple(row.values()) for row in rows])
 
                 async def match(failed: Failed) -> int:
                     found: int = await session.fetchval(_MATCH_DUE, len(rows), json.dumps(failed))
@@ -114,20 +114,12 @@ class Matching:
         return matched
 
 
-def _projection(entity_type: str, timeout: timedelta) -> Projection:
-    return Projection(
-        f"matching/{entity_type}", EntityTypes((entity_type,)), 1, Kind.HEADS, {},
-        lambda: _Matcher(entity_type, timeout), ExactlyOnce(), Recovery.fail(), Group(), "ignore", _BATCH, (),
-    )  # fmt: skip
-
-
 class _Matcher:
     """Matches the batches of one range; a batch is a transaction, which stores the range's offsets too."""
 
-    def __init__(self, entity_type: str, timeout: timedelta) -> None:
-        self._entity_type = entity_type
+    def __init__(self, timeout: timedelta) -> None:
         self._timeout = timeout
-        self._interests = _Interests(entity_type)
+        self._interests = _Interests()
         self._width = _BATCH
 
     async def handle(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
@@ -146,11 +138,14 @@ class _Matcher:
                 self._width = min(_BATCH, 2 * self._width)
 
     async def _match(self, session: OwnedSession, envelopes: Sequence[EventEnvelope]) -> None:
-        rows = [(e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type) for e in envelopes]
-        asked = AskedOf(self._entity_type, rows)
+        asked = AskedOf(
+            [(e.entity_type, e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type) for e in envelopes]
+        )
 
         async def match(failed: Failed) -> None:
-            interests = await self._interests.of(session, set(asked.topics))
+            interests = await self._interests.of(
+                session, set(zip(asked.entity_types, asked.topics, strict=True))
+            )
             await session.fetchval(_MATCH, *asked.columns, interests, json.dumps(failed))
 
         await Asked(session, asked, self._timeout).run(match)
@@ -158,30 +153,32 @@ class _Matcher:
 
 class _Interests:
     """
-    Remembers which subscriptions want which topics, until any subscription changes.
+    Remembers which subscriptions want which topics of which entity types, until any subscription changes.
 
     As match_log_v1 takes them, each a row in the text form. It looks after the current events were read: what was
     committed before them is never missed. Those with a condition that name no topic are remembered as of None.
     """
 
-    def __init__(self, entity_type: str) -> None:
-        self._entity_type = entity_type
+    def __init__(self) -> None:
         self._state = ""
-        self._known: dict[str | None, list[str]] = {}
+        self._known: dict[tuple[str, str | None], list[str]] = {}
 
-    async def of(self, session: OwnedSession, topics: set[str]) -> list[str]:
-        """Those in these topics, and in all."""
+    async def of(self, session: OwnedSession, topics: set[tuple[str, str]]) -> list[str]:
+        """Those in these topics, each with its entity type, and in all of these types."""
         state: str = await session.fetchval(_STATE)
         if state != self._state or len(self._known) > _REMEMBERED:
             self._state, self._known = state, {}
-        wanted: set[str | None] = {*topics, None}
-        unknown = list(wanted - self._known.keys())
-        for first in range(0, len(unknown), _ASKED):
-            self._known |= await self._read(session, unknown[first : first + _ASKED])
-        return [interest for topic in wanted for interest in self._known[topic]]
+        wanted: set[tuple[str, str | None]] = {*topics, *((entity_type, None) for entity_type, _ in topics)}
+        unknown: dict[str, list[str | None]] = {}
+        for entity_type, topic in wanted - self._known.keys():
+            unknown.setdefault(entity_type, []).append(topic)
+        for entity_type, names in unknown.items():
+            for first in range(0, len(names), _ASKED):
+                await self._read(session, entity_type, names[first : first + _ASKED])
+        return [interest for each in wanted for interest in self._known[each]]
 
-    async def _read(self, session: OwnedSession, topics: list[str | None]) -> dict[str | None, list[str]]:
-        found: dict[str | None, list[str]] = {topic: [] for topic in topics}
-        for row in await session.fetch(_INTERESTS, self._entity_type, topics):
-            found[row["topic"]].append(row["interest"])
-        return found
+    async def _read(self, session: OwnedSession, entity_type: str, topics: list[str | None]) -> None:
+        found: dict[tuple[str, str | None], list[str]] = {(entity_type, topic): [] for topic in topics}
+        for row in await session.fetch(_INTERESTS, entity_type, topics):
+            found[entity_type, row["topic"]].append(row["interest"])
+        self._known |= found

@@ -13,7 +13,7 @@ from projections.subscriptions.conditions import NARROWER, Asked, AskedOf, Faile
 
 __all__ = ["PageToMatch", "PagesInTurn"]
 
-_KEY = ("source_id", "seq_nr", "db_timestamp", "slice", "topic")
+_KEY = ("entity_type", "source_id", "seq_nr", "db_timestamp", "slice", "topic")
 
 
 class PageToMatch(NamedTuple):
@@ -74,7 +74,7 @@ class PagesInTurn(ABC):
             if page.condition_id is None or not asked:
                 more = await match({})
             else:
-                events = AskedOf(page.rows[0]["entity_type"], asked, page.condition_id)
+                events = AskedOf(asked, page.condition_id)
                 more = await Asked(session, events, self._timeout).run(match)
             await session.commit()
         except TooMuch:

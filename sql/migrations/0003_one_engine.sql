@@ -181,7 +181,7 @@ BEGIN
         WHERE p.pronamespace = 'projections'::regnamespace AND p.proname IN (
             'read_events_by_slices_v1', 'read_keys_by_slices_v1', 'read_heads_by_slices_v1', 'load_events_v1', 'read_source_v1',
             'find_event_v1', 'match_log_v1', 'match_due_v1', 'match_events_v1', 'match_as_given_v1', 'match_behind_v1',
-            'asked_events_v1', 'keep_unasked_v1', 'register_projection_v1', 'heartbeat_v1', 'begin_rebuild_v1', 'put_aside_v1', 'interests_v1', 'index_shapes_v1', 'statistics_shapes_v1',
+            'asked_events_v1', 'ask_alone_v1', 'begin_matching_v1', 'slice_lag_v1', 'keep_unasked_v1', 'register_projection_v1', 'heartbeat_v1', 'begin_rebuild_v1', 'put_aside_v1', 'interests_v1', 'index_shapes_v1', 'statistics_shapes_v1',
             'event_metrics_v1', 'attempt_metrics_v1', 'log_dimensions_v1', 'log_filters_v1'
         )
     LOOP
@@ -222,16 +222,14 @@ SET entity_types = p.entity_types FROM projections.projections AS p WHERE b.proj
 ALTER TABLE projections.subscriptions ADD COLUMN starts_at timestamptz;
 CREATE INDEX subscriptions_starts_at_idx ON projections.subscriptions (subscription_id) WHERE starts_at IS NOT NULL;
 CREATE TABLE projections.subscription_history (
-    subscription_id bigint NOT NULL REFERENCES projections.subscriptions ON DELETE CASCADE,
-    entity_type text COLLATE "C" NOT NULL,
+    subscription_id bigint PRIMARY KEY REFERENCES projections.subscriptions ON DELETE CASCADE,
     db_timestamp timestamptz NOT NULL,
     slice smallint NOT NULL DEFAULT 0,
     source_id text COLLATE "C" NOT NULL DEFAULT '',
     seq_nr bigint NOT NULL DEFAULT 0,
     events bigint NOT NULL DEFAULT 0,
     first_event timestamptz,
-    began_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (subscription_id, entity_type)
+    began_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 ALTER TABLE projections.unanswered
 ADD COLUMN subscription_id bigint REFERENCES projections.subscriptions ON DELETE CASCADE,
@@ -240,3 +238,88 @@ CREATE UNIQUE INDEX unanswered_idx ON projections.unanswered (condition_id, sour
 CREATE INDEX unanswered_subscription_id_idx ON projections.unanswered (subscription_id) WHERE subscription_id IS NOT NULL;
 DROP FUNCTION IF EXISTS projections.subscribe_v1(text, text, jsonb, interval, text[], text[], boolean);
 DROP FUNCTION IF EXISTS projections.look_at_matching_v1();
+-- One projection matches the events of all entity types.
+ALTER TABLE projections.unasked ADD COLUMN entity_types text[] COLLATE "C";
+UPDATE projections.unasked SET entity_types = array_fill(entity_type, ARRAY[cardinality(condition_ids)]);
+ALTER TABLE projections.unasked DROP COLUMN entity_type, ALTER COLUMN entity_types SET NOT NULL;
+DO $$
+DECLARE
+    _old CONSTANT integer[] := ARRAY(
+        SELECT p.projection_id FROM projections.projections AS p WHERE p.name = 'matching/' || p.entity_types[1]
+    );
+    -- Of a type that nobody has matched yet, everything since the first subscription is left.
+    _never timestamptz;
+    _from timestamptz;
+    _new integer;
+BEGIN
+    IF EXISTS (SELECT FROM projections.projections AS p WHERE p.name = 'matching') THEN
+        RAISE EXCEPTION 'the name of projection ''matching'' is that of the matching of subscriptions from now on'
+        USING ERRCODE = 'PJ030', HINT = 'UPDATE projections.projections SET name = ... WHERE name = ''matching'', as in its code.';
+    ELSIF cardinality(_old) = 0 THEN
+        RETURN;
+    END IF;
+    -- Waits for batches in flight. Others find no range any more.
+    PERFORM FROM projections.projection_ranges AS r WHERE r.projection_id = ANY (_old)
+    ORDER BY r.projection_id, r.min_slice FOR UPDATE;
+    IF EXISTS (
+        SELECT FROM projections.sources AS s WHERE NOT EXISTS (
+            SELECT FROM projections.projections AS p WHERE p.projection_id = ANY (_old) AND p.entity_types[1] = s.entity_type
+        )
+    ) THEN
+        _never := (SELECT min(s.since) FROM projections.subscriptions AS s);
+    END IF;
+    -- It reads nothing that is older.
+    SELECT least(_never, min(r.horizon), (
+        SELECT min(i.from_timestamp) FROM projections.imports AS i WHERE i.import_id > min(r.import_id)
+    )) INTO _from FROM projections.projection_ranges AS r WHERE r.projection_id = ANY (_old);
+    INSERT INTO projections.projections (name, paused, evicted_before, created_at)
+    SELECT 'matching', bool_or(p.paused), least(_from, min(p.evicted_before)), min(p.created_at)
+    FROM projections.projections AS p WHERE p.projection_id = ANY (_old)
+    RETURNING projection_id INTO _new;
+    IF EXISTS (SELECT FROM projections.projections AS p WHERE p.projection_id = _new AND p.paused) THEN
+        RAISE NOTICE 'matching is paused, of all entity types, for that of one was: projections resume matching';
+    END IF;
+    -- As that of most ranges, each from where the first of the others stands.
+    INSERT INTO projections.projection_ranges (
+        projection_id, min_slice, max_slice, horizon, import_id, handled_until, handled_at, handled
+    )
+    SELECT
+        _new, w.min_slice, w.max_slice, least(_never, min(r.horizon)), min(r.import_id), max(r.handled_until), max(r.handled_at),
+        coalesce(sum(r.handled) FILTER (WHERE r.min_slice BETWEEN w.min_slice AND w.max_slice), 0)
+    FROM projections.projection_ranges AS w
+    INNER JOIN projections.projection_ranges AS r
+        ON r.projection_id = ANY (_old) AND w.min_slice <= r.max_slice AND r.min_slice <= w.max_slice
+    WHERE w.projection_id = (
+        SELECT m.projection_id FROM projections.projection_ranges AS m WHERE m.projection_id = ANY (_old)
+        GROUP BY m.projection_id ORDER BY count(*) DESC, m.projection_id LIMIT 1
+    )
+    GROUP BY w.min_slice, w.max_slice;
+    -- What a type had passed is handled, also where its offset was evicted, or never there because it began later.
+    INSERT INTO projections.source_offsets (projection_id, source_id, slice, seq_nr, db_timestamp)
+    SELECT _new, h.source_id, h.slice, max(h.seq_nr), max(h.db_timestamp)
+    FROM (
+        SELECT o.source_id, o.slice, o.seq_nr, o.db_timestamp FROM projections.source_offsets AS o WHERE o.projection_id = ANY (_old)
+        UNION ALL
+        SELECT e.source_id, e.slice, e.seq_nr, e.db_timestamp
+        FROM (
+            SELECT
+                r.projection_id, p.entity_types[1] AS entity_type, r.min_slice, r.max_slice, p.evicted_before,
+                least(r.horizon, (
+                    SELECT min(i.from_timestamp) FROM projections.imports AS i
+                    WHERE i.entity_type = p.entity_types[1] AND i.import_id > r.import_id
+                )) AS horizon
+            FROM projections.projections AS p INNER JOIN projections.projection_ranges AS r ON p.projection_id = r.projection_id
+            WHERE p.projection_id = ANY (_old)
+        ) AS r
+        INNER JOIN projections.events AS e
+            ON r.entity_type = e.entity_type AND e.slice BETWEEN r.min_slice AND r.max_slice
+            AND e.db_timestamp >= _from AND e.db_timestamp < greatest(r.horizon, r.evicted_before)
+        WHERE e.db_timestamp < r.horizon OR NOT EXISTS (
+            SELECT FROM projections.source_offsets AS o WHERE o.projection_id = r.projection_id AND o.source_id = e.source_id
+        )
+    ) AS h
+    GROUP BY h.source_id, h.slice;
+    DELETE FROM projections.source_offsets AS o WHERE o.projection_id = ANY (_old);
+    DELETE FROM projections.projections AS p WHERE p.projection_id = ANY (_old);
+END;
+$$;

@@ -1,7 +1,6 @@
--- Subscriptions that catch up with the past: up to which event of each entity type its history was matched.
+-- Subscriptions that catch up with the past: up to which event of its entity types its history was matched.
 CREATE TABLE IF NOT EXISTS projections.subscription_history (
-    subscription_id bigint NOT NULL REFERENCES projections.subscriptions ON DELETE CASCADE,
-    entity_type text COLLATE "C" NOT NULL,
+    subscription_id bigint PRIMARY KEY REFERENCES projections.subscriptions ON DELETE CASCADE,
     -- The last event that was looked at; before the first, the time at which the subscription starts.
     db_timestamp timestamptz NOT NULL,
     slice smallint NOT NULL DEFAULT 0,
@@ -10,6 +9,5 @@ CREATE TABLE IF NOT EXISTS projections.subscription_history (
     -- For who watches: how many events it has looked at, from which on, and since when.
     events bigint NOT NULL DEFAULT 0,
     first_event timestamptz,
-    began_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (subscription_id, entity_type)
+    began_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );

@@ -5,8 +5,7 @@ CREATE TABLE IF NOT EXISTS projections.unasked (
     -- Drawn from projections.match_ids, under the lock of whoever writes matches: settled_matches_v1 says up to which number
     -- none can appear any more.
     page_id bigint PRIMARY KEY,
-    entity_type text COLLATE "C" NOT NULL,
-    -- Side by side: a condition, and a topic of which it is to be asked about every event; NULL: all topics.
+    -- Side by side with entity_types: a condition, and a topic of a type of which it is to be asked about every event; NULL: all topics.
     condition_ids integer[] NOT NULL,
     topics text[] NOT NULL,
     -- Side by side: the events, in their order. They are for the subscriptions of the times in as_of; NULL: when they were
@@ -17,5 +16,6 @@ CREATE TABLE IF NOT EXISTS projections.unasked (
     as_of timestamptz[],
     -- The oldest and the newest of db_timestamps.
     since timestamptz NOT NULL,
-    until timestamptz NOT NULL
+    until timestamptz NOT NULL,
+    entity_types text[] COLLATE "C" NOT NULL
 );

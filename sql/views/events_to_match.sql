@@ -8,5 +8,6 @@ SELECT
     e.slice,
     e.event_type AS topic,
     e.db_timestamp AS as_of,
-    NULL::bigint AS subscription_id
+    NULL::bigint AS subscription_id,
+    e.entity_type
 FROM projections.events AS e;

@@ -88,15 +88,16 @@ async def test_dead_letters_and_conditions_set_apart_are_counted_at_the_top(
 
 @pytest.mark.slow
 async def test_events_that_nobody_matches_are_pointed_at(chromium: str, groups: Database) -> None:
+    await execute(groups, "DELETE FROM projections.projections WHERE name = 'matching'")
     async with groups.transaction() as session:
         await append(session, [Event("b", {}, "boat", "Sailed")])
     async with opened(chromium, groups, GROUPS) as page:
         told = await page.text("#unmatched")
         async with groups.session() as session:
-            await session.fetchval("SELECT projections.begin_matching_v1('boat')")
+            await session.fetchval("SELECT projections.begin_matching_v1()")
         await page.until("document.querySelector('#unmatched').hidden")
 
-    assert told == "Nobody has matched events of boat yet: start projections worker --subscriptions."
+    assert told == "Nobody has matched events of boat, plane yet: start projections worker --subscriptions."
 
 
 @pytest.mark.slow

@@ -187,6 +187,7 @@ def test_lists_are_not_handled_at_the_same_time() -> None:
     [
         lambda: projection("", entity_type="plane"),
         lambda: projection("x" * 256, entity_type="plane"),
+        lambda: projection("matching", entity_type="plane"),
         lambda: projection("p", entity_type=""),
         lambda: projection("p", entity_type="plane", batch_size=0),
         lambda: AtLeastOnce(after=0),

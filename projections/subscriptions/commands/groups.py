@@ -90,8 +90,8 @@ async def list_(
     that are not read, and "to match", the number of events that may be for the group and are still to be matched.
 
     All come from the database alone, exact whether or not anybody reads or matches. Lag counts what is still to be
-    matched, too: matching runs in `projections worker --subscriptions`, as projections called matching/ENTITY_TYPE,
-    and `projections lag` shows how far they are. What was published counts from when it matched.
+    matched, too: matching runs in `projections worker --subscriptions`, as the projection called matching, and
+    `projections lag` shows how far it is. What was published counts from when it matched.
 
     A range is read; or nobody reads it, and it is unread (matches wait) or idle (none waits). A handler that the reader
     of a range did not have has one of its own, until both are equally far. A group of listeners

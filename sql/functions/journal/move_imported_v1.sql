@@ -5,7 +5,7 @@
 -- Numbers and timestamps are kept and checked: a source goes on at its next number, in strictly increasing time, and
 -- never in the future. Raises PJ003 with the source and what is wrong, PJ002 for an event_id that is used already.
 -- Readers that are past these times go back to them (projections.imports); where a projection has evicted offsets of
--- that time it could no longer tell new from handled, so the import is refused.
+-- that time it could no longer tell new from handled, so the import is refused. Matching refuses none: such history is for nobody.
 CREATE OR REPLACE FUNCTION projections.move_imported_v1()
 RETURNS bigint
 LANGUAGE plpgsql
@@ -86,7 +86,7 @@ BEGIN
         FROM pg_temp.projections_import AS i GROUP BY i.entity_type
     ) AS i
     INNER JOIN projections.projections AS p ON coalesce(i.entity_type = ANY (p.entity_types), TRUE)
-    WHERE i.from_timestamp < p.evicted_before
+    WHERE i.from_timestamp < p.evicted_before AND p.name <> 'matching'
     LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'events from % cannot be imported: projection % no longer knows what it handled before %',

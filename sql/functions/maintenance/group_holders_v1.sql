@@ -49,25 +49,21 @@ BEGIN
     WHERE g.reliable AND u.unread > 0
     UNION ALL
     SELECT
-        'events', g.name, min(coalesce(h.since, s.starts_at)), 'infinity',
+        'events', g.name, min(coalesce(h.db_timestamp, s.starts_at)), 'infinity',
         format('has %s subscriptions that catch up with the past', count(*))
     FROM projections.subscriptions AS s
     INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id
-    CROSS JOIN LATERAL (
-        SELECT min(h.db_timestamp) AS since FROM projections.subscription_history AS h WHERE h.subscription_id = s.subscription_id
-    ) AS h
+    LEFT JOIN LATERAL (
+        SELECT h.db_timestamp FROM projections.subscription_history AS h WHERE h.subscription_id = s.subscription_id LIMIT 1
+    ) AS h ON TRUE
     WHERE s.starts_at IS NOT NULL AND g.reliable
     GROUP BY g.group_id
     UNION ALL
-    -- What matches is a projection of each entity type; until somebody runs it, no event of that type has been looked at.
-    SELECT 'events', g.name, min(s.since), 'infinity', format(
-        'waits for the matching of %s to begin', string_agg(DISTINCT quote_literal(t.entity_type), ', ')
-    )
-    FROM projections.entity_types_v1() AS t (entity_type)
-    INNER JOIN projections.subscriptions AS s ON s.entity_types IS NULL OR t.entity_type = ANY (s.entity_types)
+    -- What matches is a projection; until somebody runs it, no event has been looked at.
+    SELECT 'events', g.name, min(s.since), 'infinity', 'waits for matching to begin'
+    FROM projections.subscriptions AS s
     INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id
-    WHERE g.reliable
-    AND NOT EXISTS (SELECT FROM projections.projections AS p WHERE p.name = 'matching/' || t.entity_type)
+    WHERE g.reliable AND NOT EXISTS (SELECT FROM projections.projections AS p WHERE p.name = 'matching')
     GROUP BY g.group_id;
 END;
 $$;

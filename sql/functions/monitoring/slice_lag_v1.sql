@@ -1,12 +1,15 @@
 -- What projections have not handled yet, all of them or those that are named, by slice: the age and the time of the oldest such
--- event, how many there are, and the sources that are parked, whose events count apart. A slice that has neither has no row.
--- Exact, whether or not a worker runs. Without p_by_slice, each range has one row, under its first slice.
+-- event, how many there are, and the sources that are parked, whose events count apart. A slice that has neither has no row. Exact,
+-- whether or not a worker runs. Without p_by_slice, each range has one row, under its first slice. With p_by_type, each entity type
+-- has rows of its own, and parked sources, whose type is not known, NULL.
 --
--- Everything before a range's horizon is handled, but for imports that it has not read yet; nothing after its newest
--- handled event is, unless the projection is inline. Only what lies between is compared with the offsets; the rest is counted
--- from the index alone. Of a type that has no event since the oldest horizon of a projection that reads it, no more is asked.
+-- Everything before a range's horizon is handled, but for imports that it has not read yet; nothing after its newest handled event
+-- is, unless the projection is inline. Only what lies between is compared with the offsets; the rest is counted from the index
+-- alone. Of a type that has no event since the oldest horizon of a projection that reads it, no more is asked.
 -- docs/decisions/lag-from-the-database.md has the measurements.
-CREATE OR REPLACE FUNCTION projections.slice_lag_v1(p_projection_ids integer[] DEFAULT NULL, p_by_slice boolean DEFAULT TRUE)
+CREATE OR REPLACE FUNCTION projections.slice_lag_v1(
+    p_projection_ids integer[] DEFAULT NULL, p_by_slice boolean DEFAULT TRUE, p_by_type boolean DEFAULT FALSE
+)
 RETURNS TABLE (
     projection_id integer,
     slice smallint,
@@ -14,7 +17,8 @@ RETURNS TABLE (
     oldest_unhandled timestamptz,
     backlog bigint,
     parked bigint,
-    parked_since timestamptz
+    parked_since timestamptz,
+    entity_type text
 )
 LANGUAGE plpgsql
 -- All statements see the same snapshot: the caller's.
@@ -89,7 +93,7 @@ BEGIN
             FROM projections.parked_sources AS k WHERE k.projection_id = a.projection_id
         ) AS p
     ), found AS (
-        SELECT i.projection_id, n.slice, n.oldest, n.backlog, 0 AS parked, NULL::timestamptz AS parked_since
+        SELECT i.projection_id, n.slice, n.oldest, n.backlog, 0 AS parked, NULL::timestamptz AS parked_since, b.entity_type
         FROM (
             -- Those that stand at one place, as all do that have never run, are counted once; not where sources are parked.
             SELECT array_agg(b.projection_id) AS ids, b.entity_type, b.first_until, b.until, b.min_slices, b.has_parked
@@ -115,7 +119,7 @@ BEGIN
         ) AS n
         CROSS JOIN unnest(b.ids) AS i (projection_id)
         UNION ALL
-        SELECT b.projection_id, n.slice, n.oldest, n.backlog, 0, NULL
+        SELECT b.projection_id, n.slice, n.oldest, n.backlog, 0, NULL, b.entity_type
         FROM busy AS b
         CROSS JOIN LATERAL (
             WITH behind AS MATERIALIZED (
@@ -154,7 +158,7 @@ BEGIN
             GROUP BY 1
         ) AS n
         UNION ALL
-        SELECT k.projection_id, (CASE WHEN p_by_slice THEN k.slice ELSE r.min_slice END)::smallint, NULL, 0, count(*), min(k.parked_at)
+        SELECT k.projection_id, (CASE WHEN p_by_slice THEN k.slice ELSE r.min_slice END)::smallint, NULL, 0, count(*), min(k.parked_at), NULL
         FROM projections.parked_sources AS k
         INNER JOIN unnest(_ids, _min_slices, _max_slices) AS r (projection_id, min_slice, max_slice)
             ON k.projection_id = r.projection_id AND k.slice BETWEEN r.min_slice AND r.max_slice
@@ -163,7 +167,8 @@ BEGIN
     )
     SELECT
         f.projection_id, f.slice, greatest(clock_timestamp() - min(f.oldest), INTERVAL '0'), min(f.oldest),
-        sum(f.backlog)::bigint, sum(f.parked)::bigint, min(f.parked_since)
-    FROM found AS f GROUP BY f.projection_id, f.slice ORDER BY f.projection_id, f.slice;
+        sum(f.backlog)::bigint, sum(f.parked)::bigint, min(f.parked_since), t.entity_type
+    FROM found AS f CROSS JOIN LATERAL (SELECT CASE WHEN p_by_type THEN f.entity_type END AS entity_type) AS t
+    GROUP BY f.projection_id, f.slice, t.entity_type ORDER BY f.projection_id, f.slice, t.entity_type;
 END;
 $$;

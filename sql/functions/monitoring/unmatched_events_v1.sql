@@ -1,5 +1,5 @@
 -- Events that nobody has matched yet, by entity type and slice, of those that some subscription of a reliable group may be for:
--- what the matching of the type has not handled, and of a type that was never matched, all since the first such subscription.
+-- what matching has not handled, and where it was never begun, all since the first such subscription.
 CREATE OR REPLACE FUNCTION projections.unmatched_events_v1()
 RETURNS TABLE (entity_type text, slice smallint, oldest timestamptz, events bigint)
 LANGUAGE plpgsql
@@ -18,27 +18,20 @@ DECLARE
         SELECT min(s.since) FROM projections.subscriptions AS s
         INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id WHERE g.reliable
     );
-    _matching CONSTANT integer[] := ARRAY(
-        SELECT p.projection_id FROM projections.projections AS p WHERE p.name = 'matching/' || p.entity_types[1]
-    );
-    _never CONSTANT text[] := ARRAY(
-        SELECT t.name FROM projections.entity_types_v1() AS t (name)
-        WHERE NOT EXISTS (SELECT FROM projections.projections AS p WHERE p.name = 'matching/' || t.name)
-    );
+    _matching CONSTANT integer[] := ARRAY(SELECT p.projection_id FROM projections.projections AS p WHERE p.name = 'matching');
 BEGIN
     IF _since IS NULL THEN
         RETURN;
-    END IF;
-    RETURN QUERY
-    SELECT p.entity_types[1], l.slice, l.oldest_unhandled, l.backlog
-    FROM projections.slice_lag_v1(_matching) AS l
-    INNER JOIN projections.projections AS p ON l.projection_id = p.projection_id
-    WHERE l.backlog > 0;
-    IF cardinality(_never) > 0 THEN
+    ELSIF cardinality(_matching) > 0 THEN
+        RETURN QUERY
+        SELECT l.entity_type, l.slice, l.oldest_unhandled, l.backlog FROM projections.slice_lag_v1(_matching, p_by_type => TRUE) AS l
+        WHERE l.backlog > 0;
+    ELSE
         RETURN QUERY
         SELECT e.entity_type, e.slice, min(e.db_timestamp), count(*)
-        FROM projections.events AS e
-        WHERE e.entity_type = ANY (_never) AND e.db_timestamp >= _since
+        FROM projections.entity_types_v1() AS t (entity_type)
+        INNER JOIN projections.events AS e ON t.entity_type = e.entity_type
+        WHERE e.db_timestamp >= _since
         GROUP BY e.entity_type, e.slice;
     END IF;
 END;

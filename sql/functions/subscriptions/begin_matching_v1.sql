@@ -1,20 +1,19 @@
--- Registers the projection that matches the events of an entity type, for those who want to run it; returns its id. A new one
+-- Registers the projection that matches the events of all entity types, for those who want to run it; returns its id. A new one
 -- begins where the oldest subscription does: what was committed before is for none of them.
-CREATE OR REPLACE FUNCTION projections.begin_matching_v1(p_entity_type text, p_min_slices integer[] DEFAULT '{0}')
+CREATE OR REPLACE FUNCTION projections.begin_matching_v1(p_min_slices integer[] DEFAULT '{0}')
 RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    _name CONSTANT text := 'matching/' || p_entity_type;
     _id integer;
     _since timestamptz;
 BEGIN
-    SELECT p.projection_id INTO _id FROM projections.projections AS p WHERE p.name = _name;
+    SELECT p.projection_id INTO _id FROM projections.projections AS p WHERE p.name = 'matching';
     IF FOUND THEN
         RETURN _id;
     END IF;
-    _id := projections.register_projection_v1(_name, ARRAY[p_entity_type], p_min_slices);
+    _id := projections.register_projection_v1('matching', NULL, p_min_slices);
     -- Before the subscriptions are looked at: one that commits later is for what commits later still.
     _since := projections.in_flight_since_v1();
     -- Somebody else may just have begun it: only what never ran is set.

@@ -13,11 +13,9 @@ SET lock_timeout = '200ms'
 AS $$
 DECLARE
     _of projections.subscriptions;
-    _types text[];
     _horizon timestamptz;
     _ready boolean;
-    _read bigint;
-    _type record;
+    _last record;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtext('slice-projections past'), (p_subscription_id & 2147483647)::integer) THEN
         RETURN FALSE;
@@ -30,23 +28,17 @@ BEGIN
         WHEN lock_not_available THEN
             RETURN FALSE;
     END;
-    _types := ARRAY(
-        SELECT t.entity_type FROM projections.entity_types_v1() AS t (entity_type)
-        WHERE _of.entity_types IS NULL OR t.entity_type = ANY (_of.entity_types)
-    );
     SELECT
-        min(m.horizon), coalesce(bool_and(m.horizon IS NOT NULL AND h.entity_type IS NOT NULL AND NOT m.imported), TRUE)
+        min(r.horizon), bool_and(h.subscription_id IS NOT NULL AND NOT EXISTS (
+            SELECT FROM projections.imports AS i
+            WHERE i.import_id > r.import_id AND coalesce(i.entity_type = ANY (_of.entity_types), TRUE)
+        ))
     INTO _horizon, _ready
-    FROM unnest(_types) AS t (entity_type)
-    LEFT JOIN projections.subscription_history AS h ON h.subscription_id = p_subscription_id AND h.entity_type = t.entity_type
-    LEFT JOIN LATERAL (
-        SELECT min(r.horizon) AS horizon, bool_or(EXISTS (
-            SELECT FROM projections.imports AS i WHERE i.entity_type = t.entity_type AND i.import_id > r.import_id
-        )) AS imported
-        FROM projections.projections AS p INNER JOIN projections.projection_ranges AS r ON p.projection_id = r.projection_id
-        WHERE p.name = 'matching/' || t.entity_type
-    ) AS m ON TRUE;
-    IF _of.subscription_id IS NULL OR NOT _ready
+    FROM projections.projections AS p
+    INNER JOIN projections.projection_ranges AS r ON p.projection_id = r.projection_id
+    LEFT JOIN projections.subscription_history AS h ON h.subscription_id = p_subscription_id
+    WHERE p.name = 'matching';
+    IF _of.subscription_id IS NULL OR _ready IS NOT TRUE
     -- What its condition fails on may be asked again, for all subscriptions that have it by then.
     OR _of.condition_id IN (SELECT projections.conditions_apart_v1())
     OR EXISTS (
@@ -57,30 +49,21 @@ BEGIN
     OR EXISTS (SELECT FROM projections.directed_events AS d WHERE NOT d.matched AND d.not_before <= _horizon) THEN
         RETURN FALSE;
     END IF;
-    FOR _type IN
-        SELECT
-            sum(count(*)) OVER () AS read, n.entity_type, array_agg(
-                (n.source_id, n.seq_nr, n.db_timestamp, n.slice, n.topic, n.db_timestamp, p_subscription_id)::projections.events_to_match
-                ORDER BY n.db_timestamp, n.slice, n.source_id COLLATE "C", n.seq_nr
-            ) FILTER (WHERE n.topic IS NOT NULL AND n.passed) AS events
-        FROM projections.next_history_v1(p_subscription_id, p_limit + 1, TRUE) AS n GROUP BY n.entity_type ORDER BY n.entity_type
-    LOOP
-        IF _type.read > p_limit THEN
-            RETURN FALSE;
-        ELSIF _type.events IS NOT NULL THEN
-            PERFORM projections.match_events_v1(
-                _type.entity_type, _type.events,
-                ARRAY(
-                    SELECT i FROM projections.history_interests_v1(
-                        p_subscription_id, ARRAY(SELECT DISTINCT e.topic FROM unnest(_type.events) AS e)
-                    ) AS i
-                ),
-                jsonb_build_object(coalesce(_of.condition_id, 0), p_error), _of.condition_id
-            );
-        END IF;
-    END LOOP;
+    SELECT
+        count(*) AS read, array_agg(
+            (n.source_id, n.seq_nr, n.db_timestamp, n.slice, n.topic, n.db_timestamp, p_subscription_id, n.entity_type)::projections.events_to_match
+        ) FILTER (WHERE n.topic IS NOT NULL AND n.passed) AS events
+    INTO _last FROM projections.next_history_v1(p_subscription_id, p_limit + 1, TRUE) AS n;
+    IF _last.read > p_limit THEN
+        RETURN FALSE;
+    ELSIF _last.events IS NOT NULL THEN
+        PERFORM projections.match_events_v1(
+            _last.events, ARRAY(SELECT i FROM projections.history_interests_v1(p_subscription_id, _last.events) AS i),
+            jsonb_build_object(coalesce(_of.condition_id, 0), p_error), _of.condition_id
+        );
+    END IF;
     UPDATE projections.subscriptions AS s
-    SET since = greatest(_of.starts_at, coalesce(_horizon, projections.in_flight_since_v1())), starts_at = NULL
+    SET since = greatest(_of.starts_at, _horizon), starts_at = NULL
     WHERE s.subscription_id = p_subscription_id;
     DELETE FROM projections.subscription_history AS h WHERE h.subscription_id = p_subscription_id;
     RETURN TRUE;

@@ -11,6 +11,6 @@ AS $$
     CROSS JOIN (
         SELECT min(r.horizon) AS horizon
         FROM projections.projections AS p INNER JOIN projections.projection_ranges AS r ON p.projection_id = r.projection_id
-        WHERE starts_with(p.name, 'matching/')
+        WHERE p.name = 'matching'
     ) AS m
 $$;

@@ -1,9 +1,9 @@
--- Who wants what of some topics: for each topic and group the subscriptions that get every event of it, and, beside a condition
--- that looks at events themselves, those that get what it says. The NULL among the topics asks for those with such a condition
--- that name no topic: they come once, without one.
+-- Who wants what of some topics of an entity type: for each topic and group the subscriptions that get every event of it, and,
+-- beside a condition that looks at events themselves, those that get what it says. The NULL among the topics asks for those with
+-- such a condition that name no topic: they come once, without one.
 --
--- A condition on types is asked about them here. Where it fails on one, or is set apart, it comes as one that looks at events.
--- With p_condition_id only that condition comes, and so.
+-- A condition on types is asked about them here. Where it fails on one, or is set apart, it comes as one that looks at events. With
+-- p_condition_id only that condition comes, and so.
 CREATE OR REPLACE FUNCTION projections.interests_v1(p_entity_type text, p_topics text[], p_condition_id integer DEFAULT NULL)
 RETURNS SETOF projections.interests
 LANGUAGE plpgsql
@@ -70,7 +70,7 @@ BEGIN
         FROM failed AS f INNER JOIN projections.subscriptions AS s ON f.condition_id = s.condition_id
         WHERE s.topics IS NULL AND s.patterns IS NULL AND (s.entity_types IS NULL OR p_entity_type = ANY (s.entity_types))
     )
-    SELECT i.condition_id, i.topic, s.group_id, array_agg(i.subscription_id ORDER BY i.subscription_id)
+    SELECT i.condition_id, i.topic, s.group_id, array_agg(i.subscription_id ORDER BY i.subscription_id), p_entity_type
     FROM interests AS i
     CROSS JOIN LATERAL (
         SELECT s.group_id FROM projections.subscriptions AS s WHERE s.subscription_id = i.subscription_id LIMIT 1

@@ -1,9 +1,8 @@
 -- What there is to do beside the matching of the log, in one look: whoever matches asks it every second.
 CREATE OR REPLACE FUNCTION projections.look_at_matching_v1()
 RETURNS TABLE (
-    entity_types text[],
-    -- Those whose matching has not begun.
-    new_types text[],
+    -- Whether the projection that matches is registered.
+    begun boolean,
     -- Whether conditions are still to be checked by this version of the schema.
     unchecked boolean,
     -- Whether a published event is due.
@@ -22,14 +21,9 @@ AS $$
 DECLARE
     -- Once: a condition with a clock in it would walk the whole index.
     _now CONSTANT timestamptz := clock_timestamp();
-    _types CONSTANT text[] := ARRAY(SELECT t.entity_type FROM projections.entity_types_v1() AS t (entity_type));
 BEGIN
     RETURN QUERY SELECT
-        _types,
-        ARRAY(
-            SELECT t.entity_type FROM unnest(_types) AS t (entity_type)
-            WHERE NOT EXISTS (SELECT FROM projections.projections AS p WHERE p.name = 'matching/' || t.entity_type)
-        ),
+        EXISTS (SELECT FROM projections.projections AS p WHERE p.name = 'matching'),
         EXISTS (
             SELECT FROM projections.conditions AS c
             WHERE c.checked < (SELECT max(v.version) FROM projections.schema_versions AS v)

@@ -18,7 +18,8 @@ BEGIN
         INSERT INTO projections.matches (match_id, group_id, slice, seq_nr, db_timestamp, matched_at, source_id, subscription_ids)
         SELECT nextval('projections.match_ids'), m.* FROM (
             SELECT w.group_id, e.slice, e.seq_nr, e.db_timestamp, clock_timestamp(), e.source_id, w.subscription_ids
-            FROM unnest(p_events) WITH ORDINALITY AS e INNER JOIN unnest(p_interests) AS w ON e.topic = w.topic
+            FROM unnest(p_events) WITH ORDINALITY AS e
+            INNER JOIN unnest(p_interests) AS w ON e.topic = w.topic AND e.entity_type = w.entity_type
             WHERE w.condition_id IS NULL
             ORDER BY e.ordinality, w.group_id
         ) AS m;
@@ -28,19 +29,21 @@ BEGIN
         ), wanted AS MATERIALIZED (
             SELECT * FROM unnest(p_interests) WITH ORDINALITY
         ), answers AS MATERIALIZED (
-            SELECT a.condition_id, a.place, e.topic
+            SELECT a.condition_id, a.place, e.topic, e.entity_type
             FROM unnest(p_answered, p_places) AS a (condition_id, place) INNER JOIN given AS e ON a.place = e.ordinality
         ), found AS (
             SELECT f.place, f.group_id, array_agg(f.number ORDER BY f.number) AS numbers
             FROM (
                 SELECT e.ordinality AS place, w.group_id, w.ordinality AS number
-                FROM given AS e INNER JOIN wanted AS w ON e.topic = w.topic
+                FROM given AS e INNER JOIN wanted AS w ON e.topic = w.topic AND e.entity_type = w.entity_type
                 WHERE w.condition_id IS NULL
                 UNION ALL
                 SELECT a.place, w.group_id, w.ordinality
-                FROM answers AS a INNER JOIN wanted AS w ON a.condition_id = w.condition_id AND a.topic = w.topic
+                FROM answers AS a
+                INNER JOIN wanted AS w ON a.condition_id = w.condition_id AND a.topic = w.topic AND a.entity_type = w.entity_type
                 UNION ALL
-                SELECT a.place, w.group_id, w.ordinality FROM answers AS a INNER JOIN wanted AS w ON a.condition_id = w.condition_id
+                SELECT a.place, w.group_id, w.ordinality
+                FROM answers AS a INNER JOIN wanted AS w ON a.condition_id = w.condition_id AND a.entity_type = w.entity_type
                 WHERE w.topic IS NULL
             ) AS f
             GROUP BY f.place, f.group_id

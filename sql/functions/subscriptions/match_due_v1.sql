@@ -17,7 +17,7 @@ BEGIN
         array_agg(
             (
                 d.source_id, d.seq_nr, d.db_timestamp, d.slice, CASE WHEN d.subscription_id IS NULL THEN d.topic END,
-                greatest(d.not_before, d.db_timestamp), d.subscription_id
+                greatest(d.not_before, d.db_timestamp), d.subscription_id, 'published'
             )::projections.events_to_match
             ORDER BY d.not_before, d.source_id, d.seq_nr
         ),
@@ -35,7 +35,7 @@ BEGIN
     -- They are locked: they stay where they are.
     DELETE FROM projections.directed_events AS d WHERE d.ctid = ANY (_rows) AND d.passed;
     UPDATE projections.directed_events AS d SET matched = TRUE WHERE d.ctid = ANY (_rows);
-    PERFORM projections.match_events_v1('published', _due, p_failed => p_failed, p_late => TRUE);
+    PERFORM projections.match_events_v1(_due, p_failed => p_failed, p_late => TRUE);
     RETURN cardinality(_due);
 END;
 $$;

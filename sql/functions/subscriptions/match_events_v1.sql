@@ -1,6 +1,6 @@
--- Matches events of one entity type, in their order, with all subscriptions; returns how many (event, group) pairs that made.
+-- Matches events, in their order, with all subscriptions; returns how many (event, group) pairs that made.
 -- Each event is to be given once: the transaction of the caller, who stores where the reading of the log stands, sees to that.
--- p_interests has what interests_v1 returns for their topics and for none, should the caller know it already.
+-- p_interests has what interests_v1 returns for their types and topics, and for none, should the caller know it already.
 --
 -- An event that a condition fails on is put aside for it; what comes for those that are set apart is kept. One that takes longer
 -- than the caller's statement_timeout fails the call: asking each alone about one event tells which, and with p_failed, an object
@@ -10,7 +10,6 @@
 -- Whoever ends the catching up of a subscription with the past waits for the lock that is taken here, and keeps others from it: what
 -- has been matched by then is what offsets say.
 CREATE OR REPLACE FUNCTION projections.match_events_v1(
-    p_entity_type text,
     p_events projections.events_to_match[],
     p_interests projections.interests[] DEFAULT NULL,
     p_failed jsonb DEFAULT NULL,
@@ -36,6 +35,10 @@ DECLARE
     _asked record;
     _matched record;
     _failures integer;
+    -- What conditions failed on.
+    _failed_places bigint[] := '{}';
+    _failed_conditions integer[] := '{}';
+    _errors text[] := '{}';
     _error text;
     _count bigint;
 BEGIN
@@ -47,9 +50,12 @@ BEGIN
     FROM unnest(p_events) WITH ORDINALITY AS e WHERE e.subscription_id IS NOT NULL AND e.topic IS NULL;
     IF p_interests IS NULL THEN
         p_interests := ARRAY(
-            SELECT i FROM projections.interests_v1(
-                p_entity_type, ARRAY(SELECT DISTINCT e.topic FROM unnest(p_events) AS e) || NULL::text, p_behind
-            ) AS i
+            SELECT i
+            FROM (
+                SELECT e.entity_type, array_agg(DISTINCT e.topic) AS topics
+                FROM unnest(p_events) AS e WHERE e.topic IS NOT NULL GROUP BY e.entity_type
+            ) AS t
+            CROSS JOIN LATERAL projections.interests_v1(t.entity_type, t.topics || NULL::text, p_behind) AS i
         );
     END IF;
     FOR _asked IN SELECT * FROM projections.asked_events_v1(p_events, p_interests, _apart) LOOP
@@ -65,18 +71,11 @@ BEGIN
         END IF;
         _failures := coalesce(cardinality(_matched.failed), 0);
         IF _failures > 0 THEN
-            INSERT INTO projections.unanswered AS u (
-                condition_id, entity_type, source_id, seq_nr, db_timestamp, slice, topic, as_of, error, due, subscription_id
-            )
-            SELECT
-                _asked.condition_id, p_entity_type, e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.topic, e.as_of,
-                left(f.error, 2000), FALSE, e.subscription_id
-            FROM unnest(_matched.failed, _matched.errors) AS f (place, error)
-            CROSS JOIN LATERAL unnest(ARRAY[p_events[_asked.places[f.place]]]) AS e
-            ORDER BY f.place
-            -- It was asked again, and failed again.
-            ON CONFLICT (condition_id, source_id, seq_nr, coalesce(subscription_id, 0)) DO UPDATE
-            SET error = excluded.error, due = FALSE, set_apart_at = clock_timestamp();
+            _failed_places := _failed_places || ARRAY(
+                SELECT _asked.places[f.place] FROM unnest(_matched.failed) WITH ORDINALITY AS f (place, n) ORDER BY f.n
+            );
+            _errors := _errors || _matched.errors;
+            _failed_conditions := _failed_conditions || array_fill(_asked.condition_id, ARRAY[_failures]);
         END IF;
         IF _failures > 0 OR _asked.condition_id = ANY (_watched) THEN
             PERFORM projections.judge_condition_v1(
@@ -92,8 +91,22 @@ BEGIN
         _ids := _ids || _matched.subscription_ids;
         _conditions := _conditions || array_fill(_asked.condition_id, ARRAY[coalesce(cardinality(_matched.places), 0)]);
     END LOOP;
+    IF cardinality(_failed_places) > 0 THEN
+        INSERT INTO projections.unanswered AS u (
+            condition_id, entity_type, source_id, seq_nr, db_timestamp, slice, topic, as_of, error, due, subscription_id
+        )
+        SELECT
+            f.condition_id, e.entity_type, e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.topic, e.as_of,
+            left(f.error, 2000), FALSE, e.subscription_id
+        FROM unnest(_failed_conditions, _failed_places, _errors) AS f (condition_id, place, error)
+        CROSS JOIN LATERAL unnest(ARRAY[p_events[f.place]]) AS e
+        ORDER BY f.condition_id, f.place
+        -- It was asked again, and failed again.
+        ON CONFLICT (condition_id, source_id, seq_nr, coalesce(subscription_id, 0)) DO UPDATE
+        SET error = excluded.error, due = FALSE, set_apart_at = clock_timestamp();
+    END IF;
     IF cardinality(_apart) > 0 THEN
-        PERFORM projections.keep_unasked_v1(_apart, p_entity_type, p_events, p_interests);
+        PERFORM projections.keep_unasked_v1(_apart, p_events, p_interests);
     END IF;
     IF cardinality(_places) = 0 AND NOT EXISTS (SELECT FROM unnest(p_interests) AS w WHERE w.condition_id IS NULL) THEN
         RETURN 0;
@@ -115,17 +128,20 @@ BEGIN
         UNION ALL
         SELECT f.place, u.subscription_id
         FROM (
-            SELECT e.ordinality AS place, w.subscription_ids FROM given AS e INNER JOIN wanted AS w ON e.topic = w.topic
+            SELECT e.ordinality AS place, w.subscription_ids FROM given AS e
+            INNER JOIN wanted AS w ON e.topic = w.topic AND e.entity_type = w.entity_type
             WHERE w.condition_id IS NULL
             UNION ALL
             SELECT a.place, w.subscription_ids
             FROM answers AS a
             INNER JOIN given AS e ON a.place = e.ordinality
-            INNER JOIN wanted AS w ON a.condition_id = w.condition_id AND e.topic = w.topic
+            INNER JOIN wanted AS w ON a.condition_id = w.condition_id AND e.topic = w.topic AND e.entity_type = w.entity_type
             WHERE a.subscription_id IS NULL
             UNION ALL
             SELECT a.place, w.subscription_ids
-            FROM answers AS a INNER JOIN wanted AS w ON a.condition_id = w.condition_id
+            FROM answers AS a
+            INNER JOIN given AS e ON a.place = e.ordinality
+            INNER JOIN wanted AS w ON a.condition_id = w.condition_id AND e.entity_type = w.entity_type
             WHERE a.subscription_id IS NULL AND w.topic IS NULL
         ) AS f CROSS JOIN LATERAL unnest(f.subscription_ids) AS u (subscription_id)
     )

@@ -21,11 +21,11 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtext('slice-projections past'), (p_subscription_id & 2147483647)::integer) THEN
         RETURN 0;
     END IF;
+    -- No DISTINCT among these: it may sort what all of them are given.
     SELECT
         array_agg(n.source_id) AS source_ids, array_agg(n.seq_nr) AS seq_nrs, array_agg(n.db_timestamp) AS db_timestamps,
-        array_agg(n.slice) AS slices, min(n.entity_type) AS entity_type,
-        array_agg(
-            (n.source_id, n.seq_nr, n.db_timestamp, n.slice, n.topic, n.db_timestamp, p_subscription_id)::projections.events_to_match
+        array_agg(n.slice) AS slices, array_agg(
+            (n.source_id, n.seq_nr, n.db_timestamp, n.slice, n.topic, n.db_timestamp, p_subscription_id, n.entity_type)::projections.events_to_match
         ) FILTER (WHERE n.topic IS NOT NULL) AS events
     INTO _page FROM projections.next_history_v1(p_subscription_id, p_count) AS n;
     IF (_page.source_ids[1] = p_source_id AND _page.seq_nrs[1] = p_seq_nr AND cardinality(_page.seq_nrs) = p_count) IS NOT TRUE THEN
@@ -35,18 +35,13 @@ BEGIN
     SET
         db_timestamp = _page.db_timestamps[p_count], slice = _page.slices[p_count], source_id = _page.source_ids[p_count],
         seq_nr = _page.seq_nrs[p_count], events = h.events + p_count, first_event = coalesce(h.first_event, _page.db_timestamps[1])
-    WHERE h.subscription_id = p_subscription_id AND h.entity_type = _page.entity_type;
+    WHERE h.subscription_id = p_subscription_id;
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
     IF _page.events IS NOT NULL THEN
         PERFORM projections.match_events_v1(
-            _page.entity_type, _page.events, ARRAY(
-                -- Apart from the page: a DISTINCT among its aggregates may sort all that they are given.
-                SELECT i FROM projections.history_interests_v1(
-                    p_subscription_id, ARRAY(SELECT DISTINCT e.topic FROM unnest(_page.events) AS e)
-                ) AS i
-            ),
+            _page.events, ARRAY(SELECT i FROM projections.history_interests_v1(p_subscription_id, _page.events) AS i),
             jsonb_build_object(coalesce(_condition, 0), p_error), _condition
         );
     END IF;

@@ -1,8 +1,8 @@
--- What the reader of the log does with events of one entity type, whose columns run in parallel: those that are for one subscription
--- go to that one, those that are for later are left to match_due_v1, and all others are matched. Returns what match_events_v1 does,
--- which says what the other arguments are.
+-- What the reader of the log does with events, whose columns run in parallel: those that are for one subscription go to that one,
+-- those that are for later are left to match_due_v1, and all others are matched. Returns what match_events_v1 does, which says what
+-- the other arguments are.
 CREATE OR REPLACE FUNCTION projections.match_log_v1(
-    p_entity_type text,
+    p_entity_types text[],
     p_source_ids text[],
     p_seq_nrs bigint[],
     p_db_timestamps timestamptz[],
@@ -23,7 +23,7 @@ DECLARE
     _rows tid[] := '{}';
     _to bigint[];
 BEGIN
-    IF p_entity_type = 'published' AND EXISTS (SELECT FROM projections.directed_events) THEN
+    IF 'published' = ANY (p_entity_types) AND EXISTS (SELECT FROM projections.directed_events) THEN
         _to := array_fill(NULL::bigint, ARRAY[cardinality(p_topics)]);
         FOR _directed IN
             SELECT e.place, d.ctid, d.subscription_id, d.not_before IS NULL AS now
@@ -43,11 +43,10 @@ BEGIN
         UPDATE projections.directed_events AS d SET passed = TRUE WHERE d.ctid = ANY (_rows);
     END IF;
     RETURN projections.match_events_v1(
-        p_entity_type,
         ARRAY(
-            SELECT (e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.topic, e.db_timestamp, e.subscription_id)::projections.events_to_match
-            FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics, _to)
-            AS e (source_id, seq_nr, db_timestamp, slice, topic, subscription_id)
+            SELECT (e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.topic, e.db_timestamp, e.subscription_id, e.entity_type)::projections.events_to_match
+            FROM unnest(p_source_ids, p_seq_nrs, p_db_timestamps, p_slices, p_topics, _to, p_entity_types)
+            AS e (source_id, seq_nr, db_timestamp, slice, topic, subscription_id, entity_type)
         ),
         p_interests, p_failed
     );

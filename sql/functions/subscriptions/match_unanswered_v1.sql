@@ -30,9 +30,8 @@ BEGIN
     UPDATE projections.unanswered AS u SET due = FALSE, error = NULL
     WHERE u.unanswered_id = ANY (ARRAY(SELECT t.unanswered_id FROM unnest(_taken) AS t));
     PERFORM projections.match_events_v1(
-        _taken[1].entity_type,
         ARRAY(
-            SELECT (t.source_id, t.seq_nr, t.db_timestamp, t.slice, t.topic, t.as_of, t.subscription_id)::projections.events_to_match
+            SELECT (t.source_id, t.seq_nr, t.db_timestamp, t.slice, t.topic, t.as_of, t.subscription_id, t.entity_type)::projections.events_to_match
             FROM unnest(_taken) AS t
             -- Somebody may have dropped it with its partition, by force.
             CROSS JOIN LATERAL (

@@ -17,9 +17,10 @@ BEGIN
         RETURN 0;
     END IF;
     SELECT
-        array_agg(n.page_id) AS page_ids, array_agg(n.place) AS places, array_agg(n.last) AS last, min(n.entity_type) AS entity_type,
-        count(*)::integer AS count,
-        array_agg((n.source_id, n.seq_nr, n.db_timestamp, n.slice, n.topic, n.as_of, NULL)::projections.events_to_match) AS events
+        array_agg(n.page_id) AS page_ids, array_agg(n.place) AS places, array_agg(n.last) AS last, count(*)::integer AS count,
+        array_agg(
+            (n.source_id, n.seq_nr, n.db_timestamp, n.slice, n.topic, n.as_of, NULL, n.entity_type)::projections.events_to_match
+        ) AS events
     INTO _e FROM projections.next_unasked_v1(p_condition_id, p_count) AS n;
     IF (_e.page_ids[1] = p_page_id AND _e.places[1] = p_place AND _e.count = p_count) IS NOT TRUE THEN
         RETURN 0;
@@ -33,7 +34,7 @@ BEGIN
         RETURN 0;
     END IF;
     PERFORM projections.match_events_v1(
-        _e.entity_type, _e.events, p_failed => jsonb_build_object(p_condition_id, p_error), p_behind => p_condition_id
+        _e.events, p_failed => jsonb_build_object(p_condition_id, p_error), p_behind => p_condition_id
     );
     RETURN _e.count;
 END;

@@ -1,6 +1,6 @@
--- The events of one entity type that a condition has not been asked about, the next ones in their order, over as many pages as
--- that takes; none while it is stopped. page_id and place name an event, "last" is TRUE of the last of a page. What it does not
--- want of a page has no topic, and neither has what was dropped with its partition.
+-- The events that a condition has not been asked about, the next ones in their order, over as many pages as that takes; none while
+-- it is stopped. page_id and place name an event, "last" is TRUE of the last of a page. What it does not want of a page has no
+-- topic, and neither has what was dropped with its partition.
 CREATE OR REPLACE FUNCTION projections.next_unasked_v1(p_condition_id integer, p_limit integer)
 RETURNS TABLE (
     page_id bigint,
@@ -32,7 +32,9 @@ DECLARE
     _left bigint := p_limit;
     _from bigint;
     _skip integer;
-    _type text;
+    -- What it wants: all of some types, and some topics.
+    _open text[];
+    _types text[];
     _topics text[];
     _page record;
     _found bigint;
@@ -44,23 +46,28 @@ BEGIN
         WHERE u.page_id >= _from AND u.page_id <= _settled AND p_condition_id = ANY (u.condition_ids)
         ORDER BY u.page_id
     LOOP
-        EXIT WHEN _left <= 0 OR _page.entity_type <> _type;
-        _type := _page.entity_type;
-        _topics := ARRAY(
-            SELECT w.topic FROM unnest(_page.condition_ids, _page.topics) AS w (condition_id, topic)
-            WHERE w.condition_id = p_condition_id
-        );
+        EXIT WHEN _left <= 0;
+        SELECT
+            array_agg(w.entity_type) FILTER (WHERE w.topic IS NULL), array_agg(w.entity_type) FILTER (WHERE w.topic IS NOT NULL),
+            array_agg(w.topic) FILTER (WHERE w.topic IS NOT NULL)
+        INTO _open, _types, _topics
+        FROM unnest(_page.condition_ids, _page.entity_types, _page.topics) AS w (condition_id, entity_type, topic)
+        WHERE w.condition_id = p_condition_id;
         RETURN QUERY
         SELECT
-            _page.page_id, k.place::integer, k.place = cardinality(_page.source_ids), _type, k.source_id, k.seq_nr, k.db_timestamp,
+            _page.page_id, k.place::integer, k.place = cardinality(_page.source_ids), e.entity_type, k.source_id, k.seq_nr, k.db_timestamp,
             e.slice, e.event_type, coalesce(k.as_of, k.db_timestamp)
         FROM unnest(_page.source_ids, _page.seq_nrs, _page.db_timestamps, _page.as_of)
         WITH ORDINALITY AS k (source_id, seq_nr, db_timestamp, as_of, place)
         LEFT JOIN LATERAL (
-            SELECT e.slice, e.event_type FROM projections.events AS e
+            SELECT e.slice, e.event_type, e.entity_type FROM projections.events AS e
             WHERE e.source_id = k.source_id AND e.seq_nr = k.seq_nr AND e.db_timestamp = k.db_timestamp
             AND e.db_timestamp BETWEEN _page.since AND _page.until
-            AND (array_position(_topics, NULL) IS NOT NULL OR e.event_type = ANY (_topics)) LIMIT 1
+            AND (
+                e.entity_type = ANY (_open)
+                OR (e.entity_type, e.event_type) IN (SELECT w.entity_type, w.topic FROM unnest(_types, _topics) AS w (entity_type, topic))
+            )
+            LIMIT 1
         ) AS e ON TRUE
         WHERE k.place > CASE WHEN _page.page_id = _from THEN _skip ELSE 0 END
         ORDER BY k.place LIMIT _left;

@@ -44,18 +44,15 @@ BEGIN
     UPDATE projections.subscriptions AS s
     SET since = 'infinity', starts_at = greatest('1970-01-01T00:00:00Z', least(
         p_to, greatest(_due, coalesce(s.starts_at, s.since)),
-        coalesce((
-            SELECT min(h.db_timestamp) FROM projections.subscription_history AS h WHERE h.subscription_id = s.subscription_id
-        ), s.starts_at),
+        coalesce((SELECT h.db_timestamp FROM projections.subscription_history AS h WHERE h.subscription_id = s.subscription_id), s.starts_at),
         -- What the matching of the log has not passed yet, of what is for it.
         CASE WHEN s.starts_at IS NULL THEN greatest(s.since, (
             SELECT min(least(r.horizon, (
                 SELECT min(i.from_timestamp) FROM projections.imports AS i
-                WHERE 'matching/' || i.entity_type = p.name AND i.import_id > r.import_id
+                WHERE i.import_id > r.import_id AND coalesce(i.entity_type = ANY (s.entity_types), TRUE)
             )))
             FROM projections.projections AS p INNER JOIN projections.projection_ranges AS r ON p.projection_id = r.projection_id
-            WHERE p.name LIKE 'matching/%'
-            AND (s.entity_types IS NULL OR substr(p.name, length('matching/') + 1) = ANY (s.entity_types))
+            WHERE p.name = 'matching'
         )) END
     ))
     WHERE s.subscription_id = ANY (_ids);

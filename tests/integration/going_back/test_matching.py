@@ -29,13 +29,13 @@ async def test_what_subscriptions_want_is_read_again_where_a_number_is_another_s
 ) -> None:
     await remember(database)
     first = await subscribe(database, topics=["a"])
-    interests = _Interests("plane")
+    interests = _Interests()
     async with database.session() as session:
-        assert await interests.of(session, {"b"}) == []
+        assert await interests.of(session, {("plane", "b")}) == []
         await go_back(database)
         assert await subscribe(database, topics=["b"]) == first
 
-        assert await interests.of(session, {"b"}) == [f"(,b,1,{{{first}}})"]
+        assert await interests.of(session, {("plane", "b")}) == [f"(,b,1,{{{first}}},plane)"]
 
 
 async def test_a_condition_that_is_another_changes_the_state_of_subscriptions(database: Database) -> None:
@@ -52,7 +52,7 @@ async def test_a_condition_that_is_another_changes_the_state_of_subscriptions(da
     assert len(states) == 2
 
 
-async def test_matching_of_a_type_begins_again_where_the_database_does_not_know_it(
+async def test_matching_begins_again_where_the_database_does_not_know_it(
     database: Database,
 ) -> None:
     matching = Matching()
@@ -61,8 +61,8 @@ async def test_matching_of_a_type_begins_again_where_the_database_does_not_know_
     for _ in range(2):
         await landed(database, "a")
         async with database.session() as session:
-            assert [one.name for one in await matching.tend(session)] == ["matching/plane"]
-        assert await fetchval(database, begun) == "matching/plane"
+            assert [one.name for one in await matching.tend(session)] == ["matching"]
+        assert await fetchval(database, begun) == "matching"
         await go_back(database)
         assert await fetchval(database, begun) is None
 

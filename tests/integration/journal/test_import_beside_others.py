@@ -138,6 +138,17 @@ async def test_import_of_evicted_time_is_refused(database: Database) -> None:
     assert await count(database) == 1
 
 
+async def test_matching_refuses_no_import(database: Database) -> None:
+    """It reads every type, also one whose history is imported while it runs; such history is for nobody."""
+    await _project(database, PAST + timedelta(seconds=2))
+    async with database.session() as session:
+        await session.execute("UPDATE projections.projections SET name = 'matching', entity_types = NULL")
+
+    await import_events(database, [historic("a", 1)])
+
+    assert await count(database) == 1
+
+
 async def test_import_and_eviction_wait_for_each_other(database: Database) -> None:
     """An import that has checked the bound would miss a bound that moves before it commits."""
     await _project(database, datetime(1971, 1, 1, tzinfo=UTC))

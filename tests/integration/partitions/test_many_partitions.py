@@ -68,7 +68,8 @@ ALWAYS = {
     "predecessors": "SELECT * FROM projections.predecessors_v1('{new1}', '{3}', now() - interval '1 day', now())",
     "source backwards": "SELECT * FROM projections.read_source_v1('old', %(last)s, %(last)s, TRUE, 1000)",
     "matches that are read": "SELECT * FROM projections.read_next_v1('g', 0, 1023, 0, 1000, 1000)",
-    "matching": "SELECT projections.match_log_v1('thing', %(ids)s, %(numbers)s::bigint[], %(times)s, "
+    "matching": "SELECT projections.match_log_v1(array_fill('thing'::text, ARRAY[cardinality(%(ids)s::text[])]), "
+    "%(ids)s, %(numbers)s::bigint[], %(times)s, "
     "ARRAY(SELECT projections.slice_of_v1(id)::smallint FROM unnest(%(ids)s::text[]) AS id), %(types)s)",
     "entity types": "SELECT projections.entity_types_v1()",
     "lag": "SELECT * FROM projections.slice_lag_v1()",
@@ -84,7 +85,7 @@ WHERE l.pid = pg_backend_pid() AND i.inhparent = 'projections.events'::regclass
 # A projection and a group that have come up to today.
 READERS = """
 SELECT projections.subscribe_v1('g', p_topics => '{happened}');
-SELECT projections.register_projection_v1('p', '{thing}'), projections.begin_matching_v1('thing');
+SELECT projections.register_projection_v1('p', '{thing}'), projections.begin_matching_v1();
 UPDATE projections.projection_ranges
 SET horizon = date_trunc('day', now(), 'UTC'), handled_until = date_trunc('day', now(), 'UTC');
 INSERT INTO projections.matches (

@@ -69,7 +69,7 @@ def match(first: int, last: int, kind: str = "thing") -> str:
     # The time of the event, where there is one: a lookup by the key, which takes a row each.
     at = f"""coalesce((SELECT e.db_timestamp FROM projections.events AS e
         WHERE e.source_id = {source_id} AND e.seq_nr = {seq_nr}), now())"""
-    return f"""SELECT projections.match_log_v1('{kind}',
+    return f"""SELECT projections.match_log_v1({_array(f"'{kind}'", first, last)},
         {_array(source_id, first, last)}, {_array(f"{seq_nr}::bigint", first, last)}, {_array(at, first, last)},
         {_array("1::smallint", first, last)}, {_array(TOPIC, first, last)})"""
 
@@ -310,10 +310,10 @@ _SUBSCRIPTIONS = [
     match(1, SOURCES),
     # A condition that catches up, page after page of ten events.
     "SELECT projections.subscribe_v1('g', 'e.seq_nr > 0', p_topics => '{none}')",
-    """SELECT projections.keep_unasked_v1('{3}', 'thing', array_agg(
-            (e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type, e.db_timestamp, NULL)
+    """SELECT projections.keep_unasked_v1('{3}', array_agg(
+            (e.source_id, e.seq_nr, e.db_timestamp, e.slice, e.event_type, e.db_timestamp, NULL, e.entity_type)
             ::projections.events_to_match
-        ), ARRAY[(3, NULL, 1, '{}')::projections.interests])
+        ), ARRAY[(3, NULL, 1, '{}', 'thing')::projections.interests])
     FROM (
         SELECT e.*, row_number() OVER (ORDER BY e.source_id) / 10 AS page
         FROM projections.events AS e WHERE e.entity_type = 'thing' AND e.seq_nr = 1

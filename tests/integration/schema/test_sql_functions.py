@@ -17,10 +17,8 @@ VOLATILITY = {"IMMUTABLE": "i", "STABLE": "s", "VOLATILE": "v"}
 
 PARTITION = "'projections.events_20190101t000000'"
 
-TO_MATCH = (
-    "ARRAY[('a', 1, now(), 97, 'Landed', now(), NULL)::projections.events_to_match], "
-    "ARRAY[(1, 'Landed', 1, '{1}')::projections.interests]"
-)
+EVENTS = "ARRAY[('a', 1, now(), 97, 'Landed', now(), NULL, 'plane')::projections.events_to_match]"
+TO_MATCH = f"{EVENTS}, ARRAY[(1, 'Landed', 1, '{{1}}', 'plane')::projections.interests]"
 
 # One call of each, in an order in which each finds something to do.
 POLICY = json.dumps(
@@ -170,7 +168,7 @@ CALLS = {
     "release_condition_v1": "SELECT projections.release_condition_v1(2)",
     "conditions_apart_v1": "SELECT projections.conditions_apart_v1()",
     "judge_condition_v1": "SELECT projections.judge_condition_v1(2, 1, 0, 'why')",
-    "keep_unasked_v1": f"SELECT projections.keep_unasked_v1('{{1}}', 'plane', {TO_MATCH})",
+    "keep_unasked_v1": f"SELECT projections.keep_unasked_v1('{{1}}', {TO_MATCH})",
     "next_unasked_v1": "SELECT projections.next_unasked_v1(1, 10)",
     "match_unasked_v1": "SELECT projections.match_unasked_v1(1, 1, 1, 1)",
     "pass_unasked_v1": "SELECT projections.pass_unasked_v1()",
@@ -183,19 +181,19 @@ CALLS = {
     "types_v1": "SELECT projections.types_v1('plane', '{Landed}')",
     "matchable_events_v1": "SELECT projections.matchable_events_v1('{a}', '{1}', ARRAY[now()])",
     "ask_condition_v1": "SELECT projections.ask_condition_v1(2, '{}', '{}', '{}', TRUE)",
-    "ask_alone_v1": "SELECT projections.ask_alone_v1(1, 'plane', '{a}', '{1}', ARRAY[now()], '{Landed}')",
+    "ask_alone_v1": "SELECT projections.ask_alone_v1(1, '{plane}', '{a}', '{1}', ARRAY[now()], '{Landed}')",
     "subscriptions_state_v1": "SELECT projections.subscriptions_state_v1()",
     "look_at_matching_v1": "SELECT projections.look_at_matching_v1()",
     "interests_v1": "SELECT projections.interests_v1('plane', '{Landed,NULL}')",
     "asked_events_v1": f"SELECT projections.asked_events_v1({TO_MATCH})",
     "lock_matching_v1": "SELECT projections.lock_matching_v1()",
     "match_as_given_v1": f"SELECT projections.match_as_given_v1({TO_MATCH}, '{{}}', '{{}}')",
-    "match_events_v1": f"SELECT projections.match_events_v1('plane', {TO_MATCH})",
+    "match_events_v1": f"SELECT projections.match_events_v1({TO_MATCH})",
     "publish_v1": "SELECT projections.publish_v1('p', '{t}', '{1}', p_not_before => ARRAY[now()])",
-    "match_log_v1": "SELECT projections.match_log_v1('plane', '{a}', '{1}', ARRAY[now()], '{97}', '{Landed}')",
+    "match_log_v1": "SELECT projections.match_log_v1('{plane}', '{a}', '{1}', ARRAY[now()], '{97}', '{Landed}')",
     "match_due_v1": "SELECT projections.match_due_v1()",
     "entity_types_v1": "SELECT projections.entity_types_v1()",
-    "begin_matching_v1": "SELECT projections.begin_matching_v1('plane')",
+    "begin_matching_v1": "SELECT projections.begin_matching_v1()",
     "assign_group_v1": "SELECT projections.assign_group_v1(1)",
     "poll_group_v1": "SELECT projections.poll_group_v1('g', 'reader')",
     "settled_matches_v1": "SELECT projections.settled_matches_v1()",
@@ -216,7 +214,7 @@ CALLS = {
     "drop_batches_v1": "SELECT projections.drop_batches_v1('g')",
     "release_group_range_v1": "SELECT projections.release_group_range_v1('g', 0, 1)",
     "cut_group_v1": "SELECT projections.cut_group_v1('g', '{0,512}')",
-    "history_interests_v1": "SELECT projections.history_interests_v1(1, '{Landed}')",
+    "history_interests_v1": f"SELECT projections.history_interests_v1(1, {EVENTS})",
     "begin_history_v1": "SELECT projections.begin_history_v1()",
     "next_history_v1": "SELECT projections.next_history_v1(1, 10)",
     "match_history_v1": "SELECT projections.match_history_v1(1, 'a', 1, 1)",

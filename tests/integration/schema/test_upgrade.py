@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import psycopg
 import pytest
 
-from journal import Database, DatabaseError, Event, append, connect, schema
+from journal import Database, DatabaseError, Event, SchemaError, append, connect, schema
 from journal.schema import installing
 from offsets import DatabaseWentBack, retry_parked
 from projections.interests.filters import compile_filter
@@ -88,9 +89,15 @@ def test_every_table_has_rows(earlier: str) -> None:
 
 def test_an_upgrade_keeps_every_row_and_leaves_no_difference(earlier: str) -> None:
     before = rows(earlier)
+    (matching,) = run(
+        earlier, "SELECT projection_id FROM projections.projections WHERE name = 'matching/flight'"
+    )[0]
 
     schema.upgrade(earlier)
 
+    for table in ("projections", "projection_ranges", "source_offsets"):
+        names, found = before[table]
+        before[table] = names, {row for row in found if not row.startswith(f"({matching},")}
     columns, hooks = before["webhook_endpoints"]
     before["webhook_endpoints"] = columns, {row.replace(",{*},", ",{**},") for row in hooks}
     after = rows(earlier, before)
@@ -102,9 +109,20 @@ def test_an_upgrade_keeps_every_row_and_leaves_no_difference(earlier: str) -> No
 
 
 def test_a_projection_and_its_rebuilds_read_the_entity_type_that_they_read_before(earlier: str) -> None:
-    before = run(earlier, "SELECT name, ARRAY[entity_type] FROM projections.projections ORDER BY name")
+    before = run(
+        earlier,
+        "SELECT name, ARRAY[entity_type] FROM projections.projections "
+        "WHERE NOT starts_with(name, 'matching') ORDER BY name",
+    )
     schema.upgrade(earlier)
-    assert run(earlier, "SELECT name, entity_types FROM projections.projections ORDER BY name") == before
+    assert (
+        run(
+            earlier,
+            "SELECT name, entity_types FROM projections.projections "
+            "WHERE NOT starts_with(name, 'matching') ORDER BY name",
+        )
+        == before
+    )
     assert run(
         earlier,
         "SELECT DISTINCT b.entity_types = p.entity_types FROM projections.rebuilds AS b "
@@ -403,3 +421,121 @@ def test_filters_of_endpoints_match_what_they_matched(
 
 REFUSED = "SELECT condition_id, error FROM projections.conditions WHERE starts_with(error, 'refused')"
 COUNTED = "SELECT seq_nr FROM projections.matches WHERE source_id = 'counted' ORDER BY match_id"
+
+
+# Events of four types, one after the other.
+KINDS = ("boat", "bus", "car", "train")
+APPEND = """
+SELECT projections.append_events_v1(
+    ARRAY(SELECT k.kind || n FROM generate_series(1, 4) AS n), array_fill(k.kind, ARRAY[4]),
+    array_fill('t'::text, ARRAY[4]), array_fill('{}'::text, ARRAY[4]))
+FROM (SELECT %s::text AS kind) AS k
+"""
+EVENTS = """
+SELECT source_id, seq_nr, db_timestamp, slice FROM projections.events WHERE entity_type = %s
+ORDER BY db_timestamp, slice, source_id
+"""
+MATCH = """
+SELECT projections.match_log_v1(%s, array_agg(e.source_id), array_agg(e.seq_nr), array_agg(e.db_timestamp),
+    array_agg(e.slice), array_agg(e.event_type)) FROM (
+    SELECT * FROM projections.events AS e
+    WHERE (e.source_id, e.seq_nr) IN (SELECT * FROM unnest(%s::text[], %s::bigint[])) ORDER BY e.db_timestamp
+) AS e HAVING count(*) > 0
+"""
+STOOD = """
+UPDATE projections.projection_ranges SET horizon = %s, handled_until = %s, import_id = %s
+WHERE projection_id = %s AND min_slice = %s
+"""
+ELSEWHERE = """
+UPDATE projections.projection_ranges SET horizon = now() WHERE projection_id IN (
+    SELECT projections.begin_matching_v1(t) FROM projections.entity_types_v1() AS t WHERE t <> ALL (%s)
+)
+"""
+ALL_MATCHED = """
+SELECT m.source_id, m.seq_nr FROM projections.matches AS m
+INNER JOIN projections.subscription_groups AS g ON m.group_id = g.group_id WHERE g.name = 'all' ORDER BY m.match_id
+"""
+
+
+@pytest.mark.daily(4)
+@pytest.mark.parametrize("seed", range(16))
+async def test_matching_of_each_type_becomes_one_that_goes_on_where_each_stood(
+    earlier: str, seed: int
+) -> None:
+    """In other ranges, at other times, with offsets that are evicted, imports that are not read, or not begun."""
+    chance = Random(seed)
+    run(earlier, "SELECT projections.subscribe_v1('all', p_entity_types => %s)", [*KINDS])
+    for _ in range(8):
+        for kind in chance.sample(KINDS, 4):
+            run(earlier, APPEND, kind)
+    for kind in KINDS[: chance.choice((3, 4))]:
+        match_before(earlier, kind, chance)
+    if chance.random() < 0.7:
+        run(earlier, ELSEWHERE, [*KINDS])
+    before = run(earlier, ALL_MATCHED)
+
+    schema.upgrade(earlier)
+    async with connect(earlier) as database:
+        await caught_up(database, discovery=Matching())
+
+    found = run(earlier, ALL_MATCHED)
+    each_once(found, **{f"{kind}{n}": 8 for kind in KINDS for n in range(1, 5)})
+    assert found[: len(before)] == before
+    names = "SELECT name FROM projections.projections WHERE starts_with(name, 'matching')"
+    assert run(earlier, names) == [("matching",)]
+
+
+def match_before(dsn: str, kind: str, chance: Random) -> None:
+    """Match some events of a type as the version of before did, and leave what it had stored of that."""
+    cut = sorted({0, *chance.sample(range(1, 1024), chance.choice((0, 1, 3)))})
+    ((matching,),) = run(dsn, "SELECT projections.begin_matching_v1(%s, %s)", kind, cut)
+    events = run(dsn, EVENTS, kind)
+    times = [event[2] for event in events]
+    imported = chance.choice((None, f"{kind}1"))  # a source that came by an import, which was not read yet
+    evicted = times[0] if imported else min(chance.choice(times), chance.choice(times))
+    for first, after in zip(cut, [*cut[1:], 1024], strict=True):
+        horizon = max(evicted, chance.choice(times))
+        until = max(horizon, chance.choice(times))
+        ahead = [event[0] for event in events if chance.random() < 0.1]
+        handled = [
+            (source, seq_nr, at, slice_)
+            for source, seq_nr, at, slice_ in events
+            if first <= slice_ < after and source != imported
+            if at < horizon or (source in ahead and at <= until)
+        ]
+        run(dsn, MATCH, kind, [source for source, *_ in handled], [seq_nr for _, seq_nr, *_ in handled])
+        for source, seq_nr, at, slice_ in {event[0]: event for event in handled}.values():
+            if at >= evicted or chance.random() < 0.5:  # else it may be gone
+                run(
+                    dsn, "INSERT INTO projections.source_offsets VALUES (%s, %s, %s, %s, %s)",
+                    matching, source, slice_, seq_nr, at,
+                )  # fmt: skip
+        newest = max([horizon, *(at for _, _, at, _ in handled)])
+        run(dsn, STOOD, horizon, newest, 0 if imported else 100, matching, first)
+    if imported:
+        run(
+            dsn, "INSERT INTO projections.imports (entity_type, from_timestamp, events) VALUES (%s, %s, 8)",
+            kind, evicted,
+        )  # fmt: skip
+    run(
+        dsn,
+        "UPDATE projections.projections SET evicted_before = %s WHERE projection_id = %s",
+        evicted,
+        matching,
+    )
+
+
+def test_matching_is_paused_where_that_of_a_type_was(earlier: str) -> None:
+    for kind in ("boat", "car"):
+        run(earlier, "SELECT projections.begin_matching_v1(%s)", kind)
+    run(earlier, "UPDATE projections.projections SET paused = TRUE WHERE name = 'matching/boat'")
+    schema.upgrade(earlier)
+    assert run(earlier, "SELECT name FROM projections.projections WHERE paused") == [("matching",)]
+
+
+def test_a_projection_that_is_called_matching_is_to_be_renamed_first(earlier: str) -> None:
+    run(earlier, "UPDATE projections.projections SET name = 'matching' WHERE name = 'p'")
+    with pytest.raises(SchemaError, match="the name of projection 'matching' is that of the matching"):
+        schema.upgrade(earlier)
+    run(earlier, "UPDATE projections.projections SET name = 'couples' WHERE name = 'matching'")
+    schema.upgrade(earlier)

@@ -251,7 +251,7 @@ async def test_the_function_of_a_condition_reads_backslashes_in_one_way(dsn: str
         connection.execute("SET standard_conforming_strings = off")
         connection.execute("SET escape_string_warning = off")
         connection.execute(
-            "SELECT projections.match_log_v1('plane', '{a}', '{1}', ARRAY[now()], '{97}', '{t}')"
+            "SELECT projections.match_log_v1('{plane}', '{a}', '{1}', ARRAY[now()], '{97}', '{t}')"
         )
 
     assert await matched(database) == [("a", 1)]

@@ -502,7 +502,7 @@ async def test_events_of_one_source_match_in_order_across_a_failure(database: Da
 async def test_a_statement_that_somebody_cancels_is_no_fault_of_a_condition(database: Database) -> None:
     """Before its time is over: nothing is known of the condition that was asked."""
     async with database.session() as session, database.session() as holder:
-        asking = Asked(session, AskedOf("plane", []), timedelta(minutes=5))
+        asking = Asked(session, AskedOf([]), timedelta(minutes=5))
         await holder.begin()
         await holder.fetchval("SELECT pg_advisory_xact_lock(7)")
         await session.begin()

@@ -26,7 +26,7 @@ RELEASE = "SELECT projections.release_condition_v1($1)"
 PAGES = "SELECT count(*) FROM projections.unasked"
 FAILED = "SELECT count(*) FROM projections.unanswered"
 CUT = """
-SELECT projections.set_ranges_v1(p.projection_id, $1) FROM projections.projections AS p WHERE p.name = 'matching/plane'
+SELECT projections.set_ranges_v1(p.projection_id, $1) FROM projections.projections AS p WHERE p.name = 'matching'
 """
 APART = "SELECT count(*) FROM projections.conditions_apart_v1()"
 
@@ -117,7 +117,7 @@ async def test_what_a_batch_in_flight_keeps_is_asked_after_the_condition_had_cau
     await happen(database, 1, "a")
     await happen(database, 1, "b")
     batch = (
-        "SELECT projections.match_log_v1('plane', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
+        "SELECT projections.match_log_v1('{plane}', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
         "ARRAY[e.slice], ARRAY[e.event_type]) FROM projections.events AS e WHERE e.source_id = $1"
     )
     await fetchval(database, batch, "a")

@@ -155,7 +155,7 @@ async def test_uncommitted_events_are_not_heard(database: Database, listener: Li
         await execute(database, "DELETE FROM test_matched")
         await execute(
             database,
-            "SELECT projections.match_log_v1('plane', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
+            "SELECT projections.match_log_v1('{plane}', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
             "ARRAY[e.slice], ARRAY[e.event_type]) FROM projections.events AS e WHERE e.source_id = 'open'",
         )
 
@@ -169,11 +169,11 @@ async def test_matching_that_commits_late_is_waited_for_and_not_jumped_over(
         await landed(database, "late")
         await late.begin()
         await late.execute(
-            "SELECT projections.match_log_v1('plane', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
+            "SELECT projections.match_log_v1('{plane}', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
             "ARRAY[e.slice], ARRAY[e.event_type]) FROM projections.events AS e"
         )
-        await execute(database, "CREATE TABLE test_matched (entity_type text, db_timestamp timestamptz)")
-        await execute(database, "INSERT INTO test_matched SELECT 'plane', now()")
+        await execute(database, "CREATE TABLE test_matched (db_timestamp timestamptz)")
+        await execute(database, "INSERT INTO test_matched SELECT now()")
         await landed_and_matched(database, "early")
         assert await matches.take(1, 0.1) == []
         await late.commit()

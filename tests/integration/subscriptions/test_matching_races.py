@@ -148,7 +148,7 @@ async def test_workers_that_come_and_go_and_rescales_match_each_once_in_order(da
         async with matching(database, ranges=2):
             for ranges in (5, 1, 8, 3):
                 async with database.transaction() as session:
-                    await offsets.rescale(session, "matching/plane", ranges)
+                    await offsets.rescale(session, "matching", ranges)
             await done.wait()
         await writing
         await until(database, ALL_MATCHED.replace(">=", ">= 2 *"))
@@ -285,7 +285,7 @@ class TestSubscribingWhileEventsFlow:
 
 async def match_nothing_yet(database: Database) -> None:
     async with database.session() as session:
-        await session.fetchval("SELECT projections.begin_matching_v1('plane')")
+        await session.fetchval("SELECT projections.begin_matching_v1()")
 
 
 async def test_nothing_deadlocks(database: Database) -> None:

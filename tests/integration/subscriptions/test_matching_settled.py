@@ -26,7 +26,7 @@ READ = "SELECT match_id FROM projections.matches WHERE match_id > %s AND match_i
 MATCH_DUE = "SELECT projections.match_due_v1()"
 MATCH_LOG = """
 SELECT projections.match_log_v1(
-    'published', array_agg(source_id), array_agg(seq_nr), array_agg(db_timestamp), array_agg(slice),
+    array_agg(entity_type), array_agg(source_id), array_agg(seq_nr), array_agg(db_timestamp), array_agg(slice),
     array_agg(event_type)
 ) FROM projections.events
 """

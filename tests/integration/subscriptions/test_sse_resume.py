@@ -209,7 +209,7 @@ async def test_matches_that_commit_in_another_order_than_their_numbers_all_come(
 ) -> None:
     last_id = await left_after(port)
     match = (
-        "SELECT projections.match_log_v1('plane', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
+        "SELECT projections.match_log_v1('{plane}', ARRAY[e.source_id], ARRAY[e.seq_nr], ARRAY[e.db_timestamp], "
         "ARRAY[e.slice], ARRAY[e.event_type]) FROM projections.events AS e WHERE e.source_id = $1"
     )
     async with database.transaction() as writing:
