@@ -8,6 +8,7 @@ it is left to a worker. So whoever appends without handling inline loses nothing
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
@@ -28,7 +29,16 @@ from journal import (
     event_row,
     slice_of,
 )
-from journal.database import Fault, at_once, driver_of, driver_of_sync, fault_of, session_on, spoil
+from journal.database import (
+    Fault,
+    at_once,
+    driver_of,
+    driver_of_sync,
+    fault_of,
+    session_on,
+    spoil,
+    sqlstate_of,
+)
 from projections.defining.batching import ExactlyOnce
 from projections.defining.folding import Batch
 from projections.defining.handlers import Kind, Projection, projection_of
@@ -44,6 +54,10 @@ SELECT
     pg_catalog.concat_ws(' ', pg_catalog.current_database(), pg_catalog.current_schemas(false)::text) AS place
 FROM projections.begin_inline_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)
 """
+_DEADLOCK = "40P01"
+_ATTEMPTS = 5
+"""To handle events by statements, which lock rows in any order: a savepoint gives the locks of a failed one back."""
+_PAUSE = 0.02
 _NOT_OF_THE_HANDLER = {Fault.BATCH, Fault.DATABASE}
 _PLACES = 1_000
 """Of so many it is kept what is known of their tables, such as schemas of tenants."""
@@ -91,6 +105,8 @@ class Inline:
         Raises:
             UnknownProjection: No worker has run one of them on this database yet.
         """
+        for projection in self._projections:  # all are known, or none is changed
+            await offsets.status(session, projection.name)
         for projection in self._projections:
             await offsets.set_mode(session, projection.name, mode)
 
@@ -179,22 +195,38 @@ class Inline:
     async def _handle_with(
         session: Session, tables: TableWriter, projection: Projection, envelopes: Sequence[EventEnvelope]
     ) -> None:
-        target, batch, at = projection.make(), Batch(), envelopes[0]
-        try:
-            for at in envelopes:
-                if (found := _find(projection, at)) is None:
-                    continue
-                event, call = decode(found[0], at), getattr(target, found[1])
-                if projection.kind is Kind.TABLE:
-                    batch.collect(at.source_id, call(event, at))
-                    continue
-                await call(session, event, at)
-                _check_unspoiled(session)
-            await tables.write(session, batch)
-        except Exception as error:
-            if fault_of(error) in _NOT_OF_THE_HANDLER:
-                raise
-            raise HandlerFailed(f"inline, projection {projection.name!r}, {describe(at)}: {error}") from error
+        if projection.kind is Kind.TABLE:  # which locks rows in one order
+            return await _handle(session, tables, projection, envelopes)
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                async with session.savepoint():
+                    return await _handle(session, tables, projection, envelopes)
+            except Exception as error:
+                if sqlstate_of(error) != _DEADLOCK or attempt == _ATTEMPTS:
+                    raise
+            await asyncio.sleep(attempt * _PAUSE)  # or it has the row again before who waits for it
+        return None
+
+
+async def _handle(
+    session: Session, tables: TableWriter, projection: Projection, envelopes: Sequence[EventEnvelope]
+) -> None:
+    target, batch, at = projection.make(), Batch(), envelopes[0]
+    try:
+        for at in envelopes:
+            if (found := _find(projection, at)) is None:
+                continue
+            event, call = decode(found[0], at), getattr(target, found[1])
+            if projection.kind is Kind.TABLE:
+                batch.collect(at.source_id, call(event, at))
+                continue
+            await call(session, event, at)
+            _check_unspoiled(session)
+        await tables.write(session, batch)
+    except Exception as error:
+        if fault_of(error) in _NOT_OF_THE_HANDLER:
+            raise
+        raise HandlerFailed(f"inline, projection {projection.name!r}, {describe(at)}: {error}") from error
 
 
 def _find(projection: Projection, envelope: EventEnvelope) -> tuple[type[BaseModel], str] | None:

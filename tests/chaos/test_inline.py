@@ -85,7 +85,6 @@ async def run_chaos(dsn: str, logs: Path, seconds: float) -> None:
     assert 0 < inline < events
 
 
-@pytest.mark.slow
 async def test_whoever_handles_each_event_is_handled_once(dsn: str, tmp_path: Path) -> None:
     await run_chaos(dsn, tmp_path, 8)
 

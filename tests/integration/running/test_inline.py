@@ -30,7 +30,7 @@ from projections import (
 from projections.monitoring import projection_lags
 from projections.testing import run_until_caught_up
 from spark_projections.rebuilds.rebuilding import rebuild
-from tests.fixtures.connections import WAYS, Way, by_asyncpg, by_psycopg_sync
+from tests.fixtures.connections import WAYS, Way, by_asyncpg, by_psycopg_async, by_psycopg_sync
 from tests.fixtures.inline import (
     COUNTED,
     DELAYS,
@@ -428,6 +428,36 @@ class TestHandlersByStatements:
 
         assert await fetchval(journal, "SELECT array_agg(seq_nr ORDER BY n) FROM effects") == [1, 2]
         assert await counted(journal) == (2, 0)
+
+    @pytest.mark.parametrize("by", [by_asyncpg, by_psycopg_async])
+    async def test_of_two_that_deadlock_one_calls_its_handlers_again(
+        self, journal: Database, dsn: str, by: Any
+    ) -> None:
+        await execute(journal, "CREATE TABLE pair (k int PRIMARY KEY, n int)")
+        await execute(journal, "INSERT INTO pair VALUES (1, 0), (2, 0)")
+        both_have_one = asyncio.Barrier(2)
+        calls = []
+
+        @projection("q", entity_type="plane")
+        class Totals:
+            @handles(Happened)
+            async def happened(self, session: Session, event: Happened, envelope: EventEnvelope) -> None:
+                calls.append(envelope.source_id)
+                await session.execute("UPDATE pair SET n = n + 1 WHERE k = $1", event.n)
+                if len(calls) <= 2:
+                    await both_have_one.wait()
+
+        async def append_in_order(source_id: str, *keys: int) -> None:
+            async with by(dsn) as caller:
+                await Inline(Totals).append(caller.connection, [event(source_id, key) for key in keys])
+
+        await mode(journal, "inline", "q")
+        await asyncio.gather(append_in_order("a", 1, 2), append_in_order("b", 2, 1))
+        await run_until_caught_up(journal, DELAYS, Totals)
+
+        assert await fetchval(journal, "SELECT array_agg(n ORDER BY k) FROM pair") == [2, 2]
+        assert len(calls) >= 6  # each calls for two events, and one of them once more
+        assert await fetchval(journal, "SELECT count(*) FROM projections.events") == 4
 
     @pytest.mark.daily(1)
     @pytest.mark.parametrize("catches", [True, False])
