@@ -232,9 +232,13 @@ def array_literal(items: Sequence[str], what: str) -> str:
     return "{" + ",".join(f'"{item}"' for item in quoted) + "}"
 
 
-def _expected(events: Sequence[Event], expected: int | Mapping[str, int] | None) -> dict[str, int]:
+def _expected(events: Sequence[Event], expected: Any) -> dict[str, int]:
     if expected is None:
         return {}
+    if not isinstance(expected, int | Mapping):
+        raise InvalidEvent(
+            f"expected_seq_nr must be a number, or a mapping by source_id, not {expected!r:.80}"
+        )
     sources = {event.source_id for event in events}
     if isinstance(expected, int):
         if len(sources) > 1:
@@ -245,8 +249,8 @@ def _expected(events: Sequence[Event], expected: int | Mapping[str, int] | None)
     for source_id, seq_nr in expected.items():
         if source_id not in sources:
             raise InvalidEvent(f"expected_seq_nr names source {source_id!r}, but no event of it is appended")
-        if not 0 <= seq_nr <= MAX_SEQ_NR:
+        if not isinstance(seq_nr, int) or not 0 <= seq_nr <= MAX_SEQ_NR:
             raise InvalidEvent(
-                f"expected_seq_nr of source {source_id!r} is {seq_nr}: a new source stands at 0"
+                f"expected_seq_nr of source {source_id!r} is {seq_nr!r:.80}: a new source stands at 0"
             )
     return dict(expected)

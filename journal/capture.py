@@ -7,8 +7,9 @@ The work is done by triggers (``sql/functions/capture``); here they are made, re
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from journal.database.session import Session
+from journal.database import Session, fetch_on
 
 __all__ = ["CapturedTable", "capture_table", "captured_tables", "release_table"]
 
@@ -52,7 +53,7 @@ class CapturedTable:
 
 
 async def capture_table(
-    session: Session,
+    connection: Any,
     table: str,
     *,
     insert: bool = True,
@@ -69,7 +70,7 @@ async def capture_table(
     set a ``lock_timeout``. The connected role must own the table, and have the role ``projections_writer``.
 
     Args:
-        session: Where; the capture commits with its transaction.
+        connection: One that :func:`append` takes, in a transaction or not; the capture commits with it.
         table: A name as SQL writes it: ``orders``, ``shop.orders``, ``"Shop"."Orders"``.
         insert: Whether statements that insert have events.
         update: Whether statements that update have events. A changed primary key is a delete and an insert.
@@ -84,16 +85,17 @@ async def capture_table(
     Raises:
         DatabaseError: The table cannot be captured, a setting does not fit, or the role may not; the message says why.
     """
-    found = await session.fetchval(_CAPTURE, table, insert, update, delete, serializer, entity_type)
+    arguments = (table, insert, update, delete, serializer, entity_type)
+    ((found,),) = await fetch_on(connection, _CAPTURE, arguments)
     return str(found)
 
 
-async def release_table(session: Session, table: str) -> bool:
+async def release_table(connection: Any, table: str) -> bool:
     """
     End the capture of a table; its events stay.
 
     Args:
-        session: A session on the database, in a transaction or not.
+        connection: One that :func:`append` takes, in a transaction or not.
         table: A name as SQL writes it.
 
     Returns:
@@ -102,7 +104,8 @@ async def release_table(session: Session, table: str) -> bool:
     Raises:
         DatabaseError: There is no such table, or the connected role does not own it.
     """
-    return bool(await session.fetchval(_RELEASE, table))
+    ((found,),) = await fetch_on(connection, _RELEASE, (table,))
+    return bool(found)
 
 
 async def captured_tables(session: Session) -> list[CapturedTable]:

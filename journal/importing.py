@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from journal.appending import EVENT_COLUMNS, MAX_SEQ_NR, check_kind, check_list, event_row
 from journal.database import Database
-from journal.errors import InvalidEvent, ProjectionsError
+from journal.errors import InvalidEvent, InvalidValue, ProjectionsError
 from journal.events import BEGINNING, Event, HistoricEvent
 
 _LAST_YEAR = 9998
@@ -63,7 +63,7 @@ async def import_events(
         How many events and chunks were loaded.
 
     Raises:
-        ValueError: ``chunk`` is below 1.
+        InvalidValue: ``chunk`` is below 1.
         InvalidEvent: An event cannot be stored: its number is not the next of its source, its timestamp is
             naive, before 1970, in the future or not after the one before it, or one of the reasons of
             :func:`journal.append`. Also where a projection has evicted its offsets of that time: it could
@@ -73,7 +73,7 @@ async def import_events(
     if isinstance(events, Event) or not isinstance(events, AsyncIterable | Iterable):
         check_list(events, HistoricEvent, "import_events")
     if chunk < 1:
-        raise ValueError(f"chunk must be at least 1, not {chunk}")
+        raise InvalidValue(f"chunk must be at least 1, not {chunk}")
     loaded = chunks = 0
     async for page in _chunks(events, chunk):
         try:

@@ -11,6 +11,8 @@ from array import array
 from itertools import pairwise
 from typing import NamedTuple
 
+from journal.errors import InvalidValue
+
 NUMBER_OF_SLICES = 1024
 
 
@@ -53,10 +55,10 @@ class SliceRange(NamedTuple):
         Make a checked range.
 
         Raises:
-            ValueError: The bounds are not 0 <= min <= max <= 1023.
+            InvalidValue: The bounds are not 0 <= min <= max <= 1023.
         """
         if not 0 <= min_slice <= max_slice < NUMBER_OF_SLICES:
-            raise ValueError(
+            raise InvalidValue(
                 f"slice range {min_slice}-{max_slice} is not within 0-{NUMBER_OF_SLICES - 1} in ascending order"
             )
         return cls(min_slice, max_slice)
@@ -73,9 +75,9 @@ def slice_ranges(count: int) -> list[SliceRange]:
         count: How many ranges, 1 to 1024; it need not divide 1024.
 
     Raises:
-        ValueError: ``count`` is out of bounds.
+        InvalidValue: ``count`` is out of bounds.
     """
     if not 1 <= count <= NUMBER_OF_SLICES:
-        raise ValueError(f"the number of ranges must be 1 to {NUMBER_OF_SLICES}, not {count}")
+        raise InvalidValue(f"the number of ranges must be 1 to {NUMBER_OF_SLICES}, not {count}")
     bounds = [i * NUMBER_OF_SLICES // count for i in range(count + 1)]
     return [SliceRange(low, high - 1) for low, high in pairwise(bounds)]

@@ -155,7 +155,7 @@ async def rescale(session: Session, name: str, ranges: int) -> None:
 
     Raises:
         UnknownProjection: None of this name has run.
-        ValueError: There cannot be so many.
+        InvalidValue: ``ranges`` is not 1 to 1024.
     """
     cut = slice_ranges(ranges)
     found = await status(session, name)

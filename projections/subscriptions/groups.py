@@ -76,8 +76,7 @@ async def create_group(session: Session, name: str, *, ranges: int = 1, reliable
         Its number.
 
     Raises:
-        InvalidValue: The name cannot be.
-        ValueError: There cannot be so many ranges.
+        InvalidValue: The name is invalid, or ``ranges`` is not 1 to 1024.
     """
     cut = [one.min_slice for one in slice_ranges(ranges)]
     with own_errors():
@@ -127,7 +126,7 @@ async def rescale_group(session: Session, name: str, ranges: int) -> None:
 
     Raises:
         UnknownGroup: There is none of this name.
-        ValueError: There cannot be so many ranges.
+        InvalidValue: ``ranges`` is not 1 to 1024.
     """
     cut = [one.min_slice for one in slice_ranges(ranges)]
     with own_errors():

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 
-from journal import ALL_TYPES, EventEnvelope, OwnedSession, slice_ranges
+from journal import ALL_TYPES, EventEnvelope, InvalidValue, OwnedSession, slice_ranges
 from projections.defining.batching import ExactlyOnce, Group
 from projections.defining.handlers import Kind, Projection
 from projections.failing.recovery import Recovery
@@ -59,12 +59,12 @@ class Matching:
             on, waits for somebody to decide; a condition that fails on most is stopped, and what comes for it waits.
 
     Raises:
-        ValueError: There cannot be so many ranges, or the time is shorter than a millisecond.
+        InvalidValue: ``ranges`` is not 1 to 1024, or the time is shorter than a millisecond.
     """
 
     def __init__(self, ranges: int = 1, condition_timeout: timedelta = timedelta(seconds=2)) -> None:
         if condition_timeout < timedelta(milliseconds=1):  # for PostgreSQL, 0 is no limit
-            raise ValueError(f"condition_timeout must be 1 ms or longer, not {condition_timeout}")
+            raise InvalidValue(f"condition_timeout must be 1 ms or longer, not {condition_timeout}")
         self._min_slices = [one.min_slice for one in slice_ranges(ranges)]
         self._timeout = condition_timeout
         self._projection = Projection(

@@ -118,7 +118,8 @@ def derived(
     Make the callback of a command out of a function; its parameters are declared as this module says.
 
     A bool is a flag, a ``Literal`` a choice; a tuple may be repeated; without a default it is required. ``Annotated``
-    with :class:`Opt` or :class:`Arg` says the rest. A dataclass stands for its fields as options.
+    with :class:`Opt` or :class:`Arg` says the rest; of several :class:`Opt`, one may be given. A dataclass stands
+    for its fields as options.
 
     Args:
         function: What the command does. It is asynchronous if it is given the database: a ``Session`` is in one
@@ -136,6 +137,8 @@ def derived(
 
     @wraps(function)
     def command(*context: click.Context, **options: Any) -> None:
+        for name, either in alternatives.items():
+            options[name] = _one_of(either, options)
         if check is not None:
             check(options)
         for name, kind in parts.items():
@@ -154,7 +157,9 @@ def derived(
         declared.append(_Declared("dsn", Dsn, None))
     if hints["return"] is Answer:
         declared.append(_Declared("as_json", AsJson, default=False))
-    parameters = [one for each in declared for one in _parameters(each)]
+    found = {one.name: _parameters(one) for one in declared}
+    alternatives = {name: several for name, several in found.items() if len(several) > 1}
+    parameters = [one for each in found.values() for one in each]
     command.__click_params__ = parameters[::-1]  # type: ignore[attr-defined]  # where click looks for them
     return command
 
@@ -174,6 +179,15 @@ def _visit(
     return None
 
 
+def _one_of(either: list[click.Parameter], options: dict[str, Any]) -> Any:
+    """The value of the one that was given, of several options that set one parameter; they leave ``options``."""
+    given = [value for one in either if (value := options.pop(one.name or "")) is not None]
+    if len(given) > 1:
+        names = ", ".join(one.opts[0] for one in either)
+        raise click.UsageError(f"pass at most one of {names}")
+    return given[0] if given else None
+
+
 def _declared(function: Callable[..., Any]) -> Iterator[_Declared]:
     hints = get_type_hints(function, include_extras=True)
     for one in signature(function).parameters.values():
@@ -187,7 +201,7 @@ def _declared(function: Callable[..., Any]) -> Iterator[_Declared]:
 
 
 def _parameters(one: _Declared) -> list[click.Parameter]:
-    """An argument, or an option for each ``Opt``: several set one parameter to their values."""
+    """An argument, or an option for each ``Opt``: several have names of their own, and set one parameter."""
     kind, *extra = get_args(one.annotation) if get_origin(one.annotation) is Annotated else (one.annotation,)
     attributes: dict[str, Any] = {"required": one.default is MISSING, **_typed(kind)}
     if one.default is not MISSING:
@@ -202,9 +216,11 @@ def _parameters(one: _Declared) -> list[click.Parameter]:
     default = attributes.get("default")
     attributes["show_default"] = not isinstance(default, bool) and default not in (None, "", ())
     usual = f"--{one.name.replace('_', '-')}"
+    options = [each for each in extra if isinstance(each, Opt)] or [Opt()]
+    names = [one.name] if len(options) == 1 else [f"{one.name}_{number}" for number in range(len(options))]
     return [
-        click.Option([one.name, *(each.names or (usual,))], **attributes | each.attributes)
-        for each in [each for each in extra if isinstance(each, Opt)] or [Opt()]
+        click.Option([name, *(each.names or (usual,))], **attributes | each.attributes)
+        for name, each in zip(names, options, strict=True)
     ]
 
 

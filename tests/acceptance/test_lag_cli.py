@@ -155,6 +155,13 @@ def test_the_help_tells_the_exit_codes() -> None:
     assert "3  the lag of a projection is above --fail-above" in result.stdout
 
 
+def test_one_view_is_shown_at_a_time() -> None:
+    result = called("lag", "--ranges", "--slices")
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "pass at most one of --ranges, --slices, --workers" in result.stderr
+
+
 def test_watching_does_not_fail_above() -> None:
     result = called("lag", "--watch", "--fail-above", "1s")
 

@@ -126,4 +126,4 @@ def calls_of(value: Any) -> Iterator[Any]:
 
 def raised_by(call: Any) -> list[str]:
     _, _, raised = (inspect.getdoc(call) or "").partition("Raises:\n")
-    return re.findall(r"^ {4}(\w+):", raised, re.MULTILINE)
+    return re.findall(r"^ {4}([\w., ]+?):(?:\s|$)", raised, re.MULTILINE)

@@ -142,6 +142,8 @@ async def test_expectations_of_many_sources_are_a_mapping(database: Database) ->
         ({"x": 0}, "names source 'x', but no event of it is appended"),
         ({"a": -1}, "of source 'a' is -1"),
         ({"a": 2**63}, "of source 'a' is 9223372036854775808"),
+        ({"a": "q"}, "of source 'a' is 'q': a new source stands at 0"),
+        ("q", "must be a number, or a mapping by source_id, not 'q'"),
     ],
 )
 async def test_impossible_expectation_is_refused(database: Database, expected: Any, message: str) -> None:

@@ -26,6 +26,7 @@ from journal import (
 from projections import Database, EventEnvelope, Session, handles, projection
 from projections.cli import main
 from tests.fixtures.capture import ORDERS
+from tests.fixtures.connections import WAYS, Way
 from tests.fixtures.projections import caught_up, execute, fetchval
 from tests.fixtures.schema import run
 
@@ -94,6 +95,22 @@ async def test_a_projection_follows_a_captured_table(shop: Database) -> None:
     kept = "SELECT jsonb_object_agg(source_id, amount)::text FROM totals"
     table = "SELECT jsonb_object_agg('public.orders/' || id, amount::float8)::text FROM orders"
     assert await fetchval(shop, kept) == await fetchval(shop, table)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+async def test_a_table_is_captured_and_released_on_every_asynchronous_connection(
+    way: Way, dsn: str, shop: Database
+) -> None:
+    async with way(dsn) as caller:
+        if not caller.is_async:
+            pytest.skip("a synchronous connection")
+        assert await capture_table(caller.connection, "orders", update=False) == "public.orders"
+    async with way(dsn) as caller:
+        assert await release_table(caller.connection, "orders")
+
+    with pytest.raises(DatabaseError, match='relation "nosuch" does not exist'):
+        async with way(dsn) as caller:
+            await capture_table(caller.connection, "nosuch")
 
 
 async def test_captured_tables_are_listed_and_released(shop: Database) -> None:
