@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from journal.errors import ProjectionsError
+from journal.errors import InvalidValue
 
-__all__ = ["DsnError", "check_dsn", "hide_password"]
+__all__ = ["check_dsn", "hide_password"]
 
 _FORM = "postgresql://user:password@host:5432/database"
 _KEYWORDS = re.compile(r"\s*(\w+\s*=\s*('(\\.|[^'\\])*'|(\\.|[^\s'\\])*)(\s+|$))+")
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*@|(password\s*=\s*)('[^']*'|\S+)", re.IGNORECASE)
-
-
-class DsnError(ProjectionsError, ValueError):
-    """A DSN that cannot be read; the message never quotes it, for it may hold a password."""
 
 
 def hide_password(text: str) -> str:
@@ -28,11 +24,11 @@ def check_dsn(dsn: str, name: str = "the DSN") -> str:
     Return the DSN when it has the form of one: a PostgreSQL URL or a libpq keyword string.
 
     Raises:
-        DsnError: It has neither form.
+        InvalidValue: It has neither form; the message never quotes it, for it may hold a password.
     """
     if reason := _fault(dsn):
         # Without the cause: a parser's own message may quote the password.
-        raise DsnError(f"{name} {reason}; it looks like {_FORM}") from None
+        raise InvalidValue(f"{name} {reason}; it looks like {_FORM}") from None
     return dsn
 
 

@@ -26,8 +26,8 @@ async def connect(dsn: str, settings: ConnectionSettings | None = None) -> Async
         settings: Driver, sizes and timeouts.
 
     Raises:
-        journal.embedded.DsnError: The DSN cannot be read; the message does not quote it.
-        journal.DatabaseUnavailable: No connection can be had; the message hides the password.
+        InvalidValue: The DSN cannot be read; the message does not quote it.
+        DatabaseUnavailable: No connection can be had; the message hides the password.
     """
     settings = settings or ConnectionSettings()
     check_dsn(dsn)  # before a driver reads it: what their parsers say may quote the password

@@ -5,7 +5,7 @@ A PostgreSQL for people who have none: started on demand, shared by processes, o
 and only then starts an :class:`EmbeddedServer`.
 """
 
-from journal.dsn import DsnError, check_dsn
+from journal.dsn import check_dsn
 from journal.embedded.binaries import PROVIDERS, Binaries, find_binaries
 from journal.embedded.default_database import DSN_VARIABLE, database_dsn
 from journal.embedded.directories import HOME_VARIABLE, default_root
@@ -17,7 +17,6 @@ __all__ = [
     "HOME_VARIABLE",
     "PROVIDERS",
     "Binaries",
-    "DsnError",
     "EmbeddedServer",
     "EmbeddedServerError",
     "binaries_for_user",

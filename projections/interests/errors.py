@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from journal import ProjectionsError
+from journal import InvalidValue, ProjectionsError
 
 
-class InvalidTopic(ProjectionsError, ValueError):
+class InvalidTopic(InvalidValue):
     """A text is not a topic, or not a pattern of topics; the message names it."""
 
 
-class InvalidFilter(ProjectionsError, ValueError):
+class InvalidFilter(InvalidValue):
     """A filter is invalid; the message has the path of what is wrong."""
 
 

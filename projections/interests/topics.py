@@ -1,7 +1,7 @@
 """
 Topics, and patterns that match them: the only meaning of `*` for subscriptions, publishing and webhooks.
 
-A topic has segments with dots between. A pattern is a topic in which
+A topic has 1 to 255 characters: segments with dots between, none of them empty. A pattern is a topic in which
 
 - `*` stands for any characters without a dot: alone it is exactly one segment, `order*` is a segment that begins so;
 - `**`, always alone between dots, stands for one or more segments.
@@ -16,6 +16,9 @@ A topic has segments with dots between. A pattern is a topic in which
 | `**.created` | `user.created`, `app.user.created` | `created` |
 | `order.*.paid` | `order.card.paid` | `order.paid`, `order.card.eu.paid` |
 | `Flight*` | `FlightLanded` | `Flight.Landed` |
+
+Topics of webhooks are narrower, as `projections.webhooks.topics` says. Event types of the journal are topics to
+subscriptions, and may be any names: those with an empty segment are matched by patterns, but cannot be asked for.
 
 `projections.topic_patterns_v1` says the same in SQL, where subscriptions are matched; a test compares both.
 """
@@ -73,14 +76,28 @@ def parse_topics(patterns: Iterable[str]) -> TopicMatcher:
     Check patterns of topics, of 1 to 255 characters each, and compile them; the module says what they match.
 
     Raises:
-        InvalidTopic: One is empty or too long, or has stars that stand for nothing.
+        InvalidTopic: One is as :func:`check_topic` refuses it, or has ``**`` as part of a segment.
     """
     return TopicMatcher(tuple(map(_checked, patterns)))
 
 
+def check_topic(topic: str) -> None:
+    """
+    Check the name of a topic, or a pattern, as far as both are alike.
+
+    Raises:
+        InvalidTopic: It is empty or too long, or has an empty segment.
+    """
+    if not 1 <= len(topic) <= LONGEST_TOPIC:
+        raise InvalidTopic(f"a topic has 1 to {LONGEST_TOPIC} characters, not {len(topic)}")
+    if ".." in f".{topic}.":
+        raise InvalidTopic(
+            f"the topic {topic[:100]!r} has an empty segment: write names with one dot between them"
+        )
+
+
 def _checked(pattern: str) -> str:
-    if not 1 <= len(pattern) <= LONGEST_TOPIC:
-        raise InvalidTopic(f"a topic has 1 to {LONGEST_TOPIC} characters, not {len(pattern)}")
+    check_topic(pattern)
     if _MISPLACED.search(pattern):
         raise InvalidTopic(
             f"the topic {pattern[:100]!r} has ** as part of a segment: "

@@ -1,6 +1,14 @@
 """Subscriptions of groups of consumers to events: matching, reading, publishing."""
 
-from journal import EventIdConflict, InvalidEvent, InvalidValue
+from journal import (
+    DatabaseError,
+    DatabaseUnavailable,
+    EventIdConflict,
+    InvalidEvent,
+    InvalidValue,
+    SchemaError,
+)
+from offsets import DatabaseWentBack
 from projections.errors import InvalidHandler, UnknownGroup
 from projections.subscriptions.consumer import Consumer
 from projections.subscriptions.dead_batches import DeadBatches
@@ -45,6 +53,9 @@ from projections.subscriptions.subscribing import subscribe, subscribe_sync, uns
 __all__ = [
     "Consumer",
     "ConsumerSettings",
+    "DatabaseError",
+    "DatabaseUnavailable",
+    "DatabaseWentBack",
     "DeadBatches",
     "EventIdConflict",
     "EventStream",
@@ -62,6 +73,7 @@ __all__ = [
     "PublishFailed",
     "Publisher",
     "PublisherSettings",
+    "SchemaError",
     "StreamRequest",
     "StreamSettings",
     "SubscriptionLost",

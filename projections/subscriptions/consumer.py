@@ -146,8 +146,8 @@ class Consumer:
             InvalidHandler: No handler is registered, it runs already, or two handlers ask for the same events from
                 different times.
             InvalidValue: What a handler asks for, its condition or the name of the group, cannot be.
-            journal.DatabaseUnavailable: There was no database when it started.
-            journal.OtherSchemaVersion: The schema was upgraded meanwhile, or an older one restored.
+            DatabaseUnavailable: There was no database when it started.
+            SchemaError: The schema was upgraded meanwhile, or an older one restored.
         """
         if not self._handlers:
             raise InvalidHandler(f"the consumer of group {self._group!r} has no handler: register one first")

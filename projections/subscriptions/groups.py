@@ -13,6 +13,7 @@ from typing import NamedTuple
 from journal import Session, SliceRange, slice_ranges
 from journal.suggestions import did_you_mean
 from projections.errors import UnknownGroup
+from projections.subscriptions.checks import check_storable
 from projections.subscriptions.errors import own_errors
 from projections.subscriptions.subscribing import past_time
 
@@ -78,6 +79,7 @@ async def create_group(session: Session, name: str, *, ranges: int = 1, reliable
     Raises:
         InvalidValue: The name is invalid, or ``ranges`` is not 1 to 1024.
     """
+    check_storable(name, "group")
     cut = [one.min_slice for one in slice_ranges(ranges)]
     with own_errors():
         return int(await session.fetchval(_CREATE, name, reliable, cut))

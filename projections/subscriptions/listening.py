@@ -210,7 +210,7 @@ class Listening:
         Raises:
             ListenerTooSlow: The buffer was full.
             SubscriptionLost: Somebody removed the subscription, or the process was cut off for so long that it expired.
-            offsets.DatabaseWentBack: After a fail-over or a restore the database lacks what was given: listen again.
+            DatabaseWentBack: After a fail-over or a restore the database lacks what was given: listen again.
         """
         await self.join()
         if not await self._filled():

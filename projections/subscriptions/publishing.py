@@ -8,8 +8,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from journal import Appended, InvalidEvent, check_kind, check_list, check_name, check_text, encode
+from journal import Appended, InvalidEvent, check_kind, check_list, check_name, encode
 from journal.database import fetch_on, fetch_on_sync
+from projections.interests.errors import InvalidTopic
+from projections.interests.topics import check_topic
+from projections.subscriptions.checks import check_number, check_storable
 from projections.subscriptions.errors import InvalidSubscription, own_errors
 from projections.trace_parent import current_traceparent, is_traceparent
 
@@ -57,10 +60,14 @@ class Publication:
             InvalidEvent: It cannot be stored.
         """
         check_name(self.topic, "topic")
+        try:
+            check_topic(self.topic)
+            if self.subscription_id is not None:
+                check_number(self.subscription_id)
+        except (InvalidTopic, InvalidSubscription) as error:
+            raise InvalidEvent(str(error)) from None
         if not isinstance(self.event_id, UUID | None):
             raise InvalidEvent(f"event_id must be a UUID, not {self.event_id!r:.80}")
-        if not isinstance(self.subscription_id, int | None):
-            raise InvalidEvent(f"subscription_id must be a number, not {self.subscription_id!r:.80}")
         if not isinstance(self.not_before, datetime | None):
             raise InvalidEvent(f"not_before must be a datetime, not {self.not_before!r:.80}")
         if self.not_before is not None and self.not_before.tzinfo is None:
@@ -215,7 +222,4 @@ def check_publisher(name: object) -> None:
         raise InvalidSubscription(
             f"the name of a publisher has 1 to {MAX_PUBLISHER_LENGTH} characters, not {name!r:.80}"
         )
-    try:
-        check_text(name, "publisher")
-    except InvalidEvent as error:
-        raise InvalidSubscription(str(error)) from error
+    check_storable(name, "publisher")

@@ -10,7 +10,9 @@ from typing import Any
 from journal import EntityTypes, InvalidEvent, Session, encode
 from journal.database import fetch_on, fetch_on_sync
 from projections.interests.containment import CONTAINS, check_contents
-from projections.interests.errors import InvalidFilter
+from projections.interests.errors import InvalidFilter, InvalidTopic
+from projections.interests.topics import parse_topics
+from projections.subscriptions.checks import check_number, check_storable
 from projections.subscriptions.errors import InvalidSubscription, own_errors
 
 # Casts, as drivers differ in the types that they send; the caller's connection may have a codec of its own for jsonb.
@@ -117,6 +119,9 @@ def _arguments(  # noqa: PLR0917 - as the function in the database has them
 ) -> tuple[Any, ...]:
     for names, what in ((topics, "topics"), (entity_types, "entity_types")):
         _check_names(names, what)
+    check_storable(group, "group")
+    if condition is not None:
+        check_storable(condition, "condition")
     if not isinstance(expires_after, timedelta | None):
         raise InvalidSubscription(f"expires_after must be a timedelta, not {expires_after!r:.80}")
     if expires_after is not None and expires_after <= timedelta(0):
@@ -159,6 +164,11 @@ def _check_names(names: Sequence[Any] | EntityTypes | None, what: str) -> None:
     for name in names:
         if not isinstance(name, str) or not name or "\0" in name:
             raise InvalidSubscription(f"{what} has {name!r:.80}: each must be a string that is not empty")
+    if what == "topics":
+        try:
+            parse_topics(names)
+        except InvalidTopic as error:
+            raise InvalidSubscription(str(error)) from None
 
 
 def _with_contents(
@@ -222,13 +232,16 @@ async def unsubscribe(connection: Any, subscription_id: int) -> bool:
 
     Returns:
         Whether there was one.
+
+    Raises:
+        InvalidValue: It is no number of a subscription.
     """
-    return bool((await fetch_on(connection, _UNSUBSCRIBE, [subscription_id]))[0][0])
+    return bool((await fetch_on(connection, _UNSUBSCRIBE, [check_number(subscription_id)]))[0][0])
 
 
 def unsubscribe_sync(connection: Any, subscription_id: int) -> bool:
     """Remove a subscription on a synchronous connection; see :func:`unsubscribe`."""
-    return bool(fetch_on_sync(connection, _UNSUBSCRIBE, [subscription_id])[0][0])
+    return bool(fetch_on_sync(connection, _UNSUBSCRIBE, [check_number(subscription_id)])[0][0])
 
 
 async def keep_subscriptions(session: Session, subscription_ids: Sequence[int]) -> list[int]:

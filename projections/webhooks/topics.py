@@ -1,4 +1,9 @@
-"""Topics of messages, and those that an endpoint wants: `projections.interests.topics` says what its patterns match."""
+"""
+Topics of messages, and those that an endpoint wants: `projections.interests.topics` says what its patterns match.
+
+They are narrower than topics of subscriptions: ASCII letters, digits, `_` and `-`, and at most 128 characters.
+Receivers of other companies compare them, and put them into addresses, headers and file names of their own.
+"""
 
 from __future__ import annotations
 

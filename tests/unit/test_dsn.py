@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from journal.embedded import DsnError, check_dsn, database_dsn
+from journal import InvalidValue
+from journal.embedded import check_dsn, database_dsn
 
 SECRET = "hunter2secret"
 
@@ -48,7 +49,7 @@ def test_forms_of_postgresql_are_taken(dsn: str) -> None:
     ],
 )
 def test_wrong_dsn_is_told_why_and_never_quoted(dsn: str, reason: str) -> None:
-    with pytest.raises(DsnError, match=reason) as caught:
+    with pytest.raises(InvalidValue, match=reason) as caught:
         check_dsn(dsn, "PROJECTIONS_DSN")
 
     assert str(caught.value).startswith("PROJECTIONS_DSN ")
@@ -61,7 +62,7 @@ def test_no_text_makes_the_message_show_the_password(before: str, after: str) ->
     message = ""
     try:
         check_dsn(before + SECRET + after)
-    except DsnError as error:
+    except InvalidValue as error:
         message = f"{error} {error.__cause__}"
 
     assert SECRET not in message
@@ -84,5 +85,5 @@ def test_environment_comes_before_the_embedded_server(monkeypatch: pytest.Monkey
 def test_wrong_dsn_in_the_environment_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROJECTIONS_DSN", "nonsense")
 
-    with pytest.raises(DsnError, match=r"^PROJECTIONS_DSN "), database_dsn():
+    with pytest.raises(InvalidValue, match=r"^PROJECTIONS_DSN "), database_dsn():
         pass

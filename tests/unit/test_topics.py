@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from projections.interests.errors import InvalidTopic
@@ -79,6 +81,12 @@ def test_two_stars_are_a_whole_segment(pattern: str) -> None:
         parse_topics(["fine", pattern])
 
     assert repr(pattern) in str(refused.value)
+
+
+@pytest.mark.parametrize("pattern", [".", "a..b", ".a", "a.", "**."])
+def test_a_segment_is_not_empty(pattern: str) -> None:
+    with pytest.raises(InvalidTopic, match=re.escape(f"the topic {pattern!r} has an empty segment")):
+        parse_topics([pattern])
 
 
 @pytest.mark.parametrize("pattern", ["", "a" * 256])

@@ -41,6 +41,9 @@ BEGIN
         RAISE EXCEPTION 'the topic % is a pattern: publish under the name of one topic',
             (SELECT quote_literal(min(t.topic)) FROM unnest(p_topics) AS t (topic) WHERE strpos(t.topic, '*') > 0) USING ERRCODE = 'PJ081';
     END IF;
+    IF EXISTS (SELECT FROM unnest(p_topics) AS t (topic) WHERE t.topic <> '' AND '.' || t.topic || '.' LIKE '%..%') THEN
+        PERFORM projections.topic_patterns_v1(p_topics);  -- says what is wrong
+    END IF;
     IF cardinality(p_subscription_ids) <> cardinality(p_topics) OR cardinality(p_not_before) <> cardinality(p_topics) THEN
         RAISE EXCEPTION 'there are % topics, and % subscriptions or % times for them',
             cardinality(p_topics), cardinality(p_subscription_ids), cardinality(p_not_before) USING ERRCODE = 'PJ081';

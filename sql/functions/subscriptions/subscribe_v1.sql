@@ -51,6 +51,7 @@ BEGIN
     ELSIF p_start > clock_timestamp() THEN
         RAISE EXCEPTION 'start lies in the future: %', p_start USING ERRCODE = 'PJ081', HINT = 'Leave it out for what comes from now on.';
     END IF;
+    PERFORM projections.topic_patterns_v1(_topics);  -- names, too
     _group := projections.create_group_v1(p_group, p_reliable);
     IF p_start IS NOT NULL AND NOT (SELECT g.reliable FROM projections.subscription_groups AS g WHERE g.group_id = _group) THEN
         RAISE EXCEPTION 'group % only listens: it gets what comes, and nothing of the past', quote_literal(p_group)

@@ -11,11 +11,16 @@ AS $$
 DECLARE
     _invalid CONSTANT text := (
         SELECT t.topic FROM unnest(p_topics) AS t (topic)
-        WHERE coalesce(char_length(t.topic), 0) NOT BETWEEN 1 AND 255 OR t.topic ~ E'[^.][*][*]|[*][*][^.]' LIMIT 1
+        WHERE coalesce(char_length(t.topic), 0) NOT BETWEEN 1 AND 255 OR '.' || t.topic || '.' LIKE '%..%'
+            OR t.topic ~ E'[^.][*][*]|[*][*][^.]'
+        LIMIT 1
     );
 BEGIN
     IF char_length(_invalid) NOT BETWEEN 1 AND 255 THEN
         RAISE EXCEPTION 'a topic has 1 to 255 characters, not %', char_length(_invalid) USING ERRCODE = 'PJ081';
+    ELSIF '.' || _invalid || '.' LIKE '%..%' THEN
+        RAISE EXCEPTION 'the topic % has an empty segment: write names with one dot between them', quote_literal(left(_invalid, 100))
+        USING ERRCODE = 'PJ081';
     ELSIF _invalid IS NOT NULL THEN
         RAISE EXCEPTION 'the topic % has ** as part of a segment: it stands for whole segments, and * for any characters within one',
             quote_literal(left(_invalid, 100)) USING ERRCODE = 'PJ081';

@@ -374,6 +374,19 @@ def test_patterns_of_subscriptions_are_written_anew_and_match_what_they_matched(
     assert run(earlier, subscribe, ["user.*"])[0][0] not in numbers
 
 
+def test_topics_with_empty_segments_that_are_refused_now_stay_subscribed_to(earlier: str) -> None:
+    subscribe = "SELECT projections.subscribe_v1('patterns', p_topics => %s)"
+    named, pattern = (run(earlier, subscribe, topics)[0][0] for topics in (["a..b"], ["a..*"]))
+
+    schema.upgrade(earlier)
+
+    topics = "SELECT topic FROM projections.subscription_topics WHERE subscription_id = %s"
+    assert run(earlier, topics, named) == [("a..b",)]
+    assert run(earlier, MATCHING.format("likes"), ["a..b", "a.b"], pattern) == [("a..b",)]
+    with pytest.raises(DatabaseError, match="has an empty segment"):
+        run(earlier, subscribe, ["a..b"])
+
+
 def test_topics_of_endpoints_are_written_anew_and_match_what_they_matched(earlier: str) -> None:
     before = ["user.*", "*.created", "*", "order.*.paid", "*.*", "a"]
     run(earlier, "UPDATE projections.webhook_endpoints SET topics = %s", before)

@@ -138,7 +138,9 @@ async def test_a_subscription_that_is_not_there_is_named(database: Database) -> 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"subscription_id": "7"}, "subscription_id must be a number, not '7'"),
+        ({"topic": "a..b"}, "the topic 'a..b' has an empty segment"),
+        ({"subscription_id": "7"}, "subscription_id must be a number of 64 bits, not '7'"),
+        ({"subscription_id": 10**30}, "subscription_id must be a number of 64 bits, not 1000"),
         ({"not_before": "soon"}, "not_before must be a datetime, not 'soon'"),
         ({"not_before": datetime(2026, 1, 1)}, "not_before has no zone: 2026-01-01T00:00:00"),  # noqa: DTZ001
         ({"event_id": "x"}, "event_id must be a UUID, not 'x'"),
@@ -146,7 +148,7 @@ async def test_a_subscription_that_is_not_there_is_named(database: Database) -> 
 )
 def test_what_can_not_be_published_is_told(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidEvent, match=message):
-        Publication("t", 1, **options).row()
+        Publication(**{"topic": "t", "payload": 1, **options}).row()
 
 
 async def test_nothing_to_publish_is_nothing_to_do(database: Database) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journal import ALL_TYPES, Database, EntityTypes
+from journal import ALL_TYPES, Database, DatabaseError, EntityTypes, InvalidValue
 from projections.subscriptions import (
     InvalidSubscription,
     create_group,
@@ -119,6 +119,9 @@ async def test_a_known_group_stays_as_it_is(database: Database) -> None:
         ({"topics": "orders"}, InvalidSubscription, r"not one string: \['orders'\]"),
         ({"topics": [""]}, InvalidSubscription, "topics has ''"),
         ({"topics": ["a", None]}, InvalidSubscription, "topics has None"),
+        ({"topics": ["a", "a..b"]}, InvalidSubscription, "'a..b' has an empty segment"),
+        ({"topics": ["a**"]}, InvalidSubscription, r"'a\*\*' has \*\* as part of a segment"),
+        ({"condition": "e.topic = '\0'"}, InvalidSubscription, "condition holds the character NUL"),
         ({"entity_types": []}, InvalidSubscription, "entity_types names nothing"),
         ({"entity_types": [7]}, InvalidSubscription, "entity_types has 7"),
         ({"entity_types": ["k,r"]}, InvalidSubscription, "write 'k', 'r', each by itself"),
@@ -161,5 +164,29 @@ async def test_a_group_has_a_name_of_1_to_255_characters(database: Database, nam
 @pytest.mark.parametrize("ranges", [0, -1, 1025])
 async def test_a_group_has_1_to_1024_ranges(database: Database, ranges: int) -> None:
     async with database.session() as session:
-        with pytest.raises(ValueError, match=str(ranges)):
+        with pytest.raises(InvalidValue, match=str(ranges)):
             await create_group(session, "g", ranges=ranges)
+
+
+@pytest.mark.parametrize("name", ["g\0", 7, None])
+async def test_a_group_has_a_name_that_can_be_stored(database: Database, name: Any) -> None:
+    async with database.session() as session:
+        for call in (create_group, subscribe):
+            with pytest.raises(InvalidSubscription, match=r"^group "):
+                await call(session, name)
+
+
+@pytest.mark.parametrize("number", ["x", 10**30, None])
+async def test_a_subscription_is_named_by_its_number(database: Database, number: Any) -> None:
+    async with database.session() as session:
+        with pytest.raises(InvalidSubscription, match="a number of 64 bits, not"):
+            await unsubscribe(session, number)
+
+
+async def test_plain_sql_is_refused_what_python_is(database: Database) -> None:
+    for statement in (
+        "SELECT projections.subscribe_v1('g', p_topics => '{a..b}')",
+        "SELECT projections.publish_v1('p', '{a.}', '{1}')",
+    ):
+        with pytest.raises(DatabaseError, match="has an empty segment"):
+            await fetchval(database, statement)
