@@ -86,20 +86,16 @@ class _Options:
     take_over: Annotated[
         bool, Opt("Begin with what other workers hold, without waiting for their leases to end.")
     ] = False
-    lease: Annotated[timedelta, Opt(_LEASE, type=Duration(least="1s", most="1h", seconds=True))] = timedelta(
-        seconds=10
-    )
+    lease: Annotated[timedelta, Opt(_LEASE, type=Duration(least="1s", most="1h"))] = timedelta(seconds=10)
     handler_timeout: Annotated[
         timedelta,
         Opt(
             "A call of a handler that takes longer is cancelled, and has failed.",
-            type=Duration(least="1ms", most="1d", seconds=True),
+            type=Duration(least="1ms", most="1d"),
         ),
     ] = timedelta(seconds=60)
     alike_failures: Annotated[int, Opt(_ALIKE, type=click.IntRange(1))] = 10
-    grace: Annotated[timedelta, Opt(_GRACE, type=Duration(least="100ms", most="1d", seconds=True))] = (
-        timedelta(seconds=80)
-    )
+    grace: Annotated[timedelta, Opt(_GRACE, type=Duration(least="100ms", most="1d"))] = timedelta(seconds=80)
     backtracking: Annotated[
         Literal["writer-lock", "interval"],
         Opt("How late commits are caught: writer-lock loses none and needs the primary."),

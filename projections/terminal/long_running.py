@@ -68,8 +68,8 @@ TokenFile = Annotated[
 MaintainEvery = Annotated[
     timedelta,
     Opt(
-        "One of all workers makes and drops time partitions, as `projections maintain` does; 0: not this one.",
-        type=Duration(most="1d", seconds=True), metavar="10m|1h",
+        "One of all workers makes and drops time partitions, as `projections maintain` does; 0s: not this one.",
+        type=Duration(most="1d"), metavar="10m|1h",
     ),
 ]  # fmt: skip
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]

@@ -71,10 +71,10 @@ _ENGINE = Opt("Spark, or processes of this machine; auto is Spark where there is
 _TO = Opt("Build it as of this time; workers handle what is later.", metavar="TIME")
 _IN_PLACE = Opt("Replace rows instead of tables: keeps views, foreign keys, triggers.")
 _KEPT = Opt("Build from the events that are left where old ones are deleted.")
-_WITHIN = Opt("How long to try while others use the tables.", type=Duration(seconds=True))
+_WITHIN = Opt("How long to try while others use the tables.", type=Duration())
 _TIMEOUT = Opt(
     "How long the swap itself may take, for which readers and workers wait.",
-    type=Duration(least="1ms", seconds=True),
+    type=Duration(least="1ms"),
 )
 _OLD = Opt("Drop the tables that earlier rebuilds have replaced; nothing else.")
 

@@ -57,7 +57,7 @@ class Deaf:
 def test_a_worker_ends_although_its_handler_does_not(tmp_path: Path, filled: str, stuck: str) -> None:
     (tmp_path / "stuck.py").write_text(STUCK)
     with running(
-        f"stuck:{stuck}", "--dsn", filled, "--ranges", "1", "--grace", "0.5", cwd=tmp_path
+        f"stuck:{stuck}", "--dsn", filled, "--ranges", "1", "--grace", "0.5s", cwd=tmp_path
     ) as worker:
         worker.until("handling")
 
@@ -73,7 +73,7 @@ def test_a_worker_ends_although_its_handler_does_not(tmp_path: Path, filled: str
 def test_a_worker_ends_although_a_statement_does_not(app: Path, filled: str) -> None:
     with (
         gate(filled),
-        running("app:Gated", "--dsn", filled, "--ranges", "1", "--grace", "0.5", cwd=app) as worker,
+        running("app:Gated", "--dsn", filled, "--ranges", "1", "--grace", "0.5s", cwd=app) as worker,
     ):
         worker.until("handling")
 
@@ -87,7 +87,7 @@ def test_a_worker_ends_although_a_thread_keeps_its_loop_from_closing(tmp_path: P
     thread = "asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)"
     code = STUCK.replace("threading.Event().wait()", thread)
     (tmp_path / "stuck.py").write_text(code)
-    with running("stuck:Blocking", "--dsn", filled, "--ranges", "1", "--grace", "2", cwd=tmp_path) as worker:
+    with running("stuck:Blocking", "--dsn", filled, "--ranges", "1", "--grace", "2s", cwd=tmp_path) as worker:
         worker.until("handling")
 
         worker.signal(signal.SIGTERM)
@@ -97,7 +97,7 @@ def test_a_worker_ends_although_a_thread_keeps_its_loop_from_closing(tmp_path: P
 
 
 def test_all_processes_end_with_their_supervisor(app: Path, filled: str) -> None:
-    options = ["--processes", "2", "--ranges", "2", "--grace", "0.5"]
+    options = ["--processes", "2", "--ranges", "2", "--grace", "0.5s"]
     with gate(filled), running("app:Gated", "--dsn", filled, *options, cwd=app) as worker:
         worker.until_all("handling", 2)
 

@@ -115,7 +115,7 @@ def test_a_second_signal_kills_the_processes_too(app: Path, filled: str) -> None
 
 
 def test_a_process_that_is_killed_is_replaced_and_its_range_runs_on(app: Path, filled: str) -> None:
-    with two_processes(app, filled, "--lease", "1") as (run, pids):
+    with two_processes(app, filled, "--lease", "1s") as (run, pids):
         os.kill(pids[0], signal.SIGKILL)
 
         ended, started = run.until("process_ended"), run.until("process_started")

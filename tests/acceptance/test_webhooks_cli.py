@@ -373,6 +373,8 @@ def test_limits_are_shown_changed_and_refuse_what_is_beyond(dsn: str) -> None:
     too_long = refused("endpoints", "add", "acme", URL, "--timeout", "11s", "--dsn", dsn)
     assert "can be at most 10 here, not 11" in too_long
     assert "is 1 to 1000" in refused("limits", "max_in_flight", "--most", "0.4", "--dsn", dsn)
+    assert "'10' is not a duration" in refused("limits", "timeout", "--most", "10", "--dsn", dsn, code=2)
+    assert "'5s' is not a valid float" in refused("limits", "attempts", "--most", "5s", "--dsn", dsn, code=2)
     assert "say which one" in refused("limits", "--most", "5", "--dsn", dsn, code=2)
 
 

@@ -309,6 +309,14 @@ def test_attempts_are_counted_by_endpoint_and_code(sent: Sent) -> None:
     ]
 
 
+@pytest.mark.parametrize("span", ["90s", "1h30m", "1x"])
+def test_a_span_is_one_of_the_calendar(span: str) -> None:
+    result = called("webhooks", "metrics", "--every", span)
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert f"'{span}' is not one span of the calendar: write 1s to 60s" in result.stderr
+
+
 def test_every_span_of_time_has_a_line(sent: Sent) -> None:
     now = datetime.now(UTC)
     span = ("--since", (now - timedelta(hours=3)).isoformat(), "--until", now.isoformat())

@@ -16,10 +16,9 @@ from projections.webhooks.endpoint_bounds import BoundName, bounds, change_bound
 
 __all__ = ["limits"]
 
-_LIMIT = Duration(seconds=True, word="none")
-"""A count is read as seconds, too: the table has one column for both."""
-_Least = Annotated[Any, Opt("The least; none: what the library allows.", type=_LIMIT, metavar="1s|N|none")]
-_Most = Annotated[Any, Opt("The most, likewise.", type=_LIMIT, metavar="30s|N|none")]
+_TIMES = {"timeout", "pause", "breaker_pause"}
+_Least = Annotated[str | None, Opt("The least; none: what the library allows.", metavar="1s|N|none")]
+_Most = Annotated[str | None, Opt("The most, likewise.", metavar="30s|N|none")]
 _Name = Annotated[Any, Arg("[NAME]", type=click.Choice(get_args(BoundName)))]
 _COLUMNS: Columns = {
     "limit": "name", "least": lambda one: "" if one.least is None else f"{one.least:g}",
@@ -30,6 +29,8 @@ _COLUMNS: Columns = {
 def _check(options: Mapping[str, Any]) -> None:
     if options["name"] is None and (options["least"] is not None or options["most"] is not None):
         raise click.UsageError("say which one: projections webhooks limits timeout --most 10s")
+    for limit in ("least", "most"):
+        _number(options["name"], options[limit])
 
 
 @click.command(short_help="Show or change what endpoints may ask for.")
@@ -51,10 +52,15 @@ async def limits(
       projections webhooks limits attempts --most none
     """  # noqa: D301 - click reads the escape
     if least is not None or most is not None:
-        await change_bound(session, name, least=_number(least), most=_number(most))
+        await change_bound(session, name, least=_number(name, least), most=_number(name, most))
     found = [one for one in await bounds(session) if name in {None, one.name}]
     return listing("limits", found, _COLUMNS, numbers={"least", "most"})
 
 
-def _number(limit: Any) -> Any:
-    return limit.total_seconds() if isinstance(limit, timedelta) else limit
+def _number(name: str | None, limit: str | None) -> Any:
+    """A time in seconds, or a count."""
+    if limit in {None, "none"}:
+        return limit
+    read: Any = Duration(word="none") if name in _TIMES else click.FLOAT
+    found = read.convert(limit, None, None)
+    return found.total_seconds() if isinstance(found, timedelta) else found

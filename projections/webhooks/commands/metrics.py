@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import click
 
-from journal import Database, OwnedSession
+from journal import Database, InvalidValue, OwnedSession
 from projections.durations import duration_text
 from projections.terminal.ages import age
 from projections.terminal.commands import Opt, derived
@@ -17,7 +17,7 @@ from projections.terminal.output import Answer, Columns, at, listing, picked, se
 from projections.terminal.times import Time
 from projections.webhooks.commands.options import whole_endpoint_id
 from projections.webhooks.log import DataPoint, Metrics, MetricsRequest, PostgresLog
-from projections.webhooks.log.metrics import ATTEMPT_DIMENSIONS, ATTEMPT_MEASURES
+from projections.webhooks.log.metrics import ATTEMPT_DIMENSIONS, ATTEMPT_MEASURES, granularity_of
 from projections.webhooks.stats import EndpointStats, endpoint_stats
 
 __all__ = ["metrics", "stats"]
@@ -27,7 +27,24 @@ _OF_ATTEMPTS = ("count", "successful_count", "failed_count", "error_rate", "avg_
 _OF_EVENTS = ("count", "rate")
 
 _By = Opt("A line for each; may be repeated.", "--by", type=click.Choice(_DIMENSIONS))
-_Every = Opt("A line for each such span of time, in UTC, zeros too.", metavar="5m|1h|1d|1w|1M")
+
+
+def _bucket(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """Check a span of time that the log is cut into: of the calendar, and so not a duration."""
+    if value is not None:
+        try:
+            granularity_of(value)
+        except InvalidValue:
+            raise click.BadParameter(
+                f"{value!r} is not one span of the calendar: write 1s to 60s, 1m to 60m, 1h to 24h, 1d to 31d, "
+                "1w to 4w, or 1M to 12M"
+            ) from None
+    return value
+
+
+_Every = Opt(
+    "A line for each such span of time, in UTC, zeros too.", callback=_bucket, metavar="5m|1h|1d|1w|1M"
+)
 _Since = Opt("From then on: 2h ago, or that moment.", type=Time(ago=True), metavar="2h|TIME")
 _Until = Opt("Before then. Default: now.", type=Time(ago=True), metavar="2h|TIME")
 _Measure = Opt(

@@ -35,7 +35,7 @@ async def bouncer(dsn: str) -> AsyncIterator[str]:
 async def test_ranges_move_between_workers_and_each_event_is_handled_once(
     journal: Database, bouncer: str, tmp_path: Path, driver: str
 ) -> None:
-    options = ("--driver", driver, "--lease", "2")
+    options = ("--driver", driver, "--lease", "2s")
     async with AsyncExitStack() as workers:
         first, second = [await workers.enter_async_context(worker(bouncer, tmp_path, *options)) for _ in "12"]
         await shared_by(journal, 2)

@@ -70,7 +70,7 @@ async def test_a_clean_stop_hands_over_within_a_second(journal: Database, dsn: s
 async def test_a_killed_worker_is_followed_within_its_lease_and_a_second(
     journal: Database, dsn: str, tmp_path: Path
 ) -> None:
-    lease = ("--lease", "2")
+    lease = ("--lease", "2s")
     async with worker(dsn, tmp_path, *lease) as first, worker(dsn, tmp_path, *lease), appending(journal):
         await shared_by(journal, 2)
         killed_at = await send(journal, first, signal.SIGKILL)
@@ -87,7 +87,7 @@ async def test_a_stopped_worker_that_goes_on_commits_nothing_and_gets_its_share_
     journal: Database, dsn: str, tmp_path: Path
 ) -> None:
     """It is stopped in the middle of a batch, whose last statement is answered when it has lost its ranges."""
-    lease = ("--lease", "1")
+    lease = ("--lease", "1s")
     async with worker(dsn, tmp_path, *lease) as first, worker(dsn, tmp_path, *lease):
         await shared_by(journal, 2)
         async with journal.session() as holder:
@@ -119,7 +119,7 @@ async def test_a_stopped_worker_that_goes_on_commits_nothing_and_gets_its_share_
 async def test_a_clock_that_is_wrong_by_hours_does_no_harm(
     journal: Database, dsn: str, tmp_path: Path, hours: int
 ) -> None:
-    lease = ("--lease", "2")
+    lease = ("--lease", "2s")
     wrong = shifted_clock(tmp_path, hours)
     async with worker(dsn, tmp_path, *lease, **wrong) as first, worker(dsn, tmp_path, *lease):
         async with appending(journal):
@@ -141,7 +141,7 @@ async def test_a_clock_that_is_wrong_by_hours_does_no_harm(
 async def test_a_process_with_a_wrong_clock_follows_a_killed_one(
     journal: Database, dsn: str, tmp_path: Path
 ) -> None:
-    lease = ("--lease", "2")
+    lease = ("--lease", "2s")
     wrong = shifted_clock(tmp_path, 5)
     async with worker(dsn, tmp_path, *lease) as first, worker(dsn, tmp_path, *lease, **wrong):
         async with appending(journal):

@@ -165,7 +165,7 @@ async def test_worker_process_does_the_chore(database: Database, dsn: str, tmp_p
     await execute(database, SEEN)
     (tmp_path / "app.py").write_text(APP)
 
-    with running("app:Delays", "--dsn", dsn, "--maintain-every", "0.1", cwd=tmp_path) as process:
+    with running("app:Delays", "--dsn", dsn, "--maintain-every", "0.1s", cwd=tmp_path) as process:
         told = process.until("maintained")
         await until(database, "SELECT count(*) >= 16 FROM projections.partitions WHERE NOT is_default")
         process.signal(signal.SIGTERM)

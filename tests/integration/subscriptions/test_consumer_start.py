@@ -25,7 +25,7 @@ SUBSCRIBED = "SELECT count(*) = 1 FROM projections.subscriptions"
 async def worker(dsn: str, database: Database, cwd: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """A process that matches, for the length of the block, which begins when it does; some event must be there."""
     process = await asyncio.create_subprocess_exec(
-        *COMMAND, "worker", "--subscriptions", "--lease", "1", "--dsn", dsn,
+        *COMMAND, "worker", "--subscriptions", "--lease", "1s", "--dsn", dsn,
         cwd=cwd, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, env=environment(),
     )  # fmt: skip
     try:

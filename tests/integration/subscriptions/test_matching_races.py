@@ -96,7 +96,7 @@ async def test_a_worker_that_is_killed_between_match_and_commit_matches_once(
     async with database.session() as holder:
         await holder.execute("SELECT pg_advisory_lock(7)")
         process = await asyncio.create_subprocess_exec(
-            *COMMAND, "worker", "--subscriptions", "--lease", "1", "--dsn", dsn,
+            *COMMAND, "worker", "--subscriptions", "--lease", "1s", "--dsn", dsn,
             cwd=tmp_path, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, env=environment(),
         )  # fmt: skip
         try:
