@@ -83,5 +83,5 @@ def main() -> None:
       0  done
       1  refused, failed, or differences were found; the reason is on stderr
       2  the command line itself is wrong
-    `projections worker`, `lag` and `groups` have more; their help lists them.
+    `projections worker`, `verify`, `lag` and `groups` have others; their help lists them.
     """  # noqa: D301 - click reads the escape

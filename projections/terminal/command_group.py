@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
@@ -14,7 +15,9 @@ from journal import ProjectionsError
 from journal.database import hide_password
 from journal.suggestions import did_you_mean
 
-__all__ = ["CommandGroup", "LazyCommand", "ListGroup"]
+__all__ = ["CommandGroup", "ComparingCommand", "LazyCommand", "ListGroup"]
+
+_INTERRUPTED = 130
 
 
 class LazyCommand(NamedTuple):
@@ -36,8 +39,37 @@ class LazyCommand(NamedTuple):
 class _Failure(click.ClickException):
     """An error of this library on the command line: ``error: ...`` on stderr, exit code 1."""
 
+    def __init__(self, error: ProjectionsError) -> None:
+        super().__init__(hide_password(" ".join(str(error).split())))
+
     def show(self, file: Any = None) -> None:
         click.echo(f"error: {self.format_message()}", err=True, file=file)
+
+
+class _NotCompared(_Failure):
+    exit_code = 2
+
+
+class ComparingCommand(click.Command):
+    """
+    A command whose exit code 1 says that something differs, and nothing else.
+
+    Whatever keeps it from comparing ends it with exit code 2, as a wrong command line does, and Ctrl-C with 130.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except ProjectionsError as error:
+            raise _NotCompared(error) from error
+        except (KeyboardInterrupt, click.Abort):
+            ctx.exit(_INTERRUPTED)
+        except Exception:  # noqa: BLE001 - of a handler's own code, or of ours: Python would end with 1
+            traceback.print_exc()
+            ctx.exit(_NotCompared.exit_code)
 
 
 class CommandGroup(click.Group):
@@ -105,7 +137,7 @@ class CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except ProjectionsError as error:
-            raise _Failure(hide_password(" ".join(str(error).split()))) from error
+            raise _Failure(error) from error
 
 
 class ListGroup(CommandGroup):

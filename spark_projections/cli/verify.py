@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import click
@@ -11,11 +11,13 @@ import click
 from journal import Database
 from journal.suggestions import did_you_mean
 from projections.defining.handlers import projection_of
+from projections.terminal.command_group import ComparingCommand
 from projections.terminal.commands import Opt, derived
-from projections.terminal.output import Answer, Columns, counted, picked, shortened, table_of
+from projections.terminal.output import Answer, Columns, counted, picked, printable, shortened, table_of
 from projections.terminal.targets import load_projections
 from spark_projections.rebuilds import repairing
 from spark_projections.rebuilds.comparing import Difference
+from spark_projections.rebuilds.refolding import EventOf
 from spark_projections.rebuilds.repairing import Comparison
 
 __all__ = ["APP", "compared", "definition_of", "verify"]
@@ -25,6 +27,7 @@ APP = Opt(
     "--app", "-a", metavar="MODULE[:OBJECT]",
 )  # fmt: skip
 _SAMPLE = 100
+_NAMED = 10
 _TELL = 5.0  # seconds
 _SOURCES = Opt(
     f"Handle the events of so many sources again, others each time. Default: {_SAMPLE}.",
@@ -51,7 +54,7 @@ _COLUMNS: Columns = {
 }  # fmt: skip
 
 
-@click.command()
+@click.command(cls=ComparingCommand)
 @derived
 async def verify(
     database: Database,
@@ -74,6 +77,9 @@ async def verify(
     nothing in the journal has made, and it is the only way for tables whose rows several sources share. It takes as
     long as one process needs to handle all events, and holds back vacuum meanwhile.
 
+    Sources that are parked, and events that the handlers cannot handle, are named: what they would change is not
+    compared, and no difference.
+
     Connect as a role that may read the tables and the journal. What differs is mended by `projections rebuild NAME
     --source ID`, or `projections rebuild NAME` for the whole.
 
@@ -86,8 +92,9 @@ async def verify(
     \b
     Exit codes
       0    no row differs
-      1    rows differ, or it was refused; the reason is on stderr
-      2    the command line itself is wrong
+      1    rows differ
+      2    nothing was compared: refused or failed, or the command line itself is wrong; the reason is on stderr
+      130  stopped by Ctrl-C
     """  # noqa: D301 - click reads the escape
     if everything and sources is not None:
         raise click.UsageError("--all looks at every source: pass it without --sources")
@@ -129,17 +136,28 @@ def _teller() -> Callable[[int, int], None]:
 def compared(found: Comparison, text: str, complaint: str | None = None) -> Answer:
     """The answer of a command that has compared rows with the journal: those that differ, and a line."""
     values = picked(
-        found, "projection", "sources", "of_sources", "events", "skipped", "differing", "repaired"
-    )
-    values["differences"] = found.differences
+        found, "projection", "sources", "of_sources", "events", "skipped", "skipped_events", "parked", "parked_events",
+        "differing", "repaired", "differences",
+    )  # fmt: skip
     lines = [*_lines(found)]
     shown = [table_of(_COLUMNS, lines)] if lines else []
     notes = [text]
     if len(found.differences) < found.differing:
         notes.append(f"the first {len(found.differences):,} of {found.differing:,} rows are shown")
+    if found.parked:
+        what = f"{counted(found.parked, 'source')} parked, not compared from the event on that parks it"
+        notes.append(f"{what}: {_named(found.parked_events, found.parked)}")
     if found.skipped:
-        notes.append(f"{counted(found.skipped, 'event')} cannot be handled and were left out")
+        what = f"{counted(found.skipped, 'event')} left out, which the handlers cannot handle"
+        notes.append(f"{what}: {_named(found.skipped_events, found.skipped)}")
     return Answer(values, [*shown, *notes], exit_code=int(complaint is not None), complaint=complaint)
+
+
+def _named(events: Sequence[EventOf], total: int) -> str:
+    """The first of them."""
+    named = [f"{printable(one.source_id)} (seq_nr {one.seq_nr})" for one in events[:_NAMED]]
+    more = [f"and {total - len(named):,} more"] if total > len(named) else []
+    return ", ".join(named + more)
 
 
 def _lines(found: Comparison) -> Iterator[_Line]:

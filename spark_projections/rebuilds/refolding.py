@@ -19,7 +19,19 @@ from projections.running.table_writer import BatchWriter
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.definition import rebuildable
 
-__all__ = ["Handled", "Refolding", "comparable", "handled_until", "refolding"]
+__all__ = [
+    "LISTED",
+    "EventOf",
+    "Handled",
+    "Refolding",
+    "comparable",
+    "handled_until",
+    "parked_at",
+    "refolding",
+]
+
+LISTED = 100
+"""What is listed of rows that differ, and of events that are left out."""
 
 _HANDLED = """
 SELECT s.source_id, p.evicted_before, j.seq_nr AS last, coalesce(
@@ -33,9 +45,20 @@ INNER JOIN projections.projections AS p ON p.projection_id = $1
 LEFT JOIN projections.sources AS j
     ON j.source_id = s.source_id AND coalesce(j.entity_type = ANY (p.entity_types), TRUE)
 """
+_PARKED = """
+SELECT count(*) OVER () AS total, k.source_id, k.seq_nr FROM projections.parked_sources AS k
+WHERE k.projection_id = $1 AND ($2::text[] IS NULL OR k.source_id = ANY ($2)) ORDER BY k.source_id LIMIT $3
+"""
 _CODE = "SELECT version, entity_types FROM projections.projections WHERE projection_id = $1"
 _BATCH = 5_000
 _TIMEOUT = timedelta(minutes=10)  # of a handler
+
+
+class EventOf(NamedTuple):
+    """An event of a source."""
+
+    source_id: str
+    seq_nr: int
 
 
 class Handled(NamedTuple):
@@ -103,6 +126,15 @@ async def handled_until(session: Session, number: int, source_ids: Sequence[str]
     return [Handled(*row.values()) for row in await session.fetch(_HANDLED, number, list(source_ids))]
 
 
+async def parked_at(
+    session: Session, number: int, source_ids: Sequence[str] | None
+) -> tuple[int, list[EventOf]]:
+    """How many of some sources, or of all, are parked, and the events at which the first of them are."""
+    ids = None if source_ids is None else list(source_ids)
+    rows = await session.fetch(_PARKED, number, ids, LISTED)
+    return rows[0]["total"] if rows else 0, [EventOf(row["source_id"], row["seq_nr"]) for row in rows]
+
+
 class Refolding:
     """
     Handles events of sources again, as workers have; what they write goes to temporary tables.
@@ -125,6 +157,7 @@ class Refolding:
         self._folded: dict[str, int] = {}
         self.events = 0
         self.skipped = 0
+        self.skipped_events: list[EventOf] = []
 
     async def fold(self, handled: Sequence[Handled]) -> None:
         """
@@ -186,6 +219,8 @@ class Refolding:
                 raise
             if len(page) == 1:
                 self.skipped += 1
+                if len(self.skipped_events) < LISTED:
+                    self.skipped_events.append(EventOf(page[0].source_id, page[0].seq_nr))
                 return
             middle = len(page) // 2
             await self._handle(page[:middle])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from journal import Database, OwnedSession
 from journal.schema import check_version
@@ -21,13 +21,20 @@ from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.bookkeeping import transaction
 from spark_projections.rebuilds.comparing import Difference, Rows
 from spark_projections.rebuilds.options import RebuildOptions, RebuildProgress
-from spark_projections.rebuilds.refolding import Handled, comparable, handled_until, refolding
+from spark_projections.rebuilds.refolding import (
+    LISTED,
+    EventOf,
+    Handled,
+    Refolding,
+    comparable,
+    handled_until,
+    parked_at,
+    refolding,
+)
 from spark_projections.rebuilds.swapping import lock_tables
 
 __all__ = ["Comparison", "repair", "verify"]
 
-LISTED = 100
-"""Rows that are listed of those that differ."""
 _PAGE = 1_000
 _SOURCES = """
 SELECT s.source_id FROM projections.sources AS s
@@ -58,11 +65,32 @@ class Comparison:
     events: int
     skipped: int
     """Events that the handlers cannot handle; they were left out."""
+    skipped_events: list[EventOf]
+    """The first of these."""
+    parked: int
+    """Sources that are parked, whose events were not compared from the one on that they are parked at."""
+    parked_events: list[EventOf]
+    """The first of these events."""
     differences: list[Difference]
     """The first rows that differ."""
     differing: int
     """As many rows differ."""
     repaired: bool = False
+
+
+class _Left(NamedTuple):
+    """What was not compared."""
+
+    skipped: int
+    skipped_events: list[EventOf]
+    parked: int
+    parked_events: list[EventOf]
+
+
+async def _left_out(
+    session: OwnedSession, again: Refolding, number: int, source_ids: Sequence[str] | None
+) -> _Left:
+    return _Left(again.skipped, again.skipped_events, *await parked_at(session, number, source_ids))
 
 
 async def repair(
@@ -112,12 +140,12 @@ async def repair(
             await again.fold(await handled_until(session, number, wanted))
             await _set(session, _BY_KEYS)
             found = await rows.differences(session, wanted, LISTED)
+            left = await _left_out(session, again, number, wanted)
             if found.total:
                 await rows.replace(session, wanted)
                 await _check_repaired(session, rows, wanted)
     return Comparison(
-        projection.name, len(wanted), len(wanted), again.events, again.skipped, found.rows, found.total,
-        repaired=True,
+        projection.name, len(wanted), len(wanted), again.events, *left, found.rows, found.total, repaired=True
     )  # fmt: skip
 
 
@@ -197,8 +225,9 @@ async def verify(
                     tell(done, of_sources)
             await _set(session, _AS_A_WHOLE if whole else _BY_KEYS)
             differences = await rows.differences(session, found, LISTED)
+            left = await _left_out(session, again, number, None if whole else found)
     return Comparison(
-        projection.name, done, of_sources, again.events, again.skipped, differences.rows, differences.total
+        projection.name, done, of_sources, again.events, *left, differences.rows, differences.total
     )
 
 

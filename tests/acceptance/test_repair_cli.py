@@ -16,6 +16,10 @@ from tests.fixtures.pgbouncer import pooler_beside
 
 __all__ = ["module"]
 
+PARK = """
+INSERT INTO projections.parked_sources (projection_id, source_id, slice, seq_nr, event_type, error, attempts)
+SELECT projection_id, 'N1', projections.slice_of_v1('N1'), 1, 'Landed', 'cannot', 1 FROM projections.projections
+"""
 DAMAGE = "UPDATE delays SET n = n + 1 WHERE source_id = 'N1'"
 
 
@@ -87,6 +91,44 @@ def test_neither_needs_an_extra(handled: Path, filled: str) -> None:
         assert done.returncode == 0, done.stderr
 
 
+def test_what_cannot_be_compared_has_another_exit_code_than_what_differs(handled: Path, filled: str) -> None:
+    def ends_with(*arguments: str, dsn: str = filled) -> tuple[int, str]:
+        done = run(handled, dsn, "verify", *arguments)
+        return done.returncode, done.stderr
+
+    damage(filled)
+    code = (handled / "flights.py").read_text()
+    assert ends_with()[0] == 1
+    assert ends_with(dsn="postgresql://nobody@127.0.0.1:1/nothing")[0] == 2
+    for old, new, said in (
+        ('entity_type="plane"', 'entity_type=("plane", "airport")', "version 1 reads events of type 'plane'"),
+        ('entity_type="plane"', 'entity_type="plane", version=2', "runs version 1"),
+        (
+            "class Delays:",
+            "class Delays:\n    async def start(self) -> None:\n        raise LookupError('mine')\n",
+            "mine",
+        ),
+    ):
+        assert old in code
+        (handled / "flights.py").write_text(code.replace(old, new))
+        ended, stderr = ends_with()
+        assert (ended, said in stderr) == (2, True), stderr
+
+
+def test_parked_sources_are_named(handled: Path, filled: str) -> None:
+    with connect_sync(filled) as connection:
+        connection.execute("DELETE FROM projections.source_offsets WHERE source_id = 'N1'")
+        connection.execute("DELETE FROM delays WHERE source_id = 'N1'")
+        connection.execute(PARK)
+
+    found, machine = run(handled, filled, "verify"), run(handled, filled, "verify", "--all", "--json")
+
+    assert found.returncode == machine.returncode == 0, found.stderr
+    assert "1 source parked, not compared from the event on that parks it: N1 (seq_nr 1)" in found.stdout
+    values = json.loads(machine.stdout)
+    assert (values["parked"], values["parked_events"]) == (1, [{"source_id": "N1", "seq_nr": 1}])
+
+
 @pytest.mark.slow
 def test_a_source_that_is_not_there_is_named(handled: Path, filled: str) -> None:
     refused = run(handled, filled, "rebuild", "--source", "N999")
@@ -120,7 +162,7 @@ def test_the_help_teaches() -> None:
         "Changes nothing",
         "others each time",
         "projections rebuild NAME --source ID",
-        "1 rows differ",
+        "1 rows differ 2 nothing was compared",
     ):
         assert text in verify
     for text in ("--source ID", "rows of single sources are repaired", "projections verify NAME"):

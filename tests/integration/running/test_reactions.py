@@ -29,6 +29,7 @@ from projections import (
 from projections.testing import changes_of, run_until_caught_up
 from spark_projections.errors import SwapRefused
 from spark_projections.rebuilds.rebuilding import rebuild
+from spark_projections.rebuilds.repairing import repair, verify
 from tests.fixtures.projections import (
     NO_RETRY,
     Failure,
@@ -144,6 +145,28 @@ async def test_what_is_handled_again_is_not_reacted_to_again(journal: Database) 
 
     assert await fetchval(journal, "SELECT sum(n) FROM counts") == 5
     assert await reactions(journal) == ["a1", "a2", "b1", "b2", "c1"]
+
+
+async def test_comparing_and_repairing_react_to_nothing(
+    journal: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await happen(journal, "a", "a", "b")
+    await run_until_caught_up(journal, TELLS)
+    await execute(journal, "UPDATE counts SET n = 99")
+    await execute(journal, "TRUNCATE projections.reactions")  # which keeps a live worker from a second one
+    called: list[EventEnvelope] = []
+
+    async def tell(_: Any, session: Session, event: Happened, envelope: EventEnvelope) -> None:
+        called.append(envelope)
+
+    monkeypatch.setattr(TELLS, "tell", tell)
+
+    for sources in (10, None):
+        assert (await verify(journal, TELLS, sources=sources)).differing == 2
+    assert (await repair(journal, TELLS, ["a"])).differing == 1
+
+    assert await reactions(journal) == ["a1", "a2", "b1"]
+    assert called == []
 
 
 @pytest.mark.slow

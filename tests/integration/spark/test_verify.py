@@ -20,12 +20,12 @@ from journal import (
     append,
     connect,
 )
-from projections import Table, handles, projection
+from projections import Recovery, Table, handles, projection
 from projections.defining.tables import Change
 from projections.testing import run_until_caught_up
 from spark_projections.errors import NotRebuildable, RebuildFailed
 from spark_projections.rebuilds.repairing import repair, verify
-from tests.fixtures.projections import Happened, execute, fetchval, happen, running
+from tests.fixtures.projections import Failure, Happened, execute, fetchval, happen, running
 from tests.fixtures.rebuilds import COUNTS, AllKinds, Changed, Counts, Effects, make_read_models
 
 
@@ -133,6 +133,42 @@ async def test_events_that_are_gone_are_said_and_no_difference(journal: Database
         await verify(journal, Counts)
 
     assert (await verify(journal, Counts, from_first_kept=True)).differences[0].columns == {"n": ("2", "1")}
+
+
+def failing(recovery: Recovery) -> Any:
+    @projection("counts", entity_type="plane", recovery=recovery)
+    class Fails:
+        @handles(Happened)
+        def happened(self, event: Happened, envelope: EventEnvelope) -> Change:
+            if event.n == 13:
+                raise Failure("13")
+            return COUNTS.upsert(source_id=envelope.source_id, n=1, last=envelope.seq_nr)
+
+    return Fails
+
+
+async def test_sources_that_are_parked_are_named(journal: Database) -> None:
+    definition = failing(Recovery.retry_and_park(0))
+    await happen(journal, "a", "b")
+    await happen(journal, "a", "c", n=13)
+    await run_until_caught_up(journal, definition)
+
+    for sources in (10, None):
+        found = await verify(journal, definition, sources=sources)
+        assert (found.differing, found.events, found.parked) == (0, 2, 2)
+        assert found.parked_events == [("a", 2), ("c", 1)]
+    assert (await verify(journal, definition, sources=["b"])).parked == 0
+
+
+async def test_events_that_are_skipped_are_named(journal: Database) -> None:
+    definition = failing(Recovery.skip())
+    for n in (0, 13, 0):
+        await happen(journal, "a", n=n)
+    await run_until_caught_up(journal, definition)
+
+    found = await verify(journal, definition)
+
+    assert (found.differing, found.skipped, found.skipped_events) == (0, 1, [("a", 2)])
 
 
 @asynccontextmanager
