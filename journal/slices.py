@@ -1,7 +1,7 @@
 """
 Slices: every source belongs to one of 1024, and workers share ranges of them.
 
-The number is fixed for ever: another one would move every source. The hash is Java's, so that journals of Akka and
+The number is fixed: another one would move every source. The hash is Java's, so that journals of Akka and
 Pekko keep their slices (pekko.md: ``|hashCode % 1024|``).
 """
 

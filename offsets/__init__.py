@@ -36,10 +36,7 @@ from offsets.management import status as status
 from offsets.management import statuses as statuses
 from offsets.parked import NotParked as NotParked
 from offsets.parked import ParkedSource as ParkedSource
-from offsets.parked import drop_parked as drop_parked
-from offsets.parked import list_parked as list_parked
-from offsets.parked import retry_parked as retry_parked
-from offsets.parked import show_parked as show_parked
+from offsets.parked import ParkedSources as ParkedSources
 from offsets.store import HANDLED as HANDLED
 from offsets.store import Beats as Beats
 from offsets.store import Claim as Claim

@@ -49,7 +49,7 @@ async def live_events(
     backtracking: Callable[[datetime], Backtracking] = WriterLockBacktracking,
 ) -> AsyncIterator[EventEnvelope]:
     """
-    Events of a range of slices, for ever: those in the log since ``start``, then new ones as they commit.
+    Events of a range of slices, without an end: those in the log since ``start``, then new ones as they commit.
 
     Every event comes once, and each source's in order without gaps, also when its transaction commits long
     after later ones were read. Nothing is stored: who must not miss events while being away needs a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -43,83 +44,85 @@ class ParkedSource(NamedTuple):
     """File and line of what the handler raised."""
 
 
-async def list_parked(
-    session: Session, name: str | None = None, *, source_id: str | None = None, limit: int | None = None
-) -> list[ParkedSource]:
+class ParkedSources:
     """
-    The sources that are parked, those that wait longest first.
+    Sources of projections that wait because one of their events could not be handled: what people see and decide.
 
     Args:
-        session: A session on the database of the projection.
-        name: Only those of this projection; None for all projections.
-        source_id: Only this source.
-        limit: At most so many; None for all.
-
-    Raises:
-        UnknownProjection: None of this name has run.
+        session: A session on the database of the projections, in a transaction or not.
     """
-    number = None if name is None else (await status(session, name)).projection_id
-    return [ParkedSource(*row.values()) for row in await session.fetch(_LIST, number, source_id, limit)]
 
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
-async def show_parked(session: Session, name: str, source_id: str) -> ParkedSource:
-    """
-    One source that is parked.
+    async def list(
+        self, projection: str | None = None, *, source_id: str | None = None, limit: int | None = None
+    ) -> Sequence[ParkedSource]:
+        """
+        The sources that are parked, those that wait longest first.
 
-    Args:
-        session: A session on the database of the projection.
-        name: The projection.
-        source_id: The source.
+        Args:
+            projection: Only those of this one; None for all projections.
+            source_id: Only this source.
+            limit: At most this many; None for all.
 
-    Raises:
-        UnknownProjection: None of this name has run.
-        NotParked: The projection has not parked this source.
-    """
-    found = await list_parked(session, name, source_id=source_id)
-    if not found:
-        raise NotParked(f"source {source_id!r} of projection {name!r} is not parked")
-    return found[0]
+        Raises:
+            UnknownProjection: None of this name has run.
+        """
+        number = None if projection is None else (await status(self._session, projection)).projection_id
+        return [
+            ParkedSource(*row.values()) for row in await self._session.fetch(_LIST, number, source_id, limit)
+        ]
 
+    async def show(self, projection: str, source_id: str) -> ParkedSource:
+        """
+        One source that is parked.
 
-async def retry_parked(
-    session: Session, name: str, source_id: str | None = None, *, seq_nr: int | None = None
-) -> int:
-    """
-    Have the events that sources are parked at handled again; workers do it with their next heartbeat.
+        Raises:
+            UnknownProjection: None of this name has run.
+            NotParked: The projection has not parked this source.
+        """
+        found = await self.list(projection, source_id=source_id)
+        if not found:
+            raise NotParked(f"source {source_id!r} of projection {projection!r} is not parked")
+        return found[0]
 
-    Args:
-        session: A session on the database of the projection.
-        name: The projection.
-        source_id: The source; None for all that wait for a decision.
-        seq_nr: Only where the source still waits at this event.
+    async def retry(self, projection: str, source_id: str | None = None, *, seq_nr: int | None = None) -> int:
+        """
+        Have the events that sources are parked at handled again; workers do it with their next heartbeat.
 
-    Returns:
-        How many sources that are.
+        Args:
+            projection: The projection that has parked them.
+            source_id: None for all that wait for a decision.
+            seq_nr: Only where the source still waits at this event.
 
-    Raises:
-        UnknownProjection: None of this name has run.
-        NotParked: The source that was named does not wait for a decision.
-    """
-    return await _decide(session, name, source_id, seq_nr, "retry")
+        Returns:
+            How many sources that are.
 
+        Raises:
+            UnknownProjection: None of this name has run.
+            NotParked: The source that was named does not wait for a decision.
+        """
+        return await self._decide(projection, source_id, seq_nr, "retry")
 
-async def drop_parked(
-    session: Session, name: str, source_id: str | None = None, *, seq_nr: int | None = None
-) -> int:
-    """
-    Have sources go on after the events that they are parked at, which this projection never handles.
+    async def drop(self, projection: str, source_id: str | None = None, *, seq_nr: int | None = None) -> int:
+        """
+        Have sources go on after the events that they are parked at, which this projection never handles.
 
-    Arguments, result and errors are those of :func:`retry_parked`.
-    """
-    return await _decide(session, name, source_id, seq_nr, "drop")
+        Arguments and result are those of :meth:`retry`.
 
+        Raises:
+            UnknownProjection: None of this name has run.
+            NotParked: The source that was named does not wait for a decision.
+        """
+        return await self._decide(projection, source_id, seq_nr, "drop")
 
-async def _decide(
-    session: Session, name: str, source_id: str | None, seq_nr: int | None, decision: str
-) -> int:
-    found = await status(session, name)
-    count = await session.execute(_DECIDE, found.projection_id, source_id, seq_nr, decision)
-    if source_id is not None and count == 0:
-        at = "" if seq_nr is None else f" at event {seq_nr}"
-        raise NotParked(f"source {source_id!r} of projection {name!r} is not waiting for a decision{at}")
-    return count
+    async def _decide(self, projection: str, source_id: str | None, seq_nr: int | None, decision: str) -> int:
+        found = await status(self._session, projection)
+        count = await self._session.execute(_DECIDE, found.projection_id, source_id, seq_nr, decision)
+        if source_id is not None and count == 0:
+            at = "" if seq_nr is None else f" at event {seq_nr}"
+            raise NotParked(
+                f"source {source_id!r} of projection {projection!r} is not waiting for a decision{at}"
+            )
+        return count

@@ -12,7 +12,7 @@ import journal
 from journal import *
 from journal.embedded import database_dsn
 from journal.schema import install
-from offsets import TransactionEnded, UnknownProjection, live_events
+from offsets import NotParked, ParkedSources, TransactionEnded, UnknownProjection, live_events
 from projections.defining.batching import AtLeastOnce, Group
 from projections.defining.handlers import handles, handles_group, projection, reacts
 from projections.defining.tables import Changes, Table, TableError
@@ -33,6 +33,8 @@ __all__ = [
     "HandlerFailed",
     "Inline",
     "InvalidHandler",
+    "NotParked",
+    "ParkedSources",
     "ProjectionFailed",
     "ReadYourWrites",
     "Recovery",

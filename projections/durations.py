@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from journal import ProjectionsError
+from journal import InvalidValue
 
 __all__ = ["Duration", "InvalidDuration", "duration_text", "parse_duration"]
 
@@ -18,7 +18,7 @@ _DURATION = re.compile(
 )
 
 
-class InvalidDuration(ProjectionsError, ValueError):
+class InvalidDuration(InvalidValue):
     """A text that is not a duration."""
 
 

@@ -52,7 +52,7 @@ class PartitionSettings:
         table: One of ``TABLES``.
         interval: The time that a partition holds which is made from now on.
         ahead: How many intervals to come have a partition.
-        retention: How long a partition is kept after its time, at least; None: for ever.
+        retention: How long a partition is kept after its time, at least; None: without limit.
         archive_first: Whether only a run that archives partitions drops them.
     """
 

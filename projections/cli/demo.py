@@ -19,6 +19,7 @@ from projections.demo.flights import data_file
 from projections.demo.progress import Reporter, reporting
 from projections.demo.rebuilding import RebuildComparison, Rebuilder
 from projections.running.event_loop import loop_runner
+from projections.terminal.command_group import INTERRUPTED
 from projections.terminal.commands import Dsn, Opt, derived
 from projections.terminal.logs import configure_logs
 from projections.terminal.output import Answer, picked, table_of_values
@@ -29,16 +30,15 @@ if TYPE_CHECKING:  # of an extra
 
 __all__ = ["demo"]
 
-_INTERRUPTED = 130
 _SIGNAL_BASE = 128
 _MOST_SHOWN = 5  # rows that differ
 _MOST_WORKERS = 8  # each takes connections, of which a server has 100
 _RANGES = Opt(
-    "Cut the slices of each projection into so many ranges, which run side by side.",
+    "Cut the slices of each projection into this many ranges, which run side by side.",
     type=click.IntRange(1, NUMBER_OF_SLICES), show_default="2, or one for each worker",
 )  # fmt: skip
 _WORKERS = Opt(
-    "Run the projections in so many processes, cut their ranges again while they run, and kill one. "
+    "Run the projections in this many processes, cut their ranges again while they run, and kill one. "
     "0: in one, to which nothing happens.",
     type=click.IntRange(0, _MOST_WORKERS), show_default=True,
 )  # fmt: skip
@@ -52,7 +52,7 @@ def demo(
     /,
     *,
     events: Annotated[
-        int, Opt("Append the first so many events of the year.", type=click.IntRange(1))
+        int, Opt("Append this many events, the first of the year.", type=click.IntRange(1))
     ] = DEFAULT_EVENTS,
     everything: Annotated[bool, Opt("Append all of them, about 660,000.", "--all")] = False,
     ranges: Annotated[int | None, _RANGES] = None,
@@ -145,7 +145,7 @@ def demo(
     try:
         outcome = _run(dsn, options, spark=spark)
     except KeyboardInterrupt:  # before the projections have started
-        outcome = _INTERRUPTED
+        outcome = INTERRUPTED
     if isinstance(outcome, int):
         click.echo("stopped; run it again to go on", err=True)
         context.exit(outcome)
@@ -194,7 +194,7 @@ async def _until_stopped(
         try:
             return await Demo(dsn, options, report, stop, batch).run()
         except DemoInterrupted:
-            return _SIGNAL_BASE + received.number if received.number else _INTERRUPTED
+            return _SIGNAL_BASE + received.number if received.number else INTERRUPTED
 
 
 def _tell_differences(differences: Sequence[str]) -> None:

@@ -70,15 +70,16 @@ async def lag(
     the number of such events.
 
     Both come from the database alone, exact whether or not a worker runs. Events of parked sources are not among
-    them: the number of such sources stands beside. With --json, ranges are always told, and with
+    them: the number of such sources has a column of its own. With --json, ranges are always told, and with
     --slices all 1,024 slices.
 
     \b
     Exit codes
-      0  done, also when --watch was ended by Ctrl-C
-      1  refused or failed; the reason is on stderr
-      2  the command line itself is wrong
-      3  the lag of a projection is above --fail-above
+      0    done; or --watch was stopped by SIGTERM
+      1    refused or failed; the reason is on stderr
+      2    the command line itself is wrong
+      3    the lag of a projection is above --fail-above
+      130  --watch was stopped by SIGINT (Ctrl-C)
     """  # noqa: D301, D205 - click reads the escape, and a first sentence may be longer than a line
     names, by = None if name is None else [name], by or "projection"
     found = await snapshot(session, names, by_slice=by == "slice")

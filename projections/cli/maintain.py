@@ -96,7 +96,7 @@ def maintain(
     pg_cron: Annotated[bool, Opt("Have pg_cron do it, or print the statement that does so.")] = False,
     dsn: Dsn = None,
     as_json: AsJson = False,
-) -> Answer | None:
+) -> Answer:
     """
     Make the partitions that are missing, and drop those whose time is over; run it every day.
 
@@ -111,7 +111,8 @@ def maintain(
     With --cluster, partitions whose time is over are then rewritten in slice order, each once, so that a rebuild
     that reads a range of slices reads only pages of its own. It needs the disk for a second copy of the largest.
 
-    Exit code 1 when something could not be done: run it again later; nothing is lost until then.
+    Exit code 1 when something could not be done: run it again later; nothing is lost until then. With --every it is 0
+    after SIGTERM, and 130 after SIGINT (Ctrl-C).
     """
     if pg_cron:
         return _scheduled(dsn)
@@ -119,8 +120,8 @@ def maintain(
         archive = None if run.target is None else _archive(database, run.target)
         if every is None:
             return asyncio.run(_once(database, run, archive))
-        asyncio.run(_again(database, run, archive, every, as_json=as_json))
-    return None
+        code = asyncio.run(_again(database, run, archive, every, as_json=as_json))
+    raise click.exceptions.Exit(code)
 
 
 def _scheduled(dsn: str | None) -> Answer:
@@ -154,8 +155,8 @@ async def _once(dsn: str, run: _Run, archive: Archive | None) -> Answer:
     return Answer({**_run_values(done), **more}, lines, exit_code=0 if complete else 1)
 
 
-async def _again(dsn: str, run: _Run, archive: Archive | None, every: timedelta, *, as_json: bool) -> None:
-    """Run again and again until a signal comes; a database that is away is waited for."""
+async def _again(dsn: str, run: _Run, archive: Archive | None, every: timedelta, *, as_json: bool) -> int:
+    """Run again and again until a signal comes; a database that is away is waited for. Returns the exit code."""
 
     async def step() -> float:
         (await _once(dsn, run, archive)).echo(as_json=as_json)
@@ -167,8 +168,9 @@ async def _again(dsn: str, run: _Run, archive: Archive | None, every: timedelta,
         click.echo(f"error: {hide_password(' '.join(str(error).split()))}", err=True)
 
     stop = asyncio.Event()
-    with stopped_by_signals(stop):
+    with stopped_by_signals(stop) as received:
         await Service("maintenance", step, restart=lambda _: every, failed=failed).run(stop)
+    return received.exit_code
 
 
 def _run_values(done: Maintained) -> dict[str, object]:

@@ -87,15 +87,17 @@ def monitor(
 
     \b
     Exit codes
-      0    stopped by SIGTERM or SIGINT (Ctrl-C)
+      0    stopped by SIGTERM
       1    could not start; the reason is on stderr
       2    the command line itself is wrong
+      130  stopped by SIGINT (Ctrl-C)
     """  # noqa: D301 - click reads the escape
     configure_logs(log_format, "info")
     options = _Options(parse_address(http), read_token(file=token_file), every, _checked(origins))
     require_token(options.address, options.token)
     with database_dsn(dsn) as database:
-        asyncio.run(_run(database, options))
+        code = asyncio.run(_run(database, options))
+    raise click.exceptions.Exit(code)
 
 
 def _checked(origins: Sequence[str]) -> Sequence[str]:
@@ -109,7 +111,7 @@ def _checked(origins: Sequence[str]) -> Sequence[str]:
     return origins
 
 
-async def _run(dsn: str, options: _Options) -> None:
+async def _run(dsn: str, options: _Options) -> int:
     from projections.http.serving import serving  # noqa: PLC0415 - its extra may be missing; the help is not
     from projections.web.app import monitor_app  # noqa: PLC0415 - likewise
     from projections.web.feed import Feed  # noqa: PLC0415 - likewise
@@ -120,7 +122,7 @@ async def _run(dsn: str, options: _Options) -> None:
             await check_version(session)
         feed = Feed(database, options.every)
         app = monitor_app(database, feed, origins=options.origins)
-        with stopped_by_signals(stop):
+        with stopped_by_signals(stop) as received:
             async with serving(options.address, app, options.token) as address:
                 log.info(
                     "the monitor is at http://%s",
@@ -129,3 +131,4 @@ async def _run(dsn: str, options: _Options) -> None:
                 )
                 await stop.wait()
                 feed.close()  # streams end, instead of being waited for
+    return received.exit_code

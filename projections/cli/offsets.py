@@ -10,9 +10,9 @@ import click
 import offsets as stored
 from journal import BEGINNING, Database, Session
 from projections.terminal.command_group import ListGroup
-from projections.terminal.commands import Opt, derived
+from projections.terminal.commands import derived
 from projections.terminal.confirmation import confirm
-from projections.terminal.options import Yes
+from projections.terminal.options import FromThen, Yes
 from projections.terminal.output import Answer, Columns, PartOf, done, table_of, type_keys
 
 __all__ = ["offsets"]
@@ -22,7 +22,7 @@ _COLUMNS: Columns = {
     "horizon": lambda one: "at the beginning" if one.part.horizon <= BEGINNING else _time(one.part.horizon),
     "last handled": lambda one: _time(one.part.handled_at),
 }  # fmt: skip
-_Start = Annotated[datetime, Opt("Such as 2026-01-31T12:00:00Z.", "--from", metavar="TIME")]
+_Start = Annotated[datetime | str, FromThen("From then on.", "--from")]
 
 
 @click.group(cls=ListGroup)
@@ -52,6 +52,7 @@ async def set_(database: Database, /, name: str, *, start: _Start, yes: Yes = Fa
 
     Its read model is left as it is, and what was parked is forgotten. Running workers begin again.
     """
+    start = BEGINNING if isinstance(start, str) else start
     async with database.session() as session:
         await stored.status(session, name)
     confirm(f"Start projection {name!r} at {start.isoformat()}? Its read model is left as it is.", yes=yes)

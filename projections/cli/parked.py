@@ -7,7 +7,7 @@ from typing import Annotated
 import click
 
 from journal import Database, Session
-from offsets import ParkedSource, drop_parked, list_parked, retry_parked, show_parked
+from offsets import ParkedSource, ParkedSources
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
 from projections.terminal.confirmation import confirm
@@ -51,7 +51,7 @@ async def list_(
     limit: Limit = 100,
 ) -> Answer:
     """List the sources that wait, of one projection or of all: the event each waits at, and why."""
-    found = await list_parked(session, name, source_id=source, limit=limit)
+    found = await ParkedSources(session).list(name, source_id=source, limit=limit)
     return listing(
         "parked", found, _COLUMNS, *tell_more(found, limit), nothing="no source is parked", values=_values,
         more=len(found) == limit,
@@ -62,7 +62,7 @@ async def list_(
 @derived
 async def show(session: Session, /, name: str, source: str) -> Answer:
     """Show a source that waits: its event, why it could not be handled, and where in the handler that was."""
-    found = await show_parked(session, name, source)
+    found = await ParkedSources(session).show(name, source)
     known = (f"{name.replace('_', ' ')}: {printable(str(value))}" for name, value in _values(found).items())
     traceback = (f"  {printable(line)}" for line in (found.traceback or "none was kept").splitlines())
     return Answer(values_of(found), [*known, "traceback:", *traceback])
@@ -72,7 +72,7 @@ async def show(session: Session, /, name: str, source: str) -> Answer:
 @derived(check=one_or_all("source", "SOURCE"))
 async def retry(session: Session, /, name: str, source: str | None = None, *, every: Every = False) -> Answer:
     """Handle the event again, and let the source go on. Running workers do it within about a second."""
-    return decided("retried", "parked events", await retry_parked(session, name, source))
+    return decided("retried", "parked events", await ParkedSources(session).retry(name, source))
 
 
 @parked.command()
@@ -83,10 +83,10 @@ async def drop(
     """Pass over the event, and let the source go on. The journal keeps it; this projection never handles it."""
     what = f"the parked event of source {source!r}" if source is not None else "every parked event"
     async with database.session() as session:
-        await list_parked(session, name, limit=1)  # asks only about a projection that there is
+        await ParkedSources(session).list(name, limit=1)  # asks only about a projection that there is
     confirm(f"Have projection {name!r} pass over {what}?", yes=yes)
     async with database.transaction() as session:
-        return decided("dropped", "parked events", await drop_parked(session, name, source))
+        return decided("dropped", "parked events", await ParkedSources(session).drop(name, source))
 
 
 def _values(one: ParkedSource) -> dict[str, object]:

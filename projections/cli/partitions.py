@@ -36,7 +36,7 @@ _Ahead = Annotated[
 _Retention = Annotated[
     timedelta | Literal["forever"] | None,
     Opt(
-        "A partition is kept so long after its time, and until everyone has read it.",
+        "A partition is kept this long after its time, and until everyone has read it.",
         type=Duration(word="forever"), metavar="12h|90d|forever",
     ),
 ]  # fmt: skip
@@ -136,7 +136,7 @@ def _settings_values(settings: PartitionSettings) -> dict[str, object]:
 
 def _settings_line(settings: PartitionSettings) -> str:
     kept = (
-        "kept for ever"
+        "kept forever"
         if settings.retention is None
         else f"kept for {duration_text(settings.retention)} and until read"
     )

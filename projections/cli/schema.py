@@ -6,10 +6,10 @@ import click
 
 from journal import schema as journal_schema
 from journal.embedded import database_dsn
-from projections.terminal.commands import Dsn, derived
+from projections.terminal.commands import AsJson, Dsn, derived
 from projections.terminal.confirmation import confirm
 from projections.terminal.options import Yes
-from projections.terminal.output import Answer
+from projections.terminal.output import Answer, done
 
 __all__ = ["schema"]
 
@@ -90,17 +90,20 @@ def print_script() -> None:
 
 @schema.command()
 @derived
-def uninstall(*, yes: Yes = False, dsn: Dsn = None) -> None:
+def uninstall(*, yes: Yes = False, dsn: Dsn = None, as_json: AsJson = False) -> Answer:
     """Drop the schema with all events and offsets. Says what it will drop, and asks."""
     with database_dsn(dsn) as database:
-        _echo_contents(journal_schema.contents(database))
-        confirm("Drop it?", yes=yes)
+        contents = journal_schema.contents(database)
+        if not as_json:
+            _echo_contents(contents)
+        confirm(f"Drop it, with {sum(contents.rows.values()):,} rows?", yes=yes)
         journal_schema.uninstall(database)
-    click.echo("schema projections was dropped; its roles were left, they are the server's")
+    text = "schema projections was dropped; its roles were left, they are the server's"
+    return done(text, dropped=True, rows=contents.rows, dependents=contents.dependents)
 
 
 def _echo_contents(contents: journal_schema.Contents) -> None:
-    click.echo("This drops, for ever:")
+    click.echo("This drops, and nothing brings it back:")
     for name, rows in contents.rows.items():
         click.echo(f"  table projections.{name}: {rows:,} rows")
     for dependent in contents.dependents:

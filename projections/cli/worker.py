@@ -53,7 +53,7 @@ _NOT_HANDED_DOWN = frozenset({"processes", "dsn", "take_over", "http"})
 
 
 _LEASE = (
-    "Others take over the ranges of a worker that has died, or that the network has cut off, after so long."
+    "Others take over the ranges of a worker that has died, or that the network has cut off, after this long."
 )
 _ALIKE = "So many sources may be parked or skipped that fail alike, one after the other; the next one stops its range."
 _GRACE = (
@@ -70,7 +70,7 @@ class _Options:
     processes: Annotated[
         int,
         Opt(
-            "Start so many processes, and start again those that die: one for each core that it may use. Each serves "
+            "Start this many processes, and start again those that die: one for each core that it may use. Each serves "
             "--http at the next port.",
             type=click.IntRange(1),
         ),

@@ -6,15 +6,21 @@ import click
 
 import offsets
 from journal import Session
+from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import derived
 from projections.terminal.output import Answer, Columns, listing, values_of
 
 __all__ = ["workers"]
 
 
-@click.command()
+@click.group(cls=ListGroup)
+def workers() -> None:
+    """Show the processes that run projections. Without the name of a command it is `list`."""
+
+
+@workers.command(name="list")
 @derived
-async def workers(session: Session, /) -> Answer:
+async def list_(session: Session, /) -> Answer:
     """
     Show the processes that run projections, in the order in which they joined.
 
@@ -23,7 +29,11 @@ async def workers(session: Session, /) -> Answer:
     after an hour.
     """
     found = await offsets.workers(session)
-    return listing("workers", found, _COLUMNS, values=lambda one: values_of(one) | {"state": _state(one)})
+    return listing("workers", found, _COLUMNS, nothing="no worker runs", values=_values)
+
+
+def _values(one: offsets.WorkerStatus) -> dict[str, object]:
+    return values_of(one) | {"state": _state(one)}
 
 
 def _state(worker: offsets.WorkerStatus) -> str:

@@ -6,7 +6,7 @@ import re
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from journal import ProjectionsError
+from journal import InvalidValue
 
 __all__ = ["Address", "InvalidAddress", "is_own_host", "parse_address"]
 
@@ -16,7 +16,7 @@ _LAST_PORT = 65_535
 _LOCALHOST = "localhost"
 
 
-class InvalidAddress(ProjectionsError, ValueError):
+class InvalidAddress(InvalidValue):
     """The text is not an address to listen at."""
 
 

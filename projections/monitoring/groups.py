@@ -185,7 +185,7 @@ async def unmatched_entity_types(session: Session) -> list[str]:
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
-    there = f"those that there are: {', '.join(map(repr, known[:20]))}" if known else "there is none yet"
+    there = f"those that there are: {', '.join(map(repr, known[:20]))}" if known else "no group exists yet"
     return f"there is no group {name!r}; {there}{did_you_mean(name, known)}"
 
 

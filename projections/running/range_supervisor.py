@@ -20,7 +20,7 @@ from projections.running.shared import Process
 
 log = logging.getLogger("projections")
 
-# Starting again would repeat the fault for ever, or worse: a handler that commits by itself repeats its effects.
+# Starting again would repeat the fault again and again, or worse: a handler that commits by itself repeats its effects.
 _FATAL = (TransactionEnded, TableError)
 
 

@@ -66,7 +66,7 @@ async def run(
         observer: Is told what happens; several, in their order, are a list.
         stop: Stops all when set, after the current batches.
         until_caught_up: Return when every event that was appended before the start has been handled, here or by
-            others; an event that fails for ever under ``Recovery.fail`` keeps it from that.
+            others; an event that always fails under ``Recovery.fail`` keeps it from that.
         take_over: Begin with the ranges that other processes hold, without waiting for their leases to end. Those
             that are alive lose what they have in flight, and get their share back.
         discovery: Finds projections that are added while this runs, such as

@@ -160,7 +160,7 @@ class Flow:
         return gone
 
     def wind_down(self) -> None:
-        """Begin with no page that nobody has begun with."""
+        """Start no page that no handler has started."""
         self._stopping = True
 
     @property

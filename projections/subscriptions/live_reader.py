@@ -146,7 +146,7 @@ class LiveReader:
         self._service.wake()
 
     def end_all(self) -> None:
-        """Let what has been given be taken, and nothing come after it, for ever."""
+        """Let what has been given be taken, and nothing more come after it."""
         self._closed = True
         for sink in list(self._known):
             sink.end()

@@ -1,4 +1,4 @@
-"""What all commands share: modules loaded when they are used, and errors shown as one line."""
+"""What all commands share: modules loaded when they are used, errors shown as one line, and exit codes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 import click
 
-from journal import ProjectionsError
+from journal import InvalidValue, ProjectionsError
 from journal.database import hide_password
 from journal.suggestions import did_you_mean
 
-__all__ = ["CommandGroup", "ComparingCommand", "LazyCommand", "ListGroup"]
+__all__ = ["INTERRUPTED", "CommandGroup", "ComparingCommand", "LazyCommand", "ListGroup", "exit_code_of"]
 
-_INTERRUPTED = 130
+INTERRUPTED = 130
+"""What a shell shows for a command that Ctrl-C ended."""
 
 
 class LazyCommand(NamedTuple):
@@ -36,11 +37,17 @@ class LazyCommand(NamedTuple):
         return command
 
 
+def exit_code_of(error: ProjectionsError) -> int:
+    """2 where a value that was given is invalid, as for a command line that is wrong; else 1."""
+    return 2 if isinstance(error, InvalidValue) else 1
+
+
 class _Failure(click.ClickException):
-    """An error of this library on the command line: ``error: ...`` on stderr, exit code 1."""
+    """An error of this library on the command line: ``error: ...`` on stderr."""
 
     def __init__(self, error: ProjectionsError) -> None:
         super().__init__(hide_password(" ".join(str(error).split())))
+        self.exit_code = max(self.exit_code, exit_code_of(error))  # type: ignore[misc]  # of a class, to click
 
     def show(self, file: Any = None) -> None:
         click.echo(f"error: {self.format_message()}", err=True, file=file)
@@ -66,7 +73,7 @@ class ComparingCommand(click.Command):
         except ProjectionsError as error:
             raise _NotCompared(error) from error
         except (KeyboardInterrupt, click.Abort):
-            ctx.exit(_INTERRUPTED)
+            ctx.exit(INTERRUPTED)
         except Exception:  # noqa: BLE001 - of a handler's own code, or of ours: Python would end with 1
             traceback.print_exc()
             ctx.exit(_NotCompared.exit_code)
@@ -138,6 +145,8 @@ class CommandGroup(click.Group):
             return super().invoke(ctx)
         except ProjectionsError as error:
             raise _Failure(error) from error
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
 
 
 class ListGroup(CommandGroup):

@@ -5,7 +5,8 @@ Commands derived from functions: parameters become arguments and options, and wh
     @derived
     async def list_(session: Session, /, name: str | None = None, *, limit: Limit = 100) -> Answer:
         '''List the sources that wait, of one projection or of all.'''
-        return listing("parked", await list_parked(session, name, limit=limit), _COLUMNS, nothing="no source is parked")
+        found = await ParkedSources(session).list(name, limit=limit)
+        return listing("parked", found, _COLUMNS, nothing="no source is parked")
 
 What stands before the ``/`` is given: a :class:`click.Context`, by ``click.pass_context``, or the database, which makes
 it a command with ``--dsn``. A parameter before the ``*`` is an argument, one after it an option. A function that
@@ -15,7 +16,6 @@ returns an :class:`Answer` is a command with ``--json``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime, timedelta
 from functools import partial, wraps
@@ -166,17 +166,16 @@ def derived(
 
 def _visit(
     visited: Callable[..., Any], work: Callable[..., Any], options: dict[str, Any], *, as_json: bool
-) -> Answer | None:
-    """The answer of the database; None when that was watched until Ctrl-C."""
+) -> Answer:
+    """The answer of the database; with ``--watch`` the command ends here, with its exit code."""
     dsn, watches = options.pop("dsn"), options.pop("watches", False)
     if not watches:
         answer: Answer = visited(dsn, lambda place: work(place, **options))
         return answer
     if options.get("fail_above") is not None:
         raise click.UsageError("--watch looks until it is ended: pass it without --fail-above")
-    with suppress(KeyboardInterrupt):
-        visited(dsn, lambda place: watch(lambda: work(place, **options), as_json=as_json))
-    return None
+    code = visited(dsn, lambda place: watch(lambda: work(place, **options), as_json=as_json))
+    raise click.exceptions.Exit(code)
 
 
 def _one_of(either: list[click.Parameter], options: dict[str, Any]) -> Any:

@@ -16,10 +16,10 @@ from journal.database import hide_password
 from projections.durations import Duration
 from projections.http.addresses import Address, parse_address
 from projections.http.authentication import read_token, require_token
+from projections.terminal.command_group import exit_code_of
 from projections.terminal.commands import Opt
 
 __all__ = [
-    "INTERRUPTED",
     "Driver",
     "FirstRanges",
     "HttpAddress",
@@ -32,9 +32,6 @@ __all__ = [
 ]
 
 log = logging.getLogger("projections")
-
-INTERRUPTED = 130
-"""What a shell shows for a command that Ctrl-C ended."""
 
 Driver: TypeAlias = Literal["asyncpg", "psycopg"]
 Pgbouncer = Annotated[
@@ -100,12 +97,10 @@ def ending(context: click.Context, *, logged: bool) -> Iterator[None]:
     """
     try:
         yield
-    except KeyboardInterrupt:  # before it has started
-        context.exit(INTERRUPTED)
     except ProjectionsError as error:
         if not logged:
             raise
         log.critical(
             "%s", hide_password(str(error)), extra={"action": "ended", "error": type(error).__name__}
         )
-        context.exit(1)
+        context.exit(exit_code_of(error))

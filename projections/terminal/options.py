@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ __all__ = [
     "After",
     "Every",
     "FailAbove",
+    "FromThen",
     "Json",
     "Limit",
     "NewRanges",
@@ -41,7 +43,7 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 Yes = Annotated[bool, Opt("Do not ask.")]
 Every = Annotated[bool, Opt("All that wait for a decision.", "--all")]
-Limit = Annotated[int, Opt("List at most so many.", type=click.IntRange(1, 1000))]
+Limit = Annotated[int, Opt("List at most this many.", type=click.IntRange(1, 1000))]
 After = Annotated[str, Opt("Go on after this one: what a page said at its end.", metavar="ID")]
 Tenant = Annotated[str | None, Opt("Only this tenant's. Default: of all.", metavar="TENANT")]
 NewRanges = Annotated[int, Opt("How many, 1 to 1024.", type=click.IntRange(1, NUMBER_OF_SLICES))]
@@ -53,6 +55,8 @@ Until = Annotated[datetime | None, Opt("Of events before then.", type=Time(ago=T
 NotBefore = Annotated[
     datetime | None, Opt("Not before this time, such as 2026-01-31T12:00:00Z.", metavar="TIME")
 ]
+FromThen = partial(Opt, type=Time(ago=True, words=("beginning",)), metavar="beginning|2h|TIME")
+"""Of options that take a time in the past: the value is a datetime, or the word."""
 FailAbove = Annotated[
     timedelta | None,
     Opt("Exit with code 3 when a lag is above this.", type=Duration(), metavar="500ms|30s|5m|2h"),

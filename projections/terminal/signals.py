@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
 
+from projections.terminal.command_group import INTERRUPTED
 from projections.terminal.forced_exit import GRACE, ForcedExit
 
 __all__ = ["ReceivedSignal", "stopped_by_signals"]
@@ -25,6 +26,11 @@ class ReceivedSignal:
     def __init__(self, resort: ForcedExit) -> None:
         self.resort = resort
         self.number: signal.Signals | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """Of a command that runs until it is stopped: 130 after Ctrl-C, and 0 after SIGTERM."""
+        return INTERRUPTED if self.number is signal.SIGINT else 0
 
 
 @contextmanager

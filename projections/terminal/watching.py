@@ -10,21 +10,30 @@ from datetime import UTC, datetime
 from rich.console import Console, Group
 from rich.live import Live
 
+from journal.tasks import first_of
 from projections.terminal.output import Answer
+from projections.terminal.signals import stopped_by_signals
 
 __all__ = ["watch"]
 
 _EVERY = 1.0  # seconds between two looks
 
 
-async def watch(look: Callable[[], Awaitable[Answer]], *, as_json: bool) -> None:
+async def watch(look: Callable[[], Awaitable[Answer]], *, as_json: bool) -> int:
     """
-    Look about once a second, for ever.
+    Look about once a second, until a signal stops it; returns the exit code.
 
     Args:
         look: Asks the database. A terminal shows its answer in place of the one before; JSON is printed line by line.
         as_json: Whether to print JSON.
     """
+    stop = asyncio.Event()
+    with stopped_by_signals(stop) as received:
+        await first_of(_watch(look, as_json=as_json), stop.wait())
+    return received.exit_code
+
+
+async def _watch(look: Callable[[], Awaitable[Answer]], *, as_json: bool) -> None:
     console, clock = Console(), asyncio.get_running_loop().time
     live = Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
     with live or nullcontext():

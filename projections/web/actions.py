@@ -112,13 +112,13 @@ async def _rescale(database: Database, body: _Rescale) -> str:
 
 async def _retry(database: Database, body: _Decide) -> str:
     async with database.transaction() as session:
-        await offsets.retry_parked(session, body.projection, body.source_id, seq_nr=body.seq_nr)
+        await offsets.ParkedSources(session).retry(body.projection, body.source_id, seq_nr=body.seq_nr)
     return f"{body.source_id} is tried again"
 
 
 async def _drop(database: Database, body: _Decide) -> str:
     async with database.transaction() as session:
-        await offsets.drop_parked(session, body.projection, body.source_id, seq_nr=body.seq_nr)
+        await offsets.ParkedSources(session).drop(body.projection, body.source_id, seq_nr=body.seq_nr)
     return f"{body.source_id} goes on after event {body.seq_nr}"
 
 

@@ -135,7 +135,8 @@ class Feed:
             waiting = [found.name for found in seen.projections if found.parked]
             given_up = [found.name for found in seen.groups if found.dead]
             parked = {
-                name: await offsets.list_parked(session, name, limit=snapshot_json.LISTED) for name in waiting
+                name: await offsets.ParkedSources(session).list(name, limit=snapshot_json.LISTED)
+                for name in waiting
             }
             dead = {
                 name: await DeadBatches(session).list(name, limit=snapshot_json.DEAD_LISTED)

@@ -126,7 +126,7 @@ def guarded_sockets(rules: AddressRules) -> Callable[[AddressInfo], socket.socke
 def _open_socket(family: int, kind: int, protocol: int) -> socket.socket:
     made = socket.socket(family, kind, protocol)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        # A closed connection waits for its unsent bytes: for ever, where the other side reads nothing.
+        # A closed connection waits for its unsent bytes: without limit, where the other side reads nothing.
         unheard = int(_UNHEARD / timedelta(milliseconds=1))
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unheard)
     return made

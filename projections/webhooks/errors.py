@@ -50,7 +50,7 @@ class InvalidPageCursor(InvalidValue):
 
 class NotFound(ProjectionsError, LookupError):
     """
-    The tenant has no such endpoint, delivery or schedule.
+    There is no such endpoint, delivery or schedule of the tenant, or the log has no such attempt or event.
 
     Args:
         code: ``unknown_endpoint``, ``unknown_delivery`` or ``unknown_schedule``.

@@ -22,6 +22,7 @@ from journal.embedded import database_dsn
 from projections.defining.handlers import projection_of
 from projections.durations import Duration
 from projections.extras import from_extra
+from projections.terminal.command_group import INTERRUPTED
 from projections.terminal.commands import Dsn, Opt, derived
 from projections.terminal.connection import visit, visit_database, visit_session
 from projections.terminal.output import Answer, counted, picked, printable, table_of_values
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["rebuild"]
 
-_INTERRUPTED = 130
 _KNOWN = "SELECT projection_id, version FROM projections.projections WHERE name = $1"
 _COUNTS = """
 SELECT coalesce(sum(s.seq_nr), 0)::bigint AS events, count(*) AS sources FROM projections.sources AS s
@@ -163,7 +163,7 @@ def rebuild(
         result = asyncio.run(_run(run_rebuild, found, definition, chosen, spark))
     if result is None:
         click.echo("stopped; what was built is removed, and what serves is as it was", err=True)
-        context.exit(_INTERRUPTED)
+        context.exit(INTERRUPTED)
     return _answer(result)
 
 

@@ -30,7 +30,7 @@ _SAMPLE = 100
 _NAMED = 10
 _TELL = 5.0  # seconds
 _SOURCES = Opt(
-    f"Handle the events of so many sources again, others each time. Default: {_SAMPLE}.",
+    f"Handle the events of this many sources again, others each time. Default: {_SAMPLE}.",
     type=click.IntRange(1), metavar="N",
 )  # fmt: skip
 _ALL = Opt("Compare the whole read model, rows that sources share included.", "--all")

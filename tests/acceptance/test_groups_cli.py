@@ -155,7 +155,7 @@ def test_watching_groups_in_a_pipe_prints_one_look_after_another(group: str) -> 
         _, errors = process.communicate(timeout=30)
 
     assert looks == [3, 3]
-    assert (process.returncode, errors) == (0, "")
+    assert (process.returncode, errors) == (130, "")
 
 
 def test_a_group_that_there_is_not_is_told_with_those_that_there_are(group: str) -> None:
@@ -319,20 +319,20 @@ def test_a_group_that_only_listens_is_made(dsn: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "error"),
     [
-        (["--condition", "1 +"], 1, "not a condition over e and s"),
-        (["--condition", "e.seq_nr"], 1, "must be type boolean, not type bigint"),
+        (["--condition", "1 +"], 2, "not a condition over e and s"),
+        (["--condition", "e.seq_nr"], 2, "must be type boolean, not type bigint"),
         (["--params", "{"], 2, "is no JSON"),
         (["--contains", "[1]"], 2, "is no JSON object"),
-        (["--topic", ""], 1, "must be a string that is not empty"),
-        (["--entity-type", "k,r"], 1, "entity_types has 'k,r': write 'k', 'r', each by itself"),
-        (["--entity-type", "k", "--entity-type", "k"], 1, "entity_types names 'k' twice"),
+        (["--topic", ""], 2, "must be a string that is not empty"),
+        (["--entity-type", "k,r"], 2, "entity_types has 'k,r': write 'k', 'r', each by itself"),
+        (["--entity-type", "k", "--entity-type", "k"], 2, "entity_types names 'k' twice"),
         (
             ["--listen-only", "--from", "beginning"],
-            1,
+            2,
             "group 'g' only listens: it gets what comes, and nothing",
         ),
         (["--expires-after", "soon"], 2, "'soon' is not a duration"),
-        (["--expires-after", "0s"], 1, "expires_after must be longer than 0"),
+        (["--expires-after", "0s"], 2, "expires_after must be longer than 0"),
     ],
 )
 def test_a_subscription_that_can_not_be_is_told(
@@ -389,8 +389,11 @@ async def test_an_event_that_a_condition_failed_on_is_shown_tried_again_and_drop
         True,
         False,
     ]
+    assert values("subscriptions", "waiting", "retry", "--all", "--dsn", dsn) == {"retried": 1}
     assert values("subscriptions", "waiting", "drop", "2", "--yes", "--dsn", dsn) == {"dropped": 1}
+    assert values("subscriptions", "waiting", "drop", "--all", "--yes", "--dsn", dsn) == {"dropped": 1}
     assert "no event 2 waits" in refused("subscriptions", "waiting", "drop", "2", "--yes", "--dsn", dsn)
+    assert "there is no condition 99" in refused("subscriptions", "waiting", "list", "99", "--dsn", dsn)
     assert "no event 2 waits" in refused("subscriptions", "waiting", "retry", "2", "--dsn", dsn)
 
 
@@ -462,7 +465,7 @@ def test_a_payload_is_read_from_the_standard_input(dsn: str) -> None:
     [
         (["t", "{"], 2, "'{' is no JSON"),
         (["", "{}"], 1, "topic must have 1 to 255 characters"),
-        (["t", "--to", "9"], 1, "there is no subscription 9"),
+        (["t", "--to", "9"], 2, "there is no subscription 9"),
         (["t", "--not-before", "soon"], 2, "'soon' is no time"),
     ],
 )

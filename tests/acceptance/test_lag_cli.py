@@ -152,7 +152,7 @@ def test_a_wrong_duration_is_told(text: str) -> None:
 def test_the_help_tells_the_exit_codes() -> None:
     result = called("lag", "--help")
 
-    assert "3  the lag of a projection is above --fail-above" in result.stdout
+    assert "3    the lag of a projection is above --fail-above" in result.stdout
 
 
 def test_one_view_is_shown_at_a_time() -> None:
@@ -170,7 +170,10 @@ def test_watching_does_not_fail_above() -> None:
 
 
 @pytest.mark.slow
-def test_watching_a_pipe_prints_one_look_after_another(behind: str) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_watching_a_pipe_prints_one_look_after_another(
+    behind: str, number: signal.Signals, code: int
+) -> None:
     command = [*COMMAND, "lag", "--watch", "--json", "--dsn", behind]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
@@ -180,11 +183,11 @@ def test_watching_a_pipe_prints_one_look_after_another(behind: str) -> None:
         append(behind, "N2")
         while looks[-1] == 3:
             looks.append(json.loads(process.stdout.readline())["projections"][0]["backlog"])
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, errors = process.communicate(timeout=30)
 
     assert looks[-1] == 4
-    assert (process.returncode, errors) == (0, "")
+    assert (process.returncode, errors) == (code, "")
 
 
 @contextmanager
@@ -215,7 +218,7 @@ def test_watching_on_a_terminal_draws_over_the_look_before_until_ctrl_c(behind: 
         process.send_signal(signal.SIGINT)
         code = process.wait(30)
 
-    assert code == 0
+    assert code == 130
     assert b"\x1b[1A" in output
 
 

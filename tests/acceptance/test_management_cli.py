@@ -269,8 +269,14 @@ def test_an_offset_set_to_a_time_leaves_out_what_is_older(app: Path, handled: st
 @pytest.mark.parametrize(
     ("time", "message"),
     [
-        ("2026-01-31", "'2026-01-31' has no zone: write 2026-01-31T00:00:00Z for UTC"),
-        ("yesterday", "'yesterday' is no time: write 2026-01-31T12:00:00Z"),
+        (
+            "2026-01-31",
+            "'2026-01-31' is no time: write beginning, or 2h for two hours ago, or 2026-01-31T12:00:00Z",
+        ),
+        (
+            "yesterday",
+            "'yesterday' is no time: write beginning, or 2h for two hours ago, or 2026-01-31T12:00:00Z",
+        ),
         ("10000-01-01T00:00:00Z", "'10000-01-01T00:00:00Z' is no time"),
     ],
 )

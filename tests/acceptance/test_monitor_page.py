@@ -63,7 +63,7 @@ async def cells(page: Page, attribute: str, value: str) -> list[int]:
 
 async def decisions(database: Database) -> dict[str, str]:
     async with database.session() as session:
-        return {one.source_id: one.decision for one in await offsets.list_parked(session, "p")}
+        return {one.source_id: one.decision for one in await offsets.ParkedSources(session).list("p")}
 
 
 async def stats(page: Page) -> dict[str, str]:

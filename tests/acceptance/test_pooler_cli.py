@@ -39,7 +39,7 @@ status
 status delays
 lag
 lag delays --slices
-workers
+workers list
 pause delays
 resume delays
 wait delays --token TOKEN

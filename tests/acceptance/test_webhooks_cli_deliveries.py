@@ -244,7 +244,7 @@ def test_attempts_are_filtered_and_ordered(sent: Sent) -> None:
         (sent.dead, "500", "the receiver was told to fail")
     ]
     assert [one["event_id"] for one in oldest] == [sent.done, sent.dead]
-    assert done("attempts", "--tenant", "other", "--dsn", sent.dsn) == "there are no such attempts\n"
+    assert done("attempts", "--tenant", "other", "--dsn", sent.dsn) == "no attempt fits\n"
 
 
 def test_an_attempt_is_shown_whole(sent: Sent) -> None:
@@ -257,7 +257,7 @@ def test_an_attempt_is_shown_whole(sent: Sent) -> None:
 
 
 def test_a_bad_cursor_is_refused(sent: Sent) -> None:
-    assert "'!!!'" in refused("attempts", "--next", "!!!", "--dsn", sent.dsn)
+    assert "'!!!'" in refused("attempts", "--next", "!!!", "--dsn", sent.dsn, code=2)
 
 
 def test_events_are_listed_and_shown_with_their_labels(sent: Sent) -> None:
@@ -327,4 +327,6 @@ def test_every_span_of_time_has_a_line(sent: Sent) -> None:
 
 
 def test_a_measure_of_attempts_is_none_of_events(sent: Sent) -> None:
-    assert "error_rate" in refused("metrics", "--events", "--measure", "error_rate", "--dsn", sent.dsn)
+    assert "error_rate" in refused(
+        "metrics", "--events", "--measure", "error_rate", "--dsn", sent.dsn, code=2
+    )

@@ -51,7 +51,7 @@ def test_what_other_machines_reach_needs_a_token(app: Path, filled: str) -> None
 def test_an_address_that_is_none_is_refused(app: Path, filled: str) -> None:
     result = projections("worker", "app:Delays", "--dsn", filled, "--http", ":9187", cwd=app)
 
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert "127.0.0.1:9187" in result.stderr
 
 

@@ -28,9 +28,9 @@ PUBLIC = {
     "projections": """
         ALL_TYPES AppendConflict Appended AtLeastOnce Backoff Changes ConnectionSettings Database DatabaseError
         DatabaseUnavailable Event EventEnvelope EventIdConflict Group HandlerFailed HistoricEvent Inline
-        InvalidEvent InvalidHandler InvalidPayload InvalidValue LostGeneration ProjectionFailed
-        ProjectionsError RawJson ReadYourWrites Recovery Retries RunSettings SchemaError Session SliceRange
-        StatusObserver Table TableError TransactionEnded UnknownProjection WaitTimeout append append_sync
+        InvalidEvent InvalidHandler InvalidPayload InvalidValue LostGeneration NotParked ParkedSources
+        ProjectionFailed ProjectionsError RawJson ReadYourWrites Recovery Retries RunSettings SchemaError Session
+        SliceRange StatusObserver Table TableError TransactionEnded UnknownProjection WaitTimeout append append_sync
         capture_table connect current_events database_dsn event_type handles handles_group import_events
         install live_events projection reacts read_source release_table run wait_for
     """,

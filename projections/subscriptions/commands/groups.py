@@ -19,7 +19,7 @@ from projections.terminal.ages import age, failing_above
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
 from projections.terminal.confirmation import confirm
-from projections.terminal.options import FailAbove, NewRanges, Yes
+from projections.terminal.options import FailAbove, FromThen, NewRanges, Yes
 from projections.terminal.output import (
     Answer,
     Columns,
@@ -34,12 +34,11 @@ from projections.terminal.output import (
     rescaled,
     table_of,
 )
-from projections.terminal.times import Time
 
 __all__ = ["groups"]
 
 _ByRange = Annotated[bool, Opt("One line for each range of slices.", "--ranges")]
-_To = Opt("From then on.", type=Time(ago=True, words=("beginning",)), metavar="beginning|2h|TIME")
+_To = FromThen("From then on.")
 _NUMBERS = ("lag", "cursor", "epoch")
 _COLUMNS: Columns = {
     "group": "name", "state": "state", "ranges": lambda one: len(one.ranges), "readers": lambda one: len(one.readers),
@@ -100,10 +99,11 @@ async def list_(
 
     \b
     Exit codes
-      0  done, also when --watch was ended by Ctrl-C
-      1  refused or failed; the reason is on stderr
-      2  the command line itself is wrong
-      3  the lag of a group is above --fail-above
+      0    done; or --watch was stopped by SIGTERM
+      1    refused or failed; the reason is on stderr
+      2    the command line itself is wrong
+      3    the lag of a group is above --fail-above
+      130  --watch was stopped by SIGINT (Ctrl-C)
     """  # noqa: D301, D205 - click reads the escape, and a first sentence may be longer than a line
     return failing_above(await _lag(session, None, by_range=by_range), fail_above, "groups")
 

@@ -25,7 +25,7 @@ _From = Opt(
     metavar="beginning|now|2h|TIME",
 )  # fmt: skip
 _ExpiresAfter = Opt(
-    "Remove the subscription when no consumer has used it for so long. Default: it stays.",
+    "Remove the subscription when no consumer has used it for this long. Default: it stays.",
     metavar="15m|2h|7d",
 )
 

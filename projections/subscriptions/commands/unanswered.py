@@ -12,7 +12,7 @@ from journal import Database, ProjectionsError, Session
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, derived
 from projections.terminal.confirmation import confirm
-from projections.terminal.options import Limit, Yes, tell_more
+from projections.terminal.options import Every, Limit, Yes, one_or_all, tell_more
 from projections.terminal.output import Answer, Columns, at, decided, listing, printable, shortened, values_of
 
 __all__ = ["waiting"]
@@ -34,15 +34,27 @@ FROM projections.conditions AS c
 WHERE c.unasked_from IS NOT NULL AND ($1::integer IS NULL OR c.condition_id = $1)
 ORDER BY c.condition_id
 """
+_KNOWN = "SELECT EXISTS (SELECT FROM projections.conditions AS c WHERE c.condition_id = $1)"
 _PAYLOAD = """
 SELECT e.payload::text FROM projections.events AS e WHERE e.source_id = $1 AND e.seq_nr = $2 AND e.db_timestamp = $3
 """
 _RETRY = "SELECT projections.retry_unanswered_v1($1)"
 _DROP = "SELECT projections.drop_unanswered_v1($1)"
+_RETRY_ALL = """
+SELECT count(*) FILTER (WHERE projections.retry_unanswered_v1(u.unanswered_id))
+FROM projections.unanswered AS u WHERE NOT u.due
+"""
+_DROP_ALL = """
+SELECT count(*) FILTER (WHERE projections.drop_unanswered_v1(u.unanswered_id)) FROM projections.unanswered AS u
+"""
 
 
 class NotWaiting(ProjectionsError):
     """No event of this number waits for a condition."""
+
+
+class UnknownCondition(ProjectionsError):
+    """There is no condition of this number."""
 
 
 class _Waiting(NamedTuple):
@@ -70,6 +82,7 @@ class _Behind(NamedTuple):
 
 
 _Number = Annotated[int, Arg("ID")]
+_SomeNumber = Annotated[int | None, Arg("[ID]")]
 _Condition = Annotated[int | None, Arg("[CONDITION_ID]")]
 _COLUMNS: Columns = {
     "id": lambda one: str(one.unanswered_id), "condition": lambda one: str(one.condition_id), "source": "source_id",
@@ -88,8 +101,8 @@ def waiting() -> None:
     \b
       projections subscriptions waiting list        all of them; list 3 has those of condition 3
       projections subscriptions waiting show 17     one with its payload
-      projections subscriptions waiting retry 17    have the condition asked about it again
-      projections subscriptions waiting drop 17     no subscription of the condition gets it
+      projections subscriptions waiting retry 17    have the condition asked about it again; --all for all
+      projections subscriptions waiting drop 17     no subscription of the condition gets it; likewise
       projections subscriptions release 3           have condition 3 asked about all that wait for it
 
     Without the name of a command it is `list`.
@@ -100,6 +113,10 @@ def waiting() -> None:
 @derived
 async def list_(session: Session, /, condition_id: _Condition = None, *, limit: Limit = 100) -> Answer:
     """List the events that wait, those that have waited longest first, and the conditions that are stopped."""
+    if condition_id is not None and not await session.fetchval(_KNOWN, condition_id):
+        raise UnknownCondition(
+            f"there is no condition {condition_id}: `projections subscriptions list` shows them"
+        )
     found = [_Waiting(*row.values()) for row in await session.fetch(_WAITING, condition_id, None, limit)]
     behind = [
         _Behind(row["condition_id"], row["sql"], row["quarantined_at"] is not None, row["since"])
@@ -129,28 +146,30 @@ async def show(session: Session, /, number: _Number) -> Answer:
 
 
 @waiting.command()
-@derived
-async def retry(session: Session, /, number: _Number) -> Answer:
+@derived(check=one_or_all("number", "ID"))
+async def retry(session: Session, /, number: _SomeNumber = None, *, every: Every = False) -> Answer:
     """
     Have a condition asked again about an event that it failed on.
 
     Whoever matches does so within a moment; if it fails again, the event waits again. To have it asked about all that
     wait for it, `projections subscriptions release` the condition.
     """
-    await _decide(session, _RETRY, number)
-    return decided("retried", "events", 1)
+    return decided("retried", "events", await _decide(session, _RETRY, _RETRY_ALL, number))
 
 
 @waiting.command()
-@derived
-async def drop(database: Database, /, number: _Number, *, yes: Yes = False) -> Answer:
+@derived(check=one_or_all("number", "ID"))
+async def drop(
+    database: Database, /, number: _SomeNumber = None, *, every: Every = False, yes: Yes = False
+) -> Answer:
     """Drop an event that waits for a condition: its subscriptions never get it. The journal keeps it."""
-    async with database.session() as session:
-        await _one(session, number)
-    confirm(f"Drop event {number}? No subscription of the condition ever gets it.", yes=yes)
+    if number is not None:
+        async with database.session() as session:
+            await _one(session, number)
+    what = "every event that waits" if number is None else f"event {number}"
+    confirm(f"Drop {what}? No subscription of the condition ever gets it.", yes=yes)
     async with database.transaction() as session:
-        await _decide(session, _DROP, number)
-    return decided("dropped", "events", 1)
+        return decided("dropped", "events", await _decide(session, _DROP, _DROP_ALL, number))
 
 
 async def _one(session: Session, number: int) -> _Waiting:
@@ -160,9 +179,13 @@ async def _one(session: Session, number: int) -> _Waiting:
     return _Waiting(*rows[0].values())
 
 
-async def _decide(session: Session, sql: str, number: int) -> None:
-    if not await session.fetchval(sql, number):
+async def _decide(session: Session, one: str, every: str, number: int | None) -> int:
+    """Decide about one event, or about all; returns how many."""
+    if number is None:
+        return int(await session.fetchval(every))
+    if not await session.fetchval(one, number):
         raise _not_waiting(number)
+    return 1
 
 
 def _not_waiting(number: int) -> NotWaiting:

@@ -149,7 +149,7 @@ async def retry(
     when it was due, and an endpoint that is held back is asked at once. Of many, those are passed over whose endpoint
     is disabled, or whose payload the log no longer has; ended early, the rest stays as it is.
     """  # noqa: D301 - click reads the escape
-    if endpoint is None:
+    if endpoint is None and set(states) != {"dead"}:  # which `dead retry` does not ask about either
         confirm(f"Try all deliveries again that are {' or '.join(states)}, and fit?", yes=yes)
     return await _retried(database, endpoint, event, which, states)
 
@@ -256,7 +256,7 @@ async def _listed(
     pending = any(one.state == "pending" for one in found)
     return listing(
         name, found, _COLUMNS, *(() if more is None else [f"there may be more: --before {more}"]),
-        nothing="there are no such deliveries", without={*same, *(() if pending else ("next",))}, before=more,
+        nothing="no delivery fits", without={*same, *(() if pending else ("next",))}, before=more,
     )  # fmt: skip
 
 

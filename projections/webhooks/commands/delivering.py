@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from projections.running.settings import RunSettings
 from projections.terminal.commands import Arg, Dsn, Opt, derived
 from projections.terminal.logs import LogFormat, configure_logs
 from projections.terminal.long_running import (
-    INTERRUPTED,
     Driver,
     FirstRanges,
     HttpAddress,
@@ -153,7 +151,7 @@ def deliver(
       projections webhooks deliver --only-send --concurrency 500
       projections webhooks deliver --allow-address 127.0.0.0/8      to a receiver on this machine
 
-    Only public addresses are reached, whatever endpoints say, beside those of --allow-address. Secrets are read with
+    Only public addresses are reached, whatever endpoints say, and those of --allow-address. Secrets are read with
     the key in PROJECTIONS_WEBHOOK_KEYS, where there is one. Logs go to stderr.
 
     SIGINT or SIGTERM stops: requests on their way are waited for, and what takes longer is given back. A second one
@@ -201,7 +199,7 @@ async def _run(dsn: str, process: _Process) -> int:
                         settings=settings, run_settings=RunSettings(listen=settings.listen),
                         delivery_observer=attempts, observer=observer, stop=stop,
                     )  # fmt: skip
-    return INTERRUPTED if received.number is signal.SIGINT else 0
+    return received.exit_code
 
 
 def _grace(settings: DeliverySettings) -> timedelta:

@@ -35,7 +35,7 @@ _Secret = Opt(
     "--secret", metavar="whsec_...",
 )  # fmt: skip
 _FailRate = Opt(
-    "Fail so many of the requests, at random.", type=click.FloatRange(0, 1), callback=_share, metavar="0.3"
+    "Fail this share of the requests, at random.", type=click.FloatRange(0, 1), callback=_share, metavar="0.3"
 )
 _Status = Opt("What a failure is answered with.", type=click.IntRange(200, 599))
 
@@ -58,7 +58,7 @@ def listen(
     status: Annotated[int, _Status] = 500,
     delay: Annotated[timedelta, Opt("Before each answer.", metavar="200ms")] = timedelta(0),
     count: Annotated[
-        int | None, Opt("End when so many messages were accepted.", type=click.IntRange(1), metavar="N")
+        int | None, Opt("End when this many messages were accepted.", type=click.IntRange(1), metavar="N")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -77,8 +77,10 @@ def listen(
 
     \b
     Exit codes
-      0  ended, and every signature was right, or none was checked
-      1  a signature was wrong; or it could not listen
+      0    --count messages came, or stopped by SIGTERM; every signature was right, or none was checked
+      1    a signature was wrong; or it could not listen
+      2    the command line itself is wrong
+      130  stopped by SIGINT (Ctrl-C), and no signature was wrong
     """  # noqa: D301 - click reads the escape, and a first sentence may be longer than a line
     given = [*secrets, *([text] if (text := secret_of(secret_file)) else [])]
     echo = _echo_json if as_json else _echo
@@ -86,14 +88,14 @@ def listen(
         given, host=host, port=port, fail_rate=fail_rate, seed=seed, status=status, delay=delay, keep=_KEPT,
         on_received=echo, limits=ConnectionLimits(),
     )  # fmt: skip
-    asyncio.run(_listen(receiver, count, checked=bool(given), as_json=as_json))
+    code = asyncio.run(_listen(receiver, count, checked=bool(given), as_json=as_json))
     _echo_totals(receiver.totals, as_json=as_json)
-    context.exit(1 if receiver.totals.refused else 0)
+    context.exit(1 if receiver.totals.refused else code)
 
 
-async def _listen(receiver: Receiver, count: int | None, *, checked: bool, as_json: bool) -> None:
+async def _listen(receiver: Receiver, count: int | None, *, checked: bool, as_json: bool) -> int:
     stop = asyncio.Event()
-    with stopped_by_signals(stop):
+    with stopped_by_signals(stop) as received:
         async with receiver:
             if as_json:
                 click.echo(json.dumps({"listening": receiver.url, "verifies": checked}))
@@ -101,6 +103,7 @@ async def _listen(receiver: Receiver, count: int | None, *, checked: bool, as_js
                 how = "signatures are verified" if checked else "no --secret: signatures are not checked"
                 click.echo(f"listening at {receiver.url}, {how}; Ctrl-C ends")
             await first_of(stop.wait(), *([] if count is None else [receiver.wait_for(count)]))
+    return received.exit_code
 
 
 def _echo(one: Received) -> None:

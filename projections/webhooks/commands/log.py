@@ -26,7 +26,7 @@ from projections.terminal.output import (
 )
 from projections.terminal.times import Time
 from projections.webhooks.commands.options import whole_endpoint_id
-from projections.webhooks.errors import InvalidQuery
+from projections.webhooks.errors import NotFound
 from projections.webhooks.log import (
     AttemptsRequest,
     EventsRequest,
@@ -119,7 +119,7 @@ async def list_attempts(
     # Ids of attempts are with --json, and with the delivery: there is hardly room for two long ones.
     return listing(
         "attempts", [one.attempt for one in page.data], ATTEMPT_COLUMNS, *wanted.cursors(page),
-        nothing="there are no such attempts", values=attempt_values, numbers={"took"},
+        nothing="no attempt fits", values=attempt_values, numbers={"took"},
         without={"id", "topic", *wanted.same}, next=page.next, prev=page.prev,
     )  # fmt: skip
 
@@ -130,7 +130,7 @@ async def show_attempt(database: Database, /, attempt_id: Annotated[str, Arg("AT
     """Show one attempt, with all that is kept of the answer."""
     found = await PostgresLog(database).retrieve_attempt(attempt_id)
     if found is None:
-        raise InvalidQuery(f"the log has no attempt {attempt_id!r:.80}, or not any more")
+        raise NotFound(f"the log has no attempt {attempt_id!r:.80}, or not any more")
     one = found.attempt
     known = {
         "attempt": f"{one.attempt_id} (number {one.attempt_number}{', by hand' if one.manual else ''})",
@@ -166,7 +166,7 @@ async def list_events(database: Database, /, *, wanted: _Page) -> Answer:
     """List events, the newest first."""
     page = await PostgresLog(database).list_events(EventsRequest(**await wanted.request(database)))
     return listing(
-        "events", page.data, _EVENT_COLUMNS, *wanted.cursors(page), nothing="there are no such events",
+        "events", page.data, _EVENT_COLUMNS, *wanted.cursors(page), nothing="no event fits",
         next=page.next, prev=page.prev,
     )  # fmt: skip
 
@@ -177,7 +177,7 @@ async def show_event(database: Database, /, event_id: Annotated[str, Arg("EVENT"
     """Show one event, its payload, and which endpoints it was for."""
     one = await PostgresLog(database).retrieve_event(event_id)
     if one is None:
-        raise InvalidQuery(f"the log has no event {event_id!r:.80}, or not any more")
+        raise NotFound(f"the log has no event {event_id!r:.80}, or not any more")
     known = {
         "event": one.event_id,
         "at": at(one.time),

@@ -28,7 +28,7 @@ class Addresses:
     allow_addresses: Annotated[
         tuple[str, ...],
         Opt(
-            "Beside public ones, such as 127.0.0.0/8 for development; may be repeated.",
+            "In addition to public ones, such as 127.0.0.0/8 for development; may be repeated.",
             "--allow-address", metavar="CIDR|NAME",
         ),
     ] = ()  # fmt: skip

@@ -41,7 +41,7 @@ def schedules() -> None:
       projections webhooks schedules add acme nightly '30 2 * * *' report.due '{"kind": "daily"}' \\
           --timezone Europe/Paris --missed one
       projections webhooks schedules                     all of them, with their next ticks
-      projections webhooks schedules run SCHEDULE        send one now, beside its ticks
+      projections webhooks schedules run SCHEDULE        send one now, in addition to its ticks
       projections webhooks schedules pause SCHEDULE
 
     One of the processes that run `projections webhooks deliver` sends the ticks, each once. Without the name of a
@@ -144,10 +144,10 @@ async def resume(database: Database, /, schedule_id: _ScheduleId) -> Answer:
     return done(f"schedule {whole} goes on: next at {_next(one)}", schedule_id=whole, state="active")
 
 
-@schedules.command(short_help="Send its message now, beside its ticks.")
+@schedules.command(short_help="Send its message now, in addition to its ticks.")
 @derived
 async def run(database: Database, /, schedule_id: _ScheduleId) -> Answer:
-    """Send its message now, beside its ticks, also while it is paused."""
+    """Send its message now, in addition to its ticks, also while it is paused."""
     service, whole = await _found(database, schedule_id)
     sent = await service.send_now(None, whole)
     return done(f"message {sent.event_id} is stored", **picked(sent, "event_id", "db_timestamp"))

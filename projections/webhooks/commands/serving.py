@@ -75,9 +75,10 @@ def serve(
 
     \b
     Exit codes
-      0    stopped by SIGTERM or SIGINT (Ctrl-C)
+      0    stopped by SIGTERM
       1    could not start; the reason is on stderr
       2    the command line itself is wrong
+      130  stopped by SIGINT (Ctrl-C)
     """  # noqa: D301 - click reads the escape
     configure_logs(log_format, "info")
     connections = ConnectionSettings(
@@ -87,10 +88,11 @@ def serve(
     options = _Options(parse_address(http), token, addresses.rules, allow_http, connections)
     require_token(options.address, options.token)
     with database_dsn(dsn) as database:
-        asyncio.run(_run(database, options))
+        code = asyncio.run(_run(database, options))
+    raise click.exceptions.Exit(code)
 
 
-async def _run(dsn: str, options: _Options) -> None:
+async def _run(dsn: str, options: _Options) -> int:
     from projections.http.serving import serving  # noqa: PLC0415 - its extra may be missing; the help is not
 
     stop = asyncio.Event()
@@ -100,12 +102,13 @@ async def _run(dsn: str, options: _Options) -> None:
         app = _app(database, options)
         # Without a token of its own the server lets none but this machine's users in.
         token = None if options.address.loopback else options.token
-        with stopped_by_signals(stop):
+        with stopped_by_signals(stop) as received:
             async with serving(options.address, app, token, open_paths=_OPEN_PATHS) as address:
                 log.info(
                     "the API is at http://%s", address, extra={"action": "serving", "address": str(address)}
                 )
                 await stop.wait()
+    return received.exit_code
 
 
 def _app(database: Database, options: _Options) -> Starlette:

@@ -16,7 +16,7 @@ AS $$
         WHERE p.to_timestamp <= clock_timestamp() AND (p_name IS NULL OR p.name = p_name)
     )
     SELECT c.table_name, c.name, 'retention', '', CASE
-        WHEN c.retention IS NULL THEN 'kept for ever' ELSE format('kept until %s', c.to_timestamp + c.retention)
+        WHEN c.retention IS NULL THEN 'kept forever' ELSE format('kept until %s', c.to_timestamp + c.retention)
     END
     FROM closed AS c WHERE c.retention IS NULL OR c.young
     UNION ALL

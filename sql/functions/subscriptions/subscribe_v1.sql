@@ -1,5 +1,5 @@
 -- Subscribes a group, which is made when it is not known, to events; returns the subscription. Asking for the same again
--- returns the same one, kept for the longer of both times (NULL: for ever).
+-- returns the same one, kept for the longer of both times (NULL: without limit).
 --
 -- p_condition is a boolean expression over e, the event (a row of projections.matchable_events), and s, the subscription
 -- (s.params); NULL: none. p_topics are event types, and patterns of them as topic_patterns_v1 takes them; p_entity_types are kinds of

@@ -64,7 +64,7 @@ async def journal(database: Database) -> Database:
 
 async def parked(database: Database) -> list[str]:
     async with database.session() as session:
-        return [source.source_id for source in await offsets.list_parked(session, "p")]
+        return [source.source_id for source in await offsets.ParkedSources(session).list("p")]
 
 
 @pytest.mark.daily(1)
@@ -83,7 +83,7 @@ async def test_sources_that_fail_alike_stop_the_range_and_no_more_are_parked(
         service.down = False
         await until(journal, f"SELECT ({HANDLED}) = 37")
         async with journal.session() as session:
-            await offsets.retry_parked(session, "p")
+            await offsets.ParkedSources(session).retry("p")
         await until(journal, f"SELECT ({HANDLED}) = 40")
 
     assert isinstance(error, ProjectionFailed)

@@ -132,7 +132,7 @@ async def journal(database: Database) -> Database:
 
 async def parked(database: Database, name: str = "p") -> list[str]:
     async with database.session() as session:
-        return [source.source_id for source in await offsets.list_parked(session, name)]
+        return [source.source_id for source in await offsets.ParkedSources(session).list(name)]
 
 
 def at_b(statement: str, times: int) -> Does:
@@ -372,7 +372,7 @@ async def test_a_retry_by_hand_that_is_cancelled_is_tried_again(journal: Databas
     await caught_up(journal, recording(at_b("SELECT 1 / 0", 2), recovery=NO_RETRY))
     assert await parked(journal) == ["b"]
     async with journal.session() as session:
-        await offsets.retry_parked(session, "p", "b")
+        await offsets.ParkedSources(session).retry("p", "b")
 
     told = await caught_up(journal, recording(at_b(raised("57014"), 3), recovery=NO_RETRY))
 

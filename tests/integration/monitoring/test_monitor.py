@@ -69,7 +69,7 @@ async def is_paused(database: Database) -> bool:
 
 async def decisions(database: Database) -> dict[str, str]:
     async with database.session() as session:
-        return {one.source_id: one.decision for one in await offsets.list_parked(session, "p")}
+        return {one.source_id: one.decision for one in await offsets.ParkedSources(session).list("p")}
 
 
 def column(found: Mapping[str, Any], name: str) -> list[Any]:
@@ -437,9 +437,9 @@ def monitor(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 @pytest.mark.daily(1)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_command_serves_until_it_is_stopped_even_while_somebody_watches(
-    dsn: str, number: signal.Signals
+    dsn: str, number: signal.Signals, code: int
 ) -> None:
     with (
         monitor("--dsn", dsn) as (process, url),
@@ -450,12 +450,12 @@ def test_command_serves_until_it_is_stopped_even_while_somebody_watches(
         process.send_signal(number)
         rest = [*lines]
 
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=30) == code
     assert (begun, rest[1]) == ("retry: 1000", "event: history")
 
 
 WRONG = {
-    "an address without a host": (("--http", ":8750"), 1, "write HOST:PORT"),
+    "an address without a host": (("--http", ":8750"), 2, "write HOST:PORT"),
     "an address that others reach": (("--http", "0.0.0.0:0"), 1, "PROJECTIONS_TOKEN"),
     "no time": (("--every", "fast"), 2, "is not a duration"),
     "too often": (("--every", "1ms"), 2, "100ms"),

@@ -42,7 +42,7 @@ async def test_the_journal_keeps_everything_by_default(database: Database) -> No
     done = await retained(database)
 
     assert (done.dropped, done.kept) == ((), ())
-    assert await kept_by(database) == dict.fromkeys(NAMES, ("kept for ever",))
+    assert await kept_by(database) == dict.fromkeys(NAMES, ("kept forever",))
 
 
 async def test_partitions_that_nobody_needs_are_dropped_when_their_retention_is_over(
@@ -296,7 +296,7 @@ async def test_function_refuses_a_partition_whose_retention_is_not_over(
 ) -> None:
     await keep(journal, "events", retention="forever")
 
-    with pytest.raises(DatabaseError, match=f"{NAMES[0]} is kept: kept for ever") as refused:
+    with pytest.raises(DatabaseError, match=f"{NAMES[0]} is kept: kept forever") as refused:
         await fetchval(journal, "SELECT projections.drop_partition_v1($1, $2)", NAMES[0], force)
 
     assert refused.value.sqlstate == "PJ071"

@@ -371,7 +371,7 @@ async def test_ranges_are_cut_and_parked_sources_go_on_over_all_types(database: 
     async with database.session() as session:
         await offsets.rescale(session, "p", 5)
         assert (await offsets.status(session, "p")).entity_types == EntityTypes.of(BOTH)
-        await offsets.retry_parked(session, "p", "s3")
+        await offsets.ParkedSources(session).retry("p", "s3")
     await happen(database, *((BOTH[n % 2], f"s{n}") for n in range(40)))
 
     await caught_up(database, reading(BOTH))

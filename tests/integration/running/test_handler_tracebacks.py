@@ -42,7 +42,7 @@ async def fail(session: Session, event: Happened, envelope: EventEnvelope) -> No
 
 async def the_parked(database: Database) -> offsets.ParkedSource:
     async with database.session() as session:
-        [found] = await offsets.list_parked(session, "p")
+        [found] = await offsets.ParkedSources(session).list("p")
     return found
 
 
@@ -106,7 +106,7 @@ async def test_a_retry_by_hand_that_fails_again_leaves_a_line_and_the_outcome(
     await caught_up(journal, recording(fail, recovery=NO_RETRY))
     before = await the_parked(journal)
     async with journal.session() as session:
-        await offsets.retry_parked(session, "p", "a")
+        await offsets.ParkedSources(session).retry("p", "a")
     caplog.clear()
 
     told = await caught_up(journal, recording(fail_otherwise, recovery=NO_RETRY))
@@ -126,7 +126,7 @@ async def test_a_retry_by_hand_that_succeeds_leaves_a_line(
     await happen(journal, "a")
     await caught_up(journal, recording(fail, recovery=NO_RETRY))
     async with journal.session() as session:
-        await offsets.retry_parked(session, "p", "a")
+        await offsets.ParkedSources(session).retry("p", "a")
 
     with caplog.at_level(logging.INFO):
         await caught_up(journal, recording())

@@ -171,7 +171,7 @@ async def test_an_event_whose_handler_alone_needs_too_much_memory_is_parked_with
     parked = "SELECT error, attempts, decision FROM projections.parked_sources"
     async with database.session() as session:
         assert "MemoryError()" in (await session.fetchrow(parked))["error"]
-        await offsets.retry_parked(session, "p", "bad")
+        await offsets.ParkedSources(session).retry("p", "bad")
     await happen(database, "a")
 
     # One whose retries all fail holds nobody up, either.

@@ -112,7 +112,7 @@ async def test_the_reaction_that_fails_parks_its_source_and_takes_no_other_with_
     await caught_up(journal, reacting(("b", 2), recovery=NO_RETRY, batch_size=batch_size))
     parked = await reactions(journal), await fetchval(journal, "SELECT n FROM counts WHERE source_id = 'b'")
     async with journal.session() as session:
-        await offsets.retry_parked(session, "p")
+        await offsets.ParkedSources(session).retry("p")
     await caught_up(journal, TELLS)
 
     assert parked == (["a1", "a2", "b1", "c1"], 1)
@@ -309,7 +309,7 @@ class TestRebuild:
         with pytest.raises(SwapRefused, match=r"such as those of 'b' .* retry or drop what is parked"):
             await rebuild(journal, dsn, TELLS, AT_ONCE)
         async with journal.session() as session:
-            await offsets.retry_parked(session, "p")
+            await offsets.ParkedSources(session).retry("p")
         await run_until_caught_up(journal, TELLS)
         await rebuild(journal, dsn, TELLS, AT_ONCE)
 

@@ -56,12 +56,13 @@ async def journal(database: Database) -> Database:
 
 async def decide(database: Database, decision: str, source_id: str | None = None) -> None:
     async with database.session() as session:
-        await {"retry": offsets.retry_parked, "drop": offsets.drop_parked}[decision](session, "p", source_id)
+        waiting = offsets.ParkedSources(session)
+        await {"retry": waiting.retry, "drop": waiting.drop}[decision]("p", source_id)
 
 
 async def parked(database: Database) -> list[offsets.ParkedSource]:
     async with database.session() as session:
-        return await offsets.list_parked(session, "p")
+        return await offsets.ParkedSources(session).list("p")
 
 
 @DELIVERIES

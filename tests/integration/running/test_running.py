@@ -223,8 +223,8 @@ async def test_one_failing_projection_does_not_hold_up_another(journal: Database
         await told.first("parked", 2)
 
     async with journal.session() as session:
-        assert len(await offsets.list_parked(session, "bad")) == 2
-        assert await offsets.list_parked(session, "p") == []
+        assert len(await offsets.ParkedSources(session).list("bad")) == 2
+        assert await offsets.ParkedSources(session).list("p") == []
 
 
 async def test_a_transaction_of_the_application_and_its_events_are_seen_together(journal: Database) -> None:

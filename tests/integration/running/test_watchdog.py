@@ -254,7 +254,7 @@ async def test_a_handler_that_exits_ends_neither_the_process_nor_looks_like_its_
     await caught_up(journal, recording(leave, recovery=NO_RETRY, delivery=delivery))
 
     async with journal.session() as session:
-        [parked] = await offsets.list_parked(session, "p")
+        [parked] = await offsets.ParkedSources(session).list("p")
     assert parked.source_id == "a"
     assert "SystemExit: 0" in parked.error
     assert ("b", 1) in await effects(journal)

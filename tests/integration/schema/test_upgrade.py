@@ -15,7 +15,7 @@ import pytest
 
 from journal import Database, DatabaseError, Event, SchemaError, append, connect, schema
 from journal.schema import installing
-from offsets import DatabaseWentBack, retry_parked
+from offsets import DatabaseWentBack, ParkedSources
 from projections.interests.filters import compile_filter
 from projections.interests.json_values import read_json
 from projections.interests.topics import parse_topics
@@ -181,7 +181,7 @@ async def upgraded(earlier: str) -> Any:
 async def test_a_projection_goes_on_where_it_stood(upgraded: Database) -> None:
     await happen(upgraded, "a", "d")
     async with upgraded.session() as session:
-        assert await retry_parked(session, "p", "c") == 1
+        assert await ParkedSources(session).retry("p", "c") == 1
 
     await caught_up(upgraded, recording())
 

@@ -47,7 +47,7 @@ async def journal(database: Database) -> Database:
 
 async def parked(database: Database) -> list[offsets.ParkedSource]:
     async with database.session() as session:
-        return await offsets.list_parked(session, "p")
+        return await offsets.ParkedSources(session).list("p")
 
 
 def grouped(seen: list[list[tuple[str, int]]], *poison: tuple[str, int], **options: Any) -> type[Any]:
