@@ -74,15 +74,18 @@ class History(PagesInTurn):
     async def _next(self, session: OwnedSession, number: int, width: int | None) -> PageToMatch | None:
         condition_id = self._conditions[number]
         rows = await session.fetch(_NEXT, number, width or _MOST, False)
+        match = None
         if rows:
             first = rows[0]["source_id"], rows[0]["seq_nr"]
-            return PageToMatch(
-                rows, partial(session.fetchval, _MATCH, number, *first, len(rows)), condition_id
-            )
+            match = partial(session.fetchval, _MATCH, number, *first, len(rows))
+            if len(rows) == (width or _MOST):
+                return PageToMatch(rows, match, condition_id)
+        # Where events come all the time each page is short: it is a part of the last one, or is matched alone.
         rows = await session.fetch(_NEXT, number, width or _LAST, True)
 
         async def finish(error: str | None) -> bool:
-            await session.fetchval(_FINISH, number, width or _LAST, error)
+            if not await session.fetchval(_FINISH, number, width or _LAST, error) and match is not None:
+                await match(error)
             return False
 
         return PageToMatch(rows, finish, condition_id)

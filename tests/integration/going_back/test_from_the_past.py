@@ -78,10 +78,10 @@ class TestOnePageAfterTheOther:
         await all_once(database)
 
     async def test_the_end_that_was_lost_comes_again(self, database: Database, history: History) -> None:
-        await append_many(database, 1000)
+        await append_many(database, 3000)
         await settled(database)
         await from_the_past(database)
-        assert await page(database, history) == 1000
+        assert await page(database, history) == 2000
         await remember(database)
         await catch_up(database)
         await happened(database, source="lost")

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from journal import Database, Event, HistoricEvent, append
+from journal import Database, Event, HistoricEvent, OwnedSession, append
 from journal.importing import import_events
 from projections.subscriptions import InvalidSubscription, rewind_group, unsubscribe
 from projections.subscriptions import subscribe as make_subscription
+from projections.subscriptions.history import History
 from projections.subscriptions.matching import Matching
 from tests.fixtures.commands import COMMAND, environment
 from tests.fixtures.journal import PAST
@@ -244,6 +245,32 @@ async def test_two_workers_and_many_events(database: Database) -> None:
         found = await matched_by(database, group)
         assert len(found) == 6100
         in_order(found)
+
+
+async def test_it_ends_though_something_is_new_at_each_visit(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = History.go_on
+
+    async def nothing(history: History, session: OwnedSession) -> None:
+        pass
+
+    monkeypatch.setattr(History, "go_on", nothing)  # of the workers that match
+    visits = History(timedelta(milliseconds=1))  # one page each, as where many catch up
+    await append_many(database, 10)
+    await from_the_past(database, topics=["t"])
+    for _ in range(4):
+        await happened(database, source="steady")
+        await match(database)
+        await until_settled(database)
+        async with database.session() as session:
+            await go_on(visits, session)
+    await match(database)
+
+    assert await fetchval(database, ALL_CAUGHT_UP)
+    found = await matched_by(database, "g")
+    assert len(found) == 14
+    in_order(found)
 
 
 @pytest.mark.slow
