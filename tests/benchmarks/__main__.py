@@ -25,6 +25,7 @@ from tests.benchmarks.latency import measure_latency
 from tests.benchmarks.memory import measure_memory
 from tests.benchmarks.projecting import measure_projection
 from tests.benchmarks.reading import measure_read
+from tests.benchmarks.repairing import measure_repair
 from tests.benchmarks.report import machine, show
 from tests.benchmarks.server import Server, server
 from tests.benchmarks.spark import measure_spark
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[Server, Sizes], Awaitable[list[Line]]]] = {
     "types": measure_types,
     "clustering": measure_clustering,
     "projection": measure_projection,
+    "repair": measure_repair,
     "spark": measure_spark,
     "subscriptions": measure_subscriptions,
     "webhooks": measure_webhooks,

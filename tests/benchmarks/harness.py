@@ -31,6 +31,7 @@ class Sizes:
     projected: int = 100_000
     peer: int = 5_000
     latencies: int = 300
+    waits: int = 10
     idle_settle: float = 12.0  # a session that goes idle tells within 10 seconds what it has done
     idle_seconds: float = 20.0  # twice the 10 seconds after which a range looks again
     shared: int = 200_000
@@ -40,14 +41,15 @@ class Sizes:
     batch: tuple[int, ...] = (1_000_000, 5_000_000)
     batch_sources: int = 50_000
     batch_rounds: int = 2
+    repaired: int = 200_000
     delivered: int = 10_000
 
 
 QUICK = Sizes(
     rounds=1, sources=1_000, append=2_000, append_small=500, append_single=50, imported=2_000, captured=500,
-    backlog=500, large_backlog=5_000, read=2_000, first_batches=3, projected=3_000, peer=200, latencies=10,
+    backlog=500, large_backlog=5_000, read=2_000, first_batches=3, projected=3_000, peer=200, latencies=10, waits=1,
     idle_settle=0.0, idle_seconds=1.0, shared=5_000, worker_rounds=1, clustered=20_000,
-    matched=2_000, subscriptions=40, batch=(5_000,), batch_sources=500, batch_rounds=1, delivered=200,
+    matched=2_000, subscriptions=40, batch=(5_000,), batch_sources=500, batch_rounds=1, delivered=200, repaired=2_000,
 )  # fmt: skip
 
 

@@ -1,4 +1,8 @@
-"""Handling events in the transaction that appends, beside appending alone and beside SQL written by hand."""
+"""
+Handling events in the transaction that appends, beside appending alone, SQL written by hand, and a worker.
+
+The worker runs in the process that appends, and the time goes to when it has handled the last event.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,17 @@ from typing import Any, TypeAlias
 
 import psycopg
 
-from journal import Database, Event, append, connect
-from projections import Changes, EventEnvelope, Inline, Session, Table, handles, projection
+from journal import Database, Event, Notifier, append, connect
+from projections import Changes, EventEnvelope, Inline, RunSettings, Session, Table, handles, projection
 from projections.testing import run_until_caught_up
 from tests.benchmarks import workload
-from tests.benchmarks.harness import Goal, Line, Sizes, compare
+from tests.benchmarks.harness import Contender, Goal, Line, Sizes, compare
+from tests.benchmarks.latency import worker
 from tests.benchmarks.server import Server, settle
 
 Work: TypeAlias = Callable[..., Awaitable[Any]]
 
+_WORKER = "live: append, and a worker handles it"
 _TOTALS = Table("totals", key="carrier", increment=("n", "delay"))
 _CREATE = "CREATE TABLE totals (carrier text PRIMARY KEY, n bigint NOT NULL DEFAULT 0, delay bigint NOT NULL DEFAULT 0)"
 _BY_HAND = """
@@ -43,16 +49,39 @@ async def _by_hand(session: Session, events: Sequence[Event]) -> None:
 
 
 async def _rate(database: Database, dsn: str, batches: Sequence[Sequence[Event]], work: Work) -> float:
-    with psycopg.connect(dsn) as connection:
-        connection.execute(
-            "TRUNCATE projections.events, projections.sources, projections.source_offsets, totals"
-        )
-    settle(dsn)
+    _empty(dsn)
     began_at = time.perf_counter()
     for batch in batches:
         async with database.transaction() as session:
             await work(session, batch)
     return sum(map(len, batches)) / (time.perf_counter() - began_at)
+
+
+async def _live(database: Database, dsn: str, batches: Sequence[Sequence[Event]]) -> float:
+    _empty(dsn)
+    inline, notifier = Inline(Totals), Notifier(database)
+    async with database.session() as session:
+        await inline.set_mode(session, "live")
+    async with connect(dsn) as others, worker(others, 1, RunSettings(), Totals) as seen:
+        began_at = time.perf_counter()
+        for batch in batches:
+            async with database.transaction() as session:
+                await append(session, batch)
+            notifier.appended()
+        await seen.until(events=sum(map(len, batches)))
+        took = time.perf_counter() - began_at
+    await notifier.close()
+    async with database.session() as session:
+        await inline.set_mode(session, "inline")
+    return sum(map(len, batches)) / took
+
+
+def _empty(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            "TRUNCATE projections.events, projections.sources, projections.source_offsets, totals"
+        )
+    settle(dsn)
 
 
 async def measure_inline(server: Server, sizes: Sizes) -> list[Line]:
@@ -74,13 +103,16 @@ async def measure_inline(server: Server, sizes: Sizes) -> list[Line]:
                     "append alone": append,
                     "by hand": _by_hand,
                 }
-                rounds = await compare(
-                    {name: partial(_rate, database, dsn, batches, work) for name, work in contenders.items()},
-                    sizes.rounds,
-                )
+                turns: dict[str, Contender] = {
+                    name: partial(_rate, database, dsn, batches, work) for name, work in contenders.items()
+                }
+                turns[_WORKER] = partial(_live, database, dsn, batches)
+                rounds = await compare(turns, sizes.rounds)
                 what = f"append inline, transactions of {size}"
                 lines += [
                     rounds.line(what, "events/s", "inline", "append alone"),
                     rounds.line(what, "events/s", "inline", "by hand", Goal(0.6 if size == 1 else 0.45)),
+                    rounds.line(what, "events/s", "inline", _WORKER),
+                    rounds.line(f"{_WORKER}, transactions of {size}", "events/s", _WORKER, "append alone"),
                 ]
     return lines

@@ -53,10 +53,13 @@ class _Seen(StatusObserver):
 
 
 @asynccontextmanager
-async def worker(database: Database, ranges: int, settings: RunSettings) -> AsyncIterator[_Seen]:
+async def worker(
+    database: Database, ranges: int, settings: RunSettings, definition: type[object] = workload.ByTable
+) -> AsyncIterator[_Seen]:
+    """A worker in this process; gives what it has handled."""
     seen, stop = _Seen(), asyncio.Event()
     running = asyncio.create_task(
-        run(database, workload.ByTable, ranges=ranges, settings=settings, observer=seen, stop=stop)
+        run(database, definition, ranges=ranges, settings=settings, observer=seen, stop=stop)
     )
     try:
         await seen.until(ranges=ranges)

@@ -7,6 +7,7 @@ of them. The conditions of the last rounds are a hundred texts.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,6 +19,7 @@ import psycopg
 
 from journal import ConnectionSettings, Event, append, connect
 from projections import run
+from projections.subscriptions import subscribe
 from projections.subscriptions.matching import Matching
 from tests.benchmarks.harness import Contender, Goal, Line, Sizes, compare
 from tests.benchmarks.server import Server, settle
@@ -37,6 +39,12 @@ _READ = "SELECT * FROM projections.read_next_v1($1, 0, 1023, $2, $3, $4)"
 _MOVE = "SELECT projections.move_cursor_v1($1, 0, $2, $3)"
 _POLL = "SELECT epoch FROM projections.poll_group_v1($1, 'benchmark')"
 
+_LATE = "late"
+_CATCHING_UP = "SELECT count(*) FROM projections.subscriptions WHERE starts_at IS NOT NULL"
+_CAUGHT_UP = """
+SELECT count(*) FROM projections.matches AS m INNER JOIN projections.subscription_groups AS g USING (group_id)
+WHERE g.name = $1
+"""
 _ANEW = """
 TRUNCATE projections.matches, projections.source_offsets;
 DELETE FROM projections.projections;
@@ -157,6 +165,26 @@ class _Journal:
             await run(database, discovery=Matching(), until_caught_up=True)
         return self._events / (time.perf_counter() - begun)
 
+    async def catch_up(self) -> float:
+        """Subscribe another group from the beginning; returns how many events it catches up with in a second."""
+        stop = asyncio.Event()
+        async with connect(self._dsn, ConnectionSettings(max_connections=5)) as database:
+            async with database.session() as session:
+                await session.execute("DELETE FROM projections.subscription_groups WHERE name = $1", _LATE)
+                begun = time.perf_counter()
+                await subscribe(session, _LATE, start="beginning")
+            running = asyncio.create_task(run(database, discovery=Matching(), stop=stop))
+            async with database.session() as session:
+                while await session.fetchval(_CATCHING_UP):
+                    await asyncio.sleep(0.01)
+                took = time.perf_counter() - begun
+                caught_up = await session.fetchval(_CAUGHT_UP, _LATE)
+            stop.set()
+            await running
+        if caught_up != self._events:
+            raise AssertionError(f"{caught_up} of {self._events} events were caught up with")
+        return self._events / took
+
     async def match_and_read(self) -> float:
         """Match all events, then read them as a consumer does."""
         matching = self._events / await self.match()
@@ -249,10 +277,12 @@ async def measure_subscriptions(server: Server, sizes: Sizes) -> list[Line]:
         )
         matching: dict[str, Contender] = {kind: journal.match for kind, journal in journals.items()}
         matched = await compare(matching, sizes.rounds)
+        past = await compare({"matched": one.match, "caught up with": one.catch_up}, sizes.rounds)
     many = f"{sizes.subscriptions:,} subscriptions"
     return [
         Line("publish, batches of 500", one.published, "events/s", "append", appended, one.published / appended),
         reading.line("matched and read by a group", "events/s", "matched and read", "the same by hand"),
+        past.line("catch up from the beginning, one subscription", "events/s", "caught up with", "matched"),
         matched.line(
             f"match, {sizes.subscriptions // 10:,} subscriptions that want each event", "events/s", "all of each",
             "one subscription",

@@ -46,5 +46,11 @@ def test_a_quick_run_of_all_benchmarks_prints_one_json_object(
     assert printed["machine"]["cores"] >= 1
     assert printed["server"]["fsync"] == "on"
     assert all(set(line) == LINE for line in printed["results"])
-    assert {line["beside"] for line in printed["results"]} >= {"bare INSERT", "bare COPY", "eventsourcing"}
+    assert {line["beside"] for line in printed["results"]} >= {
+        "bare INSERT", "bare COPY", "eventsourcing", "live: append, and a worker handles it", "rebuild, 1 process",
+    }  # fmt: skip
+    assert {line["what"] for line in printed["results"]} >= {
+        "a page of 100, 20 types", "append to read, 1,000 waiting, p50", "repair the row of a source",
+        "catch up from the beginning, one subscription",
+    }  # fmt: skip
     assert sum(line["goal"] is not None for line in printed["results"]) >= 10

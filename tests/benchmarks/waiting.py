@@ -53,7 +53,7 @@ async def _waits(server: Server, sizes: Sizes, wait: Wait, together: int) -> tup
                 whole.append((time.perf_counter() - began) * 1000)
 
             async with worker(reader, 1, RunSettings()) as seen:
-                for n in range(max(10, sizes.latencies // together)):
+                for n in range(max(sizes.waits, sizes.latencies // together)):
                     await asyncio.sleep(spacing(chance))
                     async with writer.transaction() as session:
                         events = workload.events(n * together, together, sizes.sources)
@@ -68,17 +68,17 @@ async def _waits(server: Server, sizes: Sizes, wait: Wait, together: int) -> tup
 
 
 async def measure_waiting(server: Server, sizes: Sizes) -> list[Line]:
-    """One who waits at a time, and a hundred together."""
+    """One who waits at a time, and a hundred and a thousand together."""
     lines = []
-    for together in (1, 100):
+    for together in (1, 100, 1_000):
         waited, after = await _waits(server, sizes, _by_waiting, together)
         asked, _ = await _waits(server, sizes, _by_asking, together)
         for percent in (50, 99):
             value, other = percentile(waited, percent), percentile(asked, percent)
-            what = f"append to read, {together} waiting, p{percent}"
+            what = f"append to read, {together:,} waiting, p{percent}"
             lines.append(Line(what, value, "ms", "asking every 10 ms", other, value / other))
         goal = Goal(5.0, at_most=True, absolute=True) if together == 1 else None
         lines.append(
-            Line(f"handled to read, {together} waiting, p99", percentile(after, 99), "ms", goal=goal)
+            Line(f"handled to read, {together:,} waiting, p99", percentile(after, 99), "ms", goal=goal)
         )
     return lines
