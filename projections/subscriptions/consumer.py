@@ -95,7 +95,8 @@ class Consumer:
             condition: A boolean SQL expression over ``e`` and ``s``.
             params: Values for the condition.
             expires_after: Remove the subscription when no consumer has run for so long.
-            start: From which time on the subscription gets events, where it is new; one that is known goes on.
+            start: From which time on the subscription gets events, where it is new, by default as its group was made
+                with; one that is known goes on.
             retries: Pauses, in seconds or as timedeltas, or a :class:`projections.Retries`: a batch that failed is
                 kept, handled again after the first, then after the second, and so on; when they are used up it is a
                 dead letter. Meanwhile everything else goes on. Without them the range starts again where its cursor
@@ -181,10 +182,12 @@ def _check_start(
     handler: RegisteredHandler, subscription_id: int, others: Iterable[HandlerSubscription]
 ) -> None:
     """Which of them made the subscription would decide from when on both get events."""
+    group = "the start of the group"
     for other in others:
         if other.subscription_id == subscription_id and other.handler.start != handler.start:
+            starts = f"{other.handler.start or group} and {handler.start or group}"
             raise InvalidHandler(
                 f"handlers {other.handler.name!r} and {handler.name!r} share a subscription, as they ask for the same "
-                f"events, and start at {other.handler.start} and {handler.start}: give one of them params of its own, "
-                f"such as params={{'for': {handler.name!r}}}"
+                f"events, and start at {starts}: give one of them params of its own, such as "
+                f"params={{'for': {handler.name!r}}}"
             )

@@ -15,9 +15,9 @@ from journal.suggestions import did_you_mean
 from projections.errors import UnknownGroup
 from projections.subscriptions.checks import check_storable
 from projections.subscriptions.errors import own_errors
-from projections.subscriptions.subscribing import past_time
+from projections.subscriptions.subscribing import past_time, start_of
 
-_CREATE = "SELECT projections.create_group_v1($1, $2, $3)"
+_CREATE = "SELECT projections.create_group_v1($1, $2, $3, CAST(CAST($4 AS text) AS timestamptz))"
 _REMOVE = "SELECT projections.remove_group_v1($1)"
 _REWIND = "SELECT projections.rewind_group_v1($1, $2)"
 _CUT = "SELECT projections.cut_group_v1($1, $2)"
@@ -63,7 +63,14 @@ class GroupRange(NamedTuple):
         return self.slices, self.handler_id
 
 
-async def create_group(session: Session, name: str, *, ranges: int = 1, reliable: bool = True) -> int:
+async def create_group(
+    session: Session,
+    name: str,
+    *,
+    ranges: int = 1,
+    reliable: bool = True,
+    start: datetime | str | None = None,
+) -> int:
     """
     Make a group known; one that is known stays as it is.
 
@@ -72,17 +79,20 @@ async def create_group(session: Session, name: str, *, ranges: int = 1, reliable
         name: Its name, 1 to 255 characters.
         ranges: Into how many ranges its slices are cut: so many consumers can read at a time.
         reliable: Whether consumers read for it, and nothing may be dropped before they have; else it only listens.
+        start: From which time on its subscriptions get events that do not say so themselves: ``"now"``, ``"beginning"``
+            or a time with its zone. Left out, it is now for a new group, and as it is for one that is known.
 
     Returns:
         Its number.
 
     Raises:
-        InvalidValue: The name is invalid, or ``ranges`` is not 1 to 1024.
+        InvalidValue: The name or the start is invalid, ``ranges`` is not 1 to 1024, or the group is known and has
+            another start.
     """
     check_storable(name, "group")
     cut = [one.min_slice for one in slice_ranges(ranges)]
     with own_errors():
-        return int(await session.fetchval(_CREATE, name, reliable, cut))
+        return int(await session.fetchval(_CREATE, name, reliable, cut, start_of(start)))
 
 
 async def remove_group(session: Session, name: str) -> bool:

@@ -35,7 +35,7 @@ class HandlerOptions(TypedDict, total=False):
     condition: str | None
     params: Mapping[str, Any] | None
     expires_after: timedelta | None
-    start: datetime | str
+    start: datetime | str | None
     retries: Retries | Sequence[Pause] | None
     timeout: Pause | None
     split_by: SplitBy | None
@@ -116,9 +116,9 @@ class RegisteredHandler:
             )
 
     @property
-    def start(self) -> datetime | str:
-        """From which time on it asks for events."""
-        start: datetime | str = self.filters.get("start", "now")
+    def start(self) -> datetime | str | None:
+        """From which time on it asks for events; None: as its group was made with."""
+        start: datetime | str | None = self.filters.get("start")
         return start
 
     async def handle(self, batch: Sequence[MatchedEvent]) -> None:

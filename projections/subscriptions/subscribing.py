@@ -19,7 +19,7 @@ from projections.subscriptions.errors import InvalidSubscription, own_errors
 _SUBSCRIBE = """
 SELECT projections.subscribe_v1(
     CAST($1 AS text), CAST($2 AS text), CAST(CAST($3 AS text) AS jsonb), CAST($4 AS interval),
-    CAST($5 AS text[]), CAST($6 AS text[]), CAST($7 AS boolean), CAST($8 AS timestamptz))
+    CAST($5 AS text[]), CAST($6 AS text[]), CAST($7 AS boolean), CAST(CAST($8 AS text) AS timestamptz))
 """
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 """No event is older."""
@@ -45,7 +45,7 @@ async def subscribe(
     params: Mapping[str, Any] | None = None,
     expires_after: timedelta | None = None,
     reliable: bool = True,
-    start: datetime | str = "now",
+    start: datetime | str | None = None,
 ) -> int:
     """
     Subscribe a group to events that are committed from now on, or from a time on; without any filter, to all of them.
@@ -65,8 +65,9 @@ async def subscribe(
         params: Values for the condition.
         expires_after: Remove the subscription when nobody has kept it for so long; by default it stays.
         reliable: For a new group: whether consumers read for it; else it only listens.
-        start: From which time on: ``"now"``, ``"beginning"`` or a time with its zone. What was committed before now is
-            matched in pages, beside what comes; until that is done, what comes waits for it.
+        start: From which time on: ``"now"``, ``"beginning"`` or a time with its zone; by default as the group was made
+            with, and that is now where it was not said. What was committed before now is matched in pages, beside what
+            comes; until that is done, what comes waits for it.
 
     Returns:
         The subscription's number.
@@ -92,7 +93,7 @@ def subscribe_sync(
     params: Mapping[str, Any] | None = None,
     expires_after: timedelta | None = None,
     reliable: bool = True,
-    start: datetime | str = "now",
+    start: datetime | str | None = None,
 ) -> int:
     """
     Subscribe a group on a synchronous connection, as for :func:`journal.append_sync`.
@@ -115,7 +116,7 @@ def _arguments(  # noqa: PLR0917 - as the function in the database has them
     params: Mapping[str, Any] | None,
     expires_after: timedelta | None,
     reliable: bool,  # noqa: FBT001 - likewise
-    start: datetime | str,
+    start: datetime | str | None,
 ) -> tuple[Any, ...]:
     for names, what in ((topics, "topics"), (entity_types, "entity_types")):
         _check_names(names, what)
@@ -135,8 +136,20 @@ def _arguments(  # noqa: PLR0917 - as the function in the database has them
         None if topics is None else list(topics),
         _types(entity_types),
         reliable,
-        None if start == "now" else past_time(start, "start", "'now', 'beginning',"),
+        start_of(start),
     )
+
+
+def start_of(given: datetime | str | None) -> str | None:
+    """
+    From when on somebody wants events, as the database takes it; drivers differ in how they send infinity.
+
+    Raises:
+        InvalidSubscription: It is no such time.
+    """
+    if given is None:
+        return None
+    return "infinity" if given == "now" else past_time(given, "start", "'now', 'beginning',").isoformat()
 
 
 def past_time(given: datetime | str, what: str, words: str = "'beginning',") -> datetime:

@@ -323,3 +323,6 @@ BEGIN
     DELETE FROM projections.projections AS p WHERE p.projection_id = ANY (_old);
 END;
 $$;
+-- A group may say from when on its subscriptions get events.
+ALTER TABLE projections.subscription_groups ADD COLUMN starts_at timestamptz NOT NULL DEFAULT 'infinity';
+DROP FUNCTION IF EXISTS projections.create_group_v1(text, boolean, integer[]);

@@ -21,8 +21,8 @@ _Contains = Opt(
     callback=json_object_of, metavar="JSON|-|@FILE",
 )  # fmt: skip
 _From = Opt(
-    "Events from then on. Default: now.", "--from", type=Time(ago=True, words=("beginning", "now")),
-    metavar="beginning|now|2h|TIME",
+    "Events from then on. Default: as the group was made with, else now.", "--from",
+    type=Time(ago=True, words=("beginning", "now")), metavar="beginning|now|2h|TIME",
 )  # fmt: skip
 _ExpiresAfter = Opt(
     "Remove the subscription when no consumer has used it for this long. Default: it stays.",
@@ -75,6 +75,6 @@ async def subscribe(
     found = await make_subscription(
         session, group, topics=topics or None, entity_types=entity_types or None, contains=contains,
         condition=condition, params=params, expires_after=expires_after, reliable=not listen_only,
-        start=start or "now",
+        start=start,
     )  # fmt: skip
     return done(f"subscription {found} of group {printable(group)!r}", subscription_id=found, group=group)

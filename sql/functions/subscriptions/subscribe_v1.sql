@@ -7,7 +7,8 @@
 --
 -- It gets every event that is committed after it; of those that are in flight just now some may be committed before. With p_start
 -- it gets all from that time on ('-infinity': from the first on), each once and in the order of its source: it catches up first,
--- beside what matches the log. One that is there already starts where it did; a group that only listens has no past.
+-- beside what matches the log. NULL is the start of the group, infinity none. One that is there already starts where it did; a group
+-- that only listens has no past.
 -- Raises PJ080 for a condition, PJ081 for anything else that is refused.
 CREATE OR REPLACE FUNCTION projections.subscribe_v1(
     p_group text,
@@ -25,6 +26,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     _group integer;
+    _reliable boolean;
+    _start timestamptz;
     _condition integer;
     _topics text[] := (SELECT array_agg(DISTINCT t.topic ORDER BY t.topic) FROM unnest(p_topics) AS t (topic));
     _patterns text[];
@@ -48,12 +51,14 @@ BEGIN
         USING ERRCODE = 'PJ081';
     ELSIF p_expires_after <= interval '0' THEN
         RAISE EXCEPTION 'expires_after is longer than 0, not %', p_expires_after USING ERRCODE = 'PJ081';
-    ELSIF p_start > clock_timestamp() THEN
+    ELSIF p_start > clock_timestamp() AND p_start < 'infinity' THEN
         RAISE EXCEPTION 'start lies in the future: %', p_start USING ERRCODE = 'PJ081', HINT = 'Leave it out for what comes from now on.';
     END IF;
     PERFORM projections.topic_patterns_v1(_topics);  -- names, too
     _group := projections.create_group_v1(p_group, p_reliable);
-    IF p_start IS NOT NULL AND NOT (SELECT g.reliable FROM projections.subscription_groups AS g WHERE g.group_id = _group) THEN
+    SELECT g.reliable, coalesce(p_start, g.starts_at) INTO _reliable, _start
+    FROM projections.subscription_groups AS g WHERE g.group_id = _group;
+    IF _start < 'infinity' AND NOT _reliable THEN
         RAISE EXCEPTION 'group % only listens: it gets what comes, and nothing of the past', quote_literal(p_group)
         USING ERRCODE = 'PJ081', HINT = 'Leave start out.';
     END IF;
@@ -77,8 +82,8 @@ BEGIN
     )
     VALUES (
         _group, _condition, p_params, _topics, _patterns, _matched.likes, _matched.regexes, p_entity_types,
-        p_expires_after, CASE WHEN p_start IS NULL THEN _since ELSE 'infinity' END, _identity,
-        greatest(p_start, CASE WHEN p_start IS NOT NULL THEN '1970-01-01T00:00:00Z'::timestamptz END)
+        p_expires_after, CASE WHEN _start < 'infinity' THEN 'infinity' ELSE _since END, _identity,
+        CASE WHEN _start < 'infinity' THEN greatest(_start, '1970-01-01T00:00:00Z') END
     )
     ON CONFLICT DO NOTHING RETURNING subscription_id INTO _id;
     IF FOUND THEN
