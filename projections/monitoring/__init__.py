@@ -13,6 +13,8 @@ from projections.monitoring.groups import (
     group_lag,
 )
 from projections.monitoring.groups import unmatched_entity_types as unmatched_entity_types
+from projections.monitoring.history import HistoryProgress as HistoryProgress
+from projections.monitoring.history import history_progress as history_progress
 from projections.monitoring.lag import ProjectionLag as ProjectionLag
 from projections.monitoring.lag import RangeLag as RangeLag
 from projections.monitoring.lag import SliceLag as SliceLag

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from journal import Row, Session, SliceRange
 from journal.suggestions import did_you_mean
 from projections.errors import UnknownGroup
+from projections.monitoring.history import HistoryProgress, history_progress
 
 _LAG = "SELECT * FROM projections.group_lag_v1($1)"
 _QUARANTINED = """
@@ -39,7 +40,7 @@ AND NOT EXISTS (SELECT FROM projections.projections AS p WHERE p.name = 'matchin
 
 
 class GroupState(StrEnum):
-    """What is done about the matches of a range."""
+    """What is done about the matches of a range, or of a group."""
 
     READ = "read"
     """A reader that is alive holds it."""
@@ -47,6 +48,8 @@ class GroupState(StrEnum):
     """Nobody holds it, and matches wait."""
     IDLE = "idle"
     """Nobody holds it, and none waits."""
+    CATCHING_UP = "catching up"
+    """Of a group: a subscription still gets what was before it was made, or before the group was rewound."""
     LISTENING = "listening"
     """Of a group that keeps no cursor: whoever listens gets what matches meanwhile, and nothing waits."""
 
@@ -58,7 +61,8 @@ class GroupRangeLag(NamedTuple):
     state: GroupState
     lag: float
     """Age of the oldest event that is not read, or not matched though it may be for the group, in seconds; 0 when there
-    is none. What was published counts from when it matched."""
+    is none. What was published counts from when it matched; where subscriptions catch up with the past, what they have
+    not had of it counts, too."""
     backlog: int
     """Matches that are not read."""
     unmatched: int
@@ -93,6 +97,8 @@ class GroupLag(NamedTuple):
     """They tile the slices."""
     apart: list[GroupRangeLag] = []  # noqa: RUF012 - a tuple's default
     """Ranges that are a handler's own: what a reader that does not have the handler came by is kept there."""
+    catching_up: Sequence[HistoryProgress] = ()
+    """Its subscriptions that catch up with the past."""
 
     @property
     def parts(self) -> list[GroupRangeLag]:
@@ -134,8 +140,22 @@ class GroupLag(NamedTuple):
         return sorted({part.owner for part in self.parts if part.alive and part.owner is not None})
 
     @property
+    def caught_up_to(self) -> datetime | None:
+        """All of the past before this time it has; None where it does not catch up, or has looked at nothing yet."""
+        reached = [one.reached for one in self.catching_up if one.reached and one.events]
+        return min(reached, default=None) if len(reached) == len(self.catching_up) else None
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until it has caught up, if it goes on as fast: 0 where it has; None where nothing says so yet."""
+        left = [one.remaining.total_seconds() for one in self.catching_up if one.remaining is not None]
+        return max(left, default=0.0) if len(left) == len(self.catching_up) else None
+
+    @property
     def state(self) -> GroupState:
-        """What holds of any range: unread rather than read, and that rather than idle."""
+        """Catching up; or what holds of any range: unread rather than read, and that rather than idle."""
+        if self.catching_up:
+            return GroupState.CATCHING_UP
         states = {part.state for part in self.parts}
         order = (GroupState.UNREAD, GroupState.READ, GroupState.IDLE)
         return next((one for one in order if one in states), GroupState.LISTENING)
@@ -166,7 +186,8 @@ async def group_lag(session: Session, name: str | None = None) -> list[GroupLag]
     rows = await session.fetch(_LAG, name)
     if name is not None and not rows:
         raise UnknownGroup(_unknown(name, [one.name for one in await group_lag(session)]))
-    return [_group(list(parts)) for _, parts in groupby(rows, lambda row: row["group_id"])]
+    past = await history_progress(session, name) if any(row["catching_up"] for row in rows) else []
+    return [_group(list(parts), past) for _, parts in groupby(rows, lambda row: row["group_id"])]
 
 
 async def quarantined_conditions(session: Session) -> list[QuarantinedCondition]:
@@ -189,12 +210,13 @@ def _unknown(name: str, known: Sequence[str]) -> str:
     return f"there is no group {name!r}; {there}{did_you_mean(name, known)}"
 
 
-def _group(rows: list[Row]) -> GroupLag:
+def _group(rows: list[Row], past: Sequence[HistoryProgress]) -> GroupLag:
     first = rows[0]
     return GroupLag(
         first["group_id"], first["name"], first["reliable"], first["head"], first["retries"], first["dead"],
         [_range(row) for row in rows if row["handler"] is None],
         [_range(row) for row in rows if row["handler"] is not None],
+        [one for one in past if one.group == first["name"]],
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from importlib.metadata import version
+from math import nan
 from platform import python_version
 from typing import TypeAlias, TypeVar
 
@@ -157,6 +158,18 @@ _OF_GROUPS: _Gauges[GroupLag] = {
     "unmatched_events": (
         "Events that may be for the group, and are still to be matched.",
         lambda group: group.unmatched,
+    ),
+    "catching_up_subscriptions": (
+        "Subscriptions that catch up with the past.",
+        lambda group: len(group.catching_up),
+    ),
+    "catching_up_events": (
+        "Events of the past that these have looked at.",
+        lambda group: sum(one.events for one in group.catching_up),
+    ),
+    "catching_up_remaining_seconds": (
+        "How long they still take at the speed until now; 0 when there is none, NaN when nothing says so yet.",
+        lambda group: nan if group.remaining is None else group.remaining,
     ),
     "ranges": ("Ranges into which the group is cut.", lambda group: len(group.ranges)),
     "ranges_without_reader": (

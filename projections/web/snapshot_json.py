@@ -132,7 +132,10 @@ def _worker(worker: offsets.WorkerStatus) -> dict[str, Any]:
 def _group(found: GroupLag, dead: Sequence[FailedBatch]) -> dict[str, Any]:
     return {
         "id": found.group_id,
-        **_shown(found, "name reliable state lag backlog readers without_reader retries"),
+        **_shown(
+            found, "name reliable state lag backlog readers without_reader retries caught_up_to remaining"
+        ),
+        "catching_up": len(found.catching_up),
         "dead": [
             {"id": one.retry_id, **_shown(one, "handler events attempts error failed_at")} for one in dead
         ],

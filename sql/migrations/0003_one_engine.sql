@@ -326,3 +326,4 @@ $$;
 -- A group may say from when on its subscriptions get events.
 ALTER TABLE projections.subscription_groups ADD COLUMN starts_at timestamptz NOT NULL DEFAULT 'infinity';
 DROP FUNCTION IF EXISTS projections.create_group_v1(text, boolean, integer[]);
+DROP FUNCTION IF EXISTS projections.group_lag_v1(text);

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from journal import Database, Event, append
-from projections.subscriptions import create_group, subscribe
+from projections.subscriptions import create_group, rewind_group, subscribe
 from tests.fixtures.chromium import EXECUTABLE
 from tests.fixtures.monitor import opened, table
 from tests.fixtures.projections import execute, fetchval
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="no chromium on PATH"
 NASTY = "<img src=x onerror=alert(1)>"
 FAIL = "SELECT projections.fail_batch_v1($1, 'h', 2, $2, NULL, $3)"
 DEAD = "SELECT array_agg(retry_id ORDER BY retry_id) FROM projections.group_retries WHERE due_at IS NULL"
+CATCHING_UP = "catching up: has looked at nothing yet"
 GROUPS = "document.querySelectorAll('#groups-table tbody tr').length"
 
 
@@ -43,6 +44,12 @@ async def test_groups_are_shown_with_their_readers_and_what_waits(chromium: str,
         await execute(groups, "SELECT projections.poll_group_v1('g', 'me', '1 hour')")
         await page.until(
             f"{table('groups-table')}.some(row => row[0] === 'g' && row[1] === 'read' && row[2] === '1')"
+        )
+
+        async with groups.session() as session:
+            await rewind_group(session, "g", "beginning")
+        await page.until(
+            f"{table('groups-table')}.some(row => row[0] === 'g' && row[1].startsWith('{CATCHING_UP}'))"
         )
 
     assert set(found) == {"g", NASTY, "listeners"}

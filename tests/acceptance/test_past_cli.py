@@ -19,6 +19,14 @@ def test_subscribe_from_the_past_and_rewind(dsn: str) -> None:
     ]
     assert (one["subscription_id"], one["events"], one["remaining_seconds"]) == (number, 0, None)
 
+    listed = projections("groups", "--dsn", dsn).stdout
+    assert "catching up" in listed
+    assert "the beginning" in listed
+    assert (
+        json.loads(projections("groups", "--json", "--dsn", dsn).stdout)["groups"][0]["state"]
+        == "catching up"
+    )
+
     rewound = projections("groups", "rewind", "billing", "--to", "2h", "--yes", "--json", "--dsn", dsn)
     assert json.loads(rewound.stdout)["subscriptions"] == 1, rewound.stderr
     again = projections("groups", "rewind", "nobody", "--to", "beginning", "--yes", "--dsn", dsn)

@@ -14,7 +14,6 @@ from projections.monitoring import GroupLag, GroupRangeLag, group_lag, unmatched
 from projections.subscriptions import cursors, give_up_handler, remove_group, rescale_group, rewind_group
 from projections.subscriptions.commands.dead_batches import dead
 from projections.subscriptions.commands.history import history_notes, history_values
-from projections.subscriptions.history import history_progress
 from projections.terminal.ages import age, failing_above
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
@@ -40,8 +39,13 @@ __all__ = ["groups"]
 _ByRange = Annotated[bool, Opt("One line for each range of slices.", "--ranges")]
 _To = FromThen("From then on.")
 _NUMBERS = ("lag", "cursor", "epoch")
+_PAST = ("up to", "left")
+"""How far groups are that catch up."""
 _COLUMNS: Columns = {
-    "group": "name", "state": "state", "ranges": lambda one: len(one.ranges), "readers": lambda one: len(one.readers),
+    "group": "name", "state": "state",
+    "up to": lambda one: at(one.caught_up_to, "the beginning") if one.catching_up else "-",
+    "left": lambda one: "-" if not one.catching_up or one.remaining is None else age(one.remaining),
+    "ranges": lambda one: len(one.ranges), "readers": lambda one: len(one.readers),
     "lag": lambda one: age(one.lag), "backlog": "backlog", "to match": "unmatched", "retries": "retries",
     "dead": "dead",
 }  # fmt: skip
@@ -91,6 +95,9 @@ async def list_(
     All come from the database alone, exact whether or not anybody reads or matches. Lag counts what is still to be
     matched, too: matching runs in `projections worker --subscriptions`, as the projection called matching, and
     `projections lag` shows how far it is. What was published counts from when it matched.
+
+    A group is catching up while subscriptions of it get what was before they were made, or before it was rewound: the
+    table says up to which time they have it, and about how long the rest takes. Lag counts what they have not had.
 
     A range is read; or nobody reads it, and it is unread (matches wait) or idle (none waits). A handler that the reader
     of a range did not have has one of its own, until both are equally far. A group of listeners
@@ -205,12 +212,12 @@ groups.add_command(dead)
 
 async def _lag(session: Session, name: str | None, *, by_range: bool) -> Answer:
     found, unmatched = await group_lag(session, name), await unmatched_entity_types(session)
-    progress = await history_progress(session, name)
+    progress = [past for one in found for past in one.catching_up]
     notes = [*_notes(found, unmatched), *history_notes(progress)] if found else []
     nothing = "there is no group yet: `projections subscribe GROUP` makes one"
     answer = listing(
         "groups", found, _COLUMNS, *notes, nothing=nothing, values=_values, numbers=_NUMBERS,
-        unmatched=unmatched, catching_up=history_values(progress),
+        without=() if progress else _PAST, unmatched=unmatched, catching_up=history_values(progress),
     )  # fmt: skip
     if not (by_range and found):
         return answer

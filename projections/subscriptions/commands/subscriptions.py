@@ -10,10 +10,10 @@ from typing import Annotated, Any, NamedTuple
 import click
 
 from journal import Database, ProjectionsError, Session
+from projections.monitoring import history_progress
 from projections.subscriptions import cursors, unsubscribe
 from projections.subscriptions.commands.history import history_notes, history_values
 from projections.subscriptions.commands.unanswered import waiting
-from projections.subscriptions.history import history_progress
 from projections.terminal.ages import age
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, derived

@@ -48,7 +48,7 @@ export class Groups {
     if (document.activeElement !== input && !input.dataset.asked) input.value = ranges.length;
     row(line, [
       ["Group", found.name, "name"],
-      ["State", this.stateOf(found), `state-${found.state}`],
+      ["State", this.stateOf(found), `state-${found.state.replace(" ", "-")}`],
       ["Readers", reliable ? number(readers.length) : "–", "number"],
       ["Lag", duration(found.lag), "number"],
       ["Backlog", number(found.backlog), "number"],
@@ -58,8 +58,12 @@ export class Groups {
     ]);
   }
 
-  /** unread, or how many of several ranges are. */
-  stateOf({ state, ranges }) {
+  /** How far one is that catches up; unread, or how many of several ranges are; or what else it is. */
+  stateOf({ state, ranges, catching_up: past, caught_up_to: until, remaining }) {
+    if (past) {
+      const left = remaining === null ? "" : `, about ${duration(remaining)} left`;
+      return `${state}: ${until === null ? "has looked at nothing yet" : `up to ${ago(until, this.at)}`}${left}`;
+    }
     const unread = ranges.filter((part) => part.state === "unread").length;
     return unread && unread < ranges.length ? `${unread} of ${ranges.length} ranges unread` : state;
   }

@@ -2,6 +2,9 @@
 -- that may be for it are still to be matched (which of them are, nobody knows), and the age of the oldest of both. It is that of
 -- the event; only what was published counts from when it matched, for it may have been for later.
 --
+-- catching_up is how many subscriptions of the group catch up with the past. What they have not had of the past that they ask for counts
+-- in the lag of all ranges, and is not counted otherwise: it may be the whole journal.
+--
 -- A range is read (a reader that is alive holds it), unread (nobody does, and matches wait), idle (nobody does, and none
 -- waits) or listening (of a group that keeps no cursor: it is never behind). head is the number up to which matches can be
 -- read, NULL where a transaction keeps its snapshot. retries and dead are those of the whole group, on each of its rows.
@@ -28,7 +31,8 @@ RETURNS TABLE (
     retries bigint,
     dead bigint,
     unmatched bigint,
-    handler text
+    handler text,
+    catching_up bigint
 )
 LANGUAGE plpgsql
 -- All statements see the same snapshot: the caller's.
@@ -50,6 +54,7 @@ DECLARE
     _slices integer[];
     _oldest timestamptz[];
     _events bigint[];
+    _past timestamptz;
 BEGIN
     IF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
         _head := projections.settled_matches_v1();
@@ -60,7 +65,10 @@ BEGIN
         SELECT
             g.group_id, g.name, g.reliable, min(r.cursor) AS lowest, count(*) AS ranges,
             (SELECT count(*) FROM projections.group_retries AS t WHERE t.group_id = g.group_id AND t.due_at IS NOT NULL) AS retries,
-            (SELECT count(*) FROM projections.group_retries AS t WHERE t.group_id = g.group_id AND t.due_at IS NULL) AS dead
+            (SELECT count(*) FROM projections.group_retries AS t WHERE t.group_id = g.group_id AND t.due_at IS NULL) AS dead,
+            (
+                SELECT count(*) FROM projections.subscriptions AS s WHERE s.group_id = g.group_id AND s.starts_at IS NOT NULL
+            ) AS catching_up
         FROM projections.subscription_groups AS g INNER JOIN projections.group_ranges AS r ON g.group_id = r.group_id
         WHERE r.handler_id IS NULL AND (p_group IS NULL OR g.name = p_group)
         GROUP BY g.group_id ORDER BY g.name
@@ -69,6 +77,23 @@ BEGIN
         FROM projections.group_ranges AS r
         CROSS JOIN LATERAL generate_series(r.min_slice::integer, r.max_slice::integer) AS s (slice)
         WHERE r.group_id = _group.group_id AND r.handler_id IS NULL;
+        _past := NULL;
+        IF _group.catching_up > 0 THEN
+            -- Of subscriptions to the same entity types the one that is least far has the oldest.
+            SELECT min(k.db_timestamp) INTO _past
+            FROM (
+                SELECT DISTINCT ON (s.entity_types)
+                    s.entity_types, coalesce(h.db_timestamp, s.starts_at) AS db_timestamp, coalesce(h.slice, 0) AS slice,
+                    coalesce(h.source_id, '') AS source_id, coalesce(h.seq_nr, 0) AS seq_nr
+                FROM projections.subscriptions AS s
+                LEFT JOIN projections.subscription_history AS h ON s.subscription_id = h.subscription_id
+                WHERE s.group_id = _group.group_id AND s.starts_at IS NOT NULL
+                ORDER BY s.entity_types, 2, 3, 4, 5
+            ) AS a
+            CROSS JOIN LATERAL projections.read_keys_by_slices_v1(
+                a.entity_types, 0, 1023, a.db_timestamp, a.slice, a.source_id, a.seq_nr, '9999-01-01T00:00:00Z', 1
+            ) AS k;
+        END IF;
 
         RETURN QUERY
         WITH unread AS MATERIALIZED (
@@ -111,7 +136,7 @@ BEGIN
             ) AS u
             WHERE r.group_id = _group.group_id AND r.handler_id IS NULL
         ), aged AS (
-            SELECT r.*, least(r.oldest_unmatched, (
+            SELECT r.*, least(r.oldest_unmatched, _past, (
                 SELECT CASE WHEN starts_with(m.source_id, 'publisher/') THEN m.matched_at ELSE m.db_timestamp END
                 FROM projections.matches AS m WHERE m.group_id = r.group_id AND m.match_id = r.first
                 LIMIT 1
@@ -127,7 +152,7 @@ BEGIN
                 WHEN r.backlog > 0 THEN 'unread'
                 ELSE 'idle'
             END,
-            _group.retries, _group.dead, r.unmatched, NULL::text
+            _group.retries, _group.dead, r.unmatched, NULL::text, _group.catching_up
         FROM aged AS r ORDER BY r.min_slice;
 
         RETURN QUERY
@@ -135,7 +160,7 @@ BEGIN
             r.group_id, _group.name, _group.reliable, r.min_slice, r.max_slice, r.cursor, _head, u.backlog,
             greatest(clock_timestamp() - u.oldest, interval '0'), u.oldest, r.owner, a.alive, r.epoch, r.moved_at,
             CASE WHEN a.alive THEN 'read' WHEN u.backlog > 0 THEN 'unread' ELSE 'idle' END,
-            _group.retries, _group.dead, 0::bigint, h.name
+            _group.retries, _group.dead, 0::bigint, h.name, _group.catching_up
         FROM projections.group_ranges AS r
         INNER JOIN projections.group_handlers AS h ON r.handler_id = h.handler_id
         CROSS JOIN LATERAL (

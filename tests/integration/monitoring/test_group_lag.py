@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 import offsets
-from journal import Database, SliceRange, slice_of
+from journal import Database, Session, SliceRange, slice_of
 from projections.monitoring import GroupLag, group_lag, snapshot
 from projections.monitoring.groups import GroupState, quarantined_conditions
-from projections.subscriptions import UnknownGroup, create_group, rescale_group, subscribe
+from projections.subscriptions import UnknownGroup, create_group, rescale_group, rewind_group, subscribe
 from projections.subscriptions.groups import GroupRange, move_cursor, poll_group
 from projections.subscriptions.reading import settled_matches
 from tests.fixtures.projections import execute, fetchval
@@ -67,6 +67,56 @@ async def test_what_is_not_read_is_counted_in_its_range(group: Database) -> None
     assert [part.backlog for part in found.ranges] == [2, 1]
     assert all(part.lag > 0 for part in found.ranges)
     assert (found.backlog, found.head) == (3, 3)
+
+
+async def test_where_nobody_catches_up_nothing_is_asked_for_it(group: Database) -> None:
+    asked: list[str] = []
+
+    class Asked:
+        def __init__(self, session: Session) -> None:
+            self._session = session
+
+        async def fetch(self, sql: str, *args: object) -> object:
+            asked.append(sql)
+            return await self._session.fetch(sql, *args)
+
+    async with group.session() as session:
+        await group_lag(Asked(session))  # type: ignore[arg-type]
+        assert len(asked) == 1
+        await rewind_group(session, "g", "beginning")
+        (found,) = await group_lag(Asked(session))  # type: ignore[arg-type]
+
+    assert len(asked) == 3
+    assert (found.state, found.caught_up_to, found.remaining) == (GroupState.CATCHING_UP, None, None)
+
+
+async def test_a_group_that_catches_up_lags_by_what_it_has_not_had(group: Database) -> None:
+    await landed_and_matched(group, LOW, HIGH)
+    old = (
+        "UPDATE projections.events SET db_timestamp = now() - make_interval(hours => $2) WHERE source_id = $1"
+    )
+    await execute(group, old, LOW, 3)
+    await execute(group, old, HIGH, 1)
+    await execute(group, "DELETE FROM projections.matches")
+    async with group.session() as session:
+        await rewind_group(session, "g", "beginning")
+        number = await session.fetchval("SELECT subscription_id FROM projections.begin_history_v1()")
+    hours, reached = [], []
+    for source in (LOW, HIGH, None):
+        found = await lag_of(group)
+        assert found.state is GroupState.CATCHING_UP
+        assert [int(part.lag / 3600) for part in found.ranges] == [int(found.lag / 3600)] * 2
+        hours.append(int(found.lag / 3600))
+        reached.append(found.caught_up_to)
+        if source is not None:
+            page = "SELECT projections.match_history_v1($1, $2, 1, 1)"
+            assert await fetchval(group, page, number, source) == 1
+        await execute(group, "DELETE FROM projections.matches")
+
+    assert hours == [3, 1, 0]
+    assert reached[0] is None
+    assert reached[1] < reached[2]
+    assert found.remaining is not None
 
 
 async def test_a_group_with_one_range_is_counted_likewise(database: Database) -> None:

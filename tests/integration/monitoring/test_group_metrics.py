@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 import pytest
 
 from journal import Database
 from projections.monitoring.probes import worker_app
 from projections.monitoring.worker_metrics import WorkerMetrics
-from projections.subscriptions import create_group, subscribe
+from projections.subscriptions import create_group, rewind_group, subscribe
 from tests.fixtures.http import Series, asking, scrape, series
+from tests.fixtures.matching import match
 from tests.fixtures.monitor import monitor, told_by_the_database
 from tests.fixtures.projections import execute
 from tests.fixtures.subscriptions import landed_and_matched
 
 FAIL = "SELECT projections.fail_batch_v1('g', 'h', 1, 'why', $1::text::interval, $2)"
+
+PAST = ("catching_up_subscriptions", "catching_up_events", "catching_up_remaining_seconds")
 
 
 @pytest.fixture
@@ -88,6 +93,39 @@ async def test_a_group_that_lags_for_long_fails_the_lag_check_of_a_monitor(group
     assert (failing.status_code, fine.status_code) == (503, 200)
     assert (found["group"], found["range"]) == ("g", "0-511")
     assert 7200 <= found["lag_seconds"] < 7300
+
+
+async def test_a_group_that_is_rewound_says_so_lags_and_fails_the_lag_check(group: Database) -> None:
+    """Also where nobody matches; the past that it asked for counts from the first event on."""
+    await execute(group, "DELETE FROM projections.matches")
+    await execute(group, "UPDATE projections.events SET db_timestamp = db_timestamp - interval '2 hours'")
+    before = await told_by_the_database(group)
+    async with group.session() as session:
+        await rewind_group(session, "g", "beginning")
+
+    samples = await told_by_the_database(group)
+    async with asking(monitor(group)) as client:
+        failing = await client.get("/lagz?above=1h&for=30m")
+
+    assert [of(before, name) for name in PAST] == [0, 0, 0]
+    assert of(before, "lag_seconds") == 0
+    assert (of(samples, PAST[0]), of(samples, PAST[1])) == (2, 0)
+    assert isnan(of(samples, PAST[2]))
+    assert 7200 <= of(samples, "lag_seconds") < 7300
+    assert failing.status_code == 503
+    assert [found["range"] for found in failing.json()["lagging"]] == ["0-511", "512-1023"]
+
+
+async def test_a_group_that_has_caught_up_lags_no_more(group: Database) -> None:
+    await execute(group, "DELETE FROM projections.matches")
+    async with group.session() as session:
+        await rewind_group(session, "g", "beginning")
+    await match(group)
+
+    samples = await told_by_the_database(group)
+
+    assert [of(samples, name) for name in PAST] == [0, 0, 0]
+    assert of(samples, "backlog_matches") == 1
 
 
 async def test_a_worker_does_not_answer_for_groups(group: Database) -> None:

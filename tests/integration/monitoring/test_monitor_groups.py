@@ -42,6 +42,7 @@ async def test_the_stream_tells_of_groups_and_their_ranges(group: Database) -> N
         (512, 1023, 0),
     ]
     assert (told["retries"], told["dead_total"], told["without_reader"]) == (1, 2, 2)
+    assert (told["catching_up"], told["caught_up_to"], told["remaining"]) == (0, None, 0)
 
 
 async def test_the_stream_tells_of_dead_letters_with_their_errors_cut(group: Database) -> None:

@@ -10,24 +10,24 @@ import pytest
 from journal import Database
 from projections.subscriptions import InvalidSubscription, create_group, subscribe
 from tests.fixtures.matching import execute, fetchval, happened, match
-from tests.integration.subscriptions.test_from_the_past import catch_up
+from tests.integration.subscriptions.test_from_the_past import catch_up, until_settled
 
 
 async def test_the_start_of_a_group_is_that_of_its_subscriptions(database: Database) -> None:
     await happened(database)
+    await until_settled(database)
     async with database.transaction() as session:
         await create_group(session, "g", start="beginning")
         old = await subscribe(session, "g")
-        await subscribe(session, "g", topics=["t"], start="now")
+        new = await subscribe(session, "g", topics=["t"], start="now")
     await catch_up(database)
     await happened(database)
     await match(database)
 
     found = await fetchval(
-        database, "SELECT array_agg(subscription_ids ORDER BY match_id) FROM projections.matches"
+        database, "SELECT array_agg(subscription_ids::text ORDER BY match_id) FROM projections.matches"
     )
-    assert found[0] == [old]
-    assert len(found[1]) == 2
+    assert found == [f"{{{old}}}", f"{{{old},{new}}}"]
 
 
 async def test_the_start_of_a_known_group_is_not_changed(database: Database) -> None:
@@ -70,11 +70,11 @@ async def test_a_start_is_refused_where_it_cannot_be(database: Database) -> None
 
 async def test_the_start_is_that_of_whoever_makes_it_first(database: Database) -> None:
     async def make(start: str) -> int | None:
-        async with database.transaction() as session:
-            try:
+        try:
+            async with database.transaction() as session:
                 return await create_group(session, "g", start=start)
-            except InvalidSubscription:
-                return None
+        except InvalidSubscription:
+            return None
 
     for _ in range(10):
         made = await asyncio.gather(*(make(start) for start in ("now", "beginning") * 3))
