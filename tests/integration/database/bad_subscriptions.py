@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from journal import Database, Session, SliceRange
-from projections.subscriptions import Consumer, MatchedEvent, publish, subscribe
+from projections.subscriptions import Consumer, MatchedEvent, create_group, publish, subscribe
 from projections.subscriptions.groups import move_cursor, poll_group
 from tests.fixtures.subscriptions import cursors_of, landed_and_matched, quick, read_next
 from tests.integration.database.bad_input import Bench, case, told
@@ -66,6 +66,14 @@ refused(
     "an event for a subscription that is not there",
     lambda session: publish(session, "t", 1, subscription_id=7),
 )
+
+
+async def _other_start(session: Session) -> None:
+    await create_group(session, "g")
+    await create_group(session, "g", start="beginning")
+
+
+refused("another start for a group that is there", _other_start)
 refused("a topic that is a pattern", lambda session: publish(session, "order.*", 1))
 refused("an empty topic", lambda session: publish(session, "", 1))
 
