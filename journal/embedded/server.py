@@ -121,6 +121,7 @@ class EmbeddedServer:
         binaries = self._binaries = self._binaries or find_binaries()
         with self._alone():
             try:
+                self._end_without_programs()
                 self._use.take()
                 return self._ensure_running(binaries)
             except BaseException:
@@ -161,11 +162,25 @@ class EmbeddedServer:
     def _leave(self) -> bool:
         """Stop the server if nobody else uses it; returns whether nobody does. Needs the start lock."""
         last = self._use.leave()
-        if last and self._data.exists():
-            account = account_for(self._data)
-            if self._state(directories.socket_directory(self.root, account)) is not _State.DOWN:
-                self._shut_down(account)
+        if last and self._is_up():
+            self._shut_down(account_for(self._data))
         return last
+
+    def _is_up(self) -> bool:
+        if not self._data.exists():
+            return False
+        directory = directories.socket_directory(self.root, account_for(self._data))
+        return self._state(directory) is not _State.DOWN
+
+    def _end_without_programs(self) -> None:
+        """Stop a server that a killed process left running, and whose programs were deleted: it finds no library."""
+        options = self._data / "postmaster.opts"
+        program = Path(options.read_text().partition(' "')[0]) if options.exists() else self._data
+        if not program.exists() and not self._leave() and self._is_up():
+            raise EmbeddedServerError(
+                f"the programs of the server that runs, {program}, were deleted: end the processes that use it, and it "
+                "starts again with others"
+            )
 
     def _ensure_running(self, binaries: Binaries) -> str:
         account = account_for(self._data)

@@ -292,6 +292,44 @@ def test_killed_user_leaves_its_data_and_counts_no_more(
     assert not is_running(root)
 
 
+def deserted(root: Path, base: Path, binaries: Binaries, spawn: Spawn) -> subprocess.Popen[str]:
+    """A process whose server runs, and whose programs were deleted, as with the virtual environment of a project."""
+    if not binaries.bundle:
+        pytest.skip("the programs of the system are not deleted")
+    copied = copy_of(binaries, base / "project")
+    user = spawn(USER, root, env={"PROJECTIONS_PG_BIN": copied.directory})
+    ask(dsn_of(user), "CREATE TABLE kept AS SELECT 42 AS n")
+    shutil.rmtree(base / "project")
+    return user
+
+
+def test_server_whose_programs_were_deleted_is_started_again_with_others(
+    server: EmbeddedServer, root: Path, base: Path, binaries: Binaries, spawn: Spawn
+) -> None:
+    kill(deserted(root, base, binaries, spawn))
+    before = postmaster(root)
+
+    dsn = server.start()
+
+    assert postmaster(root) != before
+    ask(dsn, "DO $$ BEGIN PERFORM 1; END $$")  # by a library that is loaded when it is needed
+    assert ask(dsn, "SELECT n FROM kept") == 42
+
+
+def test_server_in_use_whose_programs_were_deleted_is_named(
+    server: EmbeddedServer, root: Path, base: Path, binaries: Binaries, spawn: Spawn
+) -> None:
+    user = deserted(root, base, binaries, spawn)
+
+    with pytest.raises(
+        EmbeddedServerError, match=r"project/.*/postgres, were deleted: end the processes that use it"
+    ):
+        server.start()
+
+    kill(user)
+    assert ask(server.start(), "SELECT n FROM kept") == 42
+
+
 def test_killed_postmaster_recovers_with_the_same_data(server: EmbeddedServer, root: Path) -> None:
     dsn = server.start()
     ask(dsn, "CREATE TABLE kept AS SELECT 42 AS n")
