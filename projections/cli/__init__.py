@@ -65,31 +65,24 @@ _COMMANDS = {
 @click.version_option(package_name="slice-projections", prog_name="projections")
 def main() -> None:
     """
-        Exactly-once projections over an event journal in PostgreSQL.
+    Exactly-once projections over an event journal in PostgreSQL.
 
-        Applications append events to a journal; projections read them in slices and write read models.
+    Applications append events to a journal; projections read them in slices and write read models.
 
-        \b
-        Begin with
-          projections schema install     make the schema in your database
-          projections schema verify      compare it with what this version needs
-          projections worker my_module   run the projections defined in my_module.py
+    \b
+    Begin with
+      projections schema install     make the schema in your database
+      projections schema verify      compare it with what this version needs
+      projections worker my_module   run the projections defined in my_module.py
 
-        The database is the one that --dsn names, else PROJECTIONS_DSN. With neither, a PostgreSQL of your own
-        starts when a command needs it, keeps its data in your user data folder, and is not on the network.
+    The database is the one that --dsn names, else PROJECTIONS_DSN. With neither, a PostgreSQL of your own
+    starts when a command needs it, keeps its data in your user data folder, and is not on the network.
 
-        \b
-        Exit codes
-    <<<<<<< HEAD
-          0  done
-          1  refused, failed, or differences were found; the reason is on stderr
-          2  the command line itself is wrong
-        `projections worker`, `verify`, `lag` and `groups` have others; their help lists them.
-    =======
-          0    done; or stopped by SIGTERM, of a command that runs until it is stopped
-          1    refused, failed, or differences were found; the reason is on stderr
-          2    the command line itself is wrong, or a value in it
-          130  stopped by SIGINT (Ctrl-C)
-        `projections worker`, `lag` and `groups` have more; their help lists them.
-    >>>>>>> 3e51945 (End commands alike, tell invalid values by exit code 2, and decide about what waits by one shape)
+    \b
+    Exit codes
+      0    done; or stopped by SIGTERM, of a command that runs until it is stopped
+      1    refused, failed, or differences were found; the reason is on stderr
+      2    the command line itself is wrong, or a value in it
+      130  stopped by SIGINT (Ctrl-C)
+    `projections worker`, `lag` and `groups` have more; their help lists them.
     """  # noqa: D301 - click reads the escape
