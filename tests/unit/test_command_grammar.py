@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import click
@@ -72,3 +73,9 @@ def test_every_command_that_ends_prints_json_on_request() -> None:
     }
 
     assert without == running | {"schema print"}
+
+
+def test_no_help_shows_what_a_merge_has_left() -> None:
+    left = {path for path, command in walk(main) if re.search("<{7}|>{7}", command.help or "")}
+
+    assert left == set()
