@@ -41,14 +41,16 @@ _COMMANDS = {
         "projections.cli.parked:parked", "List, show, retry and drop events that could not be handled."
     ),
     "demo": LazyCommand("projections.cli.demo:demo", "Run real flights through it, and prove the result."),
-    "capture": LazyCommand("projections.cli.capture:capture", "Have the changes of a table append events."),
+    "captures": LazyCommand(
+        "projections.cli.captures:captures", "List, add and release tables whose changes append events."
+    ),
     "maintain": LazyCommand(
         "projections.cli.maintain:maintain",
         "Make time partitions, and drop old ones when all have read them.",
     ),
     "partitions": LazyCommand(
         "projections.cli.partitions:partitions",
-        "Show time partitions and what keeps them; change how they are kept.",
+        "List time partitions and what keeps them; change how they are kept.",
     ),
     "doctor": LazyCommand(
         "projections.cli.doctor:doctor", "Say what is installed, and look for what is wrong."

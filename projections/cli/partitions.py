@@ -18,20 +18,23 @@ from journal.partitions import (
 )
 from journal.partitions import partitions as read_partitions
 from projections.durations import Duration, duration_text
+from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.output import Answer, Columns, picked, table_of
 
 __all__ = ["partition_values", "partitions", "span"]
 
 _MANY = 3
-"""So many of those that keep a partition are named in a table."""
+"""How many of those that keep a partition a table names."""
 
-_Table = Annotated[str | None, Arg(type=click.Choice(TABLES))]
+_Table = Annotated[str, Arg(type=click.Choice(TABLES))]
+_AnyTable = Annotated[str | None, Arg(type=click.Choice(TABLES))]
 _Interval = Annotated[
-    timedelta | None, Opt("From now on, a partition holds so much time.", metavar="30m|12h|1d")
+    timedelta | None,
+    Opt("The time that each partition holds which is made from now on.", metavar="30m|12h|1d"),
 ]
 _Ahead = Annotated[
-    int | None, Opt("So many intervals to come have a partition.", type=click.IntRange(1, 1000))
+    int | None, Opt("How many coming intervals have a partition.", type=click.IntRange(1, 1000))
 ]
 _Retention = Annotated[
     timedelta | Literal["forever"] | None,
@@ -51,52 +54,69 @@ _Exact = Annotated[bool, Opt("Count the rows, which reads all of them, instead o
 
 
 def _check(options: Mapping[str, Any]) -> None:
-    changes = any(options[name] is not None for name in ("interval", "ahead", "retention", "archive_first"))
-    if changes and options["table"] is None:
-        raise click.UsageError(f"say whose settings: projections partitions {'|'.join(TABLES)} ...")
+    if all(options[name] is None for name in ("interval", "ahead", "retention", "archive_first")):
+        raise click.UsageError("nothing to change: pass an option, such as --interval or --retention")
 
 
-@click.command()
+@click.group(cls=ListGroup)
+def partitions() -> None:
+    """
+    List the time partitions, and what keeps each; change how those of a table are kept.
+
+    \b
+      projections partitions                       of all tables
+      projections partitions list events --exact
+      projections partitions change events --interval 12h --ahead 14
+      projections partitions change events --retention 90d
+      projections partitions change matches --retention 2d
+
+    TABLE is events, the journal; matches, what matched for groups of subscribers; webhook_events or
+    webhook_attempts, the delivery log of webhooks. Without the name of a command it is `list`.
+    """  # noqa: D301 - click reads the escape
+
+
+@partitions.command(name="list")
+@derived
+async def list_(session: Session, /, table: _AnyTable = None, *, exact: _Exact = False) -> Answer:
+    """
+    List the time partitions of TABLE, or of all tables, and the settings by which they are kept.
+
+    Listed are bounds, rows (estimated), size, whether in slice order, and of those whose time is over, what keeps them
+    in the database. The default partition holds rows for whose time there is no other; it should be small.
+    """
+    settings = await _settings(session, table)
+    found = [each for each in await read_partitions(session, exact=exact) if table in {None, each.table}]
+    columns = {("rows" if exact and name == "rows ~" else name): one for name, one in _COLUMNS.items()}
+    values = {**settings.values, "partitions": [partition_values(each) for each in found]}
+    return Answer(values, [table_of(columns, found, {"size"}), *settings.shown])
+
+
+@partitions.command()
 @derived(check=_check)
-async def partitions(
+async def change(
     session: Session,
     /,
-    table: _Table = None,
+    table: _Table,
     *,
     interval: _Interval = None,
     ahead: _Ahead = None,
     retention: _Retention = None,
     archive_first: _ArchiveFirst = None,
-    exact: _Exact = False,
 ) -> Answer:
     """
-    Show the time partitions, and what keeps each; or change how those of a table are kept.
+    Change how the partitions of TABLE are kept, for `projections maintain`, workers and pg_cron alike.
 
-    TABLE is events, the journal; matches, what matched for groups of subscribers; webhook_events or
-    webhook_attempts, the delivery log of webhooks. Without options, partitions are listed: bounds, rows
-    (estimated), size, whether in slice order, and of those whose time is over, what keeps them in the database. The
-    default partition takes what no other does; it should be small.
+    Settings that are left out stay as they are. Connect as the role that owns the schema.
+    """
+    await change_partition_settings(
+        session, table, interval=interval, ahead=ahead, retention=retention, archive_first=archive_first
+    )
+    return await _settings(session, table)
 
-    \b
-    With options, settings are changed, for `projections maintain`, workers and pg_cron alike:
-      projections partitions events --interval 12h --ahead 14
-      projections partitions events --retention 90d
-      projections partitions matches --retention 2d
-    """  # noqa: D301 - click reads the escape
-    change = any(value is not None for value in (interval, ahead, retention, archive_first))
-    if change and table is not None:
-        await change_partition_settings(
-            session, table, interval=interval, ahead=ahead, retention=retention, archive_first=archive_first
-        )
-    settings = [each for each in await partition_settings(session) if table in {None, each.table}]
-    values: dict[str, object] = {"settings": [_settings_values(each) for each in settings]}
-    lines = [_settings_line(each) for each in settings]
-    if change:
-        return Answer(values, lines)
-    found = [each for each in await read_partitions(session, exact=exact) if table in {None, each.table}]
-    values["partitions"] = [partition_values(each) for each in found]
-    columns = {("rows" if exact and name == "rows ~" else name): one for name, one in _COLUMNS.items()}
-    return Answer(values, [table_of(columns, found, {"size"}), *lines])
+
+async def _settings(session: Session, table: str | None) -> Answer:
+    found = [each for each in await partition_settings(session) if table in {None, each.table}]
+    return Answer({"settings": [*map(_settings_values, found)]}, [*map(_settings_line, found)])
 
 
 def _kept_by(partition: Partition) -> str:

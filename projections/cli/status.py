@@ -123,7 +123,7 @@ def _notes(report: _Report) -> Iterator[str]:
         if (since := report.rebuilds.get(found.name)) is not None:
             yield (
                 f"projection {found.name!r}: a rebuild is unfinished since {since:%Y-%m-%d %H:%M:%S %Z}; if "
-                "nobody runs it, run it again to go on, or end it: projections rebuild NAME --cancel"
+                "nobody runs it, run it again to go on, or end it: projections rebuilds cancel NAME"
             )
         for part in found.ranges:
             if part.failures:

@@ -9,6 +9,7 @@ COMMANDS = {
         "spark_projections.cli.rebuild:rebuild",
         "Build a read model again from the journal, and swap it in.",
     ),
+    "rebuilds": LazyCommand("spark_projections.cli.rebuilds:rebuilds", "List, cancel and clean up rebuilds."),
     "verify": LazyCommand(
         "spark_projections.cli.verify:verify",
         "Compare a read model with the journal, and list rows that differ.",

@@ -16,10 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-import offsets
-from journal import ALL_SLICES, ConnectionSettings, Database, OwnedSession, Session, SliceRange, connect
+from journal import ALL_SLICES, ConnectionSettings, Database, Session, SliceRange, connect
 from journal.embedded import database_dsn
-from projections.defining.handlers import projection_of
 from projections.durations import Duration
 from projections.extras import from_extra
 from projections.terminal.command_group import INTERRUPTED
@@ -76,7 +74,6 @@ _TIMEOUT = Opt(
     "How long the swap itself may take, for which readers and workers wait.",
     type=Duration(least="1ms"),
 )
-_OLD = Opt("Drop the tables that earlier rebuilds have replaced; nothing else.")
 
 
 @click.command()
@@ -101,8 +98,6 @@ def rebuild(
     swap_within: Annotated[timedelta, _WITHIN] = timedelta(minutes=5),
     swap_timeout: Annotated[timedelta, _TIMEOUT] = timedelta(seconds=60),
     dry_run: Annotated[bool, Opt("Say what would be done; change nothing.")] = False,
-    drop_old: Annotated[bool, _OLD] = False,
-    cancel: Annotated[bool, Opt("Remove what an interrupted rebuild has left; nothing else.")] = False,
     dsn: Dsn = None,
 ) -> Answer:
     """
@@ -112,14 +107,15 @@ def rebuild(
     `projections worker`. The handlers run unchanged, in parallel over ranges of slices, and write to new tables
     beside the old ones, which live workers keep fresh meanwhile. What was built is verified; then one short
     transaction swaps the tables and moves the offsets, and the workers go on from there: no event is missed, none
-    counts twice. The old tables are kept in the schema projections_old_<id> until --drop-old.
+    counts twice. The old tables are kept in the schema projections_old_<id> until `projections rebuilds drop-old NAME`.
 
     With --source, the rows of single sources are repaired: compared with what the handlers make of the events that
     workers have handled of them, and replaced where they differ, in one transaction and beside the live workers. Their
     tables are declared with Table(source=...) or per_source=True. Which rows differ: `projections verify NAME`.
 
     Appends that are in flight at the beginning are waited for. Ctrl-C removes what was built. When the process or the
-    machine dies instead, run the same command again: it goes on where it was, unless the code has changed.
+    machine dies instead, run the same command again: it goes on where it was, unless the code has changed. Or end it
+    by `projections rebuilds cancel NAME`.
 
     Connect as the role that owns the tables; it makes schemas, so it needs CREATE on the database.
 
@@ -129,7 +125,6 @@ def rebuild(
       projections rebuild my_module:CarrierDelays --dry-run
       projections rebuild carrier-delays --app my_module --slices 0-255
       projections rebuild plane-delays --app my_module --source N101 --source N102
-      projections rebuild carrier-delays --drop-old
 
     \b
     Exit codes
@@ -138,8 +133,6 @@ def rebuild(
       2    the command line itself is wrong
       130  stopped by Ctrl-C, and cleaned up
     """  # noqa: D301 - click reads the escape
-    if drop_old or cancel:
-        return _cleaned_up(dsn, _name_of(name, targets), drop=drop_old)
     definition = definition_of(name, targets)
     chosen = RebuildOptions(
         until=to,
@@ -217,10 +210,6 @@ def _repaired(
     found = visit_database(dsn, work)
     said = "would be replaced" if dry_run else "replaced"
     return compared(found, f"{counted(found.differing, 'row')} of {counted(found.sources, 'source')} {said}")
-
-
-def _name_of(name: str, targets: tuple[str, ...]) -> str:
-    return projection_of(definition_of(name, targets)).name if targets or ":" in name else name
 
 
 def _without_spark() -> str | None:
@@ -347,21 +336,5 @@ def _answer(result: RebuildResult) -> Answer:
         "fence": result.fence.isoformat(),
         "events_per_s": round(result.events / fold) if fold and not result.resumed else None,
     }
-    old = f"the old tables are in {result.old_schema}: projections rebuild {result.projection} --drop-old"
+    old = f"the old tables are in {result.old_schema}: projections rebuilds drop-old {result.projection}"
     return Answer(values, [table_of_values(f"Rebuilt {printable(result.projection)}", values), old])
-
-
-def _cleaned_up(dsn: str | None, name: str, *, drop: bool) -> Answer:
-    dropped = visit_session(dsn, lambda session: _clean_up(session, name, drop=drop))
-    lines = [f"dropped {one}" for one in dropped] or ["nothing to drop"]
-    return Answer({"projection": name, "dropped": dropped}, lines)
-
-
-async def _clean_up(session: OwnedSession, name: str, *, drop: bool) -> list[str]:
-    """Drop the tables that earlier rebuilds have replaced, or what an interrupted one has left; returns their names."""
-    number = (await offsets.status(session, name)).projection_id
-    async with bookkeeping.only_one(session, number, name):
-        if not drop:
-            return await bookkeeping.cancel(session, number)
-        async with bookkeeping.transaction(session):
-            return await bookkeeping.drop_old(session, number)

@@ -19,6 +19,7 @@ from spark_projections.rebuilds.shadow import schema_of, staged_columns
 
 __all__ = [
     "FoldedParts",
+    "KeptRebuild",
     "Rebuild",
     "RebuiltTable",
     "Wanted",
@@ -27,6 +28,7 @@ __all__ = [
     "cancel",
     "drop_old",
     "folded",
+    "kept",
     "only_one",
     "rebuilt_tables",
     "transaction",
@@ -62,6 +64,12 @@ SELECT
     rebuild_id, projection_id, min_slice, max_slice, version, fence, import_id, fingerprint, method, state, started_at,
     timeline, beats
 FROM projections.rebuilds WHERE projection_id = $1 AND state IN ('folding', 'verified')
+"""
+_KEPT = """
+SELECT p.name, r.min_slice, r.max_slice, r.state, r.started_at,
+CASE r.state WHEN 'swapped' THEN 'projections_old_' ELSE 'projections_rebuild_' END || r.rebuild_id AS schema_name
+FROM projections.rebuilds AS r INNER JOIN projections.projections AS p USING (projection_id)
+WHERE r.state IN ('folding', 'verified', 'swapped') ORDER BY r.rebuild_id
 """
 _BEGIN = """
 SELECT projections.begin_rebuild_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
@@ -153,6 +161,17 @@ class Rebuild(NamedTuple):
     """How often the process that leads it has looked."""
 
 
+class KeptRebuild(NamedTuple):
+    """A rebuild that is unfinished, or whose replaced tables are kept."""
+
+    projection: str
+    slices: str
+    state: str
+    started_at: datetime
+    schema: str
+    """Of what it has built so far, or of the tables that it has replaced."""
+
+
 class FoldedParts(NamedTuple):
     """How far the parts are."""
 
@@ -217,6 +236,14 @@ async def unfinished(session: Session, projection_id: int) -> Rebuild | None:
         Fence(fence, import_id),
         *rest,
     )
+
+
+async def kept(session: Session) -> list[KeptRebuild]:
+    """All rebuilds that are unfinished, or whose replaced tables are kept, in the order in which they began."""
+    return [
+        KeptRebuild(name, str(SliceRange(first, last)), *rest)
+        for name, first, last, *rest in (row.values() for row in await session.fetch(_KEPT))
+    ]
 
 
 async def whole(session: Session, rebuild: Rebuild) -> bool:

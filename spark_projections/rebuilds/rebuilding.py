@@ -92,7 +92,7 @@ async def rebuild(
         RebuildError: The projection cannot be run as a batch; another rebuild of it runs, or one of other slices is
             unfinished; the tables were changed meanwhile, stay in use, or the swap takes too long; an event could not
             be handled, or the result is not what the journal says: it stays as it is, to go on from when it is run
-            again, and ``projections rebuild NAME --cancel`` drops it.
+            again, and ``projections rebuilds cancel NAME`` drops it.
         TableError: A table does not fit its declaration.
         DatabaseError: The database refused, or was lost.
         asyncio.CancelledError: It was cancelled, and has removed what it had made.

@@ -47,6 +47,9 @@ mode delays inline
 mode delays live
 rescale delays --ranges 3
 rebuild delays --app app:Delays
+rebuilds list
+rebuilds cancel delays
+rebuilds drop-old delays
 verify delays --app app:Delays
 offsets list
 offsets show delays
@@ -88,8 +91,8 @@ webhooks endpoints rotate-secret ENDPOINT
 webhooks endpoints renew-secrets
 webhooks endpoints test ENDPOINT
 webhooks endpoints verify ENDPOINT
-webhooks limits
-webhooks limits timeout --most 20s
+webhooks limits list
+webhooks limits change timeout --most 20s
 webhooks send acme order.paid {}
 webhooks schedules add acme daily 0_0_*_*_* order.paid
 webhooks schedules list
@@ -119,11 +122,11 @@ archive restore DIRECTORY
 archive verify DIRECTORY --against-journal
 archive export DIRECTORY --entity-type plane --before 2020-01-01T00:00:00Z
 backfill FILE --entity-type plane --dry-run
-capture --list
-capture seen
-capture seen --release
-partitions
-partitions events --ahead 3
+captures list
+captures add seen
+captures release seen
+partitions list
+partitions change events --ahead 3
 maintain
 doctor
 remove delays --yes
@@ -131,7 +134,9 @@ schema print
 schema uninstall --yes
 """.strip().splitlines()
 REFUSED = {
-    "rebuild": "this connection goes through a pooler",
+    "rebuild ": "this connection goes through a pooler",
+    "rebuilds cancel": "this connection goes through a pooler",
+    "rebuilds drop-old": "this connection goes through a pooler",
     "verify": "write by themselves",
     "parked show": "is not parked",
     "subscriptions release": "is not stopped",

@@ -363,7 +363,8 @@ async def test_a_url_is_verified_by_giving_the_challenge_back(
 
 def test_limits_are_shown_changed_and_refuse_what_is_beyond(dsn: str) -> None:
     def shown(*options: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = values("limits", *options, "--dsn", dsn)["limits"]
+        command = ("change", *options) if options else ()
+        found: list[dict[str, Any]] = values("limits", *command, "--dsn", dsn)["limits"]
         return found
 
     assert len(shown()) == 6
@@ -372,10 +373,17 @@ def test_limits_are_shown_changed_and_refuse_what_is_beyond(dsn: str) -> None:
     assert ["timeout", "", "10"] in rows(done("limits", "--dsn", dsn))
     too_long = refused("endpoints", "add", "acme", URL, "--timeout", "11s", "--dsn", dsn, code=2)
     assert "can be at most 10 here, not 11" in too_long
-    assert "is 1 to 1000" in refused("limits", "max_in_flight", "--most", "0.4", "--dsn", dsn, code=2)
-    assert "'10' is not a duration" in refused("limits", "timeout", "--most", "10", "--dsn", dsn, code=2)
-    assert "'5s' is not a valid float" in refused("limits", "attempts", "--most", "5s", "--dsn", dsn, code=2)
-    assert "say which one" in refused("limits", "--most", "5", "--dsn", dsn, code=2)
+    assert "is 1 to 1000" in refused(
+        "limits", "change", "max_in_flight", "--most", "0.4", "--dsn", dsn, code=2
+    )
+    assert "'10' is not a duration" in refused(
+        "limits", "change", "timeout", "--most", "10", "--dsn", dsn, code=2
+    )
+    assert "'5s' is not a valid float" in refused(
+        "limits", "change", "attempts", "--most", "5s", "--dsn", dsn, code=2
+    )
+    assert "Missing argument" in refused("limits", "change", "--most", "5", "--dsn", dsn, code=2)
+    assert "pass --least or --most" in refused("limits", "change", "timeout", "--dsn", dsn, code=2)
 
 
 async def _beside(*arguments: str) -> Any:

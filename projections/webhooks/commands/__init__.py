@@ -26,7 +26,7 @@ _COMMANDS = {
     "schedules": LazyCommand(
         f"{_HERE}.schedules:schedules", "List, add and run messages that are sent by a cron line."
     ),
-    "limits": LazyCommand(f"{_HERE}.limits:limits", "Show or change what endpoints may ask for."),
+    "limits": LazyCommand(f"{_HERE}.limits:limits", "List and change what endpoints may ask for."),
     "listen": LazyCommand(f"{_HERE}.listening:listen", "Receive webhooks on this machine, to try them out."),
     "serve": LazyCommand(f"{_HERE}.serving:serve", "Serve the HTTP API of webhooks."),
 }

@@ -10,6 +10,7 @@ import click
 
 from journal import Session
 from projections.durations import Duration
+from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, Opt, derived
 from projections.terminal.output import Answer, Columns, listing
 from projections.webhooks.endpoint_bounds import BoundName, bounds, change_bound
@@ -19,7 +20,7 @@ __all__ = ["limits"]
 _TIMES = {"timeout", "pause", "breaker_pause"}
 _Least = Annotated[str | None, Opt("The least; none: what the library allows.", metavar="1s|N|none")]
 _Most = Annotated[str | None, Opt("The most, likewise.", metavar="30s|N|none")]
-_Name = Annotated[Any, Arg("[NAME]", type=click.Choice(get_args(BoundName)))]
+_NAMES = click.Choice(get_args(BoundName))
 _COLUMNS: Columns = {
     "limit": "name", "least": lambda one: "" if one.least is None else f"{one.least:g}",
     "most": lambda one: "" if one.most is None else f"{one.most:g}",
@@ -27,32 +28,58 @@ _COLUMNS: Columns = {
 
 
 def _check(options: Mapping[str, Any]) -> None:
-    if options["name"] is None and (options["least"] is not None or options["most"] is not None):
-        raise click.UsageError("say which one: projections webhooks limits timeout --most 10s")
+    if options["least"] is None and options["most"] is None:
+        raise click.UsageError("nothing to change: pass --least or --most")
     for limit in ("least", "most"):
         _number(options["name"], options[limit])
 
 
-@click.command(short_help="Show or change what endpoints may ask for.")
-@derived(check=_check)
-async def limits(
-    session: Session, /, name: _Name = None, *, least: _Least = None, most: _Most = None
-) -> Answer:
+@click.group(cls=ListGroup)
+def limits() -> None:
     """
-    Show what endpoints may ask for, or change it. It holds for all tenants and processes, from the next claim on.
+    List and change what endpoints may ask for. It applies to all tenants and processes, from the next claim on.
 
     NAME is max_in_flight, timeout, pause (each of a retry schedule), attempts (of a delivery), breaker_failures or
-    breaker_pause; times are in seconds. A new or changed endpoint that asks for what is not allowed is refused; one
-    that is stored with it is held to the bound when it is sent to. To change, the role must own the schema.
+    breaker_pause; times are in seconds.
 
     \b
       projections webhooks limits
-      projections webhooks limits timeout --most 10s
-      projections webhooks limits pause --least 5s
-      projections webhooks limits attempts --most none
+      projections webhooks limits change timeout --most 10s
+      projections webhooks limits change pause --least 5s
+      projections webhooks limits change attempts --most none
+
+    Without the name of a command it is `list`.
     """  # noqa: D301 - click reads the escape
-    if least is not None or most is not None:
-        await change_bound(session, name, least=_number(name, least), most=_number(name, most))
+
+
+@limits.command(name="list")
+@derived
+async def list_(session: Session, /) -> Answer:
+    """List what endpoints may ask for."""
+    return await _listed(session)
+
+
+@limits.command()
+@derived(check=_check)
+async def change(
+    session: Session,
+    /,
+    name: Annotated[Any, Arg(type=_NAMES)],
+    *,
+    least: _Least = None,
+    most: _Most = None,
+) -> Answer:
+    """
+    Change the limit NAME; a bound that is left out stays as it is.
+
+    A new or changed endpoint that asks for what is not allowed is refused; one that is stored with it is held to the
+    limit when it is sent to. Connect as the role that owns the schema.
+    """
+    await change_bound(session, name, least=_number(name, least), most=_number(name, most))
+    return await _listed(session, name)
+
+
+async def _listed(session: Session, name: str | None = None) -> Answer:
     found = [one for one in await bounds(session) if name in {None, one.name}]
     return listing("limits", found, _COLUMNS, numbers={"least", "most"})
 

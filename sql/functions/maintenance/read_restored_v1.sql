@@ -19,7 +19,7 @@ BEGIN
     ORDER BY p.name LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'projection % is being rebuilt: events that come back now would be in some of its slices and not in others', _name
-        USING ERRCODE = 'PJ040', HINT = format('Restore when the rebuild is done, or end it: projections rebuild %s --cancel', _name);
+        USING ERRCODE = 'PJ040', HINT = format('Restore when the rebuild is done, or end it: projections rebuilds cancel %s', _name);
     END IF;
     -- This waits for batches in flight.
     UPDATE projections.projection_ranges AS r

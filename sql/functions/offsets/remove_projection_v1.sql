@@ -33,8 +33,8 @@ BEGIN
     IF FOUND OR EXISTS (
         SELECT FROM projections.rebuilds AS b WHERE b.projection_id = _id AND b.state IN ('folding', 'verified')
     ) THEN
-        RAISE EXCEPTION 'a rebuild of projection % is unfinished, or has left tables behind%: end it by projections rebuild '
-            'NAME --cancel, or drop them by --drop-old', quote_literal(p_name), coalesce(' in the schema ' || _schema, '')
+        RAISE EXCEPTION 'a rebuild of projection % is unfinished, or has left tables behind%: end it by projections rebuilds '
+            'cancel NAME, or drop them by projections rebuilds drop-old NAME', quote_literal(p_name), coalesce(' in the schema ' || _schema, '')
         USING ERRCODE = 'PJ040';
     END IF;
     SELECT

@@ -41,7 +41,7 @@ async def shop(database: Database) -> Database:
 
 
 def command(dsn: str, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["capture", *arguments, "--dsn", dsn])
+    return CliRunner().invoke(main, ["captures", *arguments, "--dsn", dsn])
 
 
 @event_type("public.orders.insert")
@@ -184,12 +184,14 @@ async def test_an_event_of_a_hand_goes_between_those_of_the_table(shop: Database
 
 def test_the_command_captures_lists_and_releases(dsn: str) -> None:
     run(dsn, f"{ORDERS}; {SHAPE}")
-    assert command(dsn, "--list").output == "no table is captured yet: `projections capture TABLE` does\n"
-    captured = command(dsn, "orders", "--no-update", "--serializer", "shape", "--entity-type", "order")
-    table = command(dsn, "--list")
-    listed = command(dsn, "--list", "--json")
-    released = command(dsn, "orders", "--release")
-    again = command(dsn, "orders", "--release", "--json")
+    assert command(dsn, "list").output == (
+        "no table is captured yet: `projections captures add TABLE` captures one\n"
+    )
+    captured = command(dsn, "add", "orders", "--no-update", "--serializer", "shape", "--entity-type", "order")
+    table = command(dsn)
+    listed = command(dsn, "--json")
+    released = command(dsn, "release", "orders")
+    again = command(dsn, "release", "orders", "--json")
 
     assert captured.output == "orders is captured (insert, delete) as entity type order\n"
     assert "public.shape" in table.output
@@ -212,7 +214,7 @@ def test_the_command_captures_lists_and_releases(dsn: str) -> None:
 def test_the_command_tells_what_it_captured_as_json(dsn: str) -> None:
     run(dsn, ORDERS)
 
-    assert json.loads(command(dsn, "orders", "--json").output) == {
+    assert json.loads(command(dsn, "add", "orders", "--json").output) == {
         "table": "orders",
         "entity_type": "public.orders",
         "insert": True,
@@ -225,7 +227,7 @@ def test_the_command_tells_what_it_captured_as_json(dsn: str) -> None:
 def test_the_command_says_why_a_table_is_refused(dsn: str) -> None:
     run(dsn, "CREATE TABLE keyless (id integer)")
 
-    result = command(dsn, "keyless")
+    result = command(dsn, "add", "keyless")
 
     assert result.exit_code == 1
     assert result.output == (
@@ -236,13 +238,13 @@ def test_the_command_says_why_a_table_is_refused(dsn: str) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
-        ["orders", "--list"],
-        ["--release"],
-        ["orders", "--release", "--no-insert"],
-        ["--list", "--release"],
-        ["--list", "--entity-type", "x"],
+        ["add"],
+        ["orders"],
+        ["release"],
+        ["release", "orders", "--no-insert"],
+        ["list", "orders"],
+        ["list", "--entity-type", "x"],
     ],
 )
 def test_the_command_refuses_what_does_not_go_together(arguments: list[str]) -> None:
-    assert CliRunner().invoke(main, ["capture", *arguments]).exit_code == 2
+    assert CliRunner().invoke(main, ["captures", *arguments]).exit_code == 2

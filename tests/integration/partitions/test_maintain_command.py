@@ -148,7 +148,7 @@ async def test_every_goes_on_until_it_is_stopped(database: Database, dsn: str) -
 def test_partitions_are_listed_with_what_keeps_them(dsn: str) -> None:
     _filled(dsn, horizon=True)
 
-    code, output = _run("--dsn", dsn, "events", command="partitions")
+    code, output = _run("list", "events", "--dsn", dsn, command="partitions")
 
     assert code == 0
     rows = {line.split("│")[2].strip(): line for line in output.splitlines() if line.startswith("│")}
@@ -183,22 +183,35 @@ def test_partitions_as_json_have_exact_rows_when_asked(dsn: str) -> None:
 
 
 def test_settings_are_changed_and_told(dsn: str) -> None:
-    change = ["events", "--interval", "90m", "--ahead", "14", "--retention", "90d", "--archive-first"]
+    change = [
+        "change",
+        "events",
+        "--interval",
+        "90m",
+        "--ahead",
+        "14",
+        "--retention",
+        "90d",
+        "--archive-first",
+    ]
 
-    code, output = _run("--dsn", dsn, *change, command="partitions")
+    code, output = _run(*change, "--dsn", dsn, command="partitions")
 
     assert (code, output) == (
         0,
         "events: 90m in a partition, 14 ahead, kept for 90d and until read, dropped only when archived\n",
     )
-    back = _run("--dsn", dsn, "events", "--retention", "forever", "--no-archive-first", command="partitions")
+    back = _run(
+        "change", "events", "--retention", "forever", "--no-archive-first", "--dsn", dsn, command="partitions"
+    )
     assert back == (0, "events: 90m in a partition, 14 ahead, kept forever\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["--interval", "1h"], 2, "say whose settings"),
+        (["--interval", "1h"], 2, "Missing argument"),
+        (["events"], 2, "nothing to change"),
         (["sources", "--interval", "1h"], 2, "'sources' is not one of 'events', 'matches'"),
         (["events", "--ahead", "0"], 2, "0 is not in the range 1<=x<=1000"),
         (
@@ -212,7 +225,7 @@ def test_settings_are_changed_and_told(dsn: str) -> None:
     ids=str,
 )
 def test_wrong_setting_is_refused(dsn: str, arguments: list[str], code: int, says: str) -> None:
-    found, output = _run("--dsn", dsn, *arguments, command="partitions")
+    found, output = _run("change", *arguments, "--dsn", dsn, command="partitions")
 
     assert (found, says in output) == (code, True)
 

@@ -107,7 +107,7 @@ async def test_one_that_a_worker_runs_is_refused_and_stays(
 async def test_one_with_an_unfinished_rebuild_is_refused(handled: Database, state: str) -> None:
     await execute(handled, REBUILD, state)
 
-    with pytest.raises(DatabaseError, match="--cancel"):
+    with pytest.raises(DatabaseError, match="rebuilds cancel"):
         await remove(handled)
 
 
