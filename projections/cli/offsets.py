@@ -12,7 +12,7 @@ from journal import BEGINNING, Database, Session
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import derived
 from projections.terminal.confirmation import confirm
-from projections.terminal.options import FromThen, Yes
+from projections.terminal.options import From, Yes
 from projections.terminal.output import Answer, Columns, PartOf, done, table_of, type_keys
 
 __all__ = ["offsets"]
@@ -22,7 +22,7 @@ _COLUMNS: Columns = {
     "horizon": lambda one: "at the beginning" if one.part.horizon <= BEGINNING else _time(one.part.horizon),
     "last handled": lambda one: _time(one.part.handled_at),
 }  # fmt: skip
-_Start = Annotated[datetime | str, FromThen("From then on.", "--from")]
+_Start = Annotated[datetime | str, From("Handle events from this time on.", "--from")]
 
 
 @click.group(cls=ListGroup)

@@ -55,7 +55,6 @@ _VISITS: dict[Any, Callable[..., Any]] = {
 }
 _TYPES: dict[Any, Any] = {
     timedelta: Duration(),
-    datetime: Time(),
     Path: click.Path(path_type=Path),
     Any: None,
 }
@@ -232,4 +231,6 @@ def _typed(kind: Any) -> dict[str, Any]:
         return {"multiple": True, **_typed(inner[0])}
     if kind is bool:
         return {"is_flag": True}
+    if kind is datetime:
+        return {"type": Time(), "metavar": "2h|TIME"}
     return {"type": click.Choice(inner) if origin is Literal else _TYPES.get(kind, kind)}

@@ -22,7 +22,7 @@ __all__ = [
     "After",
     "Every",
     "FailAbove",
-    "FromThen",
+    "From",
     "Json",
     "Limit",
     "NewRanges",
@@ -47,16 +47,14 @@ Limit = Annotated[int, Opt("List at most this many.", type=click.IntRange(1, 100
 After = Annotated[str, Opt("Go on after this one: what a page said at its end.", metavar="ID")]
 Tenant = Annotated[str | None, Opt("Only this tenant's. Default: of all.", metavar="TENANT")]
 NewRanges = Annotated[int, Opt("How many, 1 to 1024.", type=click.IntRange(1, NUMBER_OF_SLICES))]
-Since = Annotated[
-    datetime | None,
-    Opt("Of events from then on: 2h ago, or that moment.", type=Time(ago=True), metavar="2h|TIME"),
-]
-Until = Annotated[datetime | None, Opt("Of events before then.", type=Time(ago=True), metavar="2h|TIME")]
+Since = Annotated[datetime | None, Opt("Only events from this time on; 2h is two hours ago.")]
+Until = Annotated[datetime | None, Opt("Only events before this time.")]
 NotBefore = Annotated[
-    datetime | None, Opt("Not before this time, such as 2026-01-31T12:00:00Z.", metavar="TIME")
+    datetime | None,
+    Opt("Not before this time, such as 2026-01-31T12:00:00Z.", type=Time(ahead=True), metavar="TIME"),
 ]
-FromThen = partial(Opt, type=Time(ago=True, words=("beginning",)), metavar="beginning|2h|TIME")
-"""Of options that take a time in the past: the value is a datetime, or the word."""
+From = partial(Opt, type=Time(words=("beginning",)), metavar="beginning|2h|TIME")
+"""Of ``--from``, the time at which reading starts: the value is a datetime, or the word."""
 FailAbove = Annotated[
     timedelta | None,
     Opt("Exit with code 3 when a lag is above this.", type=Duration(), metavar="500ms|30s|5m|2h"),

@@ -1,4 +1,4 @@
-"""The type of all options that take a time: ``2026-01-31T12:00:00Z``, and for some how long ago it was: ``2h``."""
+"""The type of all options that take a time: ``2026-01-31T12:00:00Z``, or how long ago it was: ``2h``."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ __all__ = ["Time"]
 
 class Time(click.ParamType):  # type: ignore[type-arg]  # it takes arguments only from click 8.4 on
     """
-    An ISO time with its zone, as a datetime.
+    A time as a datetime: an ISO time with its zone, or a duration, for that long ago.
 
     Args:
-        ago: Whether a duration is taken, too: that long ago.
-        words: What else is taken, as it is.
+        ahead: The time is one to come, so a duration is refused.
+        words: Texts that are taken as they are, such as ``beginning``.
     """
 
     name = "time"
 
-    def __init__(self, *, ago: bool = False, words: Sequence[str] = ()) -> None:
-        self._ago = ago
+    def __init__(self, *, ahead: bool = False, words: Sequence[str] = ()) -> None:
+        self._ahead = ahead
         self._words = words
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime | str:
         """Read what was given."""
         if value in self._words:
             return str(value)
-        if self._ago:
+        if not self._ahead:
             try:
                 return datetime.now(UTC) - parse_duration(value)
             except OverflowError:
@@ -42,14 +42,9 @@ class Time(click.ParamType):  # type: ignore[type-arg]  # it takes arguments onl
         try:
             time = datetime.fromisoformat(value)
         except ValueError:
-            time = None
-        if time is None or (self._ago and time.utcoffset() is None):
-            others = [*self._words, *(["2h for two hours ago"] if self._ago else [])]
-            self.fail(
-                f"{value!r} is no time: write {''.join(f'{each}, or ' for each in others)}2026-01-31T12:00:00Z",
-                param,
-                ctx,
-            )
+            others = [*self._words, *([] if self._ahead else ["2h for two hours ago"])]
+            allowed = "".join(f"{each}, or " for each in others)
+            self.fail(f"{value!r} is not a time: write {allowed}2026-01-31T12:00:00Z", param, ctx)
         if time.utcoffset() is None:
             self.fail(f"{value!r} has no zone: write {time.isoformat()}Z for UTC", param, ctx)
         return time

@@ -93,8 +93,8 @@ def export_archive(
     directory: Path,
     *,
     entity_types: Sequence[str] = (),
-    after: datetime | None = None,
-    before: datetime | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
     spark: SparkContext | None = None,
     processes: int | None = None,
     rows_per_file: int = ROWS_PER_FILE,
@@ -111,8 +111,8 @@ def export_archive(
         dsn: The journal; the role needs projections_reader.
         directory: The archive, made when it is missing. With ``spark``, every executor must see it there.
         entity_types: Only these; by default all.
-        after: Only partitions that begin at this time or later.
-        before: Only partitions that end by this time.
+        since: Only partitions that begin at this time or later.
+        until: Only partitions that end by this time.
         spark: Where to run; by default in processes of this machine.
         processes: At most so many of those.
         rows_per_file: Slices are put together into files of up to so many events.
@@ -129,7 +129,7 @@ def export_archive(
         shutil.rmtree(directory / ATTEMPTS, ignore_errors=True)
         manifest = _taken_in(directory, processes, say)
         with autocommit(dsn) as connection:
-            closed = _closed(connection, after, before, say)
+            closed = _closed(connection, since, until, say)
             plan = plan_export(connection, directory, manifest, closed, entity_types, rows_per_file)
             for name in sorted(plan.again):
                 say(
@@ -168,7 +168,7 @@ def _written(directory: Path) -> Iterator[None]:
 
 
 def _closed(
-    connection: SyncConnection, after: datetime | None, before: datetime | None, say: Callable[[str], None]
+    connection: SyncConnection, since: datetime | None, until: datetime | None, say: Callable[[str], None]
 ) -> list[ArchivedPartition]:
     """Partitions whose time is past, once no append is in flight that could still write there."""
     now = look(connection).at - CLOCK_MARGIN
@@ -178,8 +178,8 @@ def _closed(
     closed = [
         each
         for each in found
-        if each.bounds.to_timestamp <= min(now, before or now)
-        and (after is None or each.bounds.from_timestamp >= after)
+        if each.bounds.to_timestamp <= min(now, until or now)
+        and (since is None or each.bounds.from_timestamp >= since)
     ]
     if closed:
         wait_for_appends(connection, max(each.bounds.to_timestamp for each in closed), say)
@@ -300,7 +300,7 @@ def archive_partition(dsn: str, directory: Path, partition: Partition) -> None:
     """
     if not partition.rows:
         return
-    done = export_archive(dsn, directory, after=partition.from_timestamp, before=partition.to_timestamp)
+    done = export_archive(dsn, directory, since=partition.from_timestamp, until=partition.to_timestamp)
     if partition.name in done.stuck:
         raise ArchiveError(done.stuck[partition.name])
     with autocommit(dsn) as connection:

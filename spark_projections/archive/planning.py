@@ -183,7 +183,7 @@ def _check_free(manifest: Manifest, partition: ArchivedPartition, entity_type: s
             raise ArchiveError(
                 f"partition {partition.name}, {partition.bounds}, overlaps {each.partition}, {each.bounds}, "
                 "which is in the archive: the interval of partitions was changed since. Export it to another "
-                f"directory, `projections archive export OTHER --before {end:%Y-%m-%dT%H:%M:%SZ}`, and detach it as "
+                f"directory, `projections archive export OTHER --until {end:%Y-%m-%dT%H:%M:%SZ}`, and detach it as "
                 "that prints; until then it is kept, and no other"
             )
 

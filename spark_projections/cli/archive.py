@@ -48,7 +48,7 @@ Engine = Annotated[
     Literal["local", "spark"] | None,
     Opt("Processes of this machine, or Spark. Default: spark when --master is given, else local."),
 ]
-_Before = Annotated[datetime | None, Opt("Only partitions that end by this time.", metavar="TIME")]
+_Until = Annotated[datetime | None, Opt("Only partitions that end by this time.")]
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def archive() -> None:
       projections archive verify DIR --against-journal    compare it, event by event
       ALTER TABLE … DETACH PARTITION …                    as the export prints it
     and to have it back
-      projections archive restore DIR --from TIME --to TIME
+      projections archive restore DIR --since TIME --until TIME
     and when its manifest is lost, damaged or an old one
       projections archive repair DIR
 
@@ -131,7 +131,7 @@ def export(
     directory: Directory,
     *,
     entity_types: _Types = (),
-    before: _Before = None,
+    until: _Until = None,
     engine: Engine = None,
     master: Master = None,
     dsn: Dsn = None,
@@ -154,7 +154,7 @@ def export(
             database,
             directory.absolute(),
             entity_types=entity_types,
-            before=before,
+            until=until,
             spark=spark,
             say=say,
             progress=progress,
@@ -257,12 +257,8 @@ def restore(
     directory: Directory,
     *,
     entity_types: _Types = (),
-    since: Annotated[
-        datetime | None, Opt("Only partitions that end after this time.", "--from", metavar="TIME")
-    ] = None,
-    until: Annotated[
-        datetime | None, Opt("Only partitions that begin before this time.", "--to", metavar="TIME")
-    ] = None,
+    since: Annotated[datetime | None, Opt("Only partitions that end after this time.")] = None,
+    until: Annotated[datetime | None, Opt("Only partitions that begin before this time.")] = None,
     dsn: Dsn = None,
 ) -> Answer:
     """

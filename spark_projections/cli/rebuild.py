@@ -66,7 +66,7 @@ _SOURCE = Opt(
 _SLICES = Opt("Only these, such as 0-255. Default: all.", callback=_slices, metavar="FROM-TO")
 _SPLITS = Opt("Tasks to cut the work into. Default: 4 per core.", type=click.IntRange(1, 1024))
 _ENGINE = Opt("Spark, or processes of this machine; auto is Spark where there is a Java for it.")
-_TO = Opt("Build it as of this time; workers handle what is later.", metavar="TIME")
+_UNTIL = Opt("Build it as of this time; workers handle what is later.")
 _IN_PLACE = Opt("Replace rows instead of tables: keeps views, foreign keys, triggers.")
 _KEPT = Opt("Build from the events that are left where old ones are deleted.")
 _WITHIN = Opt("How long to try while others use the tables.", type=Duration())
@@ -90,7 +90,7 @@ def rebuild(
     splits: Annotated[int | None, _SPLITS] = None,
     master: Master = None,
     engine: Annotated[Literal["auto", "spark", "local"], _ENGINE] = "auto",
-    to: Annotated[datetime | None, _TO] = None,
+    until: Annotated[datetime | None, _UNTIL] = None,
     in_place: Annotated[bool, _IN_PLACE] = False,
     skip_failed: Annotated[bool, Opt("Go on after events that the handlers cannot handle.")] = False,
     from_first_kept: Annotated[bool, _KEPT] = False,
@@ -135,7 +135,7 @@ def rebuild(
     """  # noqa: D301 - click reads the escape
     definition = definition_of(name, targets)
     chosen = RebuildOptions(
-        until=to,
+        until=until,
         skip=skip_failed,
         swap_within=swap_within,
         swap_timeout=swap_timeout,
@@ -186,7 +186,7 @@ async def _plan(session: Session, definition: Any, options: RebuildOptions) -> A
     return Answer(values, [table_of_values("Would rebuild", values)], note=note)
 
 
-_NOT_OF_A_SOURCE = ("slices", "splits", "master", "engine", "to", "in_place", "restart", "swap_timeout")
+_NOT_OF_A_SOURCE = ("slices", "splits", "master", "engine", "until", "in_place", "restart", "swap_timeout")
 
 
 def _repaired(

@@ -466,7 +466,7 @@ def test_a_payload_is_read_from_the_standard_input(dsn: str) -> None:
         (["t", "{"], 2, "'{' is no JSON"),
         (["", "{}"], 1, "topic must have 1 to 255 characters"),
         (["t", "--to", "9"], 2, "there is no subscription 9"),
-        (["t", "--not-before", "soon"], 2, "'soon' is no time"),
+        (["t", "--not-before", "soon"], 2, "'soon' is not a time"),
     ],
 )
 def test_what_can_not_be_published_is_told(dsn: str, arguments: list[str], code: int, error: str) -> None:

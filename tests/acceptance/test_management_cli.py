@@ -271,13 +271,13 @@ def test_an_offset_set_to_a_time_leaves_out_what_is_older(app: Path, handled: st
     [
         (
             "2026-01-31",
-            "'2026-01-31' is no time: write beginning, or 2h for two hours ago, or 2026-01-31T12:00:00Z",
+            "'2026-01-31' has no zone: write 2026-01-31T00:00:00Z for UTC",
         ),
         (
             "yesterday",
-            "'yesterday' is no time: write beginning, or 2h for two hours ago, or 2026-01-31T12:00:00Z",
+            "'yesterday' is not a time: write beginning, or 2h for two hours ago, or 2026-01-31T12:00:00Z",
         ),
-        ("10000-01-01T00:00:00Z", "'10000-01-01T00:00:00Z' is no time"),
+        ("10000-01-01T00:00:00Z", "'10000-01-01T00:00:00Z' is not a time"),
     ],
 )
 def test_a_wrong_time_changes_nothing_and_is_told(handled: str, time: str, message: str) -> None:

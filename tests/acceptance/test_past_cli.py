@@ -27,9 +27,9 @@ def test_subscribe_from_the_past_and_rewind(dsn: str) -> None:
         == "catching up"
     )
 
-    rewound = projections("groups", "rewind", "billing", "--to", "2h", "--yes", "--json", "--dsn", dsn)
+    rewound = projections("groups", "rewind", "billing", "--from", "2h", "--yes", "--json", "--dsn", dsn)
     assert json.loads(rewound.stdout)["subscriptions"] == 1, rewound.stderr
-    again = projections("groups", "rewind", "nobody", "--to", "beginning", "--yes", "--dsn", dsn)
+    again = projections("groups", "rewind", "nobody", "--from", "beginning", "--yes", "--dsn", dsn)
     assert again.returncode == 1
     assert "no group" in again.stderr
     wrong = projections("subscribe", "billing", "--from", "yesterday", "--dsn", dsn)

@@ -73,7 +73,7 @@ worker --subscriptions --until-caught-up
 groups list
 groups show billing
 groups rescale billing --ranges 2
-groups rewind billing --to beginning --yes
+groups rewind billing --from beginning --yes
 groups dead list billing
 groups dead show billing 1
 groups dead drop billing 1 --yes
@@ -120,7 +120,7 @@ webhooks endpoints add acme https://example.com/b
 webhooks endpoints remove ENDPOINT --yes
 archive restore DIRECTORY
 archive verify DIRECTORY --against-journal
-archive export DIRECTORY --entity-type plane --before 2020-01-01T00:00:00Z
+archive export DIRECTORY --entity-type plane --until 2020-01-01T00:00:00Z
 backfill FILE --entity-type plane --dry-run
 captures list
 captures add seen

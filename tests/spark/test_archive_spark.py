@@ -103,7 +103,7 @@ def test_spark_reads_the_directory_itself_with_its_escaped_types(
 
 @pytest.mark.slow
 def test_archive_and_journal_are_one_data_frame(spark: SparkSession, journal: str, tmp_path: Path) -> None:
-    export_archive(journal, tmp_path, processes=1, before=DAY + timedelta(days=2))
+    export_archive(journal, tmp_path, processes=1, until=DAY + timedelta(days=2))
     stored = [
         tuple(row.values())
         for batch in read_batches(journal, Reading(EntityTypes((TYPE,))))

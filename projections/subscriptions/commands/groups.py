@@ -18,7 +18,7 @@ from projections.terminal.ages import age, failing_above
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Opt, derived
 from projections.terminal.confirmation import confirm
-from projections.terminal.options import FailAbove, FromThen, NewRanges, Yes
+from projections.terminal.options import FailAbove, From, NewRanges, Yes
 from projections.terminal.output import (
     Answer,
     Columns,
@@ -37,7 +37,7 @@ from projections.terminal.output import (
 __all__ = ["groups"]
 
 _ByRange = Annotated[bool, Opt("One line for each range of slices.", "--ranges")]
-_To = FromThen("From then on.")
+_Start = From("Read events again from this time on.", "--from")
 _NUMBERS = ("lag", "cursor", "epoch")
 _PAST = ("up to", "left")
 """How far groups are that catch up."""
@@ -73,7 +73,7 @@ def groups() -> None:
       projections groups show billing --ranges      one group, range by range
       projections groups --fail-above 30s           in scripts: exit code 3 when one is behind by more
       projections groups rescale billing --ranges 8
-      projections groups rewind billing --to 2026-01-31T12:00:00Z
+      projections groups rewind billing --from 2026-01-31T12:00:00Z
       projections groups give-up billing mails      a handler that no consumer has any more
       projections groups dead list billing          what its handlers have given up
       projections groups dead retry billing --all
@@ -141,7 +141,7 @@ async def rescale(session: Session, /, name: str, *, ranges: NewRanges) -> Answe
 @groups.command()
 @derived
 async def rewind(
-    database: Database, /, name: str, *, to: Annotated[datetime | str, _To], yes: Yes = False
+    database: Database, /, name: str, *, start: Annotated[datetime | str, _Start], yes: Yes = False
 ) -> Answer:
     """
     Have a group read again what its subscriptions ask for, from a time on.
@@ -151,18 +151,18 @@ async def rewind(
     `projections groups show NAME` says how far it is. A subscription that has not had everything before that time
     goes on from where it is.
     """
-    confirm(f"Have group {name!r} handle all its events again, from {_time(to)} on?", yes=yes)
+    confirm(f"Have group {name!r} handle all its events again, from {_time(start)} on?", yes=yes)
     async with database.transaction() as session:
-        number = await rewind_group(session, name, to)
+        number = await rewind_group(session, name, start)
     what = counted(number, "subscription catches", "subscriptions catch")
     return done(
-        f"group {name!r}: {what} up, from {_time(to)} on", name=name, subscriptions=number,
-        to=None if isinstance(to, str) else to,
+        f"group {name!r}: {what} up, from {_time(start)} on", name=name, subscriptions=number,
+        starts_at=None if isinstance(start, str) else start,
     )  # fmt: skip
 
 
-def _time(to: datetime | str) -> str:
-    return "the beginning" if isinstance(to, str) else at(to)
+def _time(start: datetime | str) -> str:
+    return "the beginning" if isinstance(start, str) else at(start)
 
 
 @groups.command(name="give-up")

@@ -21,8 +21,8 @@ _Contains = Opt(
     callback=json_object_of, metavar="JSON|-|@FILE",
 )  # fmt: skip
 _From = Opt(
-    "Events from then on. Default: as the group was made with, else now.", "--from",
-    type=Time(ago=True, words=("beginning", "now")), metavar="beginning|now|2h|TIME",
+    "Events from this time on. Default: as the group was made with, else now.", "--from",
+    type=Time(words=("beginning", "now")), metavar="beginning|now|2h|TIME",
 )  # fmt: skip
 _ExpiresAfter = Opt(
     "Remove the subscription when no consumer has used it for this long. Default: it stays.",

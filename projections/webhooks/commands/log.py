@@ -24,7 +24,6 @@ from projections.terminal.output import (
     shortened,
     values_of,
 )
-from projections.terminal.times import Time
 from projections.webhooks.commands.options import whole_endpoint_id
 from projections.webhooks.errors import NotFound
 from projections.webhooks.log import (
@@ -53,13 +52,8 @@ class _Page:
     event_ids: Annotated[tuple[str, ...], _filter("event")] = ()
     endpoint_ids: Annotated[tuple[str, ...], _filter("endpoint")] = ()
     topics: Annotated[tuple[str, ...], _filter("topic")] = ()
-    gte: Annotated[
-        datetime | None,
-        Opt("From then on: 2h ago, or that moment.", "--since", type=Time(ago=True), metavar="2h|TIME"),
-    ] = None
-    lt: Annotated[datetime | None, Opt("Before then.", "--until", type=Time(ago=True), metavar="2h|TIME")] = (
-        None
-    )
+    gte: Annotated[datetime | None, Opt("Only from this time on; 2h is two hours ago.", "--since")] = None
+    lt: Annotated[datetime | None, Opt("Only before this time.", "--until")] = None
     order: Annotated[
         Literal["asc"] | None, Opt("Instead of the newest.", "--oldest-first", flag_value="asc")
     ] = None

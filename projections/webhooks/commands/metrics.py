@@ -14,7 +14,6 @@ from projections.terminal.ages import age
 from projections.terminal.commands import Opt, derived
 from projections.terminal.options import Tenant
 from projections.terminal.output import Answer, Columns, at, listing, picked, seconds, short_id, table_of
-from projections.terminal.times import Time
 from projections.webhooks.commands.options import whole_endpoint_id
 from projections.webhooks.log import DataPoint, Metrics, MetricsRequest, PostgresLog
 from projections.webhooks.log.metrics import ATTEMPT_DIMENSIONS, ATTEMPT_MEASURES, granularity_of
@@ -45,8 +44,8 @@ def _bucket(_: click.Context, __: click.Parameter, value: str | None) -> str | N
 _Every = Opt(
     "A line for each such span of time, in UTC, zeros too.", callback=_bucket, metavar="5m|1h|1d|1w|1M"
 )
-_Since = Opt("From then on: 2h ago, or that moment.", type=Time(ago=True), metavar="2h|TIME")
-_Until = Opt("Before then. Default: now.", type=Time(ago=True), metavar="2h|TIME")
+_Since = Opt("Only from this time on; 2h is two hours ago.")
+_Until = Opt("Only before this time. Default: now.")
 _Measure = Opt(
     f"What to show; may be repeated. One of: {', '.join(ATTEMPT_MEASURES)}.",
     "--measure", type=click.Choice(ATTEMPT_MEASURES), metavar="NAME",

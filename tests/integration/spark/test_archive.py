@@ -104,7 +104,7 @@ async def test_events_of_the_default_partition_and_of_an_open_one_are_not_export
 async def test_before_leaves_out_partitions_that_end_later(
     journal: Database, dsn: str, archive: Path
 ) -> None:
-    done = export(dsn, archive, before=DAY + 2 * ONE_DAY)
+    done = export(dsn, archive, until=DAY + 2 * ONE_DAY)
 
     assert done.partitions == tuple(partitions(dsn)[:2])
 
@@ -119,7 +119,7 @@ async def test_partition_with_a_type_that_is_not_archived_may_not_be_detached(
 
 
 async def test_second_export_writes_only_what_is_new(journal: Database, dsn: str, archive: Path) -> None:
-    export(dsn, archive, before=DAY + 2 * ONE_DAY)
+    export(dsn, archive, until=DAY + 2 * ONE_DAY)
     before = {file.path for file in Manifest.load(archive).files}
 
     second = export(dsn, archive)

@@ -119,7 +119,7 @@ async def test_further_file_has_only_what_the_archive_lacks_whatever_the_cut(
 async def test_partition_that_lost_a_part_is_stuck_and_the_others_are_exported(
     journal: Database, dsn: str, archive: Path
 ) -> None:
-    export(dsn, archive, before=DAY + ONE_DAY)
+    export(dsn, archive, until=DAY + ONE_DAY)
     change(dsn, "DELETE FROM projections.events WHERE entity_type = 'plane' AND seq_nr = 10")
 
     done = export(dsn, archive)
@@ -211,8 +211,8 @@ async def test_partition_of_another_interval_holds_up_no_other_and_leaves_by_ano
 
     done = export(dsn, tmp_path / "archive")
     (name,) = done.stuck
-    (before,) = re.findall("export OTHER --before ([0-9TZ:-]+)`", done.stuck[name])
-    elsewhere = export(dsn, tmp_path / "other", before=datetime.fromisoformat(before))
+    (before,) = re.findall("export OTHER --until ([0-9TZ:-]+)`", done.stuck[name])
+    elsewhere = export(dsn, tmp_path / "other", until=datetime.fromisoformat(before))
 
     assert f"projections.{name}" == stuck[0][0]
     assert other[0][0] in {f"projections.{each}" for each in done.detachable}
@@ -226,7 +226,7 @@ async def test_partition_that_is_stuck_is_kept_and_those_after_it_are_archived_a
 ) -> None:
     journal = await filled_for_retention(database)
     first = query(dsn, "SELECT min(db_timestamp) FROM projections.events")[0][0]
-    export(dsn, tmp_path, before=first + ONE_DAY)
+    export(dsn, tmp_path, until=first + ONE_DAY)
     change(
         dsn,
         "DELETE FROM projections.events AS e WHERE e.db_timestamp = "

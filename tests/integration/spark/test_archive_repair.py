@@ -73,7 +73,7 @@ async def test_export_without_its_manifest_deletes_nothing_and_says_what_to_do(
 async def test_older_manifest_that_was_put_back_is_refused_by_who_writes_and_who_reads(
     journal: Database, dsn: str, archive: Path
 ) -> None:
-    export(dsn, archive, before=DAY + ONE_DAY)
+    export(dsn, archive, until=DAY + ONE_DAY)
     older = (archive / "_manifest.json").read_bytes()
     export(dsn, archive)
     drop_all(dsn)
@@ -95,7 +95,7 @@ async def test_older_manifest_that_was_put_back_is_refused_by_who_writes_and_who
 async def test_export_with_an_older_manifest_and_no_former_ones_takes_the_other_files_in(
     journal: Database, dsn: str, archive: Path
 ) -> None:
-    export(dsn, archive, before=DAY + ONE_DAY)
+    export(dsn, archive, until=DAY + ONE_DAY)
     older = (archive / "_manifest.json").read_bytes()
     export(dsn, archive)
     shutil.rmtree(archive / "_manifests")
