@@ -71,6 +71,11 @@ from journal.events import Position as Position
 from journal.events import uuid7 as uuid7
 from journal.importing import ImportResult as ImportResult
 from journal.importing import import_events
+from journal.log import JOURNAL as JOURNAL
+from journal.log import LateCommitBound as LateCommitBound
+from journal.log import Log as Log
+from journal.log import Queries as Queries
+from journal.log import as_log as as_log
 from journal.payload import LONGEST_INTEGER as LONGEST_INTEGER
 from journal.payload import MAX_PAYLOAD_BYTES as MAX_PAYLOAD_BYTES
 from journal.payload import check_text as check_text
@@ -94,6 +99,7 @@ from journal.reader import (
 from journal.reader import entity_types as entity_types
 from journal.reader import find_event as find_event
 from journal.reader import latest_seq_nr as latest_seq_nr
+from journal.reader import now as now
 from journal.reader import read_source_page as read_source_page
 from journal.slices import ALL_SLICES as ALL_SLICES
 from journal.slices import NUMBER_OF_SLICES as NUMBER_OF_SLICES

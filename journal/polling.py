@@ -21,7 +21,7 @@ from journal.database import Database, KeptSession, Row
 from journal.database.generation import Generation
 from journal.entity_types import EntityTypes
 from journal.errors import DatabaseUnavailable, NeedsPrimary
-from journal.writers import POLL
+from journal.log import Log, as_log
 
 CHANNEL = "projections_appended"
 
@@ -102,27 +102,28 @@ def hearing_polls(database: Database, heard: Callable[[Polled], None]) -> Iterat
         hearing.discard(heard)
 
 
-_shared: dict[Database, WritersPoller] = {}
+_shared: dict[Log, WritersPoller] = {}
 
 
 @asynccontextmanager
 async def shared_poller(
-    database: Database, pacing: PollPacing, *, listen: bool
+    database: Database | Log, pacing: PollPacing, *, listen: bool
 ) -> AsyncIterator[WritersPoller]:
     """
-    The poller of a database for all that runs in this process.
+    The poller of a log for all that runs in this process.
 
     Args:
-        database: Where to poll.
+        database: Where our journal is, or a log of another kind.
         pacing: How often, at least, while the block runs.
         listen: Be woken by notifications while it does.
     """
-    poller = _shared.setdefault(database, WritersPoller(database, pacing))
+    journal = as_log(database)
+    poller = _shared.setdefault(journal, WritersPoller(journal, pacing))
     try:
         async with poller.used(pacing, listen=listen):
             yield poller
     finally:
-        if not poller.in_use and _shared.pop(database, None) is not None:
+        if not poller.in_use and _shared.pop(journal, None) is not None:
             await poller.close()
 
 
@@ -131,17 +132,18 @@ class WritersPoller:
     Polls the writers for every range that asks.
 
     Args:
-        database: Where to poll; must be the primary for what the lock tells.
+        database: Where our journal is, or a log of another kind; must be the primary for what the lock tells.
         pacing: How often.
     """
 
-    def __init__(self, database: Database, pacing: PollPacing | None = None) -> None:
-        self._database = database
+    def __init__(self, database: Database | Log, pacing: PollPacing | None = None) -> None:
+        journal = as_log(database)
+        self._database, self._query = journal.database, journal.queries.poll
         self._pacing = pacing or PollPacing()
         self._users: list[tuple[PollPacing, bool]] = []
         self._listening = AsyncExitStack()
         # One connection for all polls: lending one from the pool costs a second round trip each time.
-        self._session = KeptSession(database.session)
+        self._session = KeptSession(self._database.session)
         self._places: dict[object, tuple[EntityTypes, datetime, int]] = {}
         self._covered: set[object] = set()
         self._one_at_a_time = asyncio.Lock()
@@ -291,7 +293,7 @@ class WritersPoller:
     async def _ask(self, import_id: int, places: dict[str | None, datetime]) -> Row:
         try:
             async with asyncio.timeout(_PATIENCE), self._session.use() as session:
-                row = await session.fetchrow(POLL, import_id, list(places), list(places.values()))
+                row = await session.fetchrow(self._query, import_id, list(places), list(places.values()))
         except TimeoutError as error:
             raise DatabaseUnavailable(
                 f"no connection to the database: no answer for {_PATIENCE} s"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from datetime import datetime
-from itertools import islice
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from journal.database import Database, Row, Session
 from journal.entity_types import EntityTypes
 from journal.events import BEGINNING, EventEnvelope, Origin, Position
+from journal.log import JOURNAL, Log, Queries, as_log
 from journal.slices import ALL_SLICES, SliceRange
 
 T = TypeVar("T")
@@ -21,20 +21,6 @@ PAGE_BYTES = 8 * 2**20
 
 _LATEST = 2**63 - 1
 _NO_ID = UUID(int=0)
-
-_SOURCE = "SELECT * FROM projections.read_source_v1($1, $2, $3, $4, $5, $6)"
-_FIND = "SELECT * FROM projections.find_event_v1($1)"
-_LATEST_SEQ_NR = "SELECT projections.latest_seq_nr_v1($1)"
-_EVENTS = "SELECT * FROM projections.read_events_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-_KEYS = """
-SELECT source_id, seq_nr, db_timestamp, slice
-FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)
-"""
-_HEADS = "SELECT * FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, TRUE)"
-_LOAD = "SELECT * FROM projections.load_events_v1($1, $2, $3, $4)"
-_PREDECESSORS = "SELECT * FROM projections.predecessors_v1($1, $2, $3, $4)"
-_TYPES = "SELECT projections.entity_types_v1() AS entity_type"
-_NOW = "SELECT clock_timestamp()"
 
 
 class Key(NamedTuple):
@@ -65,18 +51,21 @@ class Page(list[T]):
         return page
 
 
-_COLUMNS = len(EventEnvelope._fields) - 1
-
-
-def _envelopes(
-    rows: Sequence[Row], origin: Origin = Origin.QUERY, *, page_size: int | None = None
+def _page(
+    queries: Queries, rows: Sequence[Row], origin: Origin = Origin.QUERY, *, page_size: int | None = None
 ) -> Page[EventEnvelope]:
-    events = (EventEnvelope._make((*islice(row.values(), _COLUMNS), origin)) for row in rows)
-    return Page.of(events, more=bool(rows) and (len(rows) == page_size or rows[-1]["more"]))
+    more = bool(rows) and (len(rows) == page_size or rows[-1]["more"])
+    return Page.of(queries.decode(rows, origin), more=more)
 
 
 async def read_source(
-    session: Session, source_id: str, *, first: int = 1, last: int | None = None, backwards: bool = False
+    session: Session,
+    source_id: str,
+    *,
+    first: int = 1,
+    last: int | None = None,
+    backwards: bool = False,
+    queries: Queries = JOURNAL,
 ) -> AsyncIterator[EventEnvelope]:
     """
     Events of one source, a page at a time.
@@ -87,10 +76,11 @@ async def read_source(
         first: Lowest ``seq_nr``.
         last: Highest ``seq_nr``; by default the latest.
         backwards: Begin with the highest.
+        queries: How the log is read.
     """
     low, high = first, _LATEST if last is None else last
     while low <= high:
-        page = await read_source_page(session, source_id, low, high, backwards=backwards)
+        page = await read_source_page(session, source_id, low, high, backwards=backwards, queries=queries)
         for envelope in page:
             yield envelope
         if not page.more:
@@ -109,30 +99,45 @@ async def read_source_page(
     *,
     backwards: bool = False,
     page_bytes: int = PAGE_BYTES,
+    queries: Queries = JOURNAL,
 ) -> Page[EventEnvelope]:
     """The first events of a source from one number to another, or the last, as many as a page has."""
-    rows = await session.fetch(_SOURCE, source_id, first, last, backwards, PAGE_SIZE, page_bytes)
-    return _envelopes(rows, page_size=PAGE_SIZE)
+    rows = await session.fetch(queries.source, source_id, first, last, backwards, PAGE_SIZE, page_bytes)
+    return _page(queries, rows, page_size=PAGE_SIZE)
 
 
-async def latest_seq_nr(session: Session, source_id: str) -> int:
+async def latest_seq_nr(session: Session, source_id: str, *, queries: Queries = JOURNAL) -> int:
     """Number of a source's latest event; 0 when it has none."""
-    return int(await session.fetchval(_LATEST_SEQ_NR, source_id) or 0)
+    return int(await session.fetchval(queries.latest, source_id) or 0)
 
 
-async def find_event(session: Session, event_id: UUID) -> EventEnvelope | None:
+async def find_event(session: Session, event_id: UUID, *, queries: Queries = JOURNAL) -> EventEnvelope | None:
     """The event of an id, or None. Looking up a UUIDv7 spares the partitions before its time."""
-    page = _envelopes(await session.fetch(_FIND, event_id))
+    page = _page(queries, await session.fetch(queries.find, event_id))
     return page[0] if page else None
 
 
-async def entity_types(session: Session) -> list[str]:
-    """The entity types that the journal has, or has had, events of."""
-    return [row["entity_type"] for row in await session.fetch(_TYPES)]
+async def entity_types(session: Session, *, queries: Queries = JOURNAL) -> list[str]:
+    """The entity types that the log has, or has had, events of."""
+    return [row["entity_type"] for row in await session.fetch(queries.types)]
+
+
+class Now(NamedTuple):
+    """The time of a log, and the last import that reads which follow can see."""
+
+    time: datetime
+    import_id: int
+
+
+async def now(session: Session, *, queries: Queries = JOURNAL) -> Now:
+    """What time it is in a log: what is committed later is stamped later, come what is in flight."""
+    row = await session.fetchrow(queries.now)
+    assert row is not None  # noqa: S101 - the query returns one row
+    return Now(row["now"], row["import_id"])
 
 
 async def current_events(
-    database: Database,
+    database: Database | Log,
     entity_type: str | Collection[str] | EntityTypes,
     slices: SliceRange = ALL_SLICES,
     *,
@@ -145,14 +150,15 @@ async def current_events(
     those.
 
     Args:
-        database: Where to read.
+        database: Where our journal is, or a log of another kind.
         entity_type: The kind of sources, several, or ``ALL_TYPES``.
         slices: Range of slices.
         start: Leave out events before this time.
     """
-    async with database.session() as session:
-        until = await session.fetchval(_NOW)
-        reader = SliceReader(entity_type, slices)
+    log = as_log(database)
+    async with log.database.session() as session:
+        until = (await now(session, queries=log.queries)).time
+        reader = SliceReader(entity_type, slices, queries=log.queries)
         position = Position.before(start)
         while page := await reader.events(session, position, until):
             for envelope in page:
@@ -170,6 +176,7 @@ class SliceReader:
         page_size: Rows of a page: what a batch holds.
         page_bytes: Bytes of a page, which bound the memory: payloads, metadata, and half a KiB for each event. It
             ends with the event with which it has so many.
+        queries: How the log is read.
     """
 
     def __init__(
@@ -178,20 +185,25 @@ class SliceReader:
         slices: SliceRange,
         page_size: int = PAGE_SIZE,
         page_bytes: int = PAGE_BYTES,
+        queries: Queries = JOURNAL,
     ) -> None:
         self.entity_types = EntityTypes.of(entity_type)
         self.slices = slices
         self.page_size = page_size
         self.page_bytes = page_bytes
+        self.queries = queries
 
     async def events(self, session: Session, after: Position, until: datetime) -> Page[EventEnvelope]:
         """The next events, up to and including the time ``until``."""
         page = (self.entity_types.sql, *self.slices, *after, until, self.page_size, self.page_bytes)
-        return _envelopes(await session.fetch(_EVENTS, *page), page_size=self.page_size)
+        rows = await session.fetch(self.queries.events, *page)
+        return _page(self.queries, rows, page_size=self.page_size)
 
     async def keys(self, session: Session, after: Position, until: datetime) -> Page[Key]:
         """The keys of the next events, without their payload: what backtracking compares."""
-        rows = await session.fetch(_KEYS, self.entity_types.sql, *self.slices, *after, until, self.page_size)
+        rows = await session.fetch(
+            self.queries.keys, self.entity_types.sql, *self.slices, *after, until, self.page_size
+        )
         return Page.of((Key(*row.values()) for row in rows), more=len(rows) == self.page_size)
 
     async def load(self, session: Session, keys: Sequence[Key]) -> tuple[Page[EventEnvelope], Sequence[Key]]:
@@ -199,11 +211,17 @@ class SliceReader:
         if not keys:
             return Page(), ()
         columns = [[key[i] for key in keys] for i in range(3)]
-        rows = await session.fetch(_LOAD, *columns, self.page_bytes)
-        page = _envelopes(rows, Origin.BACKTRACKING)
+        rows = await session.fetch(self.queries.load, *columns, self.page_bytes)
+        page = _page(self.queries, rows, Origin.BACKTRACKING)
         if not page.more:
             return page, ()
         return page, [key for key in keys if key.position > page[-1].position]
+
+    async def of_source(self, session: Session, source_id: str, first: int, last: int) -> Page[EventEnvelope]:
+        """The first events of a source from one number to another, as many as a page has."""
+        return await read_source_page(
+            session, source_id, first, last, page_bytes=self.page_bytes, queries=self.queries
+        )
 
     async def missing(
         self, session: Session, source_id: str, first: int, last: int, *, since: datetime = BEGINNING
@@ -211,7 +229,10 @@ class SliceReader:
         """Events of a source that a gap leaves out, as far as they are visible and not older than ``since``."""
         found: list[EventEnvelope] = []
         # Backwards, so that a long history is not read where only its end is wanted.
-        async for envelope in read_source(session, source_id, first=first, last=last, backwards=True):
+        queries = self.queries
+        async for envelope in read_source(
+            session, source_id, first=first, last=last, backwards=True, queries=queries
+        ):
             if envelope.db_timestamp < since:
                 break
             found.append(envelope._replace(origin=Origin.GAP))
@@ -230,7 +251,7 @@ class SliceReader:
             until: When the newest of the events was written.
         """
         source_ids, seq_nrs = [k[0] for k in keys], [k[1] for k in keys]
-        rows = await session.fetch(_PREDECESSORS, source_ids, seq_nrs, since, until)
+        rows = await session.fetch(self.queries.predecessors, source_ids, seq_nrs, since, until)
         return {(row["source_id"], row["seq_nr"]): row["db_timestamp"] for row in rows}
 
 
@@ -239,7 +260,9 @@ class HeadReader(SliceReader):
 
     async def events(self, session: Session, after: Position, until: datetime) -> Page[EventEnvelope]:
         """The next events, up to and including the time ``until``."""
-        rows = await session.fetch(_HEADS, self.entity_types.sql, *self.slices, *after, until, self.page_size)
+        rows = await session.fetch(
+            self.queries.heads, self.entity_types.sql, *self.slices, *after, until, self.page_size
+        )
         query = Origin.QUERY
         heads = (
             EventEnvelope(

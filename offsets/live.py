@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 from journal import (
     ALL_SLICES,
+    CLOCK_MARGIN,
     Backtracking,
     Database,
     EntityTypes,
     EventEnvelope,
     Key,
+    Log,
     Poll,
     PollPacing,
     ReadEvents,
@@ -22,31 +25,26 @@ from journal import (
     Session,
     SliceRange,
     SliceReader,
-    WriterLockBacktracking,
     WritersPoller,
+    as_log,
+    now,
     shared_poller,
 )
 from offsets.deduplication import BatchVerdicts, OffsetState, Verdict
 
-_BEGIN = """
-SELECT coalesce(projections.replayed_until_v1(), clock_timestamp()) AS now, coalesce(max(import_id), 0) AS import_id
-FROM projections.imports
-"""
 _UNBOUNDED = 2**63
 _REFRESH_SECONDS = 1.0
 _REMEMBERED = timedelta(minutes=1)
 """How far behind the horizon sources are remembered; small against this, the clock may also step back."""
-_MARGIN = timedelta(milliseconds=20)
-"""For small steps of the clock, as the state machine's."""
 
 
 async def live_events(
-    database: Database,
+    database: Database | Log,
     entity_type: str | Collection[str] | EntityTypes,
     slices: SliceRange = ALL_SLICES,
     *,
     start: datetime | None = None,
-    backtracking: Callable[[datetime], Backtracking] = WriterLockBacktracking,
+    backtracking: Callable[[datetime], Backtracking] | None = None,
 ) -> AsyncIterator[EventEnvelope]:
     """
     Events of a range of slices, without an end: those in the log since ``start``, then new ones as they commit.
@@ -60,21 +58,25 @@ async def live_events(
     that have come; from then on those come that it holds and that have not come yet.
 
     Args:
-        database: Where to read; the primary, for what the default backtracking relies on.
+        database: Where our journal is, or a log of another kind; the primary, for what the default backtracking relies
+            on.
         entity_type: The kind of sources, several, or ``ALL_TYPES``.
         slices: Range of slices.
         start: Leave out events with a timestamp before this; by default the database's time when it begins.
-        backtracking: Makes the state machine from ``start``, such as :class:`journal.IntervalBacktracking`.
+        backtracking: Makes the state machine from ``start``, such as :class:`journal.IntervalBacktracking`; by default
+            that of the log.
     """
+    log = as_log(database)
     async with AsyncExitStack() as stack:
-        poller = await stack.enter_async_context(shared_poller(database, PollPacing(), listen=True))
-        async with database.session() as session:
-            begin = await session.fetchrow(_BEGIN)
-        assert begin is not None  # noqa: S101 - an aggregate has one row
-        since = begin["now"] if start is None else start
-        reader = _LiveReader(database, SliceReader(entity_type, slices), backtracking, poller, since)
+        poller = await stack.enter_async_context(shared_poller(log, PollPacing(), listen=True))
+        async with log.database.session() as session:
+            begin = await now(session, queries=log.queries)
+        since = begin.time if start is None else start
+        bound = backtracking or partial(log.bound, margin=CLOCK_MARGIN, import_id=0)
+        slice_reader = SliceReader(entity_type, slices, queries=log.queries)
+        reader = _LiveReader(log.database, slice_reader, bound, poller, since)
         # What was imported up to now is found by reading from the start.
-        reader.begin(since, since, begin["import_id"])
+        reader.begin(since, since, begin.import_id)
         stack.callback(poller.forget, reader)
         while True:
             for envelope in await reader.step():
@@ -137,15 +139,14 @@ class _LiveReader:
 
     async def _begin_again(self, to: datetime) -> None:
         start = min(self._machine.horizon, to)
-        bound = start - _MARGIN
+        bound = start - CLOCK_MARGIN
         if (
             self._since <= to
         ):  # else the clock of now has not reached what was asked for, and nothing is too old
             bound = max(bound, self._since)
         async with self._database.session() as session:
-            begin = await session.fetchrow(_BEGIN)
-        assert begin is not None  # noqa: S101 - an aggregate has one row
-        self.begin(start, bound, min(self._machine.import_id, begin["import_id"]))
+            begin = await now(session, queries=self._reader.queries)
+        self.begin(start, bound, min(self._machine.import_id, begin.import_id))
 
     async def _step(self) -> Sequence[EventEnvelope]:
         if self._left:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from journal import EventEnvelope, OwnedSession, Page, read_source_page
+from journal import EventEnvelope, OwnedSession, Page, SliceReader
 from journal.database import Fault, fault_of
 from offsets import Parked
 from projections.errors import HandlerFailed
@@ -22,7 +22,7 @@ class Parking:
         transactions: Those of the range.
         reporting: Is told.
         batch_size: The most events of a source that are handled together.
-        page_bytes: The most bytes of them that are read together.
+        reader: Reads what has come of a source since it was set aside.
     """
 
     def __init__(
@@ -31,13 +31,13 @@ class Parking:
         transactions: Transactions,
         reporting: Reporting,
         batch_size: int,
-        page_bytes: int,
+        reader: SliceReader,
     ) -> None:
         self._dispatcher = dispatcher
         self._transactions = transactions
         self._reporting = reporting
         self._batch_size = batch_size
-        self._page_bytes = page_bytes
+        self._reader = reader
 
     def left(self, envelopes: Iterable[EventEnvelope]) -> list[EventEnvelope]:
         """Of events, those whose sources do not wait."""
@@ -86,8 +86,7 @@ class Parking:
     async def _read(
         self, session: OwnedSession, source_id: str, first: int, size: int
     ) -> Page[EventEnvelope]:
-        last = first + size - 1
-        return await read_source_page(session, source_id, first, last, page_bytes=self._page_bytes)
+        return await self._reader.of_source(session, source_id, first, first + size - 1)
 
     async def _go_on(self, session: OwnedSession, page: Sequence[EventEnvelope], *, drop: bool) -> None:
         """

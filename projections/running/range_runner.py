@@ -13,11 +13,13 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from journal import (
+    Backtracking,
     EventEnvelope,
     HeadReader,
     IntervalBacktracking,
     KeptSession,
     Key,
+    LateCommitBound,
     Look,
     OwnedSession,
     Page,
@@ -27,7 +29,6 @@ from journal import (
     ReadEvents,
     ReadKeys,
     SliceReader,
-    WriterLockBacktracking,
 )
 from journal.tasks import happens
 from offsets import Claim, DatabaseWentBack, OffsetState, OffsetStore, Progress
@@ -74,13 +75,15 @@ class RangeRunner:
         self._settings = process.settings
         reader = HeadReader if projection.kind is Kind.HEADS else SliceReader
         size, page_bytes = projection.batch_size, process.pages.bytes
-        self._reader = reader(projection.entity_types, claim.slices, size, page_bytes)
+        self._reader = reader(
+            projection.entity_types, claim.slices, size, page_bytes, process.journal.queries
+        )
         self._store = OffsetStore(claim, process.beats)
         self._ahead = ReadAhead(self._reader, process.connections)
         self._session = KeptSession(process.connections.lend)
         # A page's sources must fit, or a verdict would miss one that was just looked up.
         self._cache_size = max(cache_size, projection.batch_size)
-        self._backtracking = _backtracking(claim, process.settings)
+        self._backtracking = _backtracking(claim, process.settings, process.journal.bound)
         self._look = process.poller.number
         self._generation = process.poller.generation
         self._used_poll_at = claim.horizon
@@ -212,9 +215,7 @@ class RangeRunner:
             projection, target, process.tables, process.monitor, self._settings.handler_timeout
         )
         reporting = Reporting(projection.name, self.claim.slices, process.observer)
-        self._parking = Parking(
-            dispatcher, transactions, reporting, projection.batch_size, self._reader.page_bytes
-        )
+        self._parking = Parking(dispatcher, transactions, reporting, projection.batch_size, self._reader)
         retrying = Retrying(projection, self._streak, self._parking, reporting, transactions.wait)
         parts = Parts(
             projection=projection, dispatcher=dispatcher, transactions=transactions, parking=self._parking,
@@ -293,7 +294,7 @@ class RangeRunner:
         return await happens(self._stopping, seconds) if seconds > 0 else self._stopping.is_set()
 
 
-def _backtracking(claim: Claim, settings: RunSettings) -> WriterLockBacktracking | IntervalBacktracking:
+def _backtracking(claim: Claim, settings: RunSettings, bound: LateCommitBound) -> Backtracking:
     if settings.backtracking == "interval":
         return IntervalBacktracking(claim.horizon, late_by=settings.late_by, import_id=claim.import_id)
-    return WriterLockBacktracking(claim.horizon, margin=settings.clock_margin, import_id=claim.import_id)
+    return bound(claim.horizon, margin=settings.clock_margin, import_id=claim.import_id)

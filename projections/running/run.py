@@ -98,7 +98,7 @@ async def run(
                 await offsets.take_over(session, process.worker.owner, versions)
         stack.enter_context(process.monitor.watching())
         process.poller = await stack.enter_async_context(
-            shared_poller(database, process.settings.pacing, listen=process.settings.listen)
+            shared_poller(process.journal, process.settings.pacing, listen=process.settings.listen)
         )
         await _run(process, known, cut, until, discovery)
 

@@ -8,7 +8,7 @@ import secrets
 import socket
 from collections.abc import Callable
 
-from journal import Database, WritersPoller
+from journal import Database, Log, WritersPoller
 from offsets import Beats, Worker
 from projections.running.connections import Connections
 from projections.running.loop_monitor import LoopMonitor
@@ -23,16 +23,23 @@ class Process:
     One running process.
 
     Args:
-        database: Where the journal and the read models are.
+        database: Where offsets and read models are.
         settings: How to run.
         observer: Is told, or several are; their exceptions are logged.
         stop: Set when all is to stop.
+        journal: What is read; by default our journal in that database.
     """
 
     def __init__(
-        self, database: Database, settings: RunSettings, observer: Observers, stop: asyncio.Event
+        self,
+        database: Database,
+        settings: RunSettings,
+        observer: Observers,
+        stop: asyncio.Event,
+        journal: Log | None = None,
     ) -> None:
         self.database = database
+        self.journal = journal or Log(database)
         self.settings = settings
         self.observer = CombinedObserver(observer)  # which keeps its mistakes away from the work
         self.stop = stop
@@ -45,6 +52,6 @@ class Process:
         self.pages = PageLimit(settings.page_bytes)
         self.beats = Beats()
         self.poller: WritersPoller
-        """Of all that runs on the database: joined once the schema is known to be there."""
+        """Of all that reads the journal: joined once the schema is known to be there."""
         self.tables = TableWriter()
         self.monitor = LoopMonitor(settings.blocked_after, settings.handler_timeout, settings.abort_after)

@@ -21,7 +21,6 @@ OWN = {
 """By package, the tables and views that its SQL may name."""
 OTHERS = {
     "offsets/leases.py": "schema_versions",
-    "offsets/live.py": "imports",
     "offsets/verification.py": "sources",
     "projections/cli/status.py": "projections rebuilds",
     "projections/demo/appender.py": "sources",

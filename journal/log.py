@@ -1,0 +1,129 @@
+"""
+The port through which projections read: a log is a set of queries, what bounds its late commits, and a decoder.
+
+Our journal is one. What reads asks for nothing else, and so reads any log for which these can be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Protocol, TypeAlias
+
+from journal.backtracking import Backtracking, WriterLockBacktracking
+from journal.database import Database, Row
+from journal.events import EventEnvelope, Origin
+from journal.writers import POLL
+
+Decode: TypeAlias = Callable[[Sequence[Row], Origin], Iterable[EventEnvelope]]
+"""Makes rows of events envelopes, in their order."""
+
+_COLUMNS = len(EventEnvelope._fields) - 1
+
+
+class LateCommitBound(Protocol):
+    """Makes the state machine by which a range of a log finds what commits late, such as a class of one."""
+
+    def __call__(self, start: datetime, *, margin: timedelta, import_id: int) -> Backtracking:
+        """
+        Begin at what is settled.
+
+        Args:
+            start: The stored horizon.
+            margin: Taken off every bound, for small steps of the clock.
+            import_id: The last import that ``start`` accounts for.
+        """
+        ...
+
+
+def _envelopes(rows: Sequence[Row], origin: Origin) -> Iterable[EventEnvelope]:
+    return (EventEnvelope._make((*islice(row.values(), _COLUMNS), origin)) for row in rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queries:
+    """
+    What a log is asked: SQL with fixed parameters and columns; those of our journal are functions of its schema.
+
+    Events are in the order of time, slice, source and number; a place in it is these four values. Rows of events have
+    the fields of :class:`EventEnvelope` but the last, as ``decode`` takes them, and end with ``more``: on the last row,
+    whether the page ended because of its bytes.
+
+    Args:
+        events: A page of events of entity types (NULL: all), from one slice to another, after a place (four values), up
+            to and including a time; as many as a number of rows and a number of bytes allow.
+        keys: Source, number, time and slice of such a page; without the bytes.
+        heads: As ``keys``, and the event type and the entity type.
+        load: Events by their source ids, numbers and times, which are in order, up to a number of bytes.
+        predecessors: Of events, by source ids and numbers, ``source_id``, ``seq_nr`` and the ``db_timestamp`` of the
+            event before each, where that is from one time on and before another.
+        source: Events of a source, from one number to another; whether backwards; rows; bytes.
+        latest: Number of a source's latest event, or NULL.
+        find: The event with an id, or no row.
+        types: The entity types (``entity_type``) that it has, or has had, events of.
+        now: Its time (``now``), and the last import (``import_id``) that reads which follow can see, or 0.
+        poll: What is in flight, with the columns of ``poll_writers_v1``; the last import that is known, entity types,
+            and for each a time to look for events after.
+        decode: Makes rows of events envelopes.
+    """
+
+    events: str
+    keys: str
+    heads: str
+    load: str
+    predecessors: str
+    source: str
+    latest: str
+    find: str
+    types: str
+    now: str
+    poll: str
+    decode: Decode = _envelopes
+
+
+JOURNAL = Queries(
+    events="SELECT * FROM projections.read_events_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+    keys="""
+    SELECT source_id, seq_nr, db_timestamp, slice
+    FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)
+    """,
+    heads="SELECT * FROM projections.read_keys_by_slices_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, TRUE)",
+    load="SELECT * FROM projections.load_events_v1($1, $2, $3, $4)",
+    predecessors="SELECT * FROM projections.predecessors_v1($1, $2, $3, $4)",
+    source="SELECT * FROM projections.read_source_v1($1, $2, $3, $4, $5, $6)",
+    latest="SELECT projections.latest_seq_nr_v1($1)",
+    find="SELECT * FROM projections.find_event_v1($1)",
+    types="SELECT projections.entity_types_v1() AS entity_type",
+    now="""
+    SELECT
+        coalesce(projections.replayed_until_v1(), clock_timestamp()) AS now, coalesce(max(import_id), 0) AS import_id
+    FROM projections.imports
+    """,
+    poll=POLL,
+)
+"""Those of our own journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """
+    A log, and where it is.
+
+    Args:
+        database: Lends the sessions that read; they need read only.
+        name: What offsets that belong to it are stored with, and messages call it.
+        queries: How it is read.
+        bound: What bounds its late commits.
+    """
+
+    database: Database
+    name: str = "journal"
+    queries: Queries = JOURNAL
+    bound: LateCommitBound = WriterLockBacktracking
+
+
+def as_log(where: Database | Log) -> Log:
+    """The log that is meant: of a database, our journal in it."""
+    return where if isinstance(where, Log) else Log(where)
