@@ -4,7 +4,6 @@ Errors of running projections.
     ProjectionsError
     ├── InvalidHandler      a projection class is not declared as it must be
     ├── PoolTooSmall        too few connections to run projections with
-    ├── UnknownGroup        there is no such group of consumers
     ├── HandlerFailed       a handler raised; names the event
     └── ProjectionFailed    recovery gave up; the range restarts from its stored offset
 """
@@ -20,10 +19,6 @@ class InvalidHandler(ProjectionsError, TypeError):
 
 class PoolTooSmall(ProjectionsError, ValueError):
     """Projections cannot run with so few connections; the message says how many they need."""
-
-
-class UnknownGroup(ProjectionsError):
-    """There is no such group: subscribe for it, or create it first."""
 
 
 class HandlerFailed(ProjectionsError):

@@ -19,10 +19,13 @@ _COMMANDS = {
     "status": LazyCommand(
         "projections.cli.status:status", "Show who runs projections, and how far they are."
     ),
-    "lag": LazyCommand("projections.cli.lag:lag", "Show how far projections are behind, slice by slice."),
+    "lag": LazyCommand(
+        "projections.monitoring.commands.lag:lag", "Show how far projections are behind, slice by slice."
+    ),
     "workers": LazyCommand("projections.cli.workers:workers", "Show the processes that run projections."),
     "monitor": LazyCommand(
-        "projections.cli.monitor:monitor", "Serve a page that shows the lag of every slice, live."
+        "projections.monitoring.commands.monitor:monitor",
+        "Serve a page that shows the lag of every slice, live.",
     ),
     "remove": LazyCommand("projections.cli.remove:remove", "Remove a projection that is given up."),
     "mode": LazyCommand(

@@ -10,7 +10,6 @@ import click
 
 import offsets
 from journal import Session, entity_types
-from projections.cli.lag import states_of
 from projections.monitoring import ProjectionLag, RangeLag, Snapshot, snapshot
 from projections.terminal.ages import age
 from projections.terminal.commands import Opt, derived
@@ -51,7 +50,7 @@ _NUMBERS = ("lag",)
 _COLUMNS: Columns = {
     "projection": "name",
     "owners": lambda one: sorted({part.owner for part in one.ranges if part.alive and part.owner}) or "nobody",
-    "state": states_of, "ranges": lambda one: len(one.ranges), "lag": lambda one: age(one.lag),
+    "state": "states", "ranges": lambda one: len(one.ranges), "lag": lambda one: age(one.lag),
     "backlog": "backlog", "parked": "parked",
 }  # fmt: skip
 _RANGE_COLUMNS: Columns = {

@@ -84,12 +84,11 @@ def cached_snapshot(
     database: Database,
     names: Callable[[], list[str] | None] = lambda: None,
     *,
-    groups: bool = False,
-    webhooks: bool = False,
+    everything: bool = False,
     keep: timedelta = KEEP,
 ) -> Cache[Snapshot]:
     """
-    Looks at projections, and on request at groups of consumers and at webhooks.
+    Looks at projections, and on request at everything else that is monitored.
 
     Which projections, ``names`` is asked before each look; None for all.
     """
@@ -99,7 +98,7 @@ def cached_snapshot(
             known, wanted = await offsets.names(session), names()
             # Without those that have been deleted meanwhile: they must not hide the others.
             found = known if wanted is None else [n for n in known if n in set(wanted)]
-            return await snapshot(session, found, groups=groups, webhooks=webhooks)
+            return await snapshot(session, found, everything=everything)
 
     return Cache(look, keep=keep)
 

@@ -13,11 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from journal import SliceRange
+from projections.monitoring.registration import Place
 from projections.monitoring.snapshot import Snapshot
-
-Place = tuple[str, SliceRange]
-"""A projection, or a group, and a range of it."""
 
 SLOW_TURN = timedelta(seconds=5)
 """An event loop that takes longer for one turn hardly works."""
@@ -28,9 +25,7 @@ _MOST_CHECKS = 16
 class Lagging(NamedTuple):
     """A range whose lag has been above a limit for too long."""
 
-    name: str
-    """Of the projection, or of the group."""
-    slices: SliceRange
+    place: Place
     lag: timedelta
     since: datetime
     """Since when it has been above the limit, as far as is known."""
@@ -78,7 +73,7 @@ class LagCheck:
             if lag > self._above
         }
         return [
-            Lagging(*place, lags[place], found.since)
+            Lagging(place, lags[place], found.since)
             for place, found in self._since.items()
             if at - found.since > self._lasting
         ]
@@ -109,23 +104,14 @@ class LagChecks:
         return check.observe(at, lags)
 
 
-def group_lags_of(snapshot: Snapshot) -> dict[Place, timedelta]:
-    """The lag of every range of groups."""
-    lags: dict[Place, timedelta] = {}
-    for one in snapshot.groups:
-        for part in one.parts:
-            place = one.name, part.slices
-            lags[place] = max(lags.get(place, timedelta()), timedelta(seconds=part.lag))
-    return lags
-
-
 def lags_of(snapshot: Snapshot) -> dict[Place, timedelta]:
-    """The lag of every range of projections."""
-    return {
-        (one.name, part.slices): timedelta(seconds=part.lag)
+    """The lag of every range of projections, and of all else that was seen."""
+    lags = {
+        Place("projection", one.name, part.slices): timedelta(seconds=part.lag)
         for one in snapshot.projections
         for part in one.ranges
     }
+    return lags | {place: lag for other in snapshot.others for place, lag in other.lags().items()}
 
 
 async def time_of_a_turn() -> timedelta:

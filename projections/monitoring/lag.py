@@ -8,6 +8,7 @@ worker runs, and the workers do nothing for it.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -124,6 +125,12 @@ class ProjectionLag:
             for part in self.ranges
             for number in range(part.slices.min_slice, part.slices.max_slice + 1)
         ]
+
+    @property
+    def states(self) -> str:
+        """The state of all ranges, or how many are in each, the most frequent first: ``6 running, 2 parked``."""
+        counts = Counter(part.state for part in self.ranges).most_common()
+        return counts[0][0] if len(counts) == 1 else ", ".join(f"{count} {state}" for state, count in counts)
 
     @property
     def parked_since(self) -> datetime | None:

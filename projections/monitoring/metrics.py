@@ -7,19 +7,16 @@ endpoints or texts: their number is bounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from importlib.metadata import version
-from math import nan
 from platform import python_version
-from typing import TypeAlias, TypeVar
 
 from journal import BEGINNING
 from projections.extras import from_extra
-from projections.monitoring.groups import GroupLag
 from projections.monitoring.lag import RangeLag, State
+from projections.monitoring.registration import Measure
 from projections.monitoring.snapshot import Snapshot
-from projections.monitoring.webhooks import WebhookTotals
 
 with from_extra("monitor"):
     from prometheus_client import Metric
@@ -29,11 +26,6 @@ with from_extra("monitor"):
 
 RANGE_LABELS = ("projection", "range")
 _PROJECTION_LABEL = ("projection",)
-_STATE_LABEL = ("state",)
-
-T = TypeVar("T")
-_Gauges: TypeAlias = dict[str, tuple[str, Callable[[T], float]]]
-"""By the end of its name, what a gauge says, and its value."""
 
 
 def write_metrics(
@@ -80,8 +72,7 @@ def snapshot_metrics(snapshot: Snapshot) -> Iterable[Metric]:
         *range_metrics(snapshot.at, ranges),
         *_of_projections(snapshot),
         *_of_writers(snapshot),
-        *_of_groups(snapshot),
-        *([] if snapshot.webhooks is None else _of_webhooks(snapshot.webhooks)),
+        *(_family(measure) for other in snapshot.others for measure in other.metrics()),
     ]
 
 
@@ -149,108 +140,12 @@ def _of_writers(snapshot: Snapshot) -> Iterator[Metric]:
     )
 
 
-_OF_GROUPS: _Gauges[GroupLag] = {
-    "lag_seconds": (
-        "Age of the oldest event that is not read, or is not matched and may be for the group; 0 when there is none.",
-        lambda group: group.lag,
-    ),
-    "backlog_matches": ("Matches that are not read.", lambda group: group.backlog),
-    "unmatched_events": (
-        "Events that may be for the group, and are still to be matched.",
-        lambda group: group.unmatched,
-    ),
-    "catching_up_subscriptions": (
-        "Subscriptions that catch up with the past.",
-        lambda group: len(group.catching_up),
-    ),
-    "catching_up_events": (
-        "Events of the past that these have looked at.",
-        lambda group: sum(one.events for one in group.catching_up),
-    ),
-    "catching_up_remaining_seconds": (
-        "How long they still take at the speed until now; 0 when there is none, NaN when nothing says so yet.",
-        lambda group: nan if group.remaining is None else group.remaining,
-    ),
-    "ranges": ("Ranges into which the group is cut.", lambda group: len(group.ranges)),
-    "ranges_without_reader": (
-        "Ranges that no reader that is alive holds.",
-        lambda group: group.without_reader,
-    ),
-    "retries": ("Batches that failed and are to be handled again.", lambda group: group.retries),
-    "dead_letters": ("Batches that wait for somebody to decide.", lambda group: group.dead),
-    "handlers_missing": (
-        "Handlers that no consumer has, though matches wait for them.",
-        lambda group: len(group.missing),
-    ),
-}
-_OF_WEBHOOKS: _Gauges[WebhookTotals] = {
-    "failing_endpoints": (
-        "Active endpoints with something to send whose last attempts failed.",
-        lambda totals: totals.failing,
-    ),
-    "failing_seconds": (
-        "For how long the attempts at one of these have failed; 0 when there is none.",
-        lambda totals: totals.failing_for,
-    ),
-    "lag_seconds": (
-        "Age of the oldest delivery of an active endpoint that has not arrived and is not dead.",
-        lambda totals: totals.lag,
-    ),
-    "overdue_seconds": (
-        "How long a delivery has been due that nothing holds back; 0 when there is none.",
-        lambda totals: totals.overdue,
-    ),
-    "ticks_lag_seconds": (
-        "How long the tick of a schedule has been due that has waited longest; 0 when none is due.",
-        lambda totals: totals.ticks_lag,
-    ),
-}
-
-
-def _gauges(
-    prefix: str, gauges: _Gauges[T], things: Iterable[tuple[Sequence[str], T]], labels: Sequence[str] = ()
-) -> Iterator[Metric]:
-    """A metric for each gauge, with a sample for each thing, which comes with the values of its labels."""
-    for name, (documentation, value) in gauges.items():
-        family = GaugeMetricFamily(f"projections_{prefix}_{name}", documentation, labels=labels)
-        for values, thing in things:
-            family.add_metric(values, value(thing))
-        yield family
-
-
-def _of_groups(snapshot: Snapshot) -> Iterator[Metric]:
-    groups = [([one.name], one) for one in snapshot.groups]
-    yield from _gauges("group", _OF_GROUPS, groups, ["group"])
-    yield GaugeMetricFamily(
-        "projections_quarantined_conditions",
-        "Conditions of subscriptions that failed on most events, or took too long, and are stopped.",
-        float(len(snapshot.quarantined)),
-    )
-    yield GaugeMetricFamily(
-        "projections_events_set_apart",
-        "Events that conditions of subscriptions failed on, and that wait for somebody to decide.",
-        float(snapshot.set_apart),
-    )
-
-
-def _of_webhooks(totals: WebhookTotals) -> Iterator[Metric]:
-    endpoints = _gauge("projections_webhook_endpoints", "Endpoints of webhooks, by state.", _STATE_LABEL)
-    for state in ("active", "paused", "disabled"):
-        endpoints.add_metric([state], getattr(totals, state))
-    deliveries = _gauge(
-        "projections_webhook_deliveries",
-        "Deliveries that have not arrived: those in flight, those to come, those behind others, and dead letters.",
-        _STATE_LABEL,
-    )
-    for state in ("in_flight", "pending", "waiting", "dead"):
-        deliveries.add_metric([state], getattr(totals, state))
-    yield from (endpoints, deliveries)
-    yield from _gauges("webhook", _OF_WEBHOOKS, [((), totals)])
-    yield CounterMetricFamily(
-        "projections_webhook_ticks_skipped",
-        "Ticks of schedules that no process could send in time, and that their schedules do not want later.",
-        totals.ticks_skipped,
-    )
+def _family(measure: Measure) -> Metric:
+    family = CounterMetricFamily if measure.counts else GaugeMetricFamily
+    made = family(f"projections_{measure.name}", measure.documentation, labels=measure.labels)
+    for labels, value in measure.samples:
+        made.add_metric(labels, value)
+    return made
 
 
 def _gauge(name: str, documentation: str, labels: Iterable[str] = RANGE_LABELS) -> GaugeMetricFamily:

@@ -20,8 +20,6 @@ from projections.monitoring.health import (
     SLOW_TURN,
     LagChecks,
     Lagging,
-    Place,
-    group_lags_of,
     lags_of,
     time_of_a_turn,
 )
@@ -32,6 +30,7 @@ from projections.monitoring.metrics import (
     snapshot_metrics,
     write_metrics,
 )
+from projections.monitoring.registration import Place
 from projections.monitoring.snapshot import Snapshot
 from projections.monitoring.worker_metrics import WorkerMetrics
 
@@ -86,7 +85,6 @@ class Probe:
         self._lags = lags
         self._fault = fault
         self._checks = LagChecks()
-        self._group_checks = LagChecks()
         self._name: str | None = None
 
     @property
@@ -141,15 +139,12 @@ class Probe:
             return JSONResponse({"status": "invalid", "reason": str(error)}, 400)
         except LookFailed as error:
             return _health(ok=False, reason=str(error))
-        at = snapshot.at
-        projections = self._checks.observe(above, lasting, at, self._lags(snapshot))
-        groups = self._group_checks.observe(above, lasting, at, group_lags_of(snapshot))
+        lagging = self._checks.observe(above, lasting, snapshot.at, self._lags(snapshot))
         return _health(
-            ok=not projections and not groups,
+            ok=not lagging,
             above_seconds=above.total_seconds(),
             for_seconds=lasting.total_seconds(),
-            lagging=[_lagging("projection", one) for one in projections]
-            + [_lagging("group", one) for one in groups],
+            lagging=[_lagging(one) for one in lagging],
         )
 
 
@@ -181,7 +176,7 @@ def worker_app(metrics: WorkerMetrics, database: Database, webhooks: Counted | N
     def fault() -> str | None:
         return metrics.fault or (None if webhooks is None else webhooks.fault)
 
-    # Not of groups: each worker would count the same, and none of it is its own.
+    # Not of everything: each worker would count the same, and none of it is its own.
     snapshots = cached_snapshot(database, lambda: metrics.projections)
     probe = Probe(database, snapshots, collect, lambda seen: lags_of(held(seen)), fault)
     return Starlette(routes=probe.routes, lifespan=probe.lifespan)
@@ -206,20 +201,18 @@ def delivering_app(webhooks: Counted, database: Database) -> Starlette:
 
 
 def monitor_probe(database: Database) -> Probe:
-    """What a monitor serves beside its page: what the database tells of all projections, groups and webhooks."""
+    """What a monitor serves beside its page: what the database tells of all that is monitored."""
 
     def collect(snapshot: Snapshot | None) -> Iterable[Metric]:
         return [build_info(), *(snapshot_metrics(snapshot) if snapshot else ())]
 
-    return Probe(
-        database, cached_snapshot(database, groups=True, webhooks=True), collect, lags_of, lambda: None
-    )
+    return Probe(database, cached_snapshot(database, everything=True), collect, lags_of, lambda: None)
 
 
-def _lagging(kind: str, one: Lagging) -> dict[str, object]:
+def _lagging(one: Lagging) -> dict[str, object]:
     return {
-        kind: one.name,
-        "range": str(one.slices),
+        one.place.kind: one.place.name,
+        "range": str(one.place.slices),
         "lag_seconds": one.lag.total_seconds(),
         "since": one.since.isoformat(),
     }

@@ -8,16 +8,8 @@ from typing import NamedTuple
 
 import offsets
 from journal import Session
-from projections.monitoring.groups import (
-    GroupLag,
-    QuarantinedCondition,
-    events_set_apart,
-    group_lag,
-    quarantined_conditions,
-    unmatched_entity_types,
-)
 from projections.monitoring.lag import ProjectionLag, projection_lags
-from projections.monitoring.webhooks import WebhookTotals, webhook_totals
+from projections.monitoring.registration import Observed, registered
 
 _NOW = "SELECT clock_timestamp() AS at, current_database()::text AS database"
 _WRITERS = "SELECT pid, application_name, started_at, age FROM projections.writers_in_flight_v1()"
@@ -36,7 +28,7 @@ class OpenWriter(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """How all projections are doing, and groups where they were asked for."""
+    """How all projections are doing, and whatever else was asked for."""
 
     at: datetime
     """The database's time."""
@@ -44,16 +36,10 @@ class Snapshot(NamedTuple):
     workers: list[offsets.WorkerStatus]
     writers: list[OpenWriter]
     """Transactions that hold the horizon back, the oldest first."""
-    groups: Sequence[GroupLag] = ()
-    quarantined: Sequence[QuarantinedCondition] = ()
-    """Conditions of subscriptions that are stopped."""
-    unmatched: Sequence[str] = ()
-    """Entity types whose events nobody has ever matched."""
-    webhooks: WebhookTotals | None = None
     database: str = ""
     """The database's name."""
-    set_apart: int = 0
-    """Events that conditions of subscriptions failed on."""
+    others: Sequence[Observed] = ()
+    """What was seen of all that other packages have registered, such as groups of consumers and webhooks."""
 
 
 async def snapshot(
@@ -61,8 +47,7 @@ async def snapshot(
     names: Sequence[str] | None = None,
     *,
     by_slice: bool = False,
-    groups: bool = False,
-    webhooks: bool = False,
+    everything: bool = False,
 ) -> Snapshot:
     """
     How projections are doing, and who runs them.
@@ -71,8 +56,7 @@ async def snapshot(
         session: Where; inside or outside of a transaction.
         names: Which projections; None for all that have run on this database.
         by_slice: Whether to look at each slice of the projections, or at their ranges alone.
-        groups: Whether to look at groups of consumers, too.
-        webhooks: Whether to look at webhooks, too.
+        everything: Whether to look at groups of consumers and at webhooks, too.
 
     Raises:
         UnknownProjection: One of them has not run.
@@ -83,12 +67,8 @@ async def snapshot(
         await projection_lags(session, names, by_slice=by_slice),
         await offsets.workers(session),
         await open_writers(session),
-        await group_lag(session) if groups else (),
-        await quarantined_conditions(session) if groups else (),
-        await unmatched_entity_types(session) if groups else (),
-        await webhook_totals(session) if webhooks else None,
         now["database"],
-        await events_set_apart(session) if groups else 0,
+        [await one.look(session) for one in registered()] if everything else (),
     )
 
 

@@ -9,7 +9,7 @@ from journal import (
     SchemaError,
 )
 from offsets import DatabaseWentBack
-from projections.errors import InvalidHandler, UnknownGroup
+from projections.errors import InvalidHandler
 from projections.subscriptions.consumer import Consumer
 from projections.subscriptions.dead_batches import DeadBatches
 from projections.subscriptions.dead_batches import FailedBatch as FailedBatch
@@ -19,7 +19,9 @@ from projections.subscriptions.errors import (
     NotDead,
     PublishFailed,
     SubscriptionLost,
+    UnknownGroup,
 )
+from projections.subscriptions.group_lag import group_lag
 from projections.subscriptions.groups import (
     create_group,
 )
@@ -79,6 +81,7 @@ __all__ = [
     "SubscriptionLost",
     "UnknownGroup",
     "create_group",
+    "group_lag",
     "publish",
     "publish_all",
     "publish_all_sync",

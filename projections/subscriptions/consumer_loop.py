@@ -18,11 +18,10 @@ from journal.database import Fault, fault_of
 from journal.schema import check_version
 from journal.service import AT_ONCE, Pace, Service, log_failure
 from offsets import DatabaseWentBack, RangeLost
-from projections.errors import UnknownGroup
 from projections.running.page_limit import PageLimit
 from projections.subscriptions import groups, reading
 from projections.subscriptions.dead_batches import encode_batch, fail_batch
-from projections.subscriptions.errors import InvalidCursor
+from projections.subscriptions.errors import InvalidCursor, UnknownGroup
 from projections.subscriptions.group_member import GroupMember
 from projections.subscriptions.groups import GroupRange
 from projections.subscriptions.range_reader import HeldRanges, RangeReader

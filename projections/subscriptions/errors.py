@@ -7,7 +7,10 @@ from functools import partial
 from journal import InvalidValue, ProjectionsError
 from journal.database import raised_as
 from offsets import DatabaseWentBack, RangeLost
-from projections.errors import UnknownGroup
+
+
+class UnknownGroup(ProjectionsError):
+    """There is no such group: subscribe for it, or create it first."""
 
 
 class InvalidSubscription(InvalidValue):

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from journal import Session, SliceRange, slice_ranges
 from journal.suggestions import did_you_mean
-from projections.errors import UnknownGroup
 from projections.subscriptions.checks import check_storable
-from projections.subscriptions.errors import own_errors
+from projections.subscriptions.errors import UnknownGroup, own_errors
 from projections.subscriptions.subscribing import past_time, start_of
 
 _CREATE = "SELECT projections.create_group_v1($1, $2, $3, CAST(CAST($4 AS text) AS timestamptz))"

@@ -16,8 +16,8 @@ import offsets
 from journal import ConnectionSettings, Database, connect, slice_of
 from projections.http.addresses import Address
 from projections.http.serving import serving
-from projections.web.app import monitor_app
-from projections.web.feed import Feed
+from projections.monitoring.web.app import monitor_app
+from projections.monitoring.web.feed import Feed
 from tests.fixtures.chromium import EXECUTABLE, Page, opened_page
 from tests.fixtures.monitor import LIVE, monitored, opened
 from tests.fixtures.projections import (

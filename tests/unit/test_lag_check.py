@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from journal import SliceRange
 from projections.monitoring.health import LagCheck, LagChecks
+from projections.monitoring.registration import Place
 
 T0 = datetime(2030, 1, 1, tzinfo=UTC)
-PLACE = ("p", SliceRange(0, 127))
-OTHER = ("p", SliceRange(128, 255))
+PLACE = Place("projection", "p", SliceRange(0, 127))
+OTHER = Place("projection", "p", SliceRange(128, 255))
 ABOVE, LASTING, GAP = timedelta(seconds=30), timedelta(minutes=5), timedelta(minutes=1)
 
 
@@ -78,7 +79,7 @@ def test_the_range_that_lags_is_named_with_its_lag_and_since_when() -> None:
 
     (found,) = check().observe(T0, lags)
 
-    assert found == (*PLACE, seconds(3600), T0 - seconds(3570))
+    assert found == (PLACE, seconds(3600), T0 - seconds(3570))
 
 
 @given(st.data())

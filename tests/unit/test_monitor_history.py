@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from journal import BEGINNING, SliceRange
 from projections.monitoring import ProjectionLag, RangeLag, Snapshot
 from projections.monitoring.lag import State
-from projections.web.history import LagHistory
+from projections.monitoring.web.history import LagHistory
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

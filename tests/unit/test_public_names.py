@@ -40,7 +40,7 @@ PUBLIC = {
         EventIdConflict EventStream Interest InvalidEvent InvalidHandler InvalidValue Listener
         ListenerSettings ListenerTooSlow MatchedEvent Matching NotDead Publication PublishFailed Publisher
         PublisherSettings SchemaError StreamRequest StreamSettings SubscriptionLost UnknownGroup create_group
-        publish publish_all publish_all_sync publish_sync subscribe subscribe_sync unsubscribe
+        group_lag publish publish_all publish_all_sync publish_sync subscribe subscribe_sync unsubscribe
         unsubscribe_sync
     """,
     "projections.webhooks": """
@@ -52,8 +52,7 @@ PUBLIC = {
     "projections.webhooks.api": "ApiSettings Caller InvalidValue TokenAuth webhooks_app",
     "projections.webhooks.log": "InvalidValue PostgresLog",
     "projections.monitoring": """
-        ProjectionsError Tracing UnknownGroup UnknownProjection WorkerMetrics group_lag projection_lag
-        serve_metrics snapshot
+        ProjectionsError Tracing UnknownProjection WorkerMetrics projection_lag serve_metrics snapshot
     """,
     "spark_projections": """
         ArchiveError DatabaseError InvalidValue JournalDataSource ProjectionsError RebuildError RebuildOptions

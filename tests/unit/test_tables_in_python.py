@@ -29,8 +29,6 @@ OTHERS = {
     "projections/demo/demo.py": "projection_ranges projections",
     "projections/demo/rebuilding.py": "events",
     "projections/demo/webhooks.py": "webhook_deliveries",
-    "projections/monitoring/groups.py": "conditions projections subscription_groups subscriptions unanswered",
-    "projections/monitoring/history.py": "subscription_groups subscription_history subscriptions",
     "projections/monitoring/tracing.py": "events",  # an attribute of spans
     "projections/subscriptions/commands/unanswered.py": "events",
     "projections/webhooks/api/message_operations.py": "events",

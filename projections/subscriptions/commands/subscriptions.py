@@ -10,10 +10,11 @@ from typing import Annotated, Any, NamedTuple
 import click
 
 from journal import Database, ProjectionsError, Session
-from projections.monitoring import history_progress
 from projections.subscriptions import cursors, unsubscribe
 from projections.subscriptions.commands.history import history_notes, history_values
 from projections.subscriptions.commands.unanswered import waiting
+from projections.subscriptions.history import history_progress
+from projections.subscriptions.stopped_conditions import release_condition
 from projections.terminal.ages import age
 from projections.terminal.command_group import ListGroup
 from projections.terminal.commands import Arg, derived
@@ -41,7 +42,6 @@ _FIND = """
 SELECT g.name FROM projections.subscriptions AS s
 INNER JOIN projections.subscription_groups AS g ON s.group_id = g.group_id WHERE s.subscription_id = $1
 """
-_RELEASE = "SELECT projections.release_condition_v1($1)"
 
 
 class UnknownSubscription(ProjectionsError):
@@ -132,7 +132,7 @@ async def release(session: Session, /, condition_id: Annotated[int, Arg("CONDITI
     It is asked about all that waits for it, in the order of the events, and then about what comes: its subscriptions
     lose nothing. If it fails again, the event waits again.
     """
-    if not await session.fetchval(_RELEASE, condition_id):
+    if not await release_condition(session, condition_id):
         raise NotQuarantined(
             f"condition {condition_id} is not stopped, and no event waits for it: `projections subscriptions` shows "
             "those that are, `projections subscriptions waiting` events"

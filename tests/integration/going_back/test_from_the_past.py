@@ -10,9 +10,8 @@ from random import Random
 import pytest
 
 from journal import Database
-from projections.monitoring import history_progress
 from projections.subscriptions import Consumer, rewind_group
-from projections.subscriptions.history import History
+from projections.subscriptions.history import History, history_progress
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.matching import fetchval, happened, match, matching
 from tests.fixtures.projections import until

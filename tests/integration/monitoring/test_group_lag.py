@@ -9,11 +9,12 @@ import pytest
 
 import offsets
 from journal import Database, Session, SliceRange, slice_of
-from projections.monitoring import GroupLag, group_lag, snapshot
-from projections.monitoring.groups import GroupState, quarantined_conditions
+from projections.monitoring import snapshot
 from projections.subscriptions import UnknownGroup, create_group, rescale_group, rewind_group, subscribe
+from projections.subscriptions.group_lag import GroupLag, GroupState, group_lag
 from projections.subscriptions.groups import GroupRange, move_cursor, poll_group
 from projections.subscriptions.reading import settled_matches
+from projections.subscriptions.stopped_conditions import quarantined_conditions
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.subscriptions import landed, landed_and_matched, read_next
 
@@ -326,10 +327,10 @@ async def test_a_transaction_that_keeps_its_snapshot_is_told_all_but_the_head(gr
 
 async def test_a_snapshot_has_groups_only_where_they_are_asked_for(group: Database) -> None:
     async with group.session() as session:
-        without, found = await snapshot(session), await snapshot(session, groups=True)
+        without, found = await snapshot(session), await snapshot(session, everything=True)
 
-    assert [one.name for one in without.groups] == []
-    assert [one.name for one in found.groups] == ["g"]
+    assert [*without.others] == []
+    assert [one.name for one in found.others[0].groups] == ["g"]
 
 
 async def test_conditions_that_are_set_apart_are_told_with_whose_they_are(group: Database) -> None:

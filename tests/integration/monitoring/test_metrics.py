@@ -337,7 +337,7 @@ async def everything(database: Database) -> list[Metric]:
     metrics.started("p", SliceRange(0, 1023))
     async with database.session() as session:
         await create_group(session, "g")
-        seen = await snapshot(session, groups=True, webhooks=True)
+        seen = await snapshot(session, everything=True)
     own = {metric.name: metric for metric in metrics.collect()}
     return [*own.values(), *delivering().collect(), database_up(up=True), *snapshot_metrics(seen)]
 
@@ -464,9 +464,8 @@ async def test_the_guide_explains_every_metric(journal: Database) -> None:
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("package", ["prometheus_client", "starlette", "uvicorn"])
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(package: str) -> None:
-    program = (
-        f"import sys; sys.modules[{package!r}] = None; import projections.http.serving, projections.web.app"
-    )
+    modules = "projections.http.serving, projections.monitoring.web.app"
+    program = f"import sys; sys.modules[{package!r}] = None; import {modules}"
 
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False

@@ -23,9 +23,9 @@ import offsets
 from journal import ConnectionSettings, Database, connect
 from projections.monitoring import SliceLag
 from projections.monitoring.lag import State
-from projections.web.app import monitor_app
-from projections.web.feed import Feed
-from projections.web.snapshot_json import _runs
+from projections.monitoring.web.app import monitor_app
+from projections.monitoring.web.feed import Feed
+from projections.monitoring.web.snapshot_json import _runs
 from tests.fixtures.commands import COMMAND, environment, projections
 from tests.fixtures.http import asking
 from tests.fixtures.locks import WAITING
@@ -43,7 +43,7 @@ from tests.fixtures.projections import (
 )
 
 NASTY = "<img src=x onerror=alert(1)>"
-STATIC = Path(__file__).parents[3] / "projections/web/static"
+STATIC = Path(__file__).parents[3] / "projections/monitoring/web/static"
 
 
 @pytest.fixture

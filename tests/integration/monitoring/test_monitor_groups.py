@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from journal import Database
+from projections.monitoring.web.snapshot_json import DEAD_LISTED
 from projections.subscriptions import create_group, subscribe
-from projections.web.snapshot_json import DEAD_LISTED
 from tests.fixtures.monitor import act_alone, first, monitoring
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.subscriptions import landed_and_matched

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from journal import Database
-from projections.monitoring.webhooks import webhook_totals
-from projections.web.snapshot_json import DEAD_LISTED, LISTED
+from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED
 from projections.webhooks import Deliveries, endpoint_stats
+from projections.webhooks.stats import webhook_totals
 from tests.fixtures.monitor import act_alone, first, monitoring
 from tests.fixtures.projections import execute, fetchval
 from tests.fixtures.webhooks import deliver_events, end_all, endpoint, states, take
@@ -295,7 +295,7 @@ def test_the_monitor_needs_none_of_what_delivering_needs() -> None:
 import sys
 for name in ("aiohttp", "yarl", "multidict", "cryptography", "cronsim"):
     sys.modules[name] = None
-import projections.web.app, projections.monitoring.probes, projections.monitoring.tracing
+import projections.monitoring.web.app, projections.monitoring.probes, projections.monitoring.tracing
 """
 
     done = subprocess.run(

@@ -38,7 +38,7 @@ class Counting:
 async def statements(database: Database) -> int:
     async with database.session() as session:
         counting = Counting(session)
-        await snapshot(counting, groups=True, webhooks=True)  # type: ignore[arg-type]
+        await snapshot(counting, everything=True)  # type: ignore[arg-type]
     return counting.statements
 
 

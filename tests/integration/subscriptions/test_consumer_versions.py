@@ -9,12 +9,12 @@ from contextlib import AsyncExitStack
 import pytest
 
 from journal import Database, DatabaseUnavailable, Session
-from projections.monitoring import group_lag
 from projections.subscriptions import (
     Consumer,
     MatchedEvent,
     cursors,
     give_up_handler,
+    group_lag,
     groups,
     rescale_group,
     subscribe,

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from journal import Database
-from projections.monitoring.webhooks import webhook_totals
 from projections.webhooks.messages import MESSAGE, send
 from projections.webhooks.schedules import Schedules
+from projections.webhooks.stats import webhook_totals
 from projections.webhooks.ticks import Ticks, send_claimed, send_due
 from tests.fixtures.going_back import go_back, remember
 from tests.fixtures.projections import QUICK, execute, fetchval, until

@@ -12,9 +12,9 @@ from projections.extras import from_extra
 from projections.http.security_headers import StrictHeaders
 from projections.http.server_sent_events import EventWriter, frame, while_connected
 from projections.monitoring.probes import monitor_probe
-from projections.web.actions import Actions
-from projections.web.csrf import CrossSite
-from projections.web.feed import Feed
+from projections.monitoring.web.actions import Actions
+from projections.monitoring.web.csrf import CrossSite
+from projections.monitoring.web.feed import Feed
 
 with from_extra("monitor"):
     from starlette.applications import Starlette

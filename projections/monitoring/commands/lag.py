@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Literal, NamedTuple
 
@@ -26,7 +25,7 @@ from projections.terminal.output import (
     type_keys,
 )
 
-__all__ = ["lag", "states_of"]
+__all__ = ["lag"]
 
 By = Literal["projection", "range", "slice", "worker"]
 _By = Annotated[
@@ -87,19 +86,13 @@ async def lag(
     return failing_above(answer, fail_above, "projections")
 
 
-def states_of(projection: ProjectionLag) -> str:
-    """The state of all ranges, or how many are in each, the most frequent first: ``6 running, 2 parked``."""
-    counts = Counter(part.state for part in projection.ranges).most_common()
-    return counts[0][0] if len(counts) == 1 else ", ".join(f"{count} {state}" for state, count in counts)
-
-
 _LAG: Columns = {"lag": lambda one: age(one.lag), "backlog": "backlog", "parked": "parked"}
 _PART_LAG: Columns = {
     "lag": lambda one: age(one.part.lag), "backlog": "part.backlog", "parked": "part.parked",
 }  # fmt: skip
 _COLUMNS: dict[By, Columns] = {
     "projection": {
-        "projection": "name", "ranges": lambda one: len(one.ranges), "state": states_of, **_LAG,
+        "projection": "name", "ranges": lambda one: len(one.ranges), "state": "states", **_LAG,
     },
     "range": {
         "projection": "whole.name", "slices": "part.slices", "owner": lambda one: owner_of(one.part),

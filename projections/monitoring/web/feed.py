@@ -7,37 +7,27 @@ import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import offsets
 from journal import Database
 from journal.tasks import happens, running
 from projections.monitoring import Snapshot, snapshot
 from projections.monitoring.cache import PATIENCE, Cache, LookFailed, closing
-from projections.subscriptions import DeadBatches, FailedBatch
-from projections.web import snapshot_json
-from projections.web.history import LagHistory
-from projections.webhooks import Deliveries, Delivery, EndpointStats, endpoint_stats
+from projections.monitoring.web import snapshot_json
+from projections.monitoring.web.history import LagHistory
 
 __all__ = ["Feed"]
 
 log = logging.getLogger("projections")
 
 _IDLE = timedelta(seconds=10)
-_SAMPLE = 200
-"""Attempts of each endpoint whose success and times are told: the newest ones of the last hour."""
-
-
-class _Endpoints(NamedTuple):
-    stats: Sequence[EndpointStats] = ()
-    dead: Sequence[Delivery] = ()
 
 
 class _Seen(NamedTuple):
     snapshot: Snapshot
     parked: Mapping[str, Sequence[offsets.ParkedSource]]
-    dead: Mapping[str, Sequence[FailedBatch]]
-    endpoints: _Endpoints
+    others: Mapping[str, Any]
 
 
 class Feed:
@@ -118,10 +108,7 @@ class Feed:
         try:
             seen = await self._look.get()
             self._history.add(seen.snapshot)
-            return snapshot_json.live(
-                seen.snapshot, self._history, seen.parked, seen.dead, self._every,
-                endpoints=seen.endpoints.stats, dead_deliveries=seen.endpoints.dead,
-            )  # fmt: skip
+            return snapshot_json.live(seen.snapshot, self._history, seen.parked, self._every, seen.others)
         except LookFailed as error:
             log.warning("%s", error, extra={"action": "look_failed"})
             return snapshot_json.failure(str(error))
@@ -131,28 +118,16 @@ class Feed:
 
     async def _read(self) -> _Seen:
         async with self._database.session() as session:
-            seen = await snapshot(session, by_slice=True, groups=True, webhooks=True)
-            waiting = [found.name for found in seen.projections if found.parked]
-            given_up = [found.name for found in seen.groups if found.dead]
+            seen = await snapshot(session, by_slice=True, everything=True)
             parked = {
-                name: await offsets.ParkedSources(session).list(name, limit=snapshot_json.LISTED)
-                for name in waiting
+                found.name: await offsets.ParkedSources(session).list(found.name, limit=snapshot_json.LISTED)
+                for found in seen.projections
+                if found.parked
             }
-            dead = {
-                name: await DeadBatches(session).list(name, limit=snapshot_json.DEAD_LISTED)
-                for name in given_up
-            }
-            hooked = bool(seen.webhooks and seen.webhooks.endpoints)
-            stats = await endpoint_stats(session, sample=_SAMPLE, most=snapshot_json.LISTED) if hooked else ()
-        return _Seen(seen, parked, dead, _Endpoints(stats, await self._dead_deliveries(stats)))
-
-    async def _dead_deliveries(self, stats: Sequence[EndpointStats]) -> Sequence[Delivery]:
-        given_up = [one.endpoint_id for one in stats if one.dead]
-        if not given_up:
-            return ()
-        return await Deliveries(self._database).newest_dead(
-            given_up, each=snapshot_json.DEAD_LISTED, limit=snapshot_json.LISTED
-        )
+        others: dict[str, Any] = {}
+        for one in seen.others:
+            others |= await one.page(self._database)
+        return _Seen(seen, parked, others)
 
     def _publish(self, data: bytes) -> None:
         self.number += 1

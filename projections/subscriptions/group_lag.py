@@ -1,5 +1,5 @@
 """
-How far groups of consumers are behind, and which conditions of subscriptions were stopped.
+How far groups of consumers are behind.
 
 Computed by the database from what it has stored: exact also when nobody reads. Lag counts from the log: also by what is
 still to be matched, which the projection ``matching`` does.
@@ -13,29 +13,15 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import offsets
 from journal import Row, Session, SliceRange
 from journal.suggestions import did_you_mean
-from projections.errors import UnknownGroup
-from projections.monitoring.history import HistoryProgress, history_progress
+from projections.subscriptions.errors import UnknownGroup
+from projections.subscriptions.history import HistoryProgress, history_progress
 
 _LAG = "SELECT * FROM projections.group_lag_v1($1)"
-_QUARANTINED = """
-SELECT c.condition_id, c.sql, c.error, c.quarantined_at, count(s.subscription_id) AS subscriptions,
-    coalesce(array_agg(DISTINCT g.name ORDER BY g.name) FILTER (WHERE g.name IS NOT NULL), '{}') AS groups
-FROM projections.conditions AS c
-LEFT JOIN projections.subscriptions AS s ON c.condition_id = s.condition_id
-LEFT JOIN projections.subscription_groups AS g ON s.group_id = g.group_id
-WHERE c.quarantined_at IS NOT NULL
-GROUP BY c.condition_id ORDER BY c.quarantined_at, c.condition_id
-"""
-_SET_APART = """
-SELECT count(*) FROM (SELECT FROM projections.unanswered WHERE NOT due LIMIT 100000) AS u
-"""
-
 _UNMATCHED = """
-SELECT t.name FROM projections.entity_types_v1() AS t (name)
-WHERE EXISTS (SELECT FROM projections.subscriptions)
-AND NOT EXISTS (SELECT FROM projections.projections AS p WHERE p.name = 'matching')
+SELECT t.name FROM projections.entity_types_v1() AS t (name) WHERE EXISTS (SELECT FROM projections.subscriptions)
 """
 
 
@@ -161,19 +147,6 @@ class GroupLag(NamedTuple):
         return next((one for one in order if one in states), GroupState.LISTENING)
 
 
-class QuarantinedCondition(NamedTuple):
-    """A condition that failed on most events, or took too long: what comes for its subscriptions waits."""
-
-    condition_id: int
-    sql: str
-    error: str
-    since: datetime
-    subscriptions: int
-    """How many have it."""
-    groups: list[str]
-    """Whose they are."""
-
-
 async def group_lag(session: Session, name: str | None = None) -> list[GroupLag]:
     """
     How far groups are behind, by name.
@@ -190,18 +163,10 @@ async def group_lag(session: Session, name: str | None = None) -> list[GroupLag]
     return [_group(list(parts), past) for _, parts in groupby(rows, lambda row: row["group_id"])]
 
 
-async def quarantined_conditions(session: Session) -> list[QuarantinedCondition]:
-    """The conditions that are stopped, those stopped longest ago first."""
-    return [QuarantinedCondition(*row.values()) for row in await session.fetch(_QUARANTINED)]
-
-
-async def events_set_apart(session: Session) -> int:
-    """How many events a condition has failed on, each once for each condition: somebody decides. Up to 100,000."""
-    return int(await session.fetchval(_SET_APART))
-
-
 async def unmatched_entity_types(session: Session) -> list[str]:
     """Entity types whose events nobody has ever matched, though there are subscriptions: no backlog shows those."""
+    if "matching" in await offsets.names(session):
+        return []
     return [row["name"] for row in await session.fetch(_UNMATCHED)]
 
 

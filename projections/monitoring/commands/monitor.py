@@ -113,8 +113,8 @@ def _checked(origins: Sequence[str]) -> Sequence[str]:
 
 async def _run(dsn: str, options: _Options) -> int:
     from projections.http.serving import serving  # noqa: PLC0415 - its extra may be missing; the help is not
-    from projections.web.app import monitor_app  # noqa: PLC0415 - likewise
-    from projections.web.feed import Feed  # noqa: PLC0415 - likewise
+    from projections.monitoring.web.app import monitor_app  # noqa: PLC0415 - likewise
+    from projections.monitoring.web.feed import Feed  # noqa: PLC0415 - likewise
 
     stop = asyncio.Event()
     async with connect(dsn, _CONNECTIONS) as database:

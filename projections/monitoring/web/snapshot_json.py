@@ -9,25 +9,16 @@ from itertools import groupby
 from typing import Any
 
 import offsets
-from projections.monitoring import (
-    GroupLag,
-    GroupRangeLag,
-    ProjectionLag,
-    QuarantinedCondition,
-    RangeLag,
-    Snapshot,
-)
-from projections.subscriptions import FailedBatch
-from projections.web.history import LagHistory, Point
-from projections.webhooks import Delivery, EndpointStats
+from projections.monitoring import ProjectionLag, RangeLag, Snapshot
+from projections.monitoring.web.history import LagHistory, Point
 
-__all__ = ["DEAD_LISTED", "LISTED", "failure", "history", "live"]
+__all__ = ["DEAD_LISTED", "LISTED", "bounds", "failure", "history", "live", "seconds", "shown"]
 
 DEAD_LISTED = 20
-"""Dead letters that the page lists of a group or an endpoint; the others are counted."""
+"""Dead letters that the page lists of one thing, such as a group; the others are counted."""
 
 LISTED = 100
-"""Parked sources that the page lists of a projection, endpoints, and their dead letters; the others are counted."""
+"""Parked sources that the page lists of a projection, and of anything else so many; the others are counted."""
 _TEXT = 2000
 """Characters of an error that are shown."""
 _TRACE = 1000
@@ -38,11 +29,8 @@ def live(
     snapshot: Snapshot,
     points: LagHistory,
     parked: Mapping[str, Sequence[offsets.ParkedSource]],
-    dead: Mapping[str, Sequence[FailedBatch]],
     every: float,
-    *,
-    endpoints: Sequence[EndpointStats] = (),
-    dead_deliveries: Sequence[Delivery] = (),
+    others: Mapping[str, Any],
 ) -> bytes:
     """
     What is sent each time.
@@ -51,27 +39,19 @@ def live(
         snapshot: What was seen.
         points: With the point that was made of it.
         parked: The sources that wait, by projection.
-        dead: Dead letters, by group.
         every: Seconds to the next one.
-        endpoints: Endpoints of webhooks that are listed.
-        dead_deliveries: Dead letters of these that are listed.
+        others: What there is beside the projections.
     """
     return _encoded(
-        at=_seconds(snapshot.at),
+        at=seconds(snapshot.at),
         every=every,
         projections=[
             _projection(found, parked.get(found.name, ()), points.points(found.projection_id))
             for found in snapshot.projections
         ],
         workers=[_worker(worker) for worker in snapshot.workers],
-        writers=[_shown(writer, "pid application_name age") for writer in snapshot.writers],
-        groups=[_group(found, dead.get(found.name, ())) for found in snapshot.groups],
-        quarantined=[_quarantined(one) for one in snapshot.quarantined[:LISTED]],
-        quarantined_total=len(snapshot.quarantined),
-        unmatched=snapshot.unmatched[:LISTED],
-        webhooks=snapshot.webhooks and snapshot.webhooks._asdict(),
-        endpoints=[_endpoint(one) for one in endpoints],
-        dead_deliveries=[_dead_delivery(one) for one in dead_deliveries],
+        writers=[shown(writer, "pid application_name age") for writer in snapshot.writers],
+        **others,
     )
 
 
@@ -111,70 +91,31 @@ def _projection(
 
 def _range(part: RangeLag) -> dict[str, Any]:
     names = "handled handled_at horizon assigned_to parked failures error restarts_at"
-    return {**_bounds(part), **_shown(part, names)}
+    return {**bounds(part), **shown(part, names)}
 
 
-def _bounds(part: RangeLag | GroupRangeLag) -> dict[str, Any]:
+def bounds(part: Any) -> dict[str, Any]:
+    """What the page has of any range: its slices, how far it is behind, and who holds it."""
     first, last = part.slices
-    return {"first": first, "last": last, **_shown(part, "state lag backlog owner alive epoch")}
+    return {"first": first, "last": last, **shown(part, "state lag backlog owner alive epoch")}
 
 
 def _parked(one: offsets.ParkedSource) -> dict[str, Any]:
     names = "source_id seq_nr event_type error attempts parked_at decision"
-    return {**_shown(one, names), "traceback": one.traceback and one.traceback[-_TRACE:]}
+    return {**shown(one, names), "traceback": one.traceback and one.traceback[-_TRACE:]}
 
 
 def _worker(worker: offsets.WorkerStatus) -> dict[str, Any]:
-    times = {"joined_at": _seconds(worker.joined_at), "lease_until": _seconds(worker.lease_until)}
+    times = {"joined_at": seconds(worker.joined_at), "lease_until": seconds(worker.lease_until)}
     return {**worker._asdict(), **times}
 
 
-def _group(found: GroupLag, dead: Sequence[FailedBatch]) -> dict[str, Any]:
-    return {
-        "id": found.group_id,
-        **_shown(
-            found, "name reliable state lag backlog readers without_reader retries caught_up_to remaining"
-        ),
-        "catching_up": len(found.catching_up),
-        "dead": [
-            {"id": one.retry_id, **_shown(one, "handler events attempts error failed_at")} for one in dead
-        ],
-        "dead_total": found.dead,
-        "ranges": [
-            {**_bounds(part), **_shown(part, "unmatched cursor moved_at handler")} for part in found.parts
-        ],
-    }
-
-
-def _quarantined(one: QuarantinedCondition) -> dict[str, Any]:
-    shown = _shown(one, "sql error since subscriptions")
-    return {"id": one.condition_id, **shown, "groups": one.groups[:LISTED]}
-
-
-def _endpoint(one: EndpointStats) -> dict[str, Any]:
-    names = (
-        "tenant host verified state reason success attempts median slowest_percent pending waiting in_flight dead lag "
-        "failures failing_since blocked_until"
-    )
-    return {"id": one.endpoint_id, **_shown(one, names)}
-
-
-def _dead_delivery(one: Delivery) -> dict[str, Any]:
-    ids = {"id": one.delivery_id, "endpoint": one.endpoint_id, "event": one.event_id}
-    return {
-        **ids,
-        **_shown(one, "topic attempts"),
-        "code": one.last_code,
-        "died_at": _seconds(one.finished_at),
-    }
-
-
-def _shown(found: object, names: str) -> dict[str, Any]:
+def shown(found: object, names: str) -> dict[str, Any]:
     """Some fields as the page has them: times in seconds, a lag rounded, texts of a bounded length."""
     values = {name: getattr(found, name) for name in names.split()}
     for name, value in values.items():
         if isinstance(value, datetime):
-            values[name] = _seconds(value)
+            values[name] = seconds(value)
         elif isinstance(value, str):
             values[name] = value[:_TEXT]
         elif name == "lag":
@@ -195,7 +136,8 @@ def _rounded(seconds: float) -> float:
     return round(seconds, 3)
 
 
-def _seconds(time: datetime | None) -> float | None:
+def seconds(time: datetime | None) -> float | None:
+    """A time as the page has it."""
     return None if time is None else round(time.timestamp(), 3)
 
 

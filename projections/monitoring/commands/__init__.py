@@ -1,0 +1,1 @@
+"""The commands that show how far projections are behind."""

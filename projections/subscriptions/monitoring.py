@@ -1,0 +1,202 @@
+"""What a monitor shows of groups of consumers and of their conditions, and what its page does with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from math import nan
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
+
+from journal import Database, Session
+from projections.monitoring.registration import (
+    ActionRefused,
+    Form,
+    Gauges,
+    Measure,
+    Monitored,
+    PageAction,
+    Place,
+    Ranges,
+    Text,
+    gauges,
+)
+from projections.monitoring.web.snapshot_json import DEAD_LISTED, LISTED, bounds, shown
+from projections.subscriptions.dead_batches import DeadBatches, FailedBatch
+from projections.subscriptions.errors import NotDead, UnknownGroup
+from projections.subscriptions.group_lag import GroupLag, group_lag, unmatched_entity_types
+from projections.subscriptions.groups import rescale_group
+from projections.subscriptions.stopped_conditions import (
+    QuarantinedCondition,
+    events_set_apart,
+    quarantined_conditions,
+    release_condition,
+)
+
+__all__ = ["MONITORED"]
+
+_GAUGES: Gauges[GroupLag] = {
+    "lag_seconds": (
+        "Age of the oldest event that is not read, or is not matched and may be for the group; 0 when there is none.",
+        lambda group: group.lag,
+    ),
+    "backlog_matches": ("Matches that are not read.", lambda group: group.backlog),
+    "unmatched_events": (
+        "Events that may be for the group, and are still to be matched.",
+        lambda group: group.unmatched,
+    ),
+    "catching_up_subscriptions": (
+        "Subscriptions that catch up with the past.",
+        lambda group: len(group.catching_up),
+    ),
+    "catching_up_events": (
+        "Events of the past that these have looked at.",
+        lambda group: sum(one.events for one in group.catching_up),
+    ),
+    "catching_up_remaining_seconds": (
+        "How long they still take at the speed until now; 0 when there is none, NaN when nothing says so yet.",
+        lambda group: nan if group.remaining is None else group.remaining,
+    ),
+    "ranges": ("Ranges into which the group is cut.", lambda group: len(group.ranges)),
+    "ranges_without_reader": (
+        "Ranges that no reader that is alive holds.",
+        lambda group: group.without_reader,
+    ),
+    "retries": ("Batches that failed and are to be handled again.", lambda group: group.retries),
+    "dead_letters": ("Batches that wait for somebody to decide.", lambda group: group.dead),
+    "handlers_missing": (
+        "Handlers that no consumer has, though matches wait for them.",
+        lambda group: len(group.missing),
+    ),
+}
+
+
+class _Groups(NamedTuple):
+    """Groups of consumers, and what holds them up."""
+
+    groups: list[GroupLag]
+    quarantined: list[QuarantinedCondition]
+    unmatched: list[str]
+    """Entity types whose events nobody has ever matched."""
+    set_apart: int
+    """Events that conditions failed on."""
+
+    def metrics(self) -> Iterator[Measure]:
+        yield from gauges("group", _GAUGES, [([one.name], one) for one in self.groups], ["group"])
+        yield Measure(
+            "quarantined_conditions",
+            "Conditions of subscriptions that failed on most events, or took too long, and are stopped.",
+            [((), len(self.quarantined))],
+        )
+        yield Measure(
+            "events_set_apart",
+            "Events that conditions of subscriptions failed on, and that wait for somebody to decide.",
+            [((), self.set_apart)],
+        )
+
+    def lags(self) -> dict[Place, timedelta]:
+        """Of ranges that several handlers have of their own, the largest."""
+        lags: dict[Place, timedelta] = {}
+        for one in self.groups:
+            for part in one.parts:
+                place = Place("group", one.name, part.slices)
+                lags[place] = max(lags.get(place, timedelta()), timedelta(seconds=part.lag))
+        return lags
+
+    async def page(self, database: Database) -> dict[str, Any]:
+        async with database.session() as session:
+            dead = {
+                one.name: await DeadBatches(session).list(one.name, limit=DEAD_LISTED)
+                for one in self.groups
+                if one.dead
+            }
+        return {
+            "groups": [_group(one, dead.get(one.name, ())) for one in self.groups],
+            "quarantined": [_quarantined(one) for one in self.quarantined[:LISTED]],
+            "quarantined_total": len(self.quarantined),
+            "unmatched": self.unmatched[:LISTED],
+        }
+
+
+async def _look(session: Session) -> _Groups:
+    return _Groups(
+        await group_lag(session),
+        await quarantined_conditions(session),
+        await unmatched_entity_types(session),
+        await events_set_apart(session),
+    )
+
+
+def _group(one: GroupLag, dead: Sequence[FailedBatch]) -> dict[str, Any]:
+    names = "name reliable state lag backlog readers without_reader retries caught_up_to remaining"
+    return {
+        "id": one.group_id,
+        **shown(one, names),
+        "catching_up": len(one.catching_up),
+        "dead": [
+            {"id": batch.retry_id, **shown(batch, "handler events attempts error failed_at")}
+            for batch in dead
+        ],
+        "dead_total": one.dead,
+        "ranges": [
+            {**bounds(part), **shown(part, "unmatched cursor moved_at handler")} for part in one.parts
+        ],
+    }
+
+
+def _quarantined(one: QuarantinedCondition) -> dict[str, Any]:
+    values = shown(one, "sql error since subscriptions")
+    return {"id": one.condition_id, **values, "groups": one.groups[:LISTED]}
+
+
+class _Rescale(Form):
+    group: Text
+    ranges: Ranges
+
+
+class _DeadLetter(Form):
+    group: Text
+    retry_id: Annotated[int, Field(ge=1, le=2**63 - 1)]
+
+
+class _Condition(Form):
+    condition_id: Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+
+async def _rescale(database: Database, form: _Rescale) -> str:
+    async with database.transaction() as session:
+        await rescale_group(session, form.group, form.ranges)
+    return f"{form.group} is cut into {form.ranges} {'range' if form.ranges == 1 else 'ranges'}"
+
+
+async def _retry(database: Database, form: _DeadLetter) -> str:
+    async with database.transaction() as session:
+        await DeadBatches(session).retry(form.group, form.retry_id)
+    return f"batch {form.retry_id} of {form.group} is handled again"
+
+
+async def _drop(database: Database, form: _DeadLetter) -> str:
+    async with database.transaction() as session:
+        await DeadBatches(session).drop(form.group, form.retry_id)
+    return f"batch {form.retry_id} of {form.group} is dropped"
+
+
+async def _release(database: Database, form: _Condition) -> str:
+    async with database.transaction() as session:
+        released = await release_condition(session, form.condition_id)
+    if not released:
+        raise ActionRefused(f"condition {form.condition_id} is not stopped any more")
+    return f"condition {form.condition_id} is asked again"
+
+
+MONITORED = Monitored(
+    _look,
+    {
+        "rescale-group": PageAction(_Rescale, _rescale),
+        "retry-batch": PageAction(_DeadLetter, _retry),
+        "drop-batch": PageAction(_DeadLetter, _drop),
+        "release": PageAction(_Condition, _release),
+    },
+    {UnknownGroup: 404, NotDead: 409},
+)
